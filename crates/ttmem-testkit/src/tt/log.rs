@@ -1,0 +1,97 @@
+//! The runtime's logger: its prefix, its colours, and what its level lets through.
+
+use std::io::{self, Write};
+
+use super::options::{Level, Options};
+use super::sink::Sink;
+use crate::random::Random;
+
+/// Who writes a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The runtime, and whatever else goes to standard output.
+    Runtime,
+    /// The compiler, dumping a module.
+    Module,
+    /// Python, printing an exception.
+    Exception,
+}
+
+/// The second column of the runtime's lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Debug,
+    Info,
+}
+
+/// Prints lines the way the runtime does.
+pub struct Log<'w> {
+    sink: Sink<'w>,
+    level: Level,
+    ttnn: String,
+    always: [String; 2],
+    line: Vec<u8>,
+}
+
+impl<'w> Log<'w> {
+    pub fn new(out: &'w mut dyn Write, options: &Options, random: Random) -> Self {
+        let prefix = |channel, severity| prefix(channel, severity, options.colour);
+        Self {
+            sink: Sink::new(out, options, random),
+            level: options.level,
+            ttnn: prefix("RuntimeTTNN", Severity::Debug),
+            always: [Severity::Debug, Severity::Info].map(|severity| prefix("Always", severity)),
+            line: Vec::new(),
+        }
+    }
+
+    /// A line about programs and operations: the pieces of its text one after the other.
+    pub fn ttnn(&mut self, text: &[&str]) -> io::Result<()> {
+        if self.level == Level::Info {
+            return Ok(());
+        }
+        self.line.clear();
+        self.line.extend_from_slice(self.ttnn.as_bytes());
+        self.end_line(text)
+    }
+
+    /// A line about anything else.
+    pub fn always(&mut self, severity: Severity, text: &[&str]) -> io::Result<()> {
+        if severity == Severity::Debug && self.level == Level::Info {
+            return Ok(());
+        }
+        self.line.clear();
+        self.line.extend_from_slice(self.always[severity as usize].as_bytes());
+        self.end_line(text)
+    }
+
+    fn end_line(&mut self, text: &[&str]) -> io::Result<()> {
+        for piece in text {
+            self.line.extend_from_slice(piece.as_bytes());
+        }
+        self.sink.line(Source::Runtime, &self.line)
+    }
+
+    /// A line that is not the runtime logger's.
+    pub fn raw(&mut self, source: Source, line: &str) -> io::Result<()> {
+        self.sink.line(source, line.as_bytes())
+    }
+
+    /// Writes what is left.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.sink.finish()
+    }
+}
+
+/// Two columns, the way the runtime sets and colours them.
+fn prefix(channel: &str, severity: Severity, coloured: bool) -> String {
+    let (name, colour) = match severity {
+        Severity::Debug => ("DEBUG", 240),
+        Severity::Info => ("INFO", 69),
+    };
+    if coloured {
+        format!("\x1b[32m{channel:>23}\x1b[0m | \x1b[1m\x1b[38;5;{colour}m{name:>8}\x1b[0m | ")
+    } else {
+        format!("{channel:>23} | {name:>8} | ")
+    }
+}

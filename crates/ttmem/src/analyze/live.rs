@@ -1,0 +1,84 @@
+//! What is alive, and what it adds up to, at any moment.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Bytes, Class, Moment, PoolId, Rank, TensorId};
+
+/// What the tensors of a pool add up to in each bank, over time.
+#[derive(Clone, Debug, Default)]
+pub struct LiveSums {
+    at: Vec<Moment>,
+    sum: Vec<u64>,
+}
+
+impl LiveSums {
+    /// Adds up the tensors of a pool.
+    pub fn new(rank: &Rank, pool: PoolId) -> Self {
+        let tensors = &rank.tensors;
+        let mut changes: Vec<(Moment, i64)> = Vec::new();
+        for index in 0..tensors.len() {
+            let bytes = i64::try_from(tensors.per_bank[index].or_zero()).unwrap_or(i64::MAX);
+            if tensors.pool[index] == pool && bytes > 0 && tensors.born[index] < tensors.dies[index] {
+                changes.push((tensors.born[index], bytes));
+                if tensors.dies[index] != Moment::NEVER {
+                    changes.push((tensors.dies[index], -bytes));
+                }
+            }
+        }
+        changes.sort_unstable();
+        let mut sums = Self::default();
+        let mut sum = 0i64;
+        for (at, change) in changes {
+            sum = sum.saturating_add(change);
+            let value = u64::try_from(sum).unwrap_or(0);
+            if sums.at.last() == Some(&at) {
+                sums.sum.pop();
+            } else {
+                sums.at.push(at);
+            }
+            sums.sum.push(value);
+        }
+        sums
+    }
+
+    /// The sum at a moment.
+    pub fn at(&self, at: Moment) -> u64 {
+        let after = self.at.partition_point(|moment| *moment <= at);
+        after.checked_sub(1).map_or(0, |index| self.sum[index])
+    }
+}
+
+/// What is alive in a pool at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSet {
+    /// The tensors, largest first.
+    pub tensors: Vec<TensorId>,
+    /// What they add up to in each bank.
+    pub per_bank: u64,
+    /// The same by class.
+    pub by_class: BTreeMap<Class, u64>,
+    /// How many of them have a size that is not known.
+    pub unknown: usize,
+}
+
+/// What is alive in a pool at a moment; `None` where the evidence has no tensors.
+pub fn live_set(rank: &Rank, pool: PoolId, at: Moment) -> Option<LiveSet> {
+    if !rank.has_tensors() {
+        return None;
+    }
+    let tensors = &rank.tensors;
+    let mut alive: Vec<usize> = rank.live(pool, at).collect();
+    alive.sort_by_key(|&index| {
+        (std::cmp::Reverse(tensors.per_bank[index].or_zero()), tensors.born[index], index)
+    });
+    let mut by_class = BTreeMap::new();
+    for &index in &alive {
+        *by_class.entry(tensors.class[index]).or_insert(0) += tensors.per_bank[index].or_zero();
+    }
+    Some(LiveSet {
+        per_bank: by_class.values().sum(),
+        by_class,
+        unknown: alive.iter().filter(|&&index| tensors.per_bank[index] == Bytes::UNKNOWN).count(),
+        tensors: alive.into_iter().filter_map(TensorId::new).collect(),
+    })
+}

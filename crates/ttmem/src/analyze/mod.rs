@@ -1,0 +1,18 @@
+//! The questions: one file each, pure functions over a profile.
+//!
+//! Everything here answers with ids and whole bytes. Names, shares and units are for `query` and `report`.
+
+pub mod effects;
+pub mod final_state;
+pub mod fragmentation;
+pub mod live;
+pub mod oom;
+pub mod outside;
+pub mod padding;
+pub mod passes;
+pub mod peak;
+pub mod residue;
+pub mod span;
+pub mod weights;
+
+pub use span::Span;

@@ -1,0 +1,20 @@
+//! Where did the device memory go?
+//!
+//! `ttmem` takes what a run left behind (a Tenstorrent runtime log, for now), rebuilds what was in memory at
+//! every moment, and answers. Data moves one way:
+//!
+//! ```text
+//! evidence ─► read ─► events ─► model::Profile ─► analyze ─► query ─► report
+//!                        │
+//!                        └─► name.ttmem (record)
+//! ```
+//!
+//! The library prints nothing.
+
+pub mod analyze;
+pub mod error;
+pub mod model;
+pub mod read;
+pub mod record;
+
+pub use error::{Error, Result};

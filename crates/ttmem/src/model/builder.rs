@@ -1,0 +1,245 @@
+//! Makes a profile from events, and events from a profile.
+
+use std::borrow::Cow;
+
+use super::{
+    ByteRange, Event, Module, ModuleId, Moment, OpId, Pool, PoolId, Profile, Rank, RankEvent, RankId,
+    Reading, Run, Sink, StepRow, Tensor, Warning,
+};
+use crate::error::Result;
+
+/// Takes events and builds the profile that they describe.
+///
+/// Events may come from a damaged or hostile file: what names a row that is not there is counted and left out.
+#[derive(Debug, Default)]
+pub struct Builder {
+    profile: Profile,
+    rejected: u64,
+}
+
+impl Builder {
+    /// A builder of an empty profile.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The profile as far as it was built.
+    pub fn finish(mut self) -> Profile {
+        if self.rejected > 0 {
+            let message = format!(
+                "{} events name rows that are not there and were left out; the evidence is damaged",
+                self.rejected
+            );
+            self.profile.warnings.push(Warning { line: None, message });
+        }
+        self.profile
+    }
+
+    /// Whether the event could be applied.
+    fn apply(&mut self, event: Event<'_>) -> bool {
+        let profile = &mut self.profile;
+        match event {
+            Event::Source(source) => profile.source = source,
+            Event::Text(text) => return profile.strings.push(&text).is_some(),
+            Event::Type(ty) => profile.types.push(ty),
+            Event::Op(op) => return profile.ops.push(&op).is_some(),
+            Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
+            Event::Of(rank, event) => {
+                let ops = profile.ops.len();
+                return rank_mut(&mut profile.ranks, rank).and_then(|rank| apply(rank, ops, event)).is_some();
+            }
+            Event::Warning(warning) => profile.warnings.push(warning),
+            Event::SkippedLines(lines) => {
+                profile.skipped_lines = profile.skipped_lines.saturating_add(lines);
+            }
+            Event::SourceText(range, text) => {
+                profile.texts.insert((range.start, range.end), text.into_owned());
+            }
+            Event::End => profile.complete = true,
+        }
+        true
+    }
+}
+
+impl Sink for Builder {
+    fn take(&mut self, event: Event<'_>) -> Result<()> {
+        if !self.apply(event) {
+            self.rejected += 1;
+        }
+        Ok(())
+    }
+}
+
+fn rank_mut(ranks: &mut [Rank], id: RankId) -> Option<&mut Rank> {
+    ranks.get_mut(id.index())
+}
+
+/// Applies an event to its rank; `None` when it names what is not there.
+fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
+        RankEvent::Module { name } => {
+            rank.modules.push(Module { name, stages: Vec::new(), arguments: Vec::new() });
+        }
+        RankEvent::Stage(module, stage) => rank.modules.get_mut(module.index())?.stages.push(stage),
+        RankEvent::Argument(module, argument) => {
+            rank.modules.get_mut(module.index())?.arguments.push(argument);
+        }
+        RankEvent::Run(run) => push_run(rank, run)?,
+        RankEvent::RunEnded { run, end, finished, source_end } => {
+            let run = rank.runs.get_mut(run.index())?;
+            (run.end, run.finished, run.source.end) = (end, finished, source_end);
+        }
+        RankEvent::RunModule(run, module) => {
+            rank.modules.get(module.index())?;
+            rank.runs.get_mut(run.index())?.module = Some(module);
+        }
+        RankEvent::Step(step) => push_step(rank, ops, step)?,
+        RankEvent::Marks(step, marks) => rank.steps.marks.get_mut(step as usize)?.add(marks),
+        RankEvent::State(pool, at, reading) => {
+            within(rank, at)?;
+            rank.pools.get_mut(pool.index())?.observe(at, &reading);
+        }
+        RankEvent::Tensor(tensor) => push_tensor(rank, tensor)?,
+        RankEvent::Dies(tensor, at) => {
+            within(rank, at)?;
+            *rank.tensors.dies.get_mut(tensor.index())? = at;
+        }
+        RankEvent::Classified(tensor, class, name) => {
+            *rank.tensors.class.get_mut(tensor.index())? = class;
+            if name.is_some() {
+                rank.tensors.name[tensor.index()] = name;
+            }
+        }
+        RankEvent::Alias(alias) => {
+            rank.tensors.get(alias.tensor.index())?;
+            rank.aliases.push(alias);
+        }
+        RankEvent::Derived(derivation) => {
+            rank.tensors.get(derivation.tensor.index().max(derivation.source.index()))?;
+            rank.derivations.push(derivation);
+        }
+        RankEvent::Phase(phase) => rank.phases.push(phase),
+        RankEvent::Fault(fault) => rank.faults.push(fault),
+    }
+    Some(())
+}
+
+/// A moment must lie within the steps that there are: tables are sized by it.
+fn within(rank: &Rank, at: Moment) -> Option<()> {
+    (at == Moment::NEVER || at.position() <= rank.end()).then_some(())
+}
+
+fn push_run(rank: &mut Rank, run: Run) -> Option<()> {
+    if let Some(parent) = run.parent {
+        rank.runs.get(parent.index())?;
+    }
+    if let Some(module) = run.module {
+        rank.modules.get(module.index())?;
+    }
+    rank.runs.push(run);
+    Some(())
+}
+
+fn push_step(rank: &mut Rank, ops: usize, step: StepRow) -> Option<()> {
+    if step.op.index() >= ops || rank.end() >= Moment::MAX_STEPS {
+        return None;
+    }
+    if let Some(run) = step.run {
+        rank.runs.get(run.index())?;
+    }
+    rank.steps.push(step);
+    Some(())
+}
+
+fn push_tensor(rank: &mut Rank, tensor: Tensor) -> Option<()> {
+    within(rank, tensor.born)?;
+    within(rank, tensor.dies)?;
+    rank.pools.get(tensor.pool.index())?;
+    rank.tensors.push(tensor);
+    Some(())
+}
+
+impl Profile {
+    /// Says the profile as events. A builder that takes them makes an equal profile.
+    pub fn replay(&self, sink: &mut dyn Sink) -> Result<()> {
+        sink.take(Event::Source(self.source.clone()))?;
+        for text in self.strings.iter() {
+            sink.take(Event::Text(Cow::Borrowed(text)))?;
+        }
+        for ty in &self.types {
+            sink.take(Event::Type(ty.clone()))?;
+        }
+        for op in (0..self.ops.len()).filter_map(OpId::new).filter_map(|id| self.ops.get(id)) {
+            sink.take(Event::Op(op))?;
+        }
+        for (index, rank) in self.ranks.iter().enumerate() {
+            sink.take(Event::Rank { label: rank.label })?;
+            let Some(id) = RankId::new(index) else { break };
+            rank.replay(&mut |event| sink.take(Event::Of(id, event)))?;
+        }
+        for (&(start, end), text) in &self.texts {
+            sink.take(Event::SourceText(ByteRange { start, end }, Cow::Borrowed(text)))?;
+        }
+        for warning in &self.warnings {
+            sink.take(Event::Warning(warning.clone()))?;
+        }
+        if self.skipped_lines > 0 {
+            sink.take(Event::SkippedLines(self.skipped_lines))?;
+        }
+        if self.complete { sink.take(Event::End) } else { Ok(()) }
+    }
+}
+
+impl Rank {
+    fn replay(&self, say: &mut dyn FnMut(RankEvent) -> Result<()>) -> Result<()> {
+        for (index, module) in self.modules.iter().enumerate() {
+            say(RankEvent::Module { name: module.name })?;
+            let Some(id) = ModuleId::new(index) else { break };
+            for &stage in &module.stages {
+                say(RankEvent::Stage(id, stage))?;
+            }
+            for &argument in &module.arguments {
+                say(RankEvent::Argument(id, argument))?;
+            }
+        }
+        self.runs.iter().try_for_each(|&run| say(RankEvent::Run(run)))?;
+        self.steps.iter().try_for_each(|step| say(RankEvent::Step(step)))?;
+        for (index, pool) in self.pools.iter().enumerate() {
+            say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
+            let Some(id) = PoolId::new(index) else { break };
+            pool.replay(&mut |at, reading| say(RankEvent::State(id, at, reading)))?;
+        }
+        self.tensors.iter().try_for_each(|tensor| say(RankEvent::Tensor(tensor)))?;
+        self.aliases.iter().try_for_each(|alias| say(RankEvent::Alias(alias)))?;
+        self.derivations.iter().try_for_each(|row| say(RankEvent::Derived(row)))?;
+        self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
+        self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))
+    }
+}
+
+impl Pool {
+    /// Says the changes of all curves, and the moments at which nothing changed.
+    fn replay(&self, say: &mut dyn FnMut(Moment, Reading) -> Result<()>) -> Result<()> {
+        let mut next: Vec<_> =
+            self.curves.iter().map(|(kind, curve)| (*kind, curve.changes().peekable())).collect();
+        for at in self.observed.iter() {
+            loop {
+                // One reading takes at most one change of each curve, so that several at a moment stay apart.
+                let mut reading = Reading::default();
+                let mut more = false;
+                for (kind, changes) in &mut next {
+                    if let Some((_, value)) = changes.next_if(|(moment, _)| *moment == at) {
+                        reading.set(*kind, Some(value));
+                        more |= changes.peek().is_some_and(|(moment, _)| *moment == at);
+                    }
+                }
+                say(at, reading)?;
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

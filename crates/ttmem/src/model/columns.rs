@@ -1,0 +1,54 @@
+//! Tables held as columns: a row goes in and comes out as a struct, and is stored as one vector per field.
+
+/// Declares a row struct and the table of such rows.
+macro_rules! columns {
+    (
+        $(#[$row_doc:meta])* row $row:ident;
+        $(#[$table_doc:meta])* table $table:ident;
+        $($(#[$doc:meta])* $field:ident: $type:ty,)*
+    ) => {
+        $(#[$row_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub struct $row {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        $(#[$table_doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $table {
+            $($(#[$doc])* pub $field: Vec<$type>,)*
+        }
+
+        impl $table {
+            /// Adds a row.
+            pub fn push(&mut self, row: $row) {
+                $(self.$field.push(row.$field);)*
+            }
+
+            /// The row at `index`, if there is one.
+            pub fn get(&self, index: usize) -> Option<$row> {
+                Some($row { $($field: *self.$field.get(index)?,)* })
+            }
+
+            /// All rows, in order.
+            pub fn iter(&self) -> impl Iterator<Item = $row> + '_ {
+                (0..self.len()).filter_map(|index| self.get(index))
+            }
+
+            /// Whether the table has no rows.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            columns!(@len $($field)*);
+        }
+    };
+    (@len $first:ident $($rest:ident)*) => {
+        /// How many rows there are.
+        pub fn len(&self) -> usize {
+            self.$first.len()
+        }
+    };
+}
+
+pub(crate) use columns;

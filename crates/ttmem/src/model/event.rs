@@ -1,0 +1,122 @@
+//! Events: the one thing that readers and recorders produce, and all that a `.ttmem` file holds.
+//!
+//! An event either defines a row that later events name (the n-th `Text` is string n, the n-th `Step` of a
+//! rank is step n), or says something of a row that is there already. Times are part of an event, not of its
+//! place in the stream: a reader may learn late that a tensor was there from the beginning.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Alias, Argument, ByteRange, Class, Derivation, Fault, ModuleId, Moment, Op, Phase, PoolId, RankId,
+    Reading, Run, RunId, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Warning,
+};
+use crate::error::Result;
+
+/// Something that evidence says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event<'a> {
+    /// What the events come from.
+    Source(Source),
+    /// Defines a string.
+    Text(Cow<'a, str>),
+    /// Defines a tensor type.
+    Type(TensorType),
+    /// Defines an operation.
+    Op(Op),
+    /// Defines a rank; its label is that of its log lines (`1,0`).
+    Rank {
+        /// The label, where there is one.
+        label: Option<StrId>,
+    },
+    /// Says something of a rank.
+    Of(RankId, RankEvent),
+    /// A warning.
+    Warning(Warning),
+    /// That lines were passed over that should have been understood.
+    SkippedLines(u64),
+    /// A text of the source, for readers that no longer have it.
+    SourceText(ByteRange, Cow<'a, str>),
+    /// That the evidence was read to its end. A stream without it was cut off.
+    End,
+}
+
+/// Something that evidence says of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RankEvent {
+    /// Defines a pool.
+    Pool {
+        /// Its name.
+        name: StrId,
+        /// How many banks it has, where that is known.
+        banks: Option<u32>,
+        /// The step of rounding.
+        quantum: u64,
+    },
+    /// Defines a module.
+    Module {
+        /// Its name.
+        name: Option<StrId>,
+    },
+    /// Adds a text to a module.
+    Stage(ModuleId, Stage),
+    /// Adds an argument to a module.
+    Argument(ModuleId, Argument),
+    /// Defines a run. Its end is said by `RunEnded`.
+    Run(Run),
+    /// Ends a run.
+    RunEnded {
+        /// Which.
+        run: RunId,
+        /// One past its last step.
+        end: Step,
+        /// Whether it came to its end.
+        finished: bool,
+        /// Where its text ends in the source.
+        source_end: u64,
+    },
+    /// Says which module a run belongs to.
+    RunModule(RunId, ModuleId),
+    /// Defines a step.
+    Step(StepRow),
+    /// Adds marks to a step.
+    Marks(Step, StepMarks),
+    /// A reading of a pool.
+    State(PoolId, Moment, Reading),
+    /// Defines an allocation.
+    Tensor(Tensor),
+    /// That an allocation is gone.
+    Dies(TensorId, Moment),
+    /// What an allocation turned out to be.
+    Classified(TensorId, Class, Option<StrId>),
+    /// A further name of an allocation.
+    Alias(Alias),
+    /// What an allocation was computed from.
+    Derived(Derivation),
+    /// A phase.
+    Phase(Phase),
+    /// An error.
+    Fault(Fault),
+}
+
+/// What a profile was made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The name of the reader's format.
+    pub format: String,
+    /// The file, as the user named it; `-` for standard input.
+    pub file: String,
+}
+
+/// Takes events, in order.
+pub trait Sink {
+    /// Takes one event.
+    fn take(&mut self, event: Event<'_>) -> Result<()>;
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn take(&mut self, event: Event<'_>) -> Result<()> {
+        (**self).take(event)
+    }
+}

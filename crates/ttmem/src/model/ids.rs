@@ -1,0 +1,172 @@
+//! Typed ids and the clock of a profile.
+//!
+//! An id is an index into one table of one profile. Ids of different tables are different types, and an
+//! absent id costs nothing (`Option<OpId>` is four bytes).
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(NonZeroU32);
+
+        impl $name {
+            /// The id of row `index`, or `None` when a table is larger than an id can name.
+            pub fn new(index: usize) -> Option<Self> {
+                u32::try_from(index).ok()?.checked_add(1).and_then(NonZeroU32::new).map(Self)
+            }
+
+            /// The row that this id names.
+            pub fn index(self) -> usize {
+                self.0.get() as usize - 1
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.index())
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// An interned string.
+    StrId;
+    /// A tensor type: shape, element, layout.
+    TypeId;
+    /// An operation as its text says it: name, operands, results, types, location.
+    OpId;
+    /// A rank: one process with its own device memory.
+    RankId;
+    /// A memory pool of a rank (DRAM, L1, a CUDA device …).
+    PoolId;
+    /// A compiled graph of a rank.
+    ModuleId;
+    /// One execution of a program, nested ones included.
+    RunId;
+    /// An allocation.
+    TensorId;
+}
+
+/// The number of a step of a rank, from 0, in the order executed.
+pub type Step = u32;
+
+/// A point between steps: position `i` is before step `i`, position `n` after the last of `n` steps.
+pub type Position = u32;
+
+/// A position seen from one of its two sides.
+///
+/// What happens between two top-level programs (inputs arriving, results being dropped) belongs to no step.
+/// So a position has an early side, right after the step before it, and a late side, right before the step
+/// that follows. A step's effect leads from the late side of its position to the early side of the next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Moment(u32);
+
+impl Moment {
+    /// Before everything.
+    pub const START: Self = Self(0);
+    /// After everything: what dies here was still there when the evidence ended.
+    pub const NEVER: Self = Self(u32::MAX);
+    /// More steps than this cannot be told apart; readers stop there and say so.
+    pub const MAX_STEPS: u32 = u32::MAX / 2 - 1;
+
+    /// Right before `step`.
+    pub fn before(step: Step) -> Self {
+        Self(step.min(Self::MAX_STEPS) * 2 + 1)
+    }
+
+    /// Right after `step`.
+    pub fn after(step: Step) -> Self {
+        Self(step.min(Self::MAX_STEPS) * 2 + 2)
+    }
+
+    /// The last moment of a position: after what happened between programs, before its step.
+    pub fn late(position: Position) -> Self {
+        Self::before(position)
+    }
+
+    /// The first moment of a position: right after the step before it.
+    pub fn early(position: Position) -> Self {
+        Self(position.min(Self::MAX_STEPS) * 2)
+    }
+
+    /// The position that this is a side of.
+    pub fn position(self) -> Position {
+        self.0 / 2
+    }
+
+    /// The moment as a number, for tables indexed by it.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The moment with that number.
+    pub fn from_index(index: usize) -> Option<Self> {
+        u32::try_from(index).ok().map(Self)
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NEVER => f.write_str("never"),
+            m if m.0 % 2 == 0 => write!(f, "early({})", m.position()),
+            m => write!(f, "late({})", m.position()),
+        }
+    }
+}
+
+/// A range of bytes of the source that the evidence came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByteRange {
+    /// The first byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+}
+
+/// A number of bytes that may be unknown, in eight bytes of a column.
+///
+/// Not known is never zero: a size that no evidence gives stays `UNKNOWN` up to the answer, where it is null.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// Not known.
+    pub const UNKNOWN: Self = Self(u64::MAX);
+
+    /// A known number of bytes. (`u64::MAX` bytes fit no device; that value reads as unknown.)
+    pub fn known(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number, if it is known.
+    pub fn get(self) -> Option<u64> {
+        (self != Self::UNKNOWN).then_some(self.0)
+    }
+
+    /// The number, or nothing where it is not known.
+    pub fn or_zero(self) -> u64 {
+        self.get().unwrap_or(0)
+    }
+}
+
+impl From<Option<u64>> for Bytes {
+    fn from(bytes: Option<u64>) -> Self {
+        bytes.map_or(Self::UNKNOWN, Self::known)
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.get() {
+            Some(bytes) => write!(f, "{bytes} B"),
+            None => f.write_str("unknown"),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The model: what a profile is, and the events that it is made from.
+//!
+//! Here live the event type, the builder, the profile with its tables, typed ids and interned strings. Nothing
+//! here knows a file format, a question or a screen.
+
+mod builder;
+mod columns;
+mod event;
+mod ids;
+mod op;
+mod pool;
+mod profile;
+mod strings;
+mod tables;
+
+pub use builder::Builder;
+pub use event::{Event, RankEvent, Sink, Source};
+pub use ids::{
+    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId, Step, StrId, TensorId, TypeId,
+};
+pub use op::{Layout, Op, OpKind, Ops, TensorType};
+pub use pool::{Curve, CurveKind, Moments, Pool, Reading};
+pub use profile::{Profile, Rank};
+pub use strings::{Seen, Strings};
+pub use tables::{
+    Alias, Aliases, Argument, ArgumentKind, Class, Derivation, Derivations, Fault, FaultKind, Module, Phase,
+    Run, Stage, StepMarks, StepNumber, StepRow, Steps, Tensor, Tensors, Warning,
+};

@@ -1,0 +1,228 @@
+//! Pools of memory and what was observed of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Moment, StrId};
+
+/// A pool: memory of one kind on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// `DRAM`, `L1`, `L1_SMALL`, `TRACE`, `CUDA:0` …
+    pub name: StrId,
+    /// In how many banks it lies; all sizes of the pool are those of one bank. `None`: not known.
+    pub banks: Option<u32>,
+    /// The step in which the evidence rounds its numbers; 0 where they are exact.
+    pub quantum: u64,
+    /// What was observed, by kind.
+    pub curves: Vec<(CurveKind, Curve)>,
+    /// At which moments the pool was looked at.
+    pub observed: Moments,
+}
+
+/// What a curve says of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CurveKind {
+    /// Bytes that allocations hold.
+    Allocated,
+    /// Bytes that allocations hold, including those whose free waits for a stream.
+    Active,
+    /// Bytes that the allocator took from the driver.
+    Reserved,
+    /// Bytes that the program asked for, before rounding.
+    Requested,
+    /// Bytes that are free.
+    Free,
+    /// The largest free bytes in one piece.
+    LargestFree,
+    /// Bytes that there are.
+    Capacity,
+}
+
+/// One reading of a pool. What the evidence does not say is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// See [`CurveKind::Allocated`]; the others alike.
+    pub allocated: Option<u64>,
+    /// See [`CurveKind::Active`].
+    pub active: Option<u64>,
+    /// See [`CurveKind::Reserved`].
+    pub reserved: Option<u64>,
+    /// See [`CurveKind::Requested`].
+    pub requested: Option<u64>,
+    /// See [`CurveKind::Free`].
+    pub free: Option<u64>,
+    /// See [`CurveKind::LargestFree`].
+    pub largest_free: Option<u64>,
+    /// See [`CurveKind::Capacity`].
+    pub capacity: Option<u64>,
+}
+
+impl Reading {
+    fn values(&self) -> [(CurveKind, Option<u64>); 7] {
+        [
+            (CurveKind::Allocated, self.allocated),
+            (CurveKind::Active, self.active),
+            (CurveKind::Reserved, self.reserved),
+            (CurveKind::Requested, self.requested),
+            (CurveKind::Free, self.free),
+            (CurveKind::LargestFree, self.largest_free),
+            (CurveKind::Capacity, self.capacity),
+        ]
+    }
+
+    /// Sets the value of one kind.
+    pub fn set(&mut self, kind: CurveKind, value: Option<u64>) {
+        *match kind {
+            CurveKind::Allocated => &mut self.allocated,
+            CurveKind::Active => &mut self.active,
+            CurveKind::Reserved => &mut self.reserved,
+            CurveKind::Requested => &mut self.requested,
+            CurveKind::Free => &mut self.free,
+            CurveKind::LargestFree => &mut self.largest_free,
+            CurveKind::Capacity => &mut self.capacity,
+        } = value;
+    }
+}
+
+impl Pool {
+    /// A pool of which nothing was observed yet.
+    pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
+        Self { name, banks, quantum, curves: Vec::new(), observed: Moments::default() }
+    }
+
+    /// Takes a reading down. Readings come in order of time.
+    pub fn observe(&mut self, at: Moment, reading: &Reading) {
+        self.observed.insert(at);
+        for (kind, value) in reading.values() {
+            let Some(value) = value else { continue };
+            match self.curves.iter_mut().find(|(have, _)| *have == kind) {
+                Some((_, curve)) => curve.push(at, value),
+                None => self.curves.push((kind, Curve { at: vec![at], value: vec![value] })),
+            }
+        }
+    }
+
+    /// The curve of one kind, if the evidence has it.
+    pub fn curve(&self, kind: CurveKind) -> Option<&Curve> {
+        self.curves.iter().find(|(have, _)| *have == kind).map(|(_, curve)| curve)
+    }
+
+    /// The last reading at or before `at`, whether the pool was looked at then or not.
+    pub fn reading(&self, at: Moment) -> Reading {
+        let mut reading = Reading::default();
+        for (kind, curve) in &self.curves {
+            reading.set(*kind, curve.value_at(at));
+        }
+        reading
+    }
+}
+
+/// A value over time, held as its changes.
+///
+/// Several changes may share a moment (before and after a submit); all of them are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Curve {
+    /// When it changed, in order.
+    pub at: Vec<Moment>,
+    /// To what.
+    pub value: Vec<u64>,
+}
+
+impl Curve {
+    fn push(&mut self, at: Moment, value: u64) {
+        if self.value.last() != Some(&value) {
+            self.at.push(at);
+            self.value.push(value);
+        }
+    }
+
+    /// The value that held at a moment.
+    pub fn value_at(&self, at: Moment) -> Option<u64> {
+        let after = self.at.partition_point(|&moment| moment <= at);
+        self.value.get(after.checked_sub(1)?).copied()
+    }
+
+    /// The changes, in order.
+    pub fn changes(&self) -> impl Iterator<Item = (Moment, u64)> + '_ {
+        self.at.iter().copied().zip(self.value.iter().copied())
+    }
+
+    /// The last value.
+    pub fn last(&self) -> Option<u64> {
+        self.value.last().copied()
+    }
+}
+
+/// A set of moments, one bit each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    words: Vec<u64>,
+}
+
+impl Moments {
+    /// Adds a moment.
+    pub fn insert(&mut self, at: Moment) {
+        let (word, bit) = (at.index() / 64, at.index() % 64);
+        if at == Moment::NEVER {
+            return;
+        }
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << bit;
+    }
+
+    /// Whether a moment is in it.
+    pub fn contains(&self, at: Moment) -> bool {
+        self.words.get(at.index() / 64).is_some_and(|word| word >> (at.index() % 64) & 1 == 1)
+    }
+
+    /// The last moment, if there is one.
+    pub fn last(&self) -> Option<Moment> {
+        let (index, word) = self.words.iter().enumerate().rfind(|(_, word)| **word != 0)?;
+        Moment::from_index(index * 64 + 63 - word.leading_zeros() as usize)
+    }
+
+    /// All moments, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Moment> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            (0..64)
+                .filter(move |bit| word >> bit & 1 == 1)
+                .filter_map(move |bit| Moment::from_index(index * 64 + bit))
+        })
+    }
+
+    /// How many moments there are.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_keeps_its_changes_and_both_sides_of_a_position() {
+        let mut pool = Pool::new(StrId::new(0).unwrap(), Some(12), 1049);
+        for (at, allocated) in
+            [(Moment::before(0), 5), (Moment::before(1), 5), (Moment::early(2), 9), (Moment::late(2), 7)]
+        {
+            pool.observe(at, &Reading { allocated: Some(allocated), ..Reading::default() });
+        }
+        let curve = pool.curve(CurveKind::Allocated).unwrap();
+        assert_eq!(curve.value, [5, 9, 7]);
+        assert_eq!(curve.value_at(Moment::START), None);
+        assert_eq!(curve.value_at(Moment::before(1)), Some(5));
+        assert_eq!(curve.value_at(Moment::early(2)), Some(9));
+        assert_eq!(curve.value_at(Moment::late(9)), Some(7));
+        assert!(pool.observed.contains(Moment::before(1)) && !pool.observed.contains(Moment::after(0)));
+        assert_eq!(pool.observed.last(), Some(Moment::late(2)));
+        assert_eq!(pool.observed.iter().count(), 4);
+    }
+}

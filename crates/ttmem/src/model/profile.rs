@@ -1,0 +1,166 @@
+//! The profile: what was in memory, at every moment, as far as the evidence says.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Aliases, ByteRange, Bytes, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind, Ops, Phase,
+    Pool, PoolId, Position, Run, RunId, Source, Step, Steps, StrId, Strings, TensorType, Tensors, TypeId,
+    Warning,
+};
+
+/// Everything that one piece of evidence says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Where it comes from.
+    pub source: Source,
+    /// All texts.
+    pub strings: Strings,
+    /// All tensor types.
+    pub types: Vec<TensorType>,
+    /// All distinct operations.
+    pub ops: Ops,
+    /// The ranks, in the order they appeared.
+    pub ranks: Vec<Rank>,
+    /// What people should know about the reading.
+    pub warnings: Vec<Warning>,
+    /// Lines that should have been understood and were not.
+    pub skipped_lines: u64,
+    /// Texts of the source that were taken along, by where they stood.
+    pub texts: BTreeMap<(u64, u64), String>,
+    /// Whether the evidence was read to its end.
+    pub complete: bool,
+}
+
+/// One rank: a process with its own device memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rank {
+    /// Its label in the log (`1,0`), where lines are tagged.
+    pub label: Option<StrId>,
+    /// Its pools, in the order they appeared.
+    pub pools: Vec<Pool>,
+    /// The graphs that were compiled.
+    pub modules: Vec<Module>,
+    /// The program runs, nested ones after the one they run in.
+    pub runs: Vec<Run>,
+    /// The steps.
+    pub steps: Steps,
+    /// The allocations.
+    pub tensors: Tensors,
+    /// Further names of allocations.
+    pub aliases: Aliases,
+    /// What was computed from what.
+    pub derivations: Derivations,
+    /// The phases.
+    pub phases: Vec<Phase>,
+    /// The errors.
+    pub faults: Vec<Fault>,
+}
+
+impl Profile {
+    /// The text of an id.
+    pub fn text(&self, id: StrId) -> &str {
+        self.strings.get(id)
+    }
+
+    /// The type of an id.
+    pub fn tensor_type(&self, id: TypeId) -> Option<&TensorType> {
+        self.types.get(id.index())
+    }
+
+    /// The operation of a step.
+    pub fn op_of(&self, rank: &Rank, step: Step) -> Option<Op> {
+        self.ops.get(rank.op_id(step)?)
+    }
+
+    /// The name of a step's operation.
+    pub fn op_name(&self, rank: &Rank, step: Step) -> Option<&str> {
+        self.ops.name(rank.op_id(step)?).map(|name| self.text(name))
+    }
+
+    /// The location of a step's operation.
+    pub fn op_loc(&self, rank: &Rank, step: Step) -> Option<&str> {
+        self.ops.loc(rank.op_id(step)?).map(|loc| self.text(loc))
+    }
+
+    /// The kind of a step's operation.
+    pub fn op_kind(&self, rank: &Rank, step: Step) -> OpKind {
+        rank.op_id(step).map_or(OpKind::Compute, |op| self.ops.kind(op))
+    }
+
+    /// A text of the source that was taken along.
+    pub fn source_text(&self, range: ByteRange) -> Option<&str> {
+        self.texts.get(&(range.start, range.end)).map(String::as_str)
+    }
+}
+
+impl Rank {
+    /// How many steps there are; also the last position.
+    pub fn end(&self) -> Position {
+        u32::try_from(self.steps.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The operation of a step.
+    pub fn op_id(&self, step: Step) -> Option<OpId> {
+        self.steps.op.get(step as usize).copied()
+    }
+
+    /// The run with that id.
+    pub fn run(&self, id: RunId) -> Option<&Run> {
+        self.runs.get(id.index())
+    }
+
+    /// The run of a step.
+    pub fn run_of(&self, step: Step) -> Option<&Run> {
+        self.run((*self.steps.run.get(step as usize)?)?)
+    }
+
+    /// The module with that id.
+    pub fn module(&self, id: ModuleId) -> Option<&Module> {
+        self.modules.get(id.index())
+    }
+
+    /// The pool with that name.
+    pub fn pool_named<'a>(&'a self, profile: &Profile, name: &str) -> Option<(PoolId, &'a Pool)> {
+        let index = self.pools.iter().position(|pool| profile.text(pool.name) == name)?;
+        Some((PoolId::new(index)?, &self.pools[index]))
+    }
+
+    /// The runs that ran in no other, with their ids, in order.
+    pub fn top_level_runs(&self) -> impl Iterator<Item = (RunId, &Run)> {
+        self.runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| run.parent.is_none())
+            .filter_map(|(index, run)| Some((RunId::new(index)?, run)))
+    }
+
+    /// The number of the top-level run that a run is part of, from 1.
+    pub fn run_number(&self, id: RunId) -> Option<usize> {
+        let mut id = id;
+        while let Some(parent) = self.run(id)?.parent {
+            // A parent is always an earlier row; a damaged file must not send us in circles.
+            if parent >= id {
+                return None;
+            }
+            id = parent;
+        }
+        self.top_level_runs().position(|(top, _)| top == id).map(|index| index + 1)
+    }
+
+    /// Whether the rank has tensors at all; without them nobody's bytes can be named.
+    pub fn has_tensors(&self) -> bool {
+        !self.tensors.is_empty()
+    }
+
+    /// The tensors of a pool that are there at a moment.
+    pub fn live(&self, pool: PoolId, at: Moment) -> impl Iterator<Item = usize> + '_ {
+        let tensors = &self.tensors;
+        (0..tensors.len())
+            .filter(move |&i| tensors.born[i] <= at && at < tensors.dies[i] && tensors.pool[i] == pool)
+    }
+
+    /// What the tensors of a pool add up to in each bank, at a moment.
+    pub fn live_per_bank(&self, pool: PoolId, at: Moment) -> u64 {
+        self.live(pool, at).map(|index| self.tensors.per_bank[index]).map(Bytes::or_zero).sum()
+    }
+}

@@ -1,0 +1,115 @@
+//! Finds evidence, unpacks it and hands it to its reader.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+use super::{Reader, Sniff, readers};
+use crate::error::{Error, Result};
+use crate::model::{Builder, Event, Profile, Sink, Source};
+
+/// Enough of a file to know it by.
+const HEAD: usize = 64 << 10;
+
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Evidence, ready to be read.
+pub struct Input<'a> {
+    /// What the user called it.
+    pub name: &'a str,
+    /// How sure it is that this is the reader's format.
+    pub sniff: Sniff,
+    /// The bytes, unpacked.
+    pub stream: Box<dyn Read + 'a>,
+    /// Whether byte ranges can be read from the file again later. A pipe or a packed file cannot be.
+    pub rereadable: bool,
+}
+
+/// Reads a file (`-` is standard input) into a profile, in whatever format it is.
+pub fn open(name: &str) -> Result<Profile> {
+    open_with(name, None)
+}
+
+/// As [`open`], with the reader of that name.
+pub fn open_with(name: &str, format: Option<&str>) -> Result<Profile> {
+    let mut builder = Builder::new();
+    read_into(name, format, &mut builder)?;
+    Ok(builder.finish())
+}
+
+/// Reads a file into any sink.
+pub fn read_into(name: &str, format: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
+    let failed = |source| Error::Read { path: name.into(), source };
+    let is_stdin = name == "-";
+    let raw: Box<dyn Read> = if is_stdin {
+        Box::new(io::stdin().lock())
+    } else {
+        let path = Path::new(name);
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(Error::Directory { path: path.into() });
+        }
+        Box::new(file)
+    };
+    read_stream(name, raw, !is_stdin, format, sink)
+}
+
+/// Reads a stream that may be packed.
+fn read_stream(
+    name: &str,
+    raw: Box<dyn Read + '_>,
+    rereadable: bool,
+    format: Option<&str>,
+    sink: &mut dyn Sink,
+) -> Result<()> {
+    let failed = |source| Error::Read { path: name.into(), source };
+    let (mut head, mut stream) = peek(raw).map_err(failed)?;
+    let packed = head.starts_with(GZIP) || head.starts_with(ZSTD);
+    if packed {
+        let unpacked: Box<dyn Read + '_> = if head.starts_with(GZIP) {
+            Box::new(flate2::read::MultiGzDecoder::new(stream))
+        } else {
+            Box::new(zstd::stream::read::Decoder::new(stream).map_err(failed)?)
+        };
+        (head, stream) = peek(unpacked).map_err(failed)?;
+    }
+    if head.is_empty() {
+        return Err(Error::Empty { file: name.into() });
+    }
+    let (reader, sniff) = pick(name, &head, format)?;
+    run(reader, Input { name, sniff, stream, rereadable: rereadable && !packed }, sink)
+}
+
+fn run(reader: &dyn Reader, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+    sink.take(Event::Source(Source { format: reader.name().into(), file: input.name.into() }))?;
+    reader.read(input, sink)
+}
+
+/// The first bytes of a stream, and the stream with them in front again.
+fn peek<'a>(mut stream: Box<dyn Read + 'a>) -> io::Result<(Vec<u8>, Box<dyn Read + 'a>)> {
+    let mut head = Vec::new();
+    stream.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+    let whole = Box::new(Cursor::new(head.clone()).chain(stream));
+    Ok((head, whole))
+}
+
+/// The reader that is surest of itself, or the one that was asked for.
+fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'static dyn Reader, Sniff)> {
+    if let Some(format) = format {
+        let reader = readers().iter().find(|reader| reader.name() == format);
+        return reader.map(|&reader| (reader, Sniff::Yes)).ok_or(Error::NoSuchFormat { name: format.into() });
+    }
+    let best =
+        readers().iter().map(|&reader| (reader, reader.sniff(head))).rev().max_by_key(|(_, sniff)| *sniff);
+    match best {
+        Some((reader, sniff)) if sniff > Sniff::No => Ok((reader, sniff)),
+        _ => Err(Error::UnknownFormat { file: name.into(), what: describe(head) }),
+    }
+}
+
+/// What unreadable bytes look like, for the message.
+fn describe(head: &[u8]) -> String {
+    let shown: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("binary data beginning {}", shown.join(" "))
+}

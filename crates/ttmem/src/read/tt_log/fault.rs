@@ -1,0 +1,331 @@
+//! The texts of out-of-memory and circular-buffer errors, of every era since 2023.
+
+use memchr::memmem;
+
+use crate::model::FaultKind;
+
+/// An error, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ParsedFault<'a> {
+    pub kind: FaultKind,
+    /// The text from its first word, without the source file that the logger puts behind it.
+    pub message: &'a [u8],
+    pub pool: Option<&'a [u8]>,
+    pub requested_total: Option<u64>,
+    pub requested_per_bank: Option<u64>,
+    pub banks: Option<u32>,
+    pub bank_size: Option<u64>,
+    pub allocated: Option<u64>,
+    pub free: Option<u64>,
+    pub largest_free: Option<u64>,
+    pub region_end: Option<u64>,
+    pub limit: Option<u64>,
+}
+
+impl<'a> ParsedFault<'a> {
+    /// Finds an error in a line, wherever it begins.
+    pub fn find(line: &'a [u8]) -> Option<Self> {
+        let from = |phrase: &[u8]| memmem::find(line, phrase).map(|at| without_source(&line[at..]));
+        if let Some(message) = from(b"Out of Memory: ") {
+            return Some(if memmem::find(message, b"Cannot allocate at an address below").is_some() {
+                Self::address_limit(message)
+            } else {
+                Self::out_of_memory(message)
+            });
+        }
+        if let Some(message) = from(b"Creating trace buffers of size ") {
+            return Some(Self::trace_region(message));
+        }
+        if let Some(message) = from(b"Trace buffer at address ") {
+            let overlaps = memmem::find(message, b" overlaps with ").is_some();
+            return overlaps.then(|| Self::bare(FaultKind::TraceRegion, message));
+        }
+        let message = CIRCULAR.iter().find_map(|phrase| from(phrase))?;
+        Self::circular_buffers(message)
+    }
+
+    fn bare(kind: FaultKind, message: &'a [u8]) -> Self {
+        Self {
+            kind,
+            message,
+            pool: None,
+            requested_total: None,
+            requested_per_bank: None,
+            banks: None,
+            bank_size: None,
+            allocated: None,
+            free: None,
+            largest_free: None,
+            region_end: None,
+            limit: None,
+        }
+    }
+
+    fn out_of_memory(message: &'a [u8]) -> Self {
+        let number = |phrase: &[u8]| number_after(message, phrase);
+        let pool = after(message, b"allocate ").and_then(|rest| after(rest, b" B ")).map(first_word);
+        Self {
+            pool,
+            requested_total: number(b"allocate "),
+            requested_per_bank: number(b"needs to store ").or_else(|| number(b" banks (")),
+            banks: number(b"across ").and_then(|banks| u32::try_from(banks).ok()),
+            bank_size: number(b"bank size is only ").or_else(|| number(b"bank size is ")),
+            allocated: number(b"(allocated: "),
+            free: number(b", free: "),
+            largest_free: number(b"largest free block: "),
+            ..Self::bare(FaultKind::OutOfMemory, message)
+        }
+    }
+
+    fn address_limit(message: &'a [u8]) -> Self {
+        let at =
+            number_after(message, b"Allocation at ").or_else(|| number_after(message, b"to allocate at "));
+        Self {
+            limit: number_after(message, b"address below "),
+            region_end: at,
+            pool: Some(b"L1"),
+            ..Self::bare(FaultKind::AddressLimit, message)
+        }
+    }
+
+    fn trace_region(message: &'a [u8]) -> Self {
+        Self {
+            pool: Some(b"TRACE"),
+            requested_total: number_after(message, b"of size "),
+            limit: number_after(message, b"but only "),
+            ..Self::bare(FaultKind::TraceRegion, message)
+        }
+    }
+
+    fn circular_buffers(message: &'a [u8]) -> Option<Self> {
+        if let Some(rest) = after(message, b" grow to ") {
+            let unit = if after(rest, b" KB").is_some() { 1024 } else { 1 };
+            let scaled = |value: Option<u64>| value.and_then(|value| value.checked_mul(unit));
+            return Some(Self {
+                pool: Some(b"L1"),
+                region_end: scaled(number(rest)),
+                limit: scaled(number_after(rest, b"max L1 size of ")),
+                ..Self::bare(FaultKind::CircularBuffersTooLarge, message)
+            });
+        }
+        let rest = after(message, b" clash with ")?;
+        let ends = [&b"region ends at "[..], b"local buffers end at "];
+        Some(Self {
+            pool: Some(b"L1"),
+            region_end: ends.iter().find_map(|phrase| number_after(rest, phrase)),
+            limit: number_after(rest, b"L1 buffer allocated at ")
+                .or_else(|| number_after(rest, b"lowest service allocation at ")),
+            ..Self::bare(FaultKind::CircularBuffersClash, message)
+        })
+    }
+}
+
+/// How the texts about circular buffers begin.
+const CIRCULAR: [&[u8]; 5] = [
+    b"Statically allocated circular buffers ",
+    b"Statically allocated dataflow buffers ",
+    b"Circular buffers on service-core range ",
+    b"Circular buffers in program ",
+    b"Local buffers on core ",
+];
+
+/// The logger puts ` (assert.hpp:107)` behind its copy.
+fn without_source(message: &[u8]) -> &[u8] {
+    let message = message.trim_ascii_end();
+    match memmem::rfind(message, b" (") {
+        Some(at) if message.ends_with(b")") && memmem::find(&message[at..], b"pp:").is_some() => {
+            &message[..at]
+        }
+        _ => message,
+    }
+}
+
+fn after<'a>(text: &'a [u8], phrase: &[u8]) -> Option<&'a [u8]> {
+    memmem::find(text, phrase).map(|at| &text[at + phrase.len()..])
+}
+
+fn first_word(text: &[u8]) -> &[u8] {
+    text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').next().unwrap_or(text)
+}
+
+fn number_after(text: &[u8], phrase: &[u8]) -> Option<u64> {
+    number(after(text, phrase)?)
+}
+
+/// Digits, with or without separators of thousands.
+fn number(text: &[u8]) -> Option<u64> {
+    let mut value = None;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => {
+                value = Some(value.unwrap_or(0u64).checked_mul(10)?.checked_add(u64::from(byte - b'0'))?);
+            }
+            b',' if value.is_some() && text.get(at + 1).is_some_and(u8::is_ascii_digit) => {}
+            _ => break,
+        }
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(line: &str) -> ParsedFault<'_> {
+        ParsedFault::find(line.as_bytes()).unwrap_or_else(|| panic!("not found: {line}"))
+    }
+
+    #[test]
+    fn out_of_memory_since_2023() {
+        let fault = find(
+            "2025-06-30 15:50:41.820 | critical |          Always | Out of Memory: Not enough space to allocate 52760576 B L1 buffer across 64 banks, where each bank needs to store 824384 B (assert.hpp:107)",
+        );
+        assert_eq!((fault.pool, fault.requested_total), (Some(&b"L1"[..]), Some(52_760_576)));
+        assert_eq!((fault.banks, fault.requested_per_bank, fault.bank_size), (Some(64), Some(824_384), None));
+        assert!(fault.message.ends_with(b"824384 B"));
+    }
+
+    #[test]
+    fn out_of_memory_with_bank_size() {
+        let fault = find(
+            "Out of Memory: Not enough space to allocate 2162688 B L1_SMALL buffer across 64 banks, where each bank needs to store 33792 B, but bank size is only 32768 B",
+        );
+        assert_eq!((fault.pool, fault.bank_size), (Some(&b"L1_SMALL"[..]), Some(32768)));
+    }
+
+    #[test]
+    fn out_of_memory_with_everything() {
+        let fault = find(
+            "Out of Memory: Not enough space to allocate 58720256 B DRAM buffer across 12 banks, where each bank needs to store 4894720 B, but bank size is 1071821792 B (allocated: 888424448 B, free: 183397344 B, largest free block: 3382944 B)",
+        );
+        assert_eq!((fault.bank_size, fault.allocated), (Some(1_071_821_792), Some(888_424_448)));
+        assert_eq!((fault.free, fault.largest_free), (Some(183_397_344), Some(3_382_944)));
+        assert!(fault.message.ends_with(b"3382944 B)"));
+    }
+
+    #[test]
+    fn out_of_memory_after_considering_dependencies() {
+        let fault = find(
+            "Out of Memory: Not enough space after considering dependencies to allocate 1048576 B DRAM across 12 banks (87392 B per bank)",
+        );
+        assert_eq!((fault.pool, fault.requested_total), (Some(&b"DRAM"[..]), Some(1_048_576)));
+        assert_eq!((fault.requested_per_bank, fault.free), (Some(87_392), None));
+        let fault = find(
+            "Out of Memory: Not enough space after considering dependencies to allocate 1048576 B TRACE across 12 banks (87392 B per bank), bank size is 1000 B (allocated: 1 B, free: 999 B, largest free block: 998 B)",
+        );
+        assert_eq!((fault.bank_size, fault.largest_free), (Some(1000), Some(998)));
+    }
+
+    #[test]
+    fn separators_of_thousands_as_people_paste_them() {
+        let fault = find(
+            "Out of Memory: Not enough space to allocate 52,760,576 B L1 buffer across 64 banks, where each bank needs to store 824,384 B",
+        );
+        assert_eq!((fault.requested_total, fault.requested_per_bank), (Some(52_760_576), Some(824_384)));
+    }
+
+    #[test]
+    fn address_limits_old_and_new_and_with_the_raw_format() {
+        for (text, limit, at) in [
+            (
+                "Out of Memory: Cannot allocate at an address below 524288. Allocation at 491520",
+                Some(524_288),
+                Some(491_520),
+            ),
+            (
+                "Out of Memory: Cannot allocate at an address below 524288. Tried to allocate at 491520",
+                Some(524_288),
+                Some(491_520),
+            ),
+            ("Out of Memory: Cannot allocate at an address below {}. Tried to allocate at {}", None, None),
+        ] {
+            let fault = find(text);
+            assert_eq!(
+                (fault.kind, fault.limit, fault.region_end),
+                (FaultKind::AddressLimit, limit, at),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn trace_regions() {
+        let fault = find(
+            "Creating trace buffers of size 30000000B on MeshDevice 1, but only 20000000B is allocated for trace region.",
+        );
+        assert_eq!(
+            (fault.kind, fault.requested_total, fault.limit),
+            (FaultKind::TraceRegion, Some(30_000_000), Some(20_000_000))
+        );
+        assert_eq!(
+            find("Trace buffer at address 5 overlaps with a DRAM buffer").kind,
+            FaultKind::TraceRegion
+        );
+    }
+
+    #[test]
+    fn circular_buffers_of_every_era() {
+        use FaultKind::{CircularBuffersClash as Clash, CircularBuffersTooLarge as TooLarge};
+        for (text, kind, end, limit) in [
+            (
+                "Local buffers on core (x=0,y=0) grow to 1600 KB which is beyond max L1 size of 1464 KB",
+                TooLarge,
+                1600 << 10,
+                1464 << 10,
+            ),
+            (
+                "Circular buffers in program 7 clash with L1 buffers on core (x=0,y=0). L1 buffer allocated at 700000 and local buffers end at 800000",
+                Clash,
+                800_000,
+                700_000,
+            ),
+            (
+                "Statically allocated circular buffers on core (x=0,y=0) grow to 1600000 B which is beyond max L1 size of 1499136 B",
+                TooLarge,
+                1_600_000,
+                1_499_136,
+            ),
+            (
+                "Statically allocated circular buffers in program 7 clash with L1 buffers on core (x=0,y=0). L1 buffer allocated at 700000 and static circular buffer region ends at 800000",
+                Clash,
+                800_000,
+                700_000,
+            ),
+            (
+                "TT_THROW: Statically allocated circular buffers in program 1 clash with L1 buffers on core range [(x=0,y=0) - (x=7,y=7)]. L1 buffer allocated at 700000 and static circular buffer region ends at 800000",
+                Clash,
+                800_000,
+                700_000,
+            ),
+            (
+                "Statically allocated circular buffers on core range [0-0 - 7-7] grow to 1600000 B which is beyond max L1 size of 1499136 B",
+                TooLarge,
+                1_600_000,
+                1_499_136,
+            ),
+            (
+                "Statically allocated dataflow buffers on core range [0-0 - 7-7] grow to 1600000 B which is beyond max L1 size of 1499136 B",
+                TooLarge,
+                1_600_000,
+                1_499_136,
+            ),
+            (
+                "Circular buffers on service-core range [0-0 - 0-0] in program 3 clash with ServiceCoreManager-allocated L1 (lowest service allocation at 700000, CB region ends at 800000)",
+                Clash,
+                800_000,
+                700_000,
+            ),
+        ] {
+            let fault = find(text);
+            assert_eq!((fault.kind, fault.region_end, fault.limit), (kind, Some(end), Some(limit)), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_no_errors() {
+        for line in ["", "memory is fine", "Circular buffers in program", "Trace buffer at address 5 is fine"]
+        {
+            assert_eq!(ParsedFault::find(line.as_bytes()), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The end of a top-level program: which graph it was, what its arguments are, and what happened before it.
+//!
+//! Only when a program has ended is it certain which compiled graph it belongs to. Then its arguments get their
+//! names, it is known which of them are new memory, and the lives that were held back are said.
+
+use super::super::graphs::{FunctionRef, Match};
+use super::super::life::{Alloc, AllocRef, near};
+use super::super::tables::Tables;
+use super::super::view::QUANTUM;
+use super::{Frame, Owner, RankState, difference};
+use crate::error::Result;
+use crate::model::{Class, Moment, RankEvent, Step};
+
+impl RankState {
+    pub(super) fn end_top(
+        &mut self,
+        finished: bool,
+        offset: Option<u64>,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        if !finished {
+            self.fail_current(tables);
+        }
+        self.settle_current(tables)?;
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        self.say_end(frame.run, finished, offset.or(Some(0)), tables)?;
+        let function = self.matching(&frame, finished, tables)?;
+        let returned = self.outputs_of(&frame, function, finished);
+        for alloc in &returned {
+            self.lives.hold(*alloc);
+        }
+        self.leave_top(&frame);
+        self.resolve_arguments(&frame, function, tables)?;
+        self.outputs.push(returned);
+        self.forget_the_dead();
+        self.lives.say(self.id, tables)?;
+        self.levels = self.pools.iter().map(|pool| self.lives.settle(pool.id)).collect();
+        self.pools.iter_mut().for_each(|pool| pool.gap = None);
+        Ok(())
+    }
+
+    /// The step that an error belongs to did nothing, nor did one that waited for a program to run.
+    pub(super) fn fail_current(&mut self, tables: &Tables<'_>) {
+        let failed = self.faults.last().and_then(|pending| pending.fault.step);
+        let waits = self.caller(tables).map(|(step, _)| step);
+        self.mark(|current| {
+            let waited = waits == Some(current.step) && !current.hit && current.returned.is_none();
+            current.failed |= Some(current.step) == failed || waited;
+        });
+    }
+
+    pub(super) fn matching(
+        &mut self,
+        frame: &Frame,
+        finished: bool,
+        tables: &mut Tables<'_>,
+    ) -> Result<Option<FunctionRef>> {
+        if self.graphs.is_empty() || frame.operations == 0 || !self.has_texts {
+            return Ok(None);
+        }
+        match self.graphs.find(&frame.traits(finished), tables)? {
+            Match::One(function) => {
+                if let Some(run) = frame.run {
+                    let module = self.graphs.module(function);
+                    tables.say(self.id, RankEvent::RunModule(run, module))?;
+                }
+                Ok(Some(function))
+            }
+            Match::Ambiguous(lines) => {
+                if self.ambiguous != lines {
+                    let places: Vec<String> = lines.iter().map(u64::to_string).collect();
+                    let message = format!(
+                        "program {} fits the graphs printed at lines {} equally; their argument names are not used",
+                        frame.program_text,
+                        places.join(" and ")
+                    );
+                    tables.warn(None, message)?;
+                    self.ambiguous = lines;
+                }
+                Ok(None)
+            }
+            Match::None => {
+                self.unmatched += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What a top-level program leaves on the device: what it returns, or all that it made if that is not
+    /// known, or if it never came to its end.
+    pub(super) fn outputs_of(
+        &self,
+        frame: &Frame,
+        function: Option<FunctionRef>,
+        finished: bool,
+    ) -> Vec<AllocRef> {
+        let is_result = |alloc: &AllocRef| {
+            let alloc = self.lives.get(*alloc);
+            alloc.class == Class::Activation && alloc.is_alive()
+        };
+        let function = function.filter(|_| finished);
+        if let Some(names) = function.and_then(|function| self.graphs.returns(function)) {
+            return names.iter().filter_map(|name| frame.named(*name)).filter(is_result).collect();
+        }
+        frame.order.iter().filter_map(|name| frame.named(*name)).filter(is_result).collect()
+    }
+
+    /// Lets go of a top-level program's names; its arguments stay, they are the caller's.
+    pub(super) fn leave_top(&mut self, frame: &Frame) {
+        let slots: Vec<AllocRef> = frame.slots.values().copied().collect();
+        let mut held: Vec<AllocRef> =
+            frame.names.values().flatten().filter(|alloc| !slots.contains(alloc)).copied().collect();
+        held.sort_unstable();
+        let at = Moment::early(self.steps);
+        for alloc in held {
+            self.lives.release(alloc, at, false);
+        }
+    }
+
+    /// Finds out which arguments of a program are new memory, and since when.
+    pub(super) fn resolve_arguments(
+        &mut self,
+        frame: &Frame,
+        function: Option<FunctionRef>,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let owner = function.map_or(Owner::Program(frame.program), Owner::Function);
+        let slots = self.all_slots(frame, function, tables)?;
+        let is_first = self.levels.is_empty();
+        let mut new = Vec::new();
+        for (number, slot) in slots {
+            match self.resident.get(&(owner, number)).copied() {
+                Some(known) if self.is_same(known, slot) => self.lives.unite(slot, known),
+                _ => new.push(slot),
+            }
+            let alloc = self.lives.resolve(slot);
+            self.resident.insert((owner, number), alloc);
+        }
+        let born = if is_first { Moment::START } else { Moment::late(frame.first) };
+        for slot in &new {
+            self.lives.get_mut(*slot).born = born;
+        }
+        if !is_first {
+            self.settle_gap(frame.first, &new);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_same(&self, known: AllocRef, slot: AllocRef) -> bool {
+        let (known, slot) = (self.lives.get(known), self.lives.get(slot));
+        known.is_alive() && known.ty == slot.ty
+    }
+
+    /// The arguments of a program that are on the device, used or not, with what the graph says of them.
+    pub(super) fn all_slots(
+        &mut self,
+        frame: &Frame,
+        function: Option<FunctionRef>,
+        tables: &mut Tables<'_>,
+    ) -> Result<Vec<(u32, AllocRef)>> {
+        let mut slots: Vec<(u32, AllocRef)> =
+            frame.slots.iter().map(|(number, slot)| (*number, *slot)).collect();
+        let declared = function.map(|function| self.graphs.arguments(function).to_vec()).unwrap_or_default();
+        for (number, argument) in (0..).zip(&declared) {
+            let slot = slots.iter().find(|(have, _)| *have == number).map(|(_, slot)| *slot);
+            let slot = match slot {
+                Some(slot) => Some(slot),
+                None => self.unused_argument(frame, &argument.ssa, &argument.ty, tables)?,
+            };
+            let Some(slot) = slot else { continue };
+            let name = argument.name.as_ref().map(|name| tables.text(name.as_bytes())).transpose()?;
+            let alloc = self.lives.get_mut(slot);
+            alloc.name = name;
+            alloc.class = argument.kind.map_or(Class::Input, crate::model::ArgumentKind::class);
+            if !slots.iter().any(|(have, _)| *have == number) {
+                slots.push((number, slot));
+            }
+        }
+        slots.sort_unstable_by_key(|(number, _)| *number);
+        Ok(slots)
+    }
+
+    pub(super) fn unused_argument(
+        &mut self,
+        frame: &Frame,
+        ssa: &str,
+        ty: &[u8],
+        tables: &mut Tables<'_>,
+    ) -> Result<Option<AllocRef>> {
+        let Some(ty) = tables.tensor_type(ty)? else { return Ok(None) };
+        // The program has named it after all, as something that is not on the device any more.
+        let name = tables.text(ssa.as_bytes())?;
+        if frame.names.contains_key(&name) {
+            return Ok(None);
+        }
+        let Some(place) = self.place(ty, tables)? else { return Ok(None) };
+        let owner = (frame.run, frame.program);
+        Ok(Some(self.lives.add(Alloc::new(ty, place, Moment::START, Class::Argument, owner, name, None))))
+    }
+
+    /// Decides what happened between the last program and this one: which results of earlier programs went,
+    /// and whether weights that look like those of another graph are the same memory.
+    pub(super) fn settle_gap(&mut self, first: Step, new: &[AllocRef]) {
+        let shared = self.shareable(new);
+        let groups = self.outputs.len();
+        // All results gone, all but the last program's, or none.
+        let mut kept_groups = vec![0, 1.min(groups), groups];
+        kept_groups.dedup();
+        let mut best: Option<(u64, usize, bool)> = None;
+        for share in [true, false] {
+            for &kept in &kept_groups {
+                let missed = self.missed(new, if share { &shared } else { &[] }, kept);
+                if best.is_none_or(|(least, ..)| missed + QUANTUM < least) {
+                    best = Some((missed, kept, share));
+                }
+            }
+        }
+        let Some((_, kept, share)) = best else { return };
+        let at = Moment::late(first);
+        let gone: Vec<AllocRef> = self.outputs.drain(..groups - kept).flatten().collect();
+        for alloc in gone {
+            if self.lives.get(alloc).is_alive() {
+                self.lives.end_outside(alloc, at);
+            }
+        }
+        if share {
+            for (slot, known) in shared {
+                self.lives.unite(slot, known);
+            }
+        }
+    }
+
+    /// By how much an assumption about the gap misses what the device said.
+    pub(super) fn missed(&self, new: &[AllocRef], shared: &[(AllocRef, AllocRef)], kept: usize) -> u64 {
+        let mut missed = 0u64;
+        for pool in &self.pools {
+            let Some(gap) = pool.gap else { continue };
+            let size = |alloc: &AllocRef| {
+                let alloc = self.lives.get(*alloc);
+                if alloc.pool == pool.id { alloc.per_bank.unwrap_or(0) } else { 0 }
+            };
+            let came: u64 = new.iter().map(size).sum();
+            let known: u64 = shared.iter().map(|(slot, _)| size(slot)).sum();
+            let alive = |alloc: &&AllocRef| self.lives.get(**alloc).is_alive();
+            let groups = &self.outputs[..self.outputs.len() - kept];
+            let went: u64 = groups.iter().flatten().filter(alive).map(size).sum();
+            let expected = difference(came, known.saturating_add(went));
+            if !near(gap, expected) {
+                missed = missed.saturating_add(gap.abs_diff(expected));
+            }
+        }
+        missed
+    }
+
+    /// New arguments that another graph has under the same name and type, on the device.
+    pub(super) fn shareable(&self, new: &[AllocRef]) -> Vec<(AllocRef, AllocRef)> {
+        let mut shared: Vec<(AllocRef, AllocRef)> = Vec::new();
+        for &slot in new {
+            let alloc = self.lives.get(slot);
+            if alloc.class != Class::Weight || alloc.name.is_none() || !alloc.is_alive() {
+                continue;
+            }
+            let is_it = |known: &&AllocRef| {
+                let known_alloc = self.lives.get(**known);
+                known_alloc.is_alive()
+                    && (known_alloc.name, known_alloc.ty) == (alloc.name, alloc.ty)
+                    && self.lives.resolve(**known) != self.lives.resolve(slot)
+                    && !new.contains(known)
+            };
+            let mut candidates: Vec<&AllocRef> = self.resident.values().filter(is_it).collect();
+            candidates.sort_unstable();
+            if let Some(known) = candidates.first().map(|known| **known) {
+                let taken = shared.iter().any(|(_, taken)| *taken == known);
+                shared.extend((!taken).then_some((slot, known)));
+            }
+        }
+        shared
+    }
+
+    /// Drops what refers to memory that is gone: its slot will be used again.
+    pub(super) fn forget_the_dead(&mut self) {
+        let lives = &self.lives;
+        self.resident.retain(|_, alloc| {
+            *alloc = lives.resolve(*alloc);
+            lives.get(*alloc).is_alive()
+        });
+        self.cache.retain(|_, kept| {
+            for alloc in kept.iter_mut().flatten() {
+                *alloc = lives.resolve(*alloc);
+            }
+            kept.iter().flatten().all(|alloc| lives.get(*alloc).is_alive())
+        });
+        for group in &mut self.outputs {
+            for alloc in group.iter_mut() {
+                *alloc = lives.resolve(*alloc);
+            }
+            group.retain(|alloc| lives.get(*alloc).is_alive());
+        }
+        self.outputs.retain(|group| !group.is_empty());
+    }
+}

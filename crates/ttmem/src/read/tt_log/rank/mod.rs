@@ -1,0 +1,524 @@
+//! One rank's run through the log: programs that nest, the steps in them, and what each does to the memory.
+//!
+//! A step is known when the runtime says that it executes it, but what came of it only later: a deallocation
+//! may turn out to be of a retained tensor, a cached load may run a whole program. So a step is settled when
+//! the next one begins, or when its program ends.
+
+mod ending;
+mod settle;
+mod states;
+
+use rustc_hash::FxHashMap;
+
+use super::fault::ParsedFault;
+use super::graphs::{FunctionRef, Graphs, RunTraits};
+use super::life::{AllocRef, Lives};
+use super::tables::{OpFacts, OpRef, Tables, TypeRef};
+use super::view::View;
+use crate::error::{Error, Result};
+use crate::model::{
+    ByteRange, Class, Fault, Moment, OpKind, PoolId, RankEvent, RankId, Run, RunId, Step, StepMarks, StepRow,
+    StrId,
+};
+
+/// Where a line stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub line: u64,
+    pub offset: u64,
+    pub next: u64,
+}
+
+/// A rank.
+pub(super) struct RankState {
+    id: RankId,
+    pub graphs: Graphs,
+    lives: Lives,
+    pools: Vec<PoolState>,
+    frames: Vec<Frame>,
+    steps: Step,
+    runs: usize,
+    /// The last step was given by its OpType alone.
+    types_only: bool,
+    /// Whether any operation was given by its text.
+    has_texts: bool,
+    /// What const-eval programs and traces have left behind, by what asks for it.
+    cache: FxHashMap<CacheKey, Vec<Option<AllocRef>>>,
+    /// Arguments that are on the device, by the function and number they were given as.
+    resident: FxHashMap<(Owner, u32), AllocRef>,
+    /// What finished programs returned, program by program, as long as it may be there.
+    outputs: Vec<Vec<AllocRef>>,
+    /// What the pools should hold since the last program ended.
+    levels: Vec<Option<u64>>,
+    faults: Vec<PendingFault>,
+    ambiguous: Vec<u64>,
+    unmatched: u64,
+}
+
+/// What asks for a cached result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum CacheKey {
+    /// A const-eval program's name, the hash that the runtime prints, and the operation that loads it.
+    Constants(Option<StrId>, Option<StrId>),
+    /// An operation that captures a trace.
+    Trace(OpRef),
+}
+
+/// Whose arguments they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    Function(FunctionRef),
+    Program(StrId),
+}
+
+#[derive(Debug)]
+struct PoolState {
+    id: PoolId,
+    name: Vec<u8>,
+    banks: Option<u32>,
+    capacity: u64,
+    /// The last view as text: most lines repeat the one before.
+    text: Vec<u8>,
+    view: View,
+    /// What happened between the last program and this one, if both ends are known.
+    gap: Option<i64>,
+}
+
+/// A program that is running.
+#[derive(Debug)]
+struct Frame {
+    run: Option<RunId>,
+    program: StrId,
+    program_text: String,
+    names: FxHashMap<StrId, Option<AllocRef>>,
+    /// Names in the order they came to be, for programs whose return is not known.
+    order: Vec<StrId>,
+    current: Option<Current>,
+    first: Step,
+    operations: u32,
+    fingerprint: u64,
+    const_eval: bool,
+    /// Arguments in use: number, type, allocation. Of top-level programs only.
+    arguments: Vec<(u32, Option<TypeRef>)>,
+    slots: FxHashMap<u32, AllocRef>,
+}
+
+/// A step that has begun.
+#[allow(clippy::struct_excessive_bools, reason = "each is a line that the log may or may not have")]
+#[derive(Debug)]
+struct Current {
+    step: Step,
+    op: OpRef,
+    has_state: bool,
+    retained: bool,
+    hit: bool,
+    miss: bool,
+    failed: bool,
+    key: Option<StrId>,
+    /// What a program that ran inside it returned.
+    returned: Option<Vec<Option<AllocRef>>>,
+}
+
+#[derive(Debug)]
+struct PendingFault {
+    fault: Fault,
+    frames: usize,
+}
+
+impl RankState {
+    pub fn new(id: RankId) -> Self {
+        Self {
+            id,
+            graphs: Graphs::default(),
+            lives: Lives::default(),
+            pools: Vec::new(),
+            frames: Vec::new(),
+            steps: 0,
+            runs: 0,
+            types_only: false,
+            has_texts: false,
+            cache: FxHashMap::default(),
+            resident: FxHashMap::default(),
+            outputs: Vec::new(),
+            levels: Vec::new(),
+            faults: Vec::new(),
+            ambiguous: Vec::new(),
+            unmatched: 0,
+        }
+    }
+
+    pub fn id(&self) -> RankId {
+        self.id
+    }
+
+    pub fn has_states(&self) -> bool {
+        !self.pools.is_empty()
+    }
+
+    pub fn has_steps(&self) -> bool {
+        self.steps > 0
+    }
+
+    /// `Executing operation: …`
+    pub fn executing(&mut self, text: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
+        let Some(op) = tables.operation(text)? else { return Ok(false) };
+        self.has_texts = true;
+        self.types_only = false;
+        self.begin_step(op, at, tables)?;
+        Ok(true)
+    }
+
+    fn begin_step(&mut self, op: OpRef, at: At, tables: &mut Tables<'_>) -> Result<()> {
+        if self.frames.is_empty() {
+            self.push_frame(None, tables.text(b"")?, String::new(), false);
+        }
+        self.settle_current(tables)?;
+        let facts = tables.op_facts(op);
+        let step = self.steps;
+        if step >= Moment::MAX_STEPS {
+            return Err(Error::NotThere("the log has more steps than can be numbered; split it".into()));
+        }
+        self.steps += 1;
+        let Some(frame) = self.frames.last_mut() else { return Ok(()) };
+        frame.operations += 1;
+        frame.fingerprint = super::module::extend(frame.fingerprint, facts.fingerprint);
+        frame.current = Some(Current {
+            step,
+            op,
+            has_state: false,
+            retained: false,
+            hit: false,
+            miss: false,
+            failed: false,
+            key: None,
+            returned: None,
+        });
+        let run = frame.run;
+        let row = StepRow { op: facts.id, run, offset: at.offset, marks: StepMarks::default() };
+        tables.say(self.id, RankEvent::Step(row))
+    }
+
+    /// `Device memory state before operation …`: when the states that follow were taken.
+    ///
+    /// `None` when the header belongs to no step that could have printed it: lines of two ranks are mixed.
+    pub fn state_header(
+        &mut self,
+        op_type: &[u8],
+        at: At,
+        tables: &mut Tables<'_>,
+    ) -> Result<Option<Moment>> {
+        let waiting = self.frames.last_mut().and_then(|frame| frame.current.as_mut());
+        if let Some(current) = waiting.filter(|current| !current.has_state) {
+            current.has_state = true;
+            return Ok(Some(Moment::before(current.step)));
+        }
+        if self.has_texts && !self.types_only {
+            return Ok(None);
+        }
+        self.types_only = true;
+        let op = tables.op_type(op_type)?;
+        self.begin_step(op, at, tables)?;
+        if let Some(current) = self.frames.last_mut().and_then(|frame| frame.current.as_mut()) {
+            current.has_state = true;
+        }
+        Ok(Some(Moment::before(self.steps - 1)))
+    }
+
+    /// `Device memory state before submit`
+    pub fn before_submit(&mut self) -> Moment {
+        Moment::late(self.steps)
+    }
+
+    /// `Device memory state after submit`
+    pub fn after_submit(&mut self, tables: &mut Tables<'_>) -> Result<Moment> {
+        if self.frames.len() == 1 && self.frames.last().is_some_and(|frame| frame.run.is_none()) {
+            self.end_top(true, None, tables)?;
+        }
+        Ok(Moment::early(self.steps))
+    }
+
+    /// When a state that stands alone was taken: as far as we are.
+    pub fn now(&self) -> Moment {
+        Moment::late(self.steps)
+    }
+
+    pub fn cache_key(&mut self, hash: &[u8], tables: &mut Tables<'_>) -> Result<()> {
+        let hash = tables.text(hash)?;
+        self.mark(|current| current.key = Some(hash));
+        Ok(())
+    }
+
+    pub fn cache_hit(&mut self) {
+        self.mark(|current| current.hit = true);
+    }
+
+    pub fn cache_miss(&mut self) {
+        self.mark(|current| current.miss = true);
+    }
+
+    pub fn retained(&mut self) {
+        self.mark(|current| current.retained = true);
+    }
+
+    fn mark(&mut self, change: impl FnOnce(&mut Current)) {
+        if let Some(current) = self.frames.last_mut().and_then(|frame| frame.current.as_mut()) {
+            change(current);
+        }
+    }
+
+    /// `Starting execution of program: …`
+    pub fn starting(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<()> {
+        if self.frames.last().is_some_and(|frame| frame.run.is_none()) {
+            self.end_top(true, Some(at.offset), tables)?;
+        }
+        let caller = self.caller(tables);
+        if caller.is_none() && !self.frames.is_empty() {
+            // Nothing that runs here starts programs: the one before was given up, as after an exception.
+            self.abandon(at.offset, tables)?;
+        }
+        let program = tables.text(name)?;
+        let parent = self.frames.last().and_then(|frame| frame.run);
+        let const_eval = matches!(&caller, Some((_, facts)) if facts.kind == OpKind::LoadCached);
+        let run = RunId::new(self.runs).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
+        self.runs += 1;
+        let row = Run {
+            program,
+            parent,
+            module: None,
+            const_eval,
+            first: self.steps,
+            end: self.steps,
+            finished: false,
+            source: ByteRange { start: at.offset, end: at.offset },
+        };
+        tables.say(self.id, RankEvent::Run(row))?;
+        let operands =
+            caller.map(|(_, facts)| self.operands(&facts, tables)).transpose()?.unwrap_or_default();
+        self.push_frame(Some(run), program, String::from_utf8_lossy(name).into_owned(), const_eval);
+        self.bind_arguments(&operands, tables)
+    }
+
+    /// The step that a program may be started by.
+    fn caller(&self, tables: &Tables<'_>) -> Option<(Step, OpFacts)> {
+        let current = self.frames.last()?.current.as_ref()?;
+        let facts = tables.op_facts(current.op);
+        matches!(facts.kind, OpKind::LoadCached | OpKind::Call).then_some((current.step, facts))
+    }
+
+    fn push_frame(&mut self, run: Option<RunId>, program: StrId, program_text: String, const_eval: bool) {
+        self.frames.push(Frame {
+            run,
+            program,
+            program_text,
+            names: FxHashMap::default(),
+            order: Vec::new(),
+            current: None,
+            first: self.steps,
+            operations: 0,
+            fingerprint: 0,
+            const_eval,
+            arguments: Vec::new(),
+            slots: FxHashMap::default(),
+        });
+    }
+
+    /// The arguments of a nested program are its caller's operands, under other names.
+    fn bind_arguments(&mut self, operands: &[Option<AllocRef>], tables: &mut Tables<'_>) -> Result<()> {
+        for (index, &operand) in operands.iter().enumerate() {
+            let name = tables.text(format!("%arg{index}").as_bytes())?;
+            if let Some(operand) = operand {
+                self.lives.hold(operand);
+            }
+            if let Some(frame) = self.frames.last_mut() {
+                frame.names.insert(name, operand);
+            }
+        }
+        Ok(())
+    }
+
+    /// `Finished execution of program: …`. `false` when no such program runs.
+    pub fn finished(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
+        let Some(depth) = self.frames.iter().rposition(|frame| frame.program_text.as_bytes() == name) else {
+            return Ok(false);
+        };
+        while self.frames.len() > depth + 1 {
+            self.end_innermost(false, at.offset, tables)?;
+        }
+        self.end_innermost(true, at.next, tables)?;
+        Ok(true)
+    }
+
+    /// Gives up all programs that run.
+    fn abandon(&mut self, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
+        while !self.frames.is_empty() {
+            self.end_innermost(false, offset, tables)?;
+        }
+        Ok(())
+    }
+
+    fn end_innermost(&mut self, finished: bool, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
+        if self.frames.len() > 1 {
+            self.end_nested(finished, offset, tables)?;
+            if !finished {
+                self.mark(|current| current.failed = true);
+            }
+            Ok(())
+        } else {
+            self.end_top(finished, Some(offset), tables)
+        }
+    }
+
+    fn say_end(
+        &mut self,
+        run: Option<RunId>,
+        finished: bool,
+        offset: Option<u64>,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let (Some(run), Some(source_end)) = (run, offset) else { return Ok(()) };
+        if !finished {
+            let depth = self.frames.len();
+            for pending in self.faults.iter_mut().filter(|pending| pending.frames > depth) {
+                pending.fault.ended_program = true;
+            }
+        }
+        tables.say(self.id, RankEvent::RunEnded { run, end: self.steps, finished, source_end })
+    }
+
+    /// Ends a nested program; what it returns goes to the step that started it.
+    fn end_nested(&mut self, finished: bool, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
+        if !finished {
+            self.fail_current(tables);
+        }
+        self.settle_current(tables)?;
+        let Some(frame) = self.frames.pop() else { return Ok(()) };
+        self.say_end(frame.run, finished, Some(offset), tables)?;
+        let wanted = match self.caller(tables) {
+            Some((_, facts)) => tables.results(&facts).map(|(_, ty)| ty).collect(),
+            None => Vec::new(),
+        };
+        let returned = self.returned(&frame, finished, &wanted);
+        for alloc in returned.iter().flatten() {
+            self.lives.hold(*alloc);
+        }
+        self.leave(&frame);
+        if frame.const_eval && finished {
+            self.keep_constants(&returned, tables)?;
+        }
+        self.mark(|current| current.returned = Some(returned));
+        Ok(())
+    }
+
+    /// What a nested program returns: by the text of its function, or else what is left of the right types.
+    fn returned(&self, frame: &Frame, finished: bool, wanted: &[Option<TypeRef>]) -> Vec<Option<AllocRef>> {
+        let traits = frame.traits(finished);
+        if let Some(names) = self.graphs.returns_of(&traits) {
+            return names.iter().map(|name| frame.named(*name)).collect();
+        }
+        let mut left: Vec<AllocRef> = frame.order.iter().filter_map(|name| *frame.names.get(name)?).collect();
+        let mut take = |ty: &Option<TypeRef>| {
+            let at = left.iter().position(|alloc| Some(self.lives.get(*alloc).ty) == *ty)?;
+            Some(left.remove(at))
+        };
+        wanted.iter().map(&mut take).collect()
+    }
+
+    /// The results of const-eval programs are weights, and stay.
+    fn keep_constants(&mut self, returned: &[Option<AllocRef>], tables: &mut Tables<'_>) -> Result<()> {
+        let sources = match self.caller(tables) {
+            Some((_, facts)) => self.operands(&facts, tables)?,
+            None => Vec::new(),
+        };
+        for alloc in returned.iter().flatten() {
+            self.lives.hold(*alloc);
+            self.lives.get_mut(*alloc).class = Class::Weight;
+            for source in sources.iter().flatten() {
+                self.lives.derive(*alloc, *source);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of all names of a program that has ended.
+    fn leave(&mut self, frame: &Frame) {
+        let at = Moment::early(self.steps);
+        // In the order of their names' birth, so that the same log always gives the same events.
+        let mut held: Vec<AllocRef> = frame.names.values().flatten().copied().collect();
+        held.sort_unstable();
+        for alloc in held {
+            self.lives.release(alloc, at, false);
+        }
+    }
+
+    /// An error. The same error is printed twice: by the logger, and in the text of the exception.
+    pub fn fault(&mut self, parsed: &ParsedFault<'_>, at: At, tables: &mut Tables<'_>) -> Result<()> {
+        let step =
+            self.frames.iter().rev().find_map(|frame| frame.current.as_ref()).map(|current| current.step);
+        let step = step.or(self.steps.checked_sub(1));
+        let fault = Fault {
+            kind: parsed.kind,
+            pool: parsed.pool.map(|pool| tables.text(pool)).transpose()?,
+            step,
+            requested_total: parsed.requested_total,
+            requested_per_bank: parsed.requested_per_bank,
+            banks: parsed.banks,
+            bank_size: parsed.bank_size,
+            allocated: parsed.allocated,
+            free: parsed.free,
+            largest_free: parsed.largest_free,
+            region_end: parsed.region_end,
+            limit: parsed.limit,
+            message: tables.text(parsed.message)?,
+            line: at.line,
+            ended_program: false,
+        };
+        let known =
+            |pending: &PendingFault| (pending.fault.step, pending.fault.message) == (step, fault.message);
+        if !self.faults.iter().any(known) {
+            self.faults.push(PendingFault { fault, frames: self.frames.len() });
+        }
+        Ok(())
+    }
+
+    /// The end of the log: what still runs has crashed, or the log was cut.
+    pub fn close(&mut self, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
+        let implicit = self.frames.first().is_some_and(|frame| frame.run.is_none());
+        if implicit && self.faults.is_empty() {
+            self.end_top(true, Some(offset), tables)?;
+        }
+        self.abandon(offset, tables)?;
+        self.graphs.say_arguments(self.id, tables)?;
+        if self.unmatched > 0 {
+            let message = format!(
+                "{} program runs fit none of the graphs that were printed; their arguments have no names",
+                self.unmatched
+            );
+            tables.warn(None, message)?;
+        }
+        for pending in std::mem::take(&mut self.faults) {
+            tables.say(self.id, RankEvent::Fault(pending.fault))?;
+        }
+        Ok(())
+    }
+}
+
+impl Frame {
+    fn traits(&self, finished: bool) -> RunTraits<'_> {
+        RunTraits {
+            program: &self.program_text,
+            operations: self.operations,
+            fingerprint: self.fingerprint,
+            finished,
+            arguments: &self.arguments,
+        }
+    }
+
+    fn named(&self, name: StrId) -> Option<AllocRef> {
+        self.names.get(&name).copied().flatten()
+    }
+}
+
+fn difference(a: u64, b: u64) -> i64 {
+    let (a, b) = (i64::try_from(a).unwrap_or(i64::MAX), i64::try_from(b).unwrap_or(i64::MAX));
+    a - b
+}

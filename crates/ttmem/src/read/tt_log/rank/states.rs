@@ -1,0 +1,117 @@
+//! What the pools of a rank report, and how it is held against the steps.
+
+use super::super::tables::Tables;
+use super::super::view::{QUANTUM, View};
+use super::{At, PoolState, RankState, difference};
+use crate::error::{Error, Result};
+use crate::model::{Moment, PoolId, RankEvent, Reading};
+
+impl RankState {
+    /// Takes a state down. `false` when it cannot be read.
+    pub fn state(
+        &mut self,
+        pool: &[u8],
+        text: &[u8],
+        moment: Moment,
+        at: At,
+        tables: &mut Tables<'_>,
+    ) -> Result<bool> {
+        let index = match self.pools.iter().position(|known| known.name == pool) {
+            Some(index) if self.pools[index].text == text => index,
+            found => {
+                let Some(view) = View::parse(text) else { return Ok(false) };
+                self.changed_view(found, pool, text, view, at, tables)?
+            }
+        };
+        let state = &self.pools[index];
+        let (id, view) = (state.id, state.view);
+        let allocated = view.allocated.bytes();
+        let reading = Reading {
+            allocated: Some(allocated),
+            free: Some(view.free.bytes()),
+            largest_free: Some(view.largest_free.bytes()),
+            capacity: Some(view.total.bytes()),
+            ..Reading::default()
+        };
+        tables.say(self.id, RankEvent::State(id, moment, reading))?;
+        self.observe(index, allocated, moment, tables)?;
+        Ok(true)
+    }
+
+    /// A view that is not the one before: the pool may be new, and the numbers may be wrong.
+    pub(super) fn changed_view(
+        &mut self,
+        found: Option<usize>,
+        pool: &[u8],
+        text: &[u8],
+        view: View,
+        at: At,
+        tables: &mut Tables<'_>,
+    ) -> Result<usize> {
+        if let Some(wrong) = view.contradiction() {
+            let pool = String::from_utf8_lossy(pool);
+            tables.warn(
+                Some(at.line),
+                format!("the device reports {wrong} in {pool}; its numbers are taken as they are"),
+            )?;
+        }
+        let index = match found {
+            Some(index) => index,
+            None => self.add_pool(pool, Some(view.banks), view.total.bytes(), tables)?,
+        };
+        let state = &mut self.pools[index];
+        state.text.clear();
+        state.text.extend_from_slice(text);
+        state.view = view;
+        Ok(index)
+    }
+
+    pub(super) fn add_pool(
+        &mut self,
+        name: &[u8],
+        banks: Option<u32>,
+        capacity: u64,
+        tables: &mut Tables<'_>,
+    ) -> Result<usize> {
+        let index = self.pools.len();
+        let id = PoolId::new(index).ok_or_else(|| Error::NotThere("too many pools".into()))?;
+        let text = tables.text(name)?;
+        tables.say(self.id, RankEvent::Pool { name: text, banks, quantum: QUANTUM })?;
+        self.pools.push(PoolState {
+            id,
+            name: name.to_vec(),
+            banks,
+            capacity,
+            text: Vec::new(),
+            view: View::default(),
+            gap: None,
+        });
+        Ok(index)
+    }
+
+    /// Holds what a pool says against what the steps since should have done.
+    pub(super) fn observe(
+        &mut self,
+        index: usize,
+        allocated: u64,
+        moment: Moment,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let pool = &mut self.pools[index];
+        let between_programs = self.frames.is_empty();
+        if let Some(level) = self.levels.get_mut(index) {
+            if between_programs && moment == Moment::early(self.steps) {
+                // After a submit: this is what the program really left.
+                *level = Some(allocated);
+            } else if let Some(before) = *level {
+                pool.gap = Some(difference(allocated, before));
+                // Inputs may still arrive between the submit and the first operation.
+                *level = level.filter(|_| between_programs);
+            }
+        }
+        if let Some((step, marks)) = self.lives.observe(pool.id, allocated) {
+            tables.say(self.id, RankEvent::Marks(step, marks))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,357 @@
+//! The streams of a log: which rank a line belongs to, and what it is in the middle of.
+//!
+//! Standard output and standard error of each rank have a state machine of their own (modules come on one,
+//! operations on the other); both lead to the same rank.
+
+use std::io::Read;
+
+use super::fault::ParsedFault;
+use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
+use super::module::{Dump, is_end, stage_header};
+use super::rank::{At, RankState};
+use super::tables::Tables;
+use crate::error::{Error, Result};
+use crate::model::{ByteRange, Moment, Sink};
+use crate::read::lines::{LONGEST_LINE, Line, Lines};
+use crate::read::{Input, Sniff};
+
+/// Reads a whole log.
+pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+    let Input { name, sniff, stream, rereadable } = input;
+    let mut log = Log {
+        file: name,
+        keep_texts: !rereadable,
+        tables: Tables::new(sink),
+        ranks: Vec::new(),
+        streams: Vec::new(),
+        last_stream: 0,
+        signs: Signs::default(),
+        skipped: 0,
+        first_skipped: None,
+    };
+    let mut prefixes = Prefixes::default();
+    let mut end = At { line: 0, offset: 0, next: 0 };
+    let mut lines = Lines::<Box<dyn Read + '_>>::new(stream);
+    while let Some(line) = lines.next().map_err(|source| Error::Read { path: name.into(), source })? {
+        end = At { line: line.number, offset: line.offset, next: line.next };
+        log.line(&line, &mut prefixes)?;
+    }
+    log.finish(end, sniff)
+}
+
+/// A log, being read.
+struct Log<'s, 'n> {
+    file: &'n str,
+    /// Whether module texts must be taken along, because the source cannot be read again.
+    keep_texts: bool,
+    tables: Tables<'s>,
+    ranks: Vec<(Vec<u8>, RankState)>,
+    streams: Vec<Stream>,
+    last_stream: usize,
+    signs: Signs,
+    skipped: u64,
+    first_skipped: Option<u64>,
+}
+
+/// What the log contains, to tell what is missing in it.
+#[derive(Debug, Default)]
+struct Signs {
+    runtime: bool,
+    debug: bool,
+    modules: bool,
+}
+
+/// One stream of one rank.
+struct Stream {
+    /// `1,0` and `stdout`; both empty for lines without a tag.
+    rank_label: Vec<u8>,
+    name: Vec<u8>,
+    /// The rank, once the stream has said something of its memory.
+    rank: Option<usize>,
+    group: Option<Group>,
+    dump: Option<OpenDump>,
+}
+
+/// A group of states that is being printed.
+#[derive(Clone, Copy)]
+struct Group {
+    at: Moment,
+    /// The pools that it had, as bits of the hash of their names' order.
+    pools: [u8; 8],
+    count: usize,
+    /// The group before was not whole when this one began.
+    interrupted: bool,
+}
+
+struct OpenDump {
+    dump: Dump,
+    stage: String,
+    start: u64,
+    line: u64,
+    text: Vec<u8>,
+}
+
+impl Log<'_, '_> {
+    fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
+        let at = At { line: line.number, offset: line.offset, next: line.next };
+        if line.cut {
+            let message = format!("a line longer than {} MiB was passed over", LONGEST_LINE >> 20);
+            self.tables.warn(Some(line.number), message)?;
+            self.skipped += 1;
+            return Ok(());
+        }
+        let (tag, rest) = split_tag(line.bytes);
+        let stream = self.stream(tag);
+        match prefixes.split(rest) {
+            Text::Runtime(message) => {
+                self.signs.runtime = true;
+                if !line.ended {
+                    self.tables.warn(Some(line.number), "the log ends in the middle of this line")?;
+                }
+                self.message(stream, message, at)
+            }
+            Text::Foreign(text) => self.foreign(stream, text, at),
+        }
+    }
+
+    /// The stream that a line belongs to. Most lines belong to the stream of the line before.
+    fn stream(&mut self, tag: Option<Tag<'_>>) -> usize {
+        let (rank, name) = tag.map_or((&b""[..], &b""[..]), |tag| (tag.rank, tag.stream));
+        let is_it = |stream: &Stream| stream.rank_label == rank && stream.name == name;
+        if self.streams.get(self.last_stream).is_some_and(is_it) {
+            return self.last_stream;
+        }
+        self.last_stream = match self.streams.iter().position(is_it) {
+            Some(index) => index,
+            None => {
+                self.streams.push(Stream {
+                    rank_label: rank.to_vec(),
+                    name: name.to_vec(),
+                    rank: None,
+                    group: None,
+                    dump: None,
+                });
+                self.streams.len() - 1
+            }
+        };
+        self.last_stream
+    }
+
+    /// The rank of a stream, which begins with the first thing it says of its memory.
+    fn rank(&mut self, stream: usize) -> Result<usize> {
+        if let Some(rank) = self.streams[stream].rank {
+            return Ok(rank);
+        }
+        let label: Vec<u8> =
+            self.streams[stream].rank_label.iter().copied().filter(|byte| *byte != b' ').collect();
+        let rank = match self.ranks.iter().position(|(known, _)| *known == label) {
+            Some(rank) => rank,
+            None => {
+                let id = self.tables.rank((!label.is_empty()).then_some(&label))?;
+                self.ranks.push((label, RankState::new(id)));
+                self.ranks.len() - 1
+            }
+        };
+        self.streams[stream].rank = Some(rank);
+        Ok(rank)
+    }
+
+    /// A message of the runtime's logger.
+    fn message(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        let message = Message::of(text);
+        if message == Message::Other {
+            return self.fault(stream, text, at);
+        }
+        let index = self.rank(stream)?;
+        let (rank, tables) = (&mut self.ranks[index].1, &mut self.tables);
+        match message {
+            Message::StateHeader(header) => return self.header(stream, index, header, at),
+            Message::State { pool, view } => return self.state(stream, index, pool, view, at),
+            Message::Executing(text) => {
+                self.signs.debug = true;
+                if !rank.executing(text, at, tables)? {
+                    self.skip(at);
+                }
+            }
+            Message::Starting(name) => {
+                self.signs.debug = true;
+                rank.starting(name, at, tables)?;
+            }
+            Message::Finished(name) => {
+                if !rank.finished(name, at, tables)? {
+                    let name = String::from_utf8_lossy(name);
+                    tables.warn(
+                        Some(at.line),
+                        format!("program {name} ends here, but its start is not in the log"),
+                    )?;
+                }
+            }
+            Message::CacheKey(hash) => rank.cache_key(hash, tables)?,
+            Message::CacheHit => rank.cache_hit(),
+            Message::CacheMiss => rank.cache_miss(),
+            Message::Retained => rank.retained(),
+            Message::Other => {}
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, at: At) {
+        self.skipped += 1;
+        self.first_skipped.get_or_insert(at.line);
+    }
+
+    fn header(&mut self, stream: usize, rank: usize, header: Header<'_>, at: At) -> Result<()> {
+        let state = &mut self.ranks[rank].1;
+        let moment = match header {
+            Header::BeforeOperation(op_type) => state.state_header(op_type, at, &mut self.tables)?,
+            Header::BeforeSubmit => Some(state.before_submit()),
+            Header::AfterSubmit => Some(state.after_submit(&mut self.tables)?),
+        };
+        let Some(moment) = moment else { return Err(self.mixed(at)) };
+        let whole = |group: Group| group.count >= POOLS;
+        let interrupted = self.streams[stream].group.is_some_and(|group| !whole(group));
+        self.streams[stream].group = Some(Group { at: moment, pools: [0; 8], count: 0, interrupted });
+        Ok(())
+    }
+
+    fn state(&mut self, stream: usize, rank: usize, pool: &[u8], view: &[u8], at: At) -> Result<()> {
+        let state = &mut self.ranks[rank].1;
+        let moment = match &mut self.streams[stream].group {
+            Some(group) => {
+                let mark = mark_of(pool);
+                if group.interrupted && group.pools[..group.count.min(8)].contains(&mark) {
+                    return Err(self.mixed(at));
+                }
+                if let Some(slot) = group.pools.get_mut(group.count) {
+                    *slot = mark;
+                }
+                group.count += 1;
+                group.at
+            }
+            None => state.now(),
+        };
+        if !state.state(pool, view, moment, at, &mut self.tables)? {
+            self.skip(at);
+        }
+        Ok(())
+    }
+
+    fn mixed(&self, at: At) -> Error {
+        Error::MixedRanks {
+            file: self.file.to_owned(),
+            line: at.line,
+            message: "the lines of two processes are mixed here and nothing tells them apart; run with \
+                      `mpirun --tag-output` (tt-run does), or give each process a log of its own"
+                .to_owned(),
+        }
+    }
+
+    /// A line that the runtime's logger did not write.
+    fn foreign(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        if let Some(stage) = stage_header(text) {
+            self.signs.modules = true;
+            let stage = String::from_utf8_lossy(stage).into_owned();
+            self.end_dump(stream, at.offset)?;
+            let dump = Dump::new(stage == "ttnn");
+            self.streams[stream].dump =
+                Some(OpenDump { dump, stage, start: at.next, line: at.line + 1, text: Vec::new() });
+            return Ok(());
+        }
+        if is_end(text) {
+            return self.end_dump(stream, at.offset);
+        }
+        if let Some(open) = &mut self.streams[stream].dump {
+            open.dump.line(text);
+            if self.keep_texts {
+                open.text.extend_from_slice(text);
+                open.text.push(b'\n');
+            }
+            // An error may be thrown while another thread prints a module.
+            return if text.len() < 4096 { self.fault(stream, text, at) } else { Ok(()) };
+        }
+        if let Message::State { pool, view } = Message::of(text) {
+            let rank = self.rank(stream)?;
+            return self.state(stream, rank, pool, view, at);
+        }
+        self.fault(stream, text, at)
+    }
+
+    fn fault(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        let Some(parsed) = ParsedFault::find(text) else { return Ok(()) };
+        let rank = self.rank(stream)?;
+        self.ranks[rank].1.fault(&parsed, at, &mut self.tables)
+    }
+
+    fn end_dump(&mut self, stream: usize, end: u64) -> Result<()> {
+        let Some(open) = self.streams[stream].dump.take() else { return Ok(()) };
+        let index = self.rank(stream)?;
+        let source = ByteRange { start: open.start, end };
+        if self.keep_texts {
+            self.tables.source_text(source, String::from_utf8_lossy(&open.text))?;
+        }
+        let rank = &mut self.ranks[index].1;
+        let id = rank.id();
+        rank.graphs.add(open.dump, &open.stage, (source, open.line), id, &mut self.tables)
+    }
+
+    /// The end of the log.
+    fn finish(mut self, end: At, sniff: Sniff) -> Result<()> {
+        for stream in 0..self.streams.len() {
+            if let Some(open) = &self.streams[stream].dump {
+                let message = format!("the dump of module {} that begins here has no end", open.stage);
+                self.tables.warn(Some(open.line), message)?;
+                self.end_dump(stream, end.next)?;
+            }
+        }
+        for (_, rank) in &mut self.ranks {
+            rank.close(end.next, &mut self.tables)?;
+        }
+        if self.skipped > 0 {
+            self.tables.skipped(self.skipped)?;
+            if let Some(line) = self.first_skipped {
+                let message = format!("{} lines could not be understood; this is the first", self.skipped);
+                self.tables.warn(Some(line), message)?;
+            }
+        }
+        if !self.ranks.iter().any(|(_, rank)| rank.has_states()) {
+            return Err(self.no_memory_data(sniff));
+        }
+        self.tables.end()
+    }
+
+    /// Which setting is missing, as far as the log tells.
+    fn no_memory_data(&self, sniff: Sniff) -> Error {
+        let signs = &self.signs;
+        let file = self.file.to_owned();
+        if !signs.runtime && !signs.modules && sniff != Sniff::Yes {
+            let what = "text without a line of the Tenstorrent runtime".to_owned();
+            return Error::UnknownFormat { file, what };
+        }
+        let steps = self.ranks.iter().any(|(_, rank)| rank.has_steps());
+        let missing = if steps || signs.debug {
+            "operations, but no memory states: set TT_RUNTIME_MEMORY_LOG_LEVEL=operation. tt-mlir without tt-xla \
+             does not read it: there, call tt::runtime::setMemoryLogLevel(tt::runtime::MemoryLogLevel::Operation) \
+             before the first submit"
+        } else if signs.runtime {
+            "lines of the runtime, but neither operations nor memory states: set \
+             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG and TT_RUNTIME_MEMORY_LOG_LEVEL=operation; if they are set, the \
+             runtime is no debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON)"
+        } else {
+            "compiled modules, but no line of the runtime: it prints to standard output, so capture both \
+             (`> run.log 2>&1`), with a debug build (-DTT_RUNTIME_DEBUG=ON), TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG \
+             and TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
+        };
+        Error::NoMemoryData {
+            file,
+            message: format!("there is no memory data in this log. It has {missing}"),
+        }
+    }
+}
+
+/// The runtime prints four pools in every group.
+const POOLS: usize = 4;
+
+/// Tells the pools of a group apart.
+fn mark_of(pool: &[u8]) -> u8 {
+    pool.iter().fold(pool.len().to_le_bytes()[0], |mark, byte| mark.wrapping_mul(31).wrapping_add(*byte)) | 1
+}
