@@ -14,6 +14,7 @@
 pub mod analyze;
 pub mod error;
 pub mod model;
+pub mod query;
 pub mod read;
 pub mod record;
 

@@ -1,28 +1,20 @@
 //! What each step added: the steps that added most.
 
-use super::Span;
-use super::live::LiveSums;
-use crate::model::{CurveKind, Moment, PoolId, Rank, Step};
+use super::{Account, Span};
+use crate::model::{CurveKind, Moment, Step, difference};
 
 /// The effects of the steps of a rank on one pool.
 #[derive(Debug)]
 pub struct Effects<'a> {
-    rank: &'a Rank,
-    pool: PoolId,
-    sums: Option<LiveSums>,
+    account: &'a Account<'a>,
     /// The positions at which a top-level program begins: what happens there belongs to no step.
     starts: Vec<u32>,
 }
 
 impl<'a> Effects<'a> {
     /// Prepares to answer for a pool.
-    pub fn new(rank: &'a Rank, pool: PoolId) -> Self {
-        Self {
-            rank,
-            pool,
-            sums: rank.has_tensors().then(|| LiveSums::new(rank, pool)),
-            starts: rank.top_level_runs().map(|(_, run)| run.first).collect(),
-        }
+    pub fn new(account: &'a Account<'a>) -> Self {
+        Self { account, starts: account.rank.top_level_runs().map(|(_, run)| run.first).collect() }
     }
 
     /// What changed in each bank from before a step to after it; `None` where nothing tells.
@@ -33,7 +25,7 @@ impl<'a> Effects<'a> {
     }
 
     fn measured(&self, step: Step) -> Option<i64> {
-        let pool = self.rank.pools.get(self.pool.index())?;
+        let pool = self.account.pool;
         let curve = pool.curve(CurveKind::Allocated)?;
         let before = Moment::before(step);
         let next = step.checked_add(1)?;
@@ -48,13 +40,13 @@ impl<'a> Effects<'a> {
     }
 
     fn rebuilt(&self, step: Step) -> Option<i64> {
-        let sums = self.sums.as_ref()?;
-        Some(difference(sums.at(Moment::after(step)), sums.at(Moment::before(step))))
+        let (after, before) = (Moment::after(step), Moment::before(step));
+        Some(difference(self.account.explained(after)?, self.account.explained(before)?))
     }
 
     /// The steps of a span that added most, the largest first.
     pub fn largest(&self, span: Span, most: usize) -> Vec<(Step, u64)> {
-        let quantum = self.rank.pools.get(self.pool.index()).map_or(0, |pool| pool.quantum);
+        let quantum = self.account.pool.quantum;
         let added = |step| Some((step, u64::try_from(self.of(step)?).ok()?));
         let mut steps: Vec<(Step, u64)> =
             (span.first..span.end).filter_map(added).filter(|(_, added)| *added > quantum).collect();
@@ -62,8 +54,4 @@ impl<'a> Effects<'a> {
         steps.truncate(most);
         steps
     }
-}
-
-fn difference(a: u64, b: u64) -> i64 {
-    i64::try_from(a).unwrap_or(i64::MAX) - i64::try_from(b).unwrap_or(i64::MAX)
 }

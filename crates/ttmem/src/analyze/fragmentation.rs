@@ -1,7 +1,7 @@
 //! Fragmentation: how much is free, and how much of it in one piece.
 
-use super::Span;
-use crate::model::{CurveKind, Moment, PoolId, Rank};
+use super::{Account, Span};
+use crate::model::{CurveKind, Moment};
 
 /// A moment at which much of what is free is in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct Fragmented {
 }
 
 /// The moment of a span at which the most free bytes lie outside of the largest piece.
-pub fn worst(rank: &Rank, id: PoolId, span: Span) -> Option<Fragmented> {
-    let pool = rank.pools.get(id.index())?;
+pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
+    let (rank, pool) = (account.rank, account.pool);
     let (free, largest) = (pool.curve(CurveKind::Free)?, pool.curve(CurveKind::LargestFree)?);
     let mut moments: Vec<Moment> = free.at.iter().chain(&largest.at).copied().collect();
     moments.sort_unstable();

@@ -41,6 +41,11 @@ impl LiveSums {
         sums
     }
 
+    /// The moments at which the sum changes, and to what.
+    pub fn changes(&self) -> impl Iterator<Item = (Moment, u64)> + '_ {
+        self.at.iter().copied().zip(self.sum.iter().copied())
+    }
+
     /// The sum at a moment.
     pub fn at(&self, at: Moment) -> u64 {
         let after = self.at.partition_point(|moment| *moment <= at);

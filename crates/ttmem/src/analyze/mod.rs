@@ -2,8 +2,8 @@
 //!
 //! Everything here answers with ids and whole bytes. Names, shares and units are for `query` and `report`.
 
+pub mod account;
 pub mod effects;
-pub mod final_state;
 pub mod fragmentation;
 pub mod live;
 pub mod oom;
@@ -15,4 +15,5 @@ pub mod residue;
 pub mod span;
 pub mod weights;
 
+pub use account::Account;
 pub use span::Span;

@@ -1,8 +1,7 @@
 //! The peak of a pool: where it is, and the step that caused it.
 
-use super::Span;
-use super::live::LiveSums;
-use crate::model::{CurveKind, Moment, OpKind, Pool, PoolId, Position, Profile, Rank, Step};
+use super::{Account, Span};
+use crate::model::{Moment, OpKind, Pool, Position, Profile, Rank, Step};
 
 /// The highest observed use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,42 +23,23 @@ impl Peak {
 ///
 /// Readings are rounded, so several moments may show the same highest number. Where the tensors tell those
 /// moments apart (by less than the rounding can hide) they decide; otherwise it is the first.
-pub fn peak(rank: &Rank, id: PoolId, span: Span) -> Option<Peak> {
-    let pool = rank.pools.get(id.index())?;
-    let readings = || pool_readings(pool).filter(|(at, _)| span.contains(*at, rank));
+pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
+    let readings = || account.readings().filter(|(at, _)| span.contains(*at, account.rank));
     let per_bank = readings().map(|(_, value)| value).max()?;
     let mut highest = readings().filter(|(_, value)| *value == per_bank).map(|(at, _)| at);
     let first = highest.next()?;
-    if pool.quantum == 0 || !rank.has_tensors() || per_bank == 0 {
+    let quantum = account.pool.quantum;
+    let Some(sum) = account.explained(first).filter(|_| quantum > 0 && per_bank > 0) else {
         return Some(Peak { at: first, per_bank });
-    }
-    let sums = LiveSums::new(rank, id);
-    let mut best = (sums.at(first), first);
+    };
+    let mut best = (sum, first);
     for at in highest {
-        let sum = sums.at(at);
-        if sum > best.0 && sum - best.0 <= pool.quantum {
+        let sum = account.explained(at).unwrap_or(0);
+        if sum > best.0 && sum - best.0 <= quantum {
             best = (sum, at);
         }
     }
     Some(Peak { at: best.1, per_bank })
-}
-
-/// All readings of what a pool holds, in order, those that repeat the one before included.
-pub fn pool_readings(pool: &Pool) -> impl Iterator<Item = (Moment, u64)> + '_ {
-    let curve = pool.curve(CurveKind::Allocated);
-    let mut changes = curve.into_iter().flat_map(|curve| curve.changes()).peekable();
-    let mut value = None;
-    pool.observed.iter().flat_map(move |at| {
-        let mut shown = Vec::new();
-        while let Some((_, next)) = changes.next_if(|(moment, _)| *moment <= at) {
-            value = Some(next);
-            shown.push((at, next));
-        }
-        if shown.is_empty() {
-            shown.extend(value.map(|value| (at, value)));
-        }
-        shown
-    })
 }
 
 /// The step that brought a pool to where it is at a moment: the one before the position.

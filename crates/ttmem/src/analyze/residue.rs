@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::live::LiveSums;
-use super::peak::pool_readings;
-use crate::model::{Moment, OpId, OpKind, PoolId, Profile, Rank, Step, StrId, TypeId};
+use super::Account;
+use crate::model::{Moment, OpId, OpKind, Profile, Rank, Step, StrId, TypeId, difference};
 
 /// Who left bytes behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,15 +37,15 @@ pub struct Change {
 
 /// The changes of the unexplained bytes of a pool up to a moment. They add up to what is unexplained then, but
 /// for the rounding of one state.
-pub fn changes(profile: &Profile, rank: &Rank, id: PoolId, until: Moment) -> Vec<Change> {
-    let Some(pool) = rank.pools.get(id.index()) else { return Vec::new() };
-    let sums = LiveSums::new(rank, id);
+pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<Change> {
+    let (rank, pool) = (account.rank, account.pool);
     let starts: FxHashSet<u32> = rank.top_level_runs().map(|(_, run)| run.first).collect();
     let quantum = i64::try_from(pool.quantum).unwrap_or(i64::MAX);
     let mut found = Vec::new();
     let mut before: Option<(Moment, i64)> = None;
-    for (at, allocated) in pool_readings(pool).take_while(|(at, _)| *at <= until) {
-        let unexplained = signed(allocated).saturating_sub(signed(sums.at(at)));
+    for (at, allocated) in account.readings().take_while(|(at, _)| *at <= until) {
+        let Some(explained) = account.explained(at) else { break };
+        let unexplained = difference(allocated, explained);
         let (since, level) = before.unwrap_or((Moment::START, 0));
         let change = unexplained.saturating_sub(level);
         // What rounding alone can do is no change; the level stays, so that small changes still add up.
@@ -92,8 +91,9 @@ pub struct LeftBehind {
 }
 
 /// The unexplained bytes of a pool at a moment, by operation, the largest first.
-pub fn by_operation(profile: &Profile, rank: &Rank, id: PoolId, until: Moment) -> Vec<LeftBehind> {
-    let changes = changes(profile, rank, id, until);
+pub fn by_operation(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<LeftBehind> {
+    let rank = account.rank;
+    let changes = changes(profile, account, until);
     if changes.is_empty() {
         return Vec::new();
     }
@@ -140,8 +140,4 @@ fn first_uses(profile: &Profile, rank: &Rank) -> FxHashSet<Step> {
         }
     }
     first.into_values().collect()
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

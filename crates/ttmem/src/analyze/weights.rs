@@ -37,7 +37,7 @@ pub fn total(profile: &Profile, rank: &Rank, kinds: &[ArgumentKind]) -> Option<D
     Some(total)
 }
 
-/// The bytes, on one device, of weights that are in memory although what was computed from them is kept too.
+/// The bytes of the elements of weights that are on the device although what was computed from them is kept too.
 pub fn kept_twice(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment) -> Option<u64> {
     if !rank.has_tensors() {
         return None;
@@ -57,6 +57,6 @@ pub fn kept_twice(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment) -> O
         .collect();
     originals.sort_unstable();
     originals.dedup();
-    let padded = |index: usize| profile.tensor_type(tensors.ty[index]?)?.padded.get();
-    Some(originals.into_iter().filter_map(padded).sum())
+    let logical = |index: usize| profile.tensor_type(tensors.ty[index]?)?.logical.get();
+    Some(originals.into_iter().filter_map(logical).sum())
 }

@@ -8,6 +8,10 @@ use super::{
 };
 use crate::error::Result;
 
+/// More ranks or pools than this are no evidence, but an attempt to fill our memory with a few bytes of a file.
+const MOST_RANKS: usize = 1 << 16;
+const MOST_POOLS: usize = 1 << 10;
+
 /// Takes events and builds the profile that they describe.
 ///
 /// Events may come from a damaged or hostile file: what names a row that is not there is counted and left out.
@@ -43,6 +47,7 @@ impl Builder {
             Event::Text(text) => return profile.strings.push(&text).is_some(),
             Event::Type(ty) => profile.types.push(ty),
             Event::Op(op) => return profile.ops.push(&op).is_some(),
+            Event::Rank { .. } if profile.ranks.len() >= MOST_RANKS => return false,
             Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
             Event::Of(rank, event) => {
                 let ops = profile.ops.len();
@@ -77,6 +82,7 @@ fn rank_mut(ranks: &mut [Rank], id: RankId) -> Option<&mut Rank> {
 /// Applies an event to its rank; `None` when it names what is not there.
 fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     match event {
+        RankEvent::Pool { .. } if rank.pools.len() >= MOST_POOLS => return None,
         RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
         RankEvent::Module { name } => {
             rank.modules.push(Module { name, stages: Vec::new(), arguments: Vec::new() });
@@ -98,7 +104,11 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
         RankEvent::Marks(step, marks) => rank.steps.marks.get_mut(step as usize)?.add(marks),
         RankEvent::State(pool, at, reading) => {
             within(rank, at)?;
-            rank.pools.get_mut(pool.index())?.observe(at, &reading);
+            rank.pools.get_mut(pool.index())?.observe(at, &reading).then_some(())?;
+        }
+        RankEvent::Unchanged(pool, at) => {
+            within(rank, at)?;
+            rank.pools.get_mut(pool.index())?.look(at).then_some(())?;
         }
         RankEvent::Tensor(tensor) => push_tensor(rank, tensor)?,
         RankEvent::Dies(tensor, at) => {
@@ -208,7 +218,10 @@ impl Rank {
         for (index, pool) in self.pools.iter().enumerate() {
             say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
             let Some(id) = PoolId::new(index) else { break };
-            pool.replay(&mut |at, reading| say(RankEvent::State(id, at, reading)))?;
+            pool.replay(&mut |at, reading| match reading {
+                Some(reading) => say(RankEvent::State(id, at, reading)),
+                None => say(RankEvent::Unchanged(id, at)),
+            })?;
         }
         self.tensors.iter().try_for_each(|tensor| say(RankEvent::Tensor(tensor)))?;
         self.aliases.iter().try_for_each(|alias| say(RankEvent::Alias(alias)))?;
@@ -220,7 +233,7 @@ impl Rank {
 
 impl Pool {
     /// Says the changes of all curves, and the moments at which nothing changed.
-    fn replay(&self, say: &mut dyn FnMut(Moment, Reading) -> Result<()>) -> Result<()> {
+    fn replay(&self, say: &mut dyn FnMut(Moment, Option<Reading>) -> Result<()>) -> Result<()> {
         let mut next: Vec<_> =
             self.curves.iter().map(|(kind, curve)| (*kind, curve.changes().peekable())).collect();
         for at in self.observed.iter() {
@@ -234,7 +247,7 @@ impl Pool {
                         more |= changes.peek().is_some_and(|(moment, _)| *moment == at);
                     }
                 }
-                say(at, reading)?;
+                say(at, (reading != Reading::default()).then_some(reading))?;
                 if !more {
                     break;
                 }

@@ -84,6 +84,8 @@ pub enum RankEvent {
     Marks(Step, StepMarks),
     /// A reading of a pool.
     State(PoolId, Moment, Reading),
+    /// That a pool was looked at and shows what it showed before.
+    Unchanged(PoolId, Moment),
     /// Defines an allocation.
     Tensor(Tensor),
     /// That an allocation is gone.

@@ -121,6 +121,11 @@ impl fmt::Debug for Moment {
     }
 }
 
+/// The difference of two numbers of bytes.
+pub fn difference(a: u64, b: u64) -> i64 {
+    i64::try_from(a).unwrap_or(i64::MAX) - i64::try_from(b).unwrap_or(i64::MAX)
+}
+
 /// A range of bytes of the source that the evidence came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteRange {

@@ -17,6 +17,7 @@ pub use builder::Builder;
 pub use event::{Event, RankEvent, Sink, Source};
 pub use ids::{
     ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId, Step, StrId, TensorId, TypeId,
+    difference,
 };
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Curve, CurveKind, Moments, Pool, Reading};

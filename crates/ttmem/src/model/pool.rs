@@ -17,6 +17,7 @@ pub struct Pool {
     pub curves: Vec<(CurveKind, Curve)>,
     /// At which moments the pool was looked at.
     pub observed: Moments,
+    latest: Option<Moment>,
 }
 
 /// What a curve says of a pool.
@@ -87,19 +88,36 @@ impl Reading {
 impl Pool {
     /// A pool of which nothing was observed yet.
     pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
-        Self { name, banks, quantum, curves: Vec::new(), observed: Moments::default() }
+        Self { name, banks, quantum, curves: Vec::new(), observed: Moments::default(), latest: None }
     }
 
-    /// Takes a reading down. Readings come in order of time.
-    pub fn observe(&mut self, at: Moment, reading: &Reading) {
-        self.observed.insert(at);
+    /// Takes a reading down. `false` when it comes before one that was taken down already.
+    pub fn observe(&mut self, at: Moment, reading: &Reading) -> bool {
+        if !self.look(at) {
+            return false;
+        }
         for (kind, value) in reading.values() {
             let Some(value) = value else { continue };
-            match self.curves.iter_mut().find(|(have, _)| *have == kind) {
-                Some((_, curve)) => curve.push(at, value),
-                None => self.curves.push((kind, Curve { at: vec![at], value: vec![value] })),
+            match self.curves.iter().position(|(have, _)| *have >= kind) {
+                Some(index) if self.curves[index].0 == kind => self.curves[index].1.push(at, value),
+                found => {
+                    // In the order of kinds, so that the order of readings leaves no trace.
+                    let curve = Curve { at: vec![at], value: vec![value] };
+                    self.curves.insert(found.unwrap_or(self.curves.len()), (kind, curve));
+                }
             }
         }
+        true
+    }
+
+    /// Takes down that the pool shows what it showed before. `false` when that comes too late.
+    pub fn look(&mut self, at: Moment) -> bool {
+        if at == Moment::NEVER || self.latest.is_some_and(|latest| at < latest) {
+            return false;
+        }
+        self.latest = Some(at);
+        self.observed.insert(at);
+        true
     }
 
     /// The curve of one kind, if the evidence has it.
@@ -179,8 +197,23 @@ impl Moments {
 
     /// The last moment, if there is one.
     pub fn last(&self) -> Option<Moment> {
-        let (index, word) = self.words.iter().enumerate().rfind(|(_, word)| **word != 0)?;
-        Moment::from_index(index * 64 + 63 - word.leading_zeros() as usize)
+        self.last_until(Moment::NEVER)
+    }
+
+    /// The last moment at or before another.
+    pub fn last_until(&self, at: Moment) -> Option<Moment> {
+        let (word, bit) = (at.index() / 64, at.index() % 64);
+        let until = |index: usize, content: u64| {
+            if index == word { content & (u64::MAX >> (63 - bit)) } else { content }
+        };
+        let words = &self.words[..self.words.len().min(word + 1)];
+        let (index, content) = words
+            .iter()
+            .enumerate()
+            .rev()
+            .map(|(index, word)| (index, until(index, *word)))
+            .find(|(_, word)| *word != 0)?;
+        Moment::from_index(index * 64 + 63 - content.leading_zeros() as usize)
     }
 
     /// All moments, in order.
@@ -223,6 +256,9 @@ mod tests {
         assert_eq!(curve.value_at(Moment::late(9)), Some(7));
         assert!(pool.observed.contains(Moment::before(1)) && !pool.observed.contains(Moment::after(0)));
         assert_eq!(pool.observed.last(), Some(Moment::late(2)));
+        assert_eq!(pool.observed.last_until(Moment::early(2)), Some(Moment::early(2)));
+        assert_eq!(pool.observed.last_until(Moment::after(0)), Some(Moment::before(0)));
+        assert_eq!(pool.observed.last_until(Moment::START), None);
         assert_eq!(pool.observed.iter().count(), 4);
     }
 }

@@ -134,17 +134,17 @@ impl Rank {
             .filter_map(|(index, run)| Some((RunId::new(index)?, run)))
     }
 
-    /// The number of the top-level run that a run is part of, from 1.
-    pub fn run_number(&self, id: RunId) -> Option<usize> {
-        let mut id = id;
-        while let Some(parent) = self.run(id)?.parent {
-            // A parent is always an earlier row; a damaged file must not send us in circles.
-            if parent >= id {
-                return None;
-            }
-            id = parent;
+    /// For each run the number of the top-level run that it is part of, from 1.
+    pub fn run_numbers(&self) -> Vec<usize> {
+        let mut numbers: Vec<usize> = Vec::with_capacity(self.runs.len());
+        let mut top = 0;
+        for run in &self.runs {
+            // A parent is always an earlier row.
+            let of_parent = run.parent.and_then(|parent| numbers.get(parent.index()).copied());
+            top += usize::from(run.parent.is_none());
+            numbers.push(of_parent.unwrap_or(top));
         }
-        self.top_level_runs().position(|(top, _)| top == id).map(|index| index + 1)
+        numbers
     }
 
     /// Whether the rank has tensors at all; without them nobody's bytes can be named.

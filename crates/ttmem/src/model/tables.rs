@@ -118,6 +118,25 @@ pub enum Class {
     Unknown,
 }
 
+impl Class {
+    /// Its name in answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Input => "input",
+            Self::Argument => "argument",
+            Self::Activation => "activation",
+            Self::Parameter => "parameter",
+            Self::Gradient => "gradient",
+            Self::Optimizer => "optimizer",
+            Self::KvCache => "kv_cache",
+            Self::Buffer => "buffer",
+            Self::Temporary => "temporary",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 columns! {
     /// A further name of an allocation: a view, a cached result, an argument of a nested program.
     row Alias;

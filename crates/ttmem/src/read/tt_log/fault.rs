@@ -1,5 +1,7 @@
 //! The texts of out-of-memory and circular-buffer errors, of every era since 2023.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 
 use crate::model::FaultKind;
@@ -25,6 +27,8 @@ pub(super) struct ParsedFault<'a> {
 impl<'a> ParsedFault<'a> {
     /// Finds an error in a line, wherever it begins.
     pub fn find(line: &'a [u8]) -> Option<Self> {
+        // Nearly all lines end here.
+        HINTS.iter().find(|hint| hint.find(line).is_some())?;
         let from = |phrase: &[u8]| memmem::find(line, phrase).map(|at| without_source(&line[at..]));
         if let Some(message) = from(b"Out of Memory: ") {
             return Some(if memmem::find(message, b"Cannot allocate at an address below").is_some() {
@@ -119,6 +123,11 @@ impl<'a> ParsedFault<'a> {
         })
     }
 }
+
+/// Words that every error has one of.
+static HINTS: LazyLock<[memmem::Finder<'static>; 3]> = LazyLock::new(|| {
+    ["Out of Memory", " buffers ", "Trace buffer "].map(|hint| memmem::Finder::new(hint).into_owned())
+});
 
 /// How the texts about circular buffers begin.
 const CIRCULAR: [&[u8]; 5] = [

@@ -119,7 +119,10 @@ fn strip_colours(line: &[u8], plain: &mut Vec<u8>) {
 /// The logger's type need not stand in the first column: pytest, vLLM and others write in front of it.
 fn message_start(line: &[u8]) -> Option<usize> {
     const BAR: &[u8] = b" | ";
-    for bar in memmem::find_iter(line, BAR) {
+    for bar in memchr::memchr_iter(b'|', line).filter_map(|at| at.checked_sub(1)) {
+        if !line[bar..].starts_with(BAR) {
+            continue;
+        }
         let kind = line[..bar].rsplit(u8::is_ascii_whitespace).next()?;
         if kind != b"Always" && !kind.starts_with(b"Runtime") {
             continue;

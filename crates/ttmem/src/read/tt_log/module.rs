@@ -31,6 +31,11 @@ pub(super) fn stage_order(stage: &str) -> Option<usize> {
 
 /// `… MLIR Module ttnn:`, whatever stands in front.
 pub(super) fn stage_header(line: &[u8]) -> Option<&[u8]> {
+    // The header ends its line; long lines are operations.
+    const LONGEST: usize = 512;
+    if line.len() > LONGEST || line.last() != Some(&b':') {
+        return None;
+    }
     let at = memchr::memmem::find(line, b"MLIR Module ")?;
     let name = line[at + 12..].trim_ascii_end().strip_suffix(b":")?;
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -84,22 +89,28 @@ impl Dump {
         Self { executable, ..Self::default() }
     }
 
-    /// Takes the next line of the dump.
-    pub fn line(&mut self, line: &[u8]) {
+    /// Takes the next line of the dump. `false` when it looks like no line of a module.
+    pub fn line(&mut self, line: &[u8]) -> bool {
         let line = line.trim_ascii();
         match line.first() {
             Some(b'#') => self.alias(line),
             Some(b'm') if line.starts_with(b"module") => self.module(line),
             Some(b'f') if line.starts_with(b"func.func ") => self.function(line),
             Some(b'r') if line.starts_with(b"return") => self.returns(line),
-            Some(b'%' | b'"' | b't' | b'f') if self.inside && self.executable => {
-                if let (Some(op), Some(function)) = (ParsedOp::parse(line), self.functions.last_mut()) {
-                    let before = function.fingerprints.last().copied().unwrap_or(0);
-                    function.fingerprints.push(extend(before, fingerprint(&op)));
-                }
-            }
-            _ => {}
+            Some(b'%' | b'"' | b't' | b'f') if self.inside && self.executable => return self.operation(line),
+            Some(first) => return matches!(first, b'%' | b'"' | b'}'),
+            None => {}
         }
+        true
+    }
+
+    fn operation(&mut self, line: &[u8]) -> bool {
+        let (Some(op), Some(function)) = (ParsedOp::parse(line), self.functions.last_mut()) else {
+            return false;
+        };
+        let before = function.fingerprints.last().copied().unwrap_or(0);
+        function.fingerprints.push(extend(before, fingerprint(&op)));
+        true
     }
 
     /// `#ttnn_layout3 = #ttnn.ttnn_layout<…>`
@@ -137,7 +148,7 @@ impl Dump {
     /// `module @SyncTensorsGraph.1 attributes {…} {`
     fn module(&mut self, line: &[u8]) {
         let name = line.strip_prefix(b"module @").map(|rest| {
-            let end = rest.iter().position(|byte| byte.is_ascii_whitespace()).unwrap_or(rest.len());
+            let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
             text(rest[..end].trim_ascii())
         });
         // A device module may hold another; the outer name is the graph's.
@@ -280,7 +291,7 @@ module @SyncTensorsGraph.1 attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" =
 
     fn dump() -> Dump {
         let mut dump = Dump::new(true);
-        DUMP.lines().for_each(|line| dump.line(line.as_bytes()));
+        DUMP.lines().for_each(|line| assert!(dump.line(line.as_bytes()), "{line}"));
         dump
     }
 
@@ -322,7 +333,7 @@ module @SyncTensorsGraph.1 attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" =
     fn a_dump_cut_anywhere_does_not_panic() {
         for cut in 0..DUMP.len() {
             let mut dump = Dump::new(true);
-            DUMP.as_bytes()[..cut].split(|&byte| byte == b'\n').for_each(|line| dump.line(line));
+            DUMP.as_bytes()[..cut].split(|&byte| byte == b'\n').for_each(|line| _ = dump.line(line));
         }
     }
 }

@@ -45,7 +45,7 @@ struct Log<'s, 'n> {
     /// Whether module texts must be taken along, because the source cannot be read again.
     keep_texts: bool,
     tables: Tables<'s>,
-    ranks: Vec<(Vec<u8>, RankState)>,
+    ranks: Vec<(Option<Vec<u8>>, RankState)>,
     streams: Vec<Stream>,
     last_stream: usize,
     signs: Signs,
@@ -63,12 +63,13 @@ struct Signs {
 
 /// One stream of one rank.
 struct Stream {
-    /// `1,0` and `stdout`; both empty for lines without a tag.
-    rank_label: Vec<u8>,
-    name: Vec<u8>,
+    /// `1,0` and `stdout`, as its lines are tagged.
+    tag: Option<(Vec<u8>, Vec<u8>)>,
     /// The rank, once the stream has said something of its memory.
     rank: Option<usize>,
     group: Option<Group>,
+    /// The last states, by their place in a group.
+    known: [Option<KnownState>; POOLS],
     dump: Option<OpenDump>,
 }
 
@@ -76,11 +77,31 @@ struct Stream {
 #[derive(Clone, Copy)]
 struct Group {
     at: Moment,
-    /// The pools that it had, as bits of the hash of their names' order.
-    pools: [u8; 8],
+    /// The pools that it had.
+    marks: [u8; POOLS],
     count: usize,
     /// The group before was not whole when this one began.
     interrupted: bool,
+}
+
+impl Group {
+    fn add(&mut self, mark: u8) {
+        if let Some(slot) = self.marks.get_mut(self.count) {
+            *slot = mark;
+        }
+        self.count += 1;
+    }
+
+    fn has(&self, mark: u8) -> bool {
+        self.marks[..self.count.min(POOLS)].contains(&mark)
+    }
+}
+
+/// The line of a state as it was last seen.
+struct KnownState {
+    line: Vec<u8>,
+    pool: usize,
+    mark: u8,
 }
 
 struct OpenDump {
@@ -93,6 +114,9 @@ struct OpenDump {
 
 impl Log<'_, '_> {
     fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
+        if self.repeats(line)? {
+            return Ok(());
+        }
         let at = At { line: line.number, offset: line.offset, next: line.next };
         if line.cut {
             let message = format!("a line longer than {} MiB was passed over", LONGEST_LINE >> 20);
@@ -108,29 +132,56 @@ impl Log<'_, '_> {
                 if !line.ended {
                     self.tables.warn(Some(line.number), "the log ends in the middle of this line")?;
                 }
-                self.message(stream, message, at)
+                if self.message(stream, message, at)? {
+                    self.remember(stream, line.bytes);
+                }
+                Ok(())
             }
             Text::Foreign(text) => self.foreign(stream, text, at),
         }
     }
 
+    /// Whether a line is, to the byte, the state that stood in this place of the group before.
+    ///
+    /// Three of the four states of most groups are: they are looked at no further.
+    fn repeats(&mut self, line: &Line<'_>) -> Result<bool> {
+        let Some(stream) = self.streams.get_mut(self.last_stream) else { return Ok(false) };
+        let (Some(group), Some(rank)) = (&mut stream.group, stream.rank) else { return Ok(false) };
+        let Some(Some(known)) = stream.known.get(group.count) else { return Ok(false) };
+        if group.interrupted || known.line != line.bytes {
+            return Ok(false);
+        }
+        group.add(known.mark);
+        self.ranks[rank].1.same_state(known.pool, group.at, &mut self.tables)?;
+        Ok(true)
+    }
+
+    /// Remembers the line of the state that was taken down last, by its place in the group.
+    fn remember(&mut self, stream: usize, line: &[u8]) {
+        let stream = &mut self.streams[stream];
+        let (Some(rank), Some(group)) = (stream.rank, stream.group) else { return };
+        let Some(place) = group.count.checked_sub(1) else { return };
+        let (Some(pool), Some(slot)) = (self.ranks[rank].1.last_pool(), stream.known.get_mut(place)) else { return };
+        let known = slot.get_or_insert_with(|| KnownState { line: Vec::new(), pool, mark: 0 });
+        known.line.clear();
+        known.line.extend_from_slice(line);
+        (known.pool, known.mark) = (pool, group.marks[place]);
+    }
+
     /// The stream that a line belongs to. Most lines belong to the stream of the line before.
     fn stream(&mut self, tag: Option<Tag<'_>>) -> usize {
-        let (rank, name) = tag.map_or((&b""[..], &b""[..]), |tag| (tag.rank, tag.stream));
-        let is_it = |stream: &Stream| stream.rank_label == rank && stream.name == name;
+        let is_it = |stream: &Stream| match (tag, &stream.tag) {
+            (Some(tag), Some((rank, name))) => rank == tag.rank && name == tag.stream,
+            (tag, known) => tag.is_none() && known.is_none(),
+        };
         if self.streams.get(self.last_stream).is_some_and(is_it) {
             return self.last_stream;
         }
         self.last_stream = match self.streams.iter().position(is_it) {
             Some(index) => index,
             None => {
-                self.streams.push(Stream {
-                    rank_label: rank.to_vec(),
-                    name: name.to_vec(),
-                    rank: None,
-                    group: None,
-                    dump: None,
-                });
+                let tag = tag.map(|tag| (tag.rank.to_vec(), tag.stream.to_vec()));
+                self.streams.push(Stream { tag, rank: None, group: None, known: [const { None }; POOLS], dump: None });
                 self.streams.len() - 1
             }
         };
@@ -142,12 +193,13 @@ impl Log<'_, '_> {
         if let Some(rank) = self.streams[stream].rank {
             return Ok(rank);
         }
-        let label: Vec<u8> =
-            self.streams[stream].rank_label.iter().copied().filter(|byte| *byte != b' ').collect();
+        let tag = self.streams[stream].tag.as_ref();
+        let label: Option<Vec<u8>> =
+            tag.map(|(rank, _)| rank.iter().copied().filter(|byte| *byte != b' ').collect());
         let rank = match self.ranks.iter().position(|(known, _)| *known == label) {
             Some(rank) => rank,
             None => {
-                let id = self.tables.rank((!label.is_empty()).then_some(&label))?;
+                let id = self.tables.rank(label.as_deref())?;
                 self.ranks.push((label, RankState::new(id)));
                 self.ranks.len() - 1
             }
@@ -156,16 +208,16 @@ impl Log<'_, '_> {
         Ok(rank)
     }
 
-    /// A message of the runtime's logger.
-    fn message(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+    /// A message of the runtime's logger. Says whether it was a state that was taken down.
+    fn message(&mut self, stream: usize, text: &[u8], at: At) -> Result<bool> {
         let message = Message::of(text);
         if message == Message::Other {
-            return self.fault(stream, text, at);
+            return self.fault(stream, text, at).map(|()| false);
         }
         let index = self.rank(stream)?;
         let (rank, tables) = (&mut self.ranks[index].1, &mut self.tables);
         match message {
-            Message::StateHeader(header) => return self.header(stream, index, header, at),
+            Message::StateHeader(header) => self.header(stream, index, header, at)?,
             Message::State { pool, view } => return self.state(stream, index, pool, view, at),
             Message::Executing(text) => {
                 self.signs.debug = true;
@@ -192,7 +244,7 @@ impl Log<'_, '_> {
             Message::Retained => rank.retained(),
             Message::Other => {}
         }
-        Ok(())
+        Ok(false)
     }
 
     fn skip(&mut self, at: At) {
@@ -210,30 +262,29 @@ impl Log<'_, '_> {
         let Some(moment) = moment else { return Err(self.mixed(at)) };
         let whole = |group: Group| group.count >= POOLS;
         let interrupted = self.streams[stream].group.is_some_and(|group| !whole(group));
-        self.streams[stream].group = Some(Group { at: moment, pools: [0; 8], count: 0, interrupted });
+        self.streams[stream].group = Some(Group { at: moment, marks: [0; POOLS], count: 0, interrupted });
         Ok(())
     }
 
-    fn state(&mut self, stream: usize, rank: usize, pool: &[u8], view: &[u8], at: At) -> Result<()> {
+    /// Takes a state down; `false` when it cannot be read.
+    fn state(&mut self, stream: usize, rank: usize, pool: &[u8], view: &[u8], at: At) -> Result<bool> {
         let state = &mut self.ranks[rank].1;
         let moment = match &mut self.streams[stream].group {
             Some(group) => {
                 let mark = mark_of(pool);
-                if group.interrupted && group.pools[..group.count.min(8)].contains(&mark) {
+                if group.interrupted && group.has(mark) {
                     return Err(self.mixed(at));
                 }
-                if let Some(slot) = group.pools.get_mut(group.count) {
-                    *slot = mark;
-                }
-                group.count += 1;
+                group.add(mark);
                 group.at
             }
             None => state.now(),
         };
-        if !state.state(pool, view, moment, at, &mut self.tables)? {
+        let read = state.state(pool, view, moment, at, &mut self.tables)?;
+        if !read {
             self.skip(at);
         }
-        Ok(())
+        Ok(read)
     }
 
     fn mixed(&self, at: At) -> Error {
@@ -261,17 +312,17 @@ impl Log<'_, '_> {
             return self.end_dump(stream, at.offset);
         }
         if let Some(open) = &mut self.streams[stream].dump {
-            open.dump.line(text);
             if self.keep_texts {
                 open.text.extend_from_slice(text);
                 open.text.push(b'\n');
             }
-            // An error may be thrown while another thread prints a module.
-            return if text.len() < 4096 { self.fault(stream, text, at) } else { Ok(()) };
+            if open.dump.line(text) {
+                return Ok(());
+            }
         }
         if let Message::State { pool, view } = Message::of(text) {
             let rank = self.rank(stream)?;
-            return self.state(stream, rank, pool, view, at);
+            return self.state(stream, rank, pool, view, at).map(|_| ());
         }
         self.fault(stream, text, at)
     }

@@ -10,8 +10,11 @@ pub(super) const QUANTUM: u64 = 1049;
 impl MilliMib {
     /// The nearest whole bytes.
     pub fn bytes(self) -> u64 {
-        let bytes = (u128::from(self.0) * (1 << 20) + 500) / 1000;
-        u64::try_from(bytes).unwrap_or(u64::MAX - 1)
+        match self.0.checked_mul(1 << 20).and_then(|scaled| scaled.checked_add(500)) {
+            Some(scaled) => scaled / 1000,
+            // A million petabytes: nothing has so much, and no number may stand for "unknown".
+            None => u64::MAX - 1,
+        }
     }
 }
 

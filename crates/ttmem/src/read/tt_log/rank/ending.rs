@@ -7,9 +7,9 @@ use super::super::graphs::{FunctionRef, Match};
 use super::super::life::{Alloc, AllocRef, near};
 use super::super::tables::Tables;
 use super::super::view::QUANTUM;
-use super::{Frame, Owner, RankState, difference};
+use super::{Frame, Owner, RankState};
 use crate::error::Result;
-use crate::model::{Class, Moment, RankEvent, Step};
+use crate::model::{Class, Moment, RankEvent, Step, difference};
 
 impl RankState {
     pub(super) fn end_top(

@@ -35,6 +35,7 @@ pub(super) struct RankState {
     pub graphs: Graphs,
     lives: Lives,
     pools: Vec<PoolState>,
+    last_pool: Option<usize>,
     frames: Vec<Frame>,
     steps: Step,
     runs: usize,
@@ -132,6 +133,7 @@ impl RankState {
             graphs: Graphs::default(),
             lives: Lives::default(),
             pools: Vec::new(),
+            last_pool: None,
             frames: Vec::new(),
             steps: 0,
             runs: 0,
@@ -516,9 +518,4 @@ impl Frame {
     fn named(&self, name: StrId) -> Option<AllocRef> {
         self.names.get(&name).copied().flatten()
     }
-}
-
-fn difference(a: u64, b: u64) -> i64 {
-    let (a, b) = (i64::try_from(a).unwrap_or(i64::MAX), i64::try_from(b).unwrap_or(i64::MAX));
-    a - b
 }

@@ -2,9 +2,9 @@
 
 use super::super::tables::Tables;
 use super::super::view::{QUANTUM, View};
-use super::{At, PoolState, RankState, difference};
+use super::{At, PoolState, RankState};
 use crate::error::{Error, Result};
-use crate::model::{Moment, PoolId, RankEvent, Reading};
+use crate::model::{Moment, PoolId, RankEvent, Reading, difference};
 
 impl RankState {
     /// Takes a state down. `false` when it cannot be read.
@@ -23,6 +23,7 @@ impl RankState {
                 self.changed_view(found, pool, text, view, at, tables)?
             }
         };
+        self.last_pool = Some(index);
         let state = &self.pools[index];
         let (id, view) = (state.id, state.view);
         let allocated = view.allocated.bytes();
@@ -36,6 +37,19 @@ impl RankState {
         tables.say(self.id, RankEvent::State(id, moment, reading))?;
         self.observe(index, allocated, moment, tables)?;
         Ok(true)
+    }
+
+    /// Takes down that a pool shows what it showed last.
+    pub fn same_state(&mut self, pool: usize, moment: Moment, tables: &mut Tables<'_>) -> Result<()> {
+        let state = &self.pools[pool];
+        let allocated = state.view.allocated.bytes();
+        tables.say(self.id, RankEvent::Unchanged(state.id, moment))?;
+        self.observe(pool, allocated, moment, tables)
+    }
+
+    /// The pool whose state was taken down last.
+    pub fn last_pool(&self) -> Option<usize> {
+        self.last_pool
     }
 
     /// A view that is not the one before: the pool may be new, and the numbers may be wrong.

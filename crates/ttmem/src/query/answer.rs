@@ -1,0 +1,413 @@
+//! The answer of `ttmem summary`, field by field as the contract promises it.
+//!
+//! All sizes are whole bytes; `_per_bank` is one bank, `_total` one device. `None` is not known, never zero.
+
+use serde::Serialize;
+
+use super::named::Named;
+use crate::model::{Class, Position, Step};
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The version of this form.
+    pub schema: u32,
+    /// What was read.
+    pub source: SourceSummary,
+    /// The answer for each rank.
+    pub ranks: Vec<RankSummary>,
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceSummary {
+    /// The name of the format.
+    pub format: String,
+    /// The files, as they were named.
+    pub files: Vec<String>,
+    /// What people should know.
+    pub warnings: Vec<WarningSummary>,
+    /// Lines that were not understood.
+    pub skipped_lines: u64,
+}
+
+/// A warning.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WarningSummary {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// The answer for one rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankSummary {
+    /// Its label.
+    pub rank: Option<String>,
+    /// The file it is in.
+    pub file: String,
+    /// Top-level program runs.
+    pub runs: usize,
+    /// How often the sequence of programs ran.
+    pub passes: usize,
+    /// The operations.
+    pub operations: Counts,
+    /// The pools.
+    pub pools: Named<PoolSummary>,
+    /// The pool that matters most at its peak: the one that ran out, or DRAM.
+    pub peak: Option<PoolMoment>,
+    /// Every pool at its peak.
+    pub peaks: Named<PoolMoment>,
+    /// The moment that was asked for.
+    pub at: Option<AtMoment>,
+    /// The padding of what is alive at the DRAM peak.
+    pub padding: Option<PaddingSummary>,
+    /// The steps that added most.
+    pub suspects: Vec<Suspect>,
+    /// Changes that belong to no step.
+    pub outside: Vec<Outside>,
+    /// Where free memory was most in pieces.
+    pub fragmentation: Named<Fragmentation>,
+    /// The weights.
+    pub weights: Option<Weights>,
+    /// The inputs.
+    pub inputs: Option<Declared>,
+    /// The error that ended the program.
+    pub oom: Option<Oom>,
+    /// All errors.
+    pub faults: Vec<FaultSummary>,
+    /// The phases.
+    pub phases: Vec<PhaseSummary>,
+}
+
+/// How many operations there are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Counts {
+    /// All, deallocations included.
+    pub total: u32,
+    /// Without deallocate and get_device.
+    pub reported: u32,
+    /// Of the reported: those that make or load constants.
+    pub weight: Option<u32>,
+    /// Of the reported: all others.
+    pub activation: Option<u32>,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolSummary {
+    /// In how many banks it lies.
+    pub banks: Option<u32>,
+    /// The size of a bank.
+    pub capacity_per_bank: Option<u64>,
+    /// The highest use of a bank.
+    pub peak_per_bank: Option<u64>,
+    /// The highest use of the device.
+    pub peak_total: Option<u64>,
+    /// The position of the peak.
+    pub peak_step: Option<Position>,
+    /// The step before it.
+    pub caused_by_step: Option<Step>,
+    /// What is allocated at the end.
+    pub final_per_bank: Option<u64>,
+    /// The same of the device.
+    pub final_total: Option<u64>,
+    /// `measured` or `rebuilt`.
+    pub final_source: Option<&'static str>,
+    /// What was free at the peak.
+    pub free_at_peak_per_bank: Option<u64>,
+    /// The largest piece of it.
+    pub largest_free_at_peak_per_bank: Option<u64>,
+    /// The step of rounding.
+    pub quantum_per_bank: u64,
+}
+
+/// A pool at a moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolMoment {
+    /// The pool.
+    pub pool: String,
+    /// The position.
+    pub step: Option<Position>,
+    /// The phase.
+    pub phase: Option<String>,
+    /// The step that brought it there.
+    pub caused_by: Option<Caused>,
+    /// What the device says is allocated.
+    pub allocated_per_bank: Option<u64>,
+    /// What is free.
+    pub free_per_bank: Option<u64>,
+    /// The largest piece of it.
+    pub largest_free_per_bank: Option<u64>,
+    /// What the tensors add up to.
+    pub explained_per_bank: Option<u64>,
+    /// The rest; negative where the tensors add up to more.
+    pub unexplained_per_bank: Option<i64>,
+    /// What the tensors add up to, by class.
+    pub by_class_per_bank: Option<Named<u64>>,
+    /// The unexplained bytes, by the operations that left them behind.
+    pub residue: Option<Vec<ResidueRow>>,
+    /// How many tensors are alive.
+    pub live_count: Option<usize>,
+    /// The tensors, largest first.
+    pub live: Option<Vec<LiveTensor>>,
+}
+
+/// The step that brought a pool to where it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Caused {
+    /// The step.
+    pub step: Step,
+    /// Its operation.
+    pub op: Option<String>,
+    /// Its location.
+    pub loc: Option<String>,
+    /// The program it ran in.
+    pub program: Option<String>,
+    /// The top-level run.
+    pub run: Option<usize>,
+}
+
+/// Bytes that no tensor explains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ResidueRow {
+    /// The operation that left them behind; null where it was none, or one of several.
+    pub op: Option<String>,
+    /// How many, in each bank.
+    pub per_bank: i64,
+    /// In how many steps.
+    pub steps: usize,
+    /// In how many of them it ran with these types and attributes for the first time.
+    pub first_uses: usize,
+    /// What is known where there is no operation.
+    pub note: Option<&'static str>,
+}
+
+/// A tensor that is alive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LiveTensor {
+    /// What people call it, or its name in the program.
+    pub name: Option<String>,
+    /// Its name where it was born.
+    pub ssa: Option<String>,
+    /// The program where it was born.
+    pub program: Option<String>,
+    /// The top-level run.
+    pub run: Option<usize>,
+    /// Its other names.
+    pub also: Vec<String>,
+    /// The operation that made it.
+    pub op: Option<String>,
+    /// Where that stands.
+    pub loc: Option<String>,
+    /// What it is to the model.
+    pub class: Class,
+    /// Its shape.
+    pub shape: Option<Vec<u64>>,
+    /// Its element.
+    pub dtype: Option<String>,
+    /// What it takes of each bank.
+    pub per_bank: Option<u64>,
+    /// What it takes of the device, padding included.
+    pub padded_bytes: Option<u64>,
+    /// What its elements take.
+    pub logical_bytes: Option<u64>,
+    /// The step that made it.
+    pub born_step: Option<Step>,
+    /// The step that ended it.
+    pub dies_step: Option<Step>,
+}
+
+/// A moment that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AtMoment {
+    /// The position.
+    pub step: Position,
+    /// The operation that follows.
+    pub op: Option<String>,
+    /// Its location.
+    pub loc: Option<String>,
+    /// Every pool then.
+    pub pools: Named<PoolMoment>,
+}
+
+/// Padding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PaddingSummary {
+    /// All bytes.
+    pub padded_bytes: u64,
+    /// The bytes of the elements.
+    pub logical_bytes: u64,
+    /// The first beyond the second, in percent of the second.
+    pub overhead_pct: Option<f64>,
+    /// The tensors with most padding.
+    pub top: Vec<PaddedTensor>,
+}
+
+/// A tensor with padding.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PaddedTensor {
+    /// Its name.
+    pub name: Option<String>,
+    /// The operation that made it.
+    pub op: Option<String>,
+    /// Where that stands.
+    pub loc: Option<String>,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// The shape that it is padded to.
+    pub padded_shape: Option<Vec<u64>>,
+    /// Its element.
+    pub dtype: String,
+    /// All bytes.
+    pub padded_bytes: u64,
+    /// The bytes of the elements.
+    pub logical_bytes: u64,
+    /// The difference.
+    pub overhead_bytes: u64,
+    /// The same in percent of the elements.
+    pub overhead_pct: Option<f64>,
+}
+
+/// A step that added much.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suspect {
+    /// The step.
+    pub step: Step,
+    /// Its operation.
+    pub op: Option<String>,
+    /// Its location.
+    pub loc: Option<String>,
+    /// What it added to each bank of DRAM (or of the pool that ran out).
+    pub added_per_bank: u64,
+}
+
+/// A change between programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outside {
+    /// The pool.
+    pub pool: String,
+    /// The position.
+    pub step: Position,
+    /// What changed in each bank.
+    pub change_per_bank: i64,
+}
+
+/// Fragmentation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fragmentation {
+    /// The position where it is worst.
+    pub step: Position,
+    /// What is free there.
+    pub free_per_bank: u64,
+    /// The largest piece of it.
+    pub largest_free_per_bank: u64,
+}
+
+/// The weights.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Weights {
+    /// How many.
+    pub count: usize,
+    /// The bytes of their elements.
+    pub bytes: u64,
+    /// Those of them that are on the device in two forms at the DRAM peak.
+    pub kept_twice_bytes: Option<u64>,
+}
+
+/// The inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Declared {
+    /// How many.
+    pub count: usize,
+    /// The bytes of their elements.
+    pub bytes: u64,
+}
+
+/// The error that ended the program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Oom {
+    /// The pool.
+    pub pool: Option<String>,
+    /// Why.
+    pub cause: &'static str,
+    /// Where the numbers are from.
+    pub evidence: &'static str,
+    /// What was asked for, of the device.
+    pub requested_total: Option<u64>,
+    /// What was asked for, of each bank.
+    pub requested_per_bank: Option<u64>,
+    /// Over how many banks.
+    pub banks: Option<u32>,
+    /// What was free of each.
+    pub free_per_bank: Option<u64>,
+    /// The largest piece of it.
+    pub largest_free_per_bank: Option<u64>,
+    /// Circular buffers: how many bytes they and the buffers both need.
+    pub overlap_bytes: Option<u64>,
+    /// The step.
+    pub step: Option<Step>,
+    /// Its operation.
+    pub op: Option<String>,
+    /// Its location.
+    pub loc: Option<String>,
+    /// The tensors of just that size.
+    pub belongs_to: Vec<OwnerSummary>,
+    /// The message.
+    pub message: String,
+}
+
+/// A tensor of the size that did not fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OwnerSummary {
+    /// `result`, `operand` or `argument`.
+    pub part: &'static str,
+    /// Its name in the program.
+    pub ssa: String,
+    /// What people call it.
+    pub name: Option<String>,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// Its element.
+    pub dtype: String,
+    /// It has that size only with elements twice as wide as declared.
+    pub widened: bool,
+}
+
+/// An error.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultSummary {
+    /// What kind.
+    pub kind: &'static str,
+    /// The pool.
+    pub pool: Option<String>,
+    /// The step.
+    pub step: Option<Step>,
+    /// The operation.
+    pub op: Option<String>,
+    /// The line.
+    pub line: u64,
+    /// Whether the program never came to its end.
+    pub ended_program: bool,
+    /// The message.
+    pub message: String,
+}
+
+/// A phase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the glossary of the contract says each")]
+pub struct PhaseSummary {
+    pub name: String,
+    pub segment_peak_bytes: Option<i64>,
+    pub allocations_bytes: Option<u64>,
+    pub deallocations_bytes: Option<u64>,
+    pub change_bytes: Option<i64>,
+    pub cumulative_peak_bytes: Option<i64>,
+    pub cumulative_current_bytes: Option<i64>,
+    pub l1_peak_cb_bytes: Option<u64>,
+    pub l1_peak_buffer_bytes: Option<u64>,
+    pub l1_peak_total_bytes: Option<u64>,
+}

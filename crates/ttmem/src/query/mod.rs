@@ -1,0 +1,16 @@
+//! Requests and responses: the only place where front-ends get numbers.
+//!
+//! A response is plain data that serialises as the contract says. Whatever is shown anywhere (terminal, JSON,
+//! Markdown, files, page) comes from here, so that a number shown twice is the same number.
+
+mod answer;
+mod named;
+mod summary;
+
+pub use answer::{
+    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, Outside, OwnerSummary,
+    PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
+    SourceSummary, Summary, Suspect, WarningSummary, Weights,
+};
+pub use named::Named;
+pub use summary::{Request, RunFilter, summary};

@@ -1,0 +1,547 @@
+//! `ttmem summary`: the answer on one screen, as data.
+
+use rustc_hash::FxHashMap;
+
+use super::answer::{
+    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, Outside, OwnerSummary,
+    PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
+    SourceSummary, Summary, Suspect, WarningSummary, Weights,
+};
+use super::named::Named;
+use crate::analyze::account::Held;
+use crate::analyze::effects::Effects;
+use crate::analyze::residue::{self, Who};
+use crate::analyze::{Account, Span, fragmentation, live, oom, outside, padding, passes, peak, weights};
+use crate::error::{Error, Result};
+use crate::model::{
+    ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position, Profile, Rank,
+    RunId, Step, StrId, TensorId, difference,
+};
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// A position to describe besides the peaks.
+    pub at: Option<Position>,
+    /// How many rows lists have; `None`: all of what is alive, and ten of what is ranked.
+    pub top: Option<usize>,
+    /// Which runs.
+    pub run: RunFilter,
+    /// Which rank: `0` or `1,0`.
+    pub rank: Option<String>,
+}
+
+/// Which top-level runs are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunFilter {
+    /// All of them.
+    #[default]
+    All,
+    /// The last.
+    Last,
+    /// The one with this number, from 1.
+    Number(usize),
+}
+
+/// How many rows ranked lists have unless asked otherwise.
+const RANKED: usize = 10;
+
+/// Answers for all ranks of all files.
+pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
+    let mut ranks = Vec::new();
+    let mut labels = Vec::new();
+    for profile in profiles {
+        for rank in ranks_with_content(profile) {
+            let label = rank.label.map(|label| profile.text(label).to_owned());
+            labels.push(label.clone());
+            if request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted)) {
+                ranks.push(View::new(profile, rank, request)?.summary()?);
+            }
+        }
+    }
+    if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
+        let known: Vec<&str> = labels.iter().flatten().map(String::as_str).collect();
+        let known = if known.is_empty() {
+            "its lines are not tagged".into()
+        } else {
+            format!("there are {}", known.join(", "))
+        };
+        return Err(Error::NotThere(format!("there is no rank {wanted}: {known}")));
+    }
+    let warnings = |profile: &Profile| {
+        let file = profile.source.file.clone();
+        let warning = move |warning: &crate::model::Warning| WarningSummary {
+            file: file.clone(),
+            line: warning.line,
+            message: warning.message.clone(),
+        };
+        profile.warnings.iter().map(warning).collect::<Vec<_>>()
+    };
+    Ok(Summary {
+        schema: 1,
+        source: SourceSummary {
+            format: profiles.first().map(|profile| profile.source.format.clone()).unwrap_or_default(),
+            files: profiles.iter().map(|profile| profile.source.file.clone()).collect(),
+            warnings: profiles.iter().flat_map(warnings).collect(),
+            skipped_lines: profiles.iter().map(|profile| profile.skipped_lines).sum(),
+        },
+        ranks,
+    })
+}
+
+/// Ranks that said something of their memory; a controller that only compiled is none.
+fn ranks_with_content(profile: &Profile) -> impl Iterator<Item = &Rank> {
+    profile
+        .ranks
+        .iter()
+        .filter(|rank| !rank.pools.is_empty() || !rank.steps.is_empty() || !rank.phases.is_empty())
+}
+
+/// `--rank` takes `1,0`, or the number of the rank alone.
+fn is_rank(label: Option<&str>, wanted: &str) -> bool {
+    let label = label.unwrap_or("0");
+    label == wanted || label.rsplit(',').next() == Some(wanted)
+}
+
+fn span(rank: &Rank, request: &Request) -> Result<Span> {
+    let runs: Vec<RunId> = rank.top_level_runs().map(|(id, _)| id).collect();
+    let run = match request.run {
+        RunFilter::All => return Ok(Span::whole(rank)),
+        RunFilter::Last => runs.last(),
+        RunFilter::Number(number) => number.checked_sub(1).and_then(|index| runs.get(index)),
+    };
+    let missing = || match runs.len() {
+        0 => Error::NotThere("the evidence names no program runs to choose from".into()),
+        count => Error::NotThere(format!("there is no such run: they are numbered from 1 to {count}")),
+    };
+    run.and_then(|run| Span::of_run(rank, *run)).ok_or_else(missing)
+}
+
+/// One rank, as far as it is asked about.
+struct View<'a> {
+    profile: &'a Profile,
+    rank: &'a Rank,
+    request: &'a Request,
+    span: Span,
+    accounts: Vec<Account<'a>>,
+    run_numbers: Vec<usize>,
+    /// The further names of each tensor, each once.
+    names: FxHashMap<TensorId, Vec<StrId>>,
+}
+
+impl<'a> View<'a> {
+    fn new(profile: &'a Profile, rank: &'a Rank, request: &'a Request) -> Result<Self> {
+        let mut names: FxHashMap<TensorId, Vec<StrId>> = FxHashMap::default();
+        for alias in rank.aliases.iter() {
+            let known = names.entry(alias.tensor).or_default();
+            if !known.contains(&alias.ssa) {
+                known.push(alias.ssa);
+            }
+        }
+        let ids = (0..rank.pools.len()).filter_map(PoolId::new);
+        Ok(Self {
+            profile,
+            rank,
+            request,
+            span: span(rank, request)?,
+            accounts: ids.filter_map(|id| Account::new(rank, id)).collect(),
+            run_numbers: rank.run_numbers(),
+            names,
+        })
+    }
+
+    fn summary(&self) -> Result<RankSummary> {
+        let fault = oom::fatal(self.rank);
+        let peaks: Vec<Option<peak::Peak>> =
+            self.accounts.iter().map(|account| peak::peak(account, self.span)).collect();
+        let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
+        let main = self.main_pool(fault);
+        let dram = self.named("DRAM").or((!self.accounts.is_empty()).then_some(0));
+        let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
+        let moments: Vec<(String, PoolMoment)> = with_peaks()
+            .map(|(account, peak)| (self.name(account), self.peak_moment(account, peak)))
+            .collect();
+        Ok(RankSummary {
+            rank: self.rank.label.map(|label| self.text(label)),
+            file: self.profile.source.file.clone(),
+            runs: self.rank.top_level_runs().count(),
+            passes: passes::passes(self.rank),
+            operations: self.counts(),
+            pools: Named(
+                with_peaks()
+                    .map(|(account, peak)| (self.name(account), self.pool(account, peak, fault)))
+                    .collect(),
+            ),
+            peak: main.and_then(|main| moments.get(main)).map(|(_, moment)| moment.clone()),
+            peaks: Named(moments),
+            at: self.request.at.map(|at| self.at(at)).transpose()?,
+            padding: dram_peak.and_then(|(account, at)| self.padding(account.id, at)),
+            suspects: main
+                .and_then(|main| self.accounts.get(main))
+                .map_or_else(Vec::new, |account| self.suspects(account)),
+            outside: self.accounts.iter().flat_map(|account| self.outside(account)).collect(),
+            fragmentation: Named(
+                self.accounts
+                    .iter()
+                    .filter_map(|account| Some((self.name(account), self.fragmentation(account)?)))
+                    .collect(),
+            ),
+            weights: self.weights(dram_peak.map(|(account, at)| (account.id, at))),
+            inputs: weights::total(self.profile, self.rank, &[ArgumentKind::Input, ArgumentKind::Default])
+                .map(|total| Declared { count: total.count, bytes: total.bytes }),
+            oom: fault.map(|fault| self.oom(fault)),
+            faults: self.rank.faults.iter().map(|fault| self.fault(fault)).collect(),
+            phases: self.phases(),
+        })
+    }
+
+    fn text(&self, id: StrId) -> String {
+        self.profile.text(id).to_owned()
+    }
+
+    fn name(&self, account: &Account<'_>) -> String {
+        self.text(account.pool.name)
+    }
+
+    fn named(&self, wanted: &str) -> Option<usize> {
+        self.accounts.iter().position(|account| self.profile.text(account.pool.name) == wanted)
+    }
+
+    /// The pool that the screen is about: the one that ran out, or DRAM, or the first.
+    fn main_pool(&self, fault: Option<&Fault>) -> Option<usize> {
+        let failed = fault.and_then(|fault| fault.pool).and_then(|pool| self.named(self.profile.text(pool)));
+        failed.or_else(|| self.named("DRAM")).or((!self.accounts.is_empty()).then_some(0))
+    }
+
+    fn counts(&self) -> Counts {
+        let steps = || self.span.first..self.span.end;
+        let reported = |step: &Step| self.profile.op_kind(self.rank, *step).is_reported();
+        let is_weight = |step: &Step| {
+            let in_const_eval = self.rank.run_of(*step).is_some_and(|run| run.const_eval);
+            in_const_eval || self.profile.op_kind(self.rank, *step) == OpKind::LoadCached
+        };
+        let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
+        let total = count(steps().len());
+        let reported_count = count(steps().filter(reported).count());
+        // Without program names nobody knows what is computed once and kept.
+        let known = self.rank.runs.iter().any(|run| run.parent.is_none());
+        let weight = known.then(|| count(steps().filter(reported).filter(is_weight).count()));
+        Counts {
+            total,
+            reported: reported_count,
+            weight,
+            activation: weight.map(|weight| reported_count.saturating_sub(weight)),
+        }
+    }
+
+    fn pool(&self, account: &Account<'_>, peak: Option<peak::Peak>, fault: Option<&Fault>) -> PoolSummary {
+        let pool = account.pool;
+        let reading = peak.map(|peak| pool.reading(peak.at));
+        let total = |per_bank: Option<u64>| per_bank?.checked_mul(u64::from(pool.banks?));
+        let end = self.end(account);
+        let peak_per_bank = peak.map(|peak| peak.per_bank);
+        let position = peak.and_then(|peak| peak.position());
+        PoolSummary {
+            banks: pool.banks,
+            capacity_per_bank: self.capacity(pool, fault),
+            peak_per_bank,
+            peak_total: total(peak_per_bank),
+            peak_step: position,
+            caused_by_step: peak
+                .filter(|_| position.is_some())
+                .and_then(|peak| peak::caused_by(self.profile, self.rank, pool, peak.at)),
+            final_per_bank: end.map(|end| end.per_bank),
+            final_total: total(end.map(|end| end.per_bank)),
+            final_source: end.map(|end| if end.measured { "measured" } else { "rebuilt" }),
+            free_at_peak_per_bank: reading.and_then(|reading| reading.free),
+            largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
+            quantum_per_bank: pool.quantum,
+        }
+    }
+
+    /// What the pool holds after the last step of the span.
+    fn end(&self, account: &Account<'_>) -> Option<Held> {
+        let late = self.span.last(self.rank);
+        let measured = account.pool.observed.contains(late).then(|| account.held(late)).flatten();
+        measured.or_else(|| account.held(Moment::early(self.span.end)))
+    }
+
+    /// The size of a bank: to the byte where an error message has it, else as the states round it.
+    fn capacity(&self, pool: &Pool, fault: Option<&Fault>) -> Option<u64> {
+        let shown = pool.curve(CurveKind::Capacity).and_then(Curve::last);
+        let same_pool = |fault: &&Fault| {
+            fault.pool.is_some_and(|name| self.profile.text(name) == self.profile.text(pool.name))
+        };
+        let exact = fault.filter(same_pool).and_then(|fault| fault.bank_size);
+        exact.filter(|exact| shown.is_none_or(|shown| shown.abs_diff(*exact) <= pool.quantum)).or(shown)
+    }
+
+    fn peak_moment(&self, account: &Account<'_>, peak: Option<peak::Peak>) -> PoolMoment {
+        let mut moment = self.moment(account, peak.map(|peak| peak.at));
+        // Of several readings at that moment, the highest.
+        moment.allocated_per_bank = peak.map(|peak| peak.per_bank).or(moment.allocated_per_bank);
+        moment.step = peak.and_then(|peak| peak.position());
+        if moment.step.is_none() {
+            moment.caused_by = None;
+        }
+        moment
+    }
+
+    /// A pool at a moment.
+    fn moment(&self, account: &Account<'_>, at: Option<Moment>) -> PoolMoment {
+        let live = at.and_then(|at| live::live_set(self.rank, account.id, at));
+        let pool = account.pool;
+        let allocated = at.and_then(|at| account.held(at)).map(|held| held.per_bank);
+        let observed = at.filter(|at| pool.observed.contains(*at)).map(|at| pool.reading(at));
+        let explained = live.as_ref().map(|live| live.per_bank);
+        let caused_by = at.and_then(|at| peak::caused_by(self.profile, self.rank, pool, at));
+        let most = self.request.top.unwrap_or(usize::MAX);
+        PoolMoment {
+            pool: self.name(account),
+            step: at.map(Moment::position),
+            phase: None,
+            caused_by: caused_by.map(|step| self.caused(step)),
+            allocated_per_bank: allocated,
+            free_per_bank: observed.and_then(|reading| reading.free),
+            largest_free_per_bank: observed.and_then(|reading| reading.largest_free),
+            explained_per_bank: explained,
+            unexplained_per_bank: allocated
+                .zip(explained)
+                .map(|(allocated, explained)| difference(allocated, explained)),
+            by_class_per_bank: live.as_ref().map(|live| {
+                Named(
+                    live.by_class.iter().map(|(class, bytes)| (class.as_str().to_owned(), *bytes)).collect(),
+                )
+            }),
+            residue: live.as_ref().zip(at).map(|(_, at)| self.residue(account, at)),
+            live_count: live.as_ref().map(|live| live.tensors.len()),
+            live: live.map(|live| live.tensors.iter().take(most).filter_map(|id| self.tensor(*id)).collect()),
+        }
+    }
+
+    fn caused(&self, step: Step) -> Caused {
+        let run = self.rank.steps.run.get(step as usize).copied().flatten();
+        Caused {
+            step,
+            op: self.profile.op_name(self.rank, step).map(str::to_owned),
+            loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
+            program: self.rank.run_of(step).map(|run| self.text(run.program)),
+            run: run.and_then(|run| self.run_number(run)),
+        }
+    }
+
+    fn run_number(&self, run: RunId) -> Option<usize> {
+        self.run_numbers.get(run.index()).copied()
+    }
+
+    fn residue(&self, account: &Account<'_>, at: Moment) -> Vec<ResidueRow> {
+        let note = |who: Who| match who {
+            Who::Before => "there before the first step",
+            Who::Outside => "between programs",
+            Who::OneOf(..) | Who::Step(_) => "one of several operations between two states",
+        };
+        let rows = residue::by_operation(self.profile, account, at);
+        rows.into_iter()
+            .map(|row| ResidueRow {
+                op: row.op.map(|op| self.text(op)),
+                per_bank: row.per_bank,
+                steps: row.steps.len(),
+                first_uses: row.first_uses,
+                note: row.who.map(note),
+            })
+            .collect()
+    }
+
+    fn tensor(&self, id: TensorId) -> Option<LiveTensor> {
+        let tensor = self.rank.tensors.get(id.index())?;
+        let ty = tensor.ty.and_then(|ty| self.profile.tensor_type(ty));
+        let ssa = tensor.ssa.map(|ssa| self.text(ssa));
+        let step = tensor.step.map(crate::model::StepNumber::get);
+        Some(LiveTensor {
+            name: tensor.name.map(|name| self.text(name)).or_else(|| ssa.clone()),
+            ssa,
+            program: tensor.run.and_then(|run| self.rank.run(run)).map(|run| self.text(run.program)),
+            run: tensor.run.and_then(|run| self.run_number(run)),
+            also: self.names.get(&id).into_iter().flatten().map(|name| self.text(*name)).collect(),
+            op: step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            loc: step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
+            class: tensor.class,
+            shape: ty.map(|ty| ty.shape.clone()),
+            dtype: ty.map(|ty| self.text(ty.dtype)),
+            per_bank: tensor.per_bank.get(),
+            padded_bytes: ty.and_then(|ty| ty.padded.get()),
+            logical_bytes: ty.and_then(|ty| ty.logical.get()),
+            born_step: step,
+            dies_step: dies_step(tensor.dies),
+        })
+    }
+
+    fn at(&self, at: Position) -> Result<AtMoment> {
+        if at < self.span.first || at > self.span.end {
+            return Err(Error::NotThere(format!(
+                "there is no step {at}: they are numbered from {} to {}",
+                self.span.first, self.span.end
+            )));
+        }
+        Ok(AtMoment {
+            step: at,
+            op: self.profile.op_name(self.rank, at).map(str::to_owned),
+            loc: self.profile.op_loc(self.rank, at).map(str::to_owned),
+            pools: Named(
+                self.accounts
+                    .iter()
+                    .map(|account| (self.name(account), self.moment(account, Some(Moment::late(at)))))
+                    .collect(),
+            ),
+        })
+    }
+
+    fn padding(&self, id: PoolId, at: Moment) -> Option<PaddingSummary> {
+        let found = padding::padding(self.profile, self.rank, id, at, self.request.top.unwrap_or(RANKED))?;
+        let row = |(id, overhead): &(TensorId, u64)| {
+            let tensor = self.tensor(*id)?;
+            let ty = self.rank.tensors.ty[id.index()].and_then(|ty| self.profile.tensor_type(ty))?;
+            let (padded, logical) = (ty.padded.get()?, ty.logical.get()?);
+            Some(PaddedTensor {
+                name: tensor.name,
+                op: tensor.op,
+                loc: tensor.loc,
+                shape: ty.shape.clone(),
+                padded_shape: ty.layout.as_ref().map(|layout| layout.padded_shape.clone()),
+                dtype: self.text(ty.dtype),
+                padded_bytes: padded,
+                logical_bytes: logical,
+                overhead_bytes: *overhead,
+                overhead_pct: overhead_pct(padded, logical),
+            })
+        };
+        Some(PaddingSummary {
+            padded_bytes: found.padded,
+            logical_bytes: found.logical,
+            overhead_pct: overhead_pct(found.padded, found.logical),
+            top: found.worst.iter().filter_map(row).collect(),
+        })
+    }
+
+    fn suspects(&self, account: &Account<'_>) -> Vec<Suspect> {
+        let largest = Effects::new(account).largest(self.span, self.request.top.unwrap_or(RANKED));
+        let suspect = |(step, added): (Step, u64)| Suspect {
+            step,
+            op: self.profile.op_name(self.rank, step).map(str::to_owned),
+            loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
+            added_per_bank: added,
+        };
+        largest.into_iter().map(suspect).collect()
+    }
+
+    fn outside(&self, account: &Account<'_>) -> Vec<Outside> {
+        let gap = |gap: outside::Gap| Outside {
+            pool: self.name(account),
+            step: gap.position,
+            change_per_bank: gap.per_bank,
+        };
+        outside::gaps(account, self.span).into_iter().map(gap).collect()
+    }
+
+    fn fragmentation(&self, account: &Account<'_>) -> Option<Fragmentation> {
+        let worst = fragmentation::worst(account, self.span)?;
+        Some(Fragmentation {
+            step: worst.at.position(),
+            free_per_bank: worst.free,
+            largest_free_per_bank: worst.largest_free,
+        })
+    }
+
+    fn weights(&self, dram_peak: Option<(PoolId, Moment)>) -> Option<Weights> {
+        let total =
+            weights::total(self.profile, self.rank, &[ArgumentKind::Parameter, ArgumentKind::Constant])?;
+        Some(Weights {
+            count: total.count,
+            bytes: total.bytes,
+            kept_twice_bytes: dram_peak
+                .and_then(|(id, at)| weights::kept_twice(self.profile, self.rank, id, at)),
+        })
+    }
+
+    fn oom(&self, fault: &Fault) -> Oom {
+        let verdict = oom::verdict(self.profile, self.rank, fault);
+        let owner = |owner: &oom::Owner| {
+            let ty = self.profile.tensor_type(owner.ty)?;
+            Some(OwnerSummary {
+                part: match owner.part {
+                    oom::Part::Result => "result",
+                    oom::Part::Operand => "operand",
+                    oom::Part::Argument => "argument",
+                },
+                ssa: self.text(owner.ssa),
+                name: owner.name.map(|name| self.text(name)),
+                shape: ty.shape.clone(),
+                dtype: self.text(ty.dtype),
+                widened: owner.widened,
+            })
+        };
+        Oom {
+            pool: fault.pool.map(|pool| self.text(pool)),
+            cause: verdict.cause.as_str(),
+            evidence: if verdict.from_message { "message" } else { "state" },
+            requested_total: fault.requested_total,
+            requested_per_bank: fault.requested_per_bank,
+            banks: fault.banks,
+            free_per_bank: verdict.free,
+            largest_free_per_bank: verdict.largest_free,
+            overlap_bytes: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
+            step: fault.step,
+            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            loc: fault.step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
+            belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
+            message: self.text(fault.message),
+        }
+    }
+
+    fn fault(&self, fault: &Fault) -> FaultSummary {
+        FaultSummary {
+            kind: match fault.kind {
+                FaultKind::OutOfMemory => "out_of_memory",
+                FaultKind::CircularBuffersClash => "circular_buffers_clash",
+                FaultKind::CircularBuffersTooLarge => "circular_buffers_too_large",
+                FaultKind::AddressLimit => "address_limit",
+                FaultKind::TraceRegion => "trace_region",
+            },
+            pool: fault.pool.map(|pool| self.text(pool)),
+            step: fault.step,
+            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            line: fault.line,
+            ended_program: fault.ended_program,
+            message: self.text(fault.message),
+        }
+    }
+
+    fn phases(&self) -> Vec<PhaseSummary> {
+        let phase = |phase: &crate::model::Phase| PhaseSummary {
+            name: self.text(phase.name),
+            segment_peak_bytes: phase.segment_peak,
+            allocations_bytes: phase.allocations,
+            deallocations_bytes: phase.deallocations,
+            change_bytes: phase.change,
+            cumulative_peak_bytes: phase.cumulative_peak,
+            cumulative_current_bytes: phase.cumulative_current,
+            l1_peak_cb_bytes: phase.l1_peak_cb,
+            l1_peak_buffer_bytes: phase.l1_peak_buffer,
+            l1_peak_total_bytes: phase.l1_peak_total,
+        };
+        self.rank.phases.iter().map(phase).collect()
+    }
+}
+
+/// The step that ended a life; `None` where none did.
+fn dies_step(dies: Moment) -> Option<Step> {
+    let early = Moment::early(dies.position());
+    (dies != Moment::NEVER && dies == early).then(|| dies.position().checked_sub(1)).flatten()
+}
+
+/// (padded − logical) / logical, in percent with one digit behind the point.
+#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with one digit")]
+pub(super) fn overhead_pct(padded: u64, logical: u64) -> Option<f64> {
+    let share = (logical > 0).then(|| (padded as f64 - logical as f64) / logical as f64 * 100.0)?;
+    Some((share * 10.0).round() / 10.0)
+}
