@@ -161,7 +161,9 @@ impl Log<'_, '_> {
         let stream = &mut self.streams[stream];
         let (Some(rank), Some(group)) = (stream.rank, stream.group) else { return };
         let Some(place) = group.count.checked_sub(1) else { return };
-        let (Some(pool), Some(slot)) = (self.ranks[rank].1.last_pool(), stream.known.get_mut(place)) else { return };
+        let (Some(pool), Some(slot)) = (self.ranks[rank].1.last_pool(), stream.known.get_mut(place)) else {
+            return;
+        };
         let known = slot.get_or_insert_with(|| KnownState { line: Vec::new(), pool, mark: 0 });
         known.line.clear();
         known.line.extend_from_slice(line);
@@ -181,7 +183,13 @@ impl Log<'_, '_> {
             Some(index) => index,
             None => {
                 let tag = tag.map(|tag| (tag.rank.to_vec(), tag.stream.to_vec()));
-                self.streams.push(Stream { tag, rank: None, group: None, known: [const { None }; POOLS], dump: None });
+                self.streams.push(Stream {
+                    tag,
+                    rank: None,
+                    group: None,
+                    known: [const { None }; POOLS],
+                    dump: None,
+                });
                 self.streams.len() - 1
             }
         };

@@ -377,13 +377,13 @@ impl RankState {
         offset: Option<u64>,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let (Some(run), Some(source_end)) = (run, offset) else { return Ok(()) };
         if !finished {
             let depth = self.frames.len();
             for pending in self.faults.iter_mut().filter(|pending| pending.frames > depth) {
                 pending.fault.ended_program = true;
             }
         }
+        let (Some(run), Some(source_end)) = (run, offset) else { return Ok(()) };
         tables.say(self.id, RankEvent::RunEnded { run, end: self.steps, finished, source_end })
     }
 
