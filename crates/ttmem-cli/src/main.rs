@@ -1,17 +1,20 @@
-//! The command `ttmem`.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
-fn main() {
-    let files: Vec<String> = std::env::args().skip(1).collect();
-    let mut profiles = Vec::new();
-    for f in &files {
-        match ttmem::read::open(f) {
-            Ok(p) => profiles.push(p),
-            Err(e) => {
-                eprintln!("{e}");
-                return;
-            }
-        }
+//! The command `ttmem`: it reads arguments, asks the library and prints. It computes nothing.
+
+mod args;
+mod commands;
+mod console;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return console::usage(&error),
+    };
+    match commands::run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => console::fail(&error),
     }
-    let s = ttmem::query::summary(&profiles, &ttmem::query::Request::default()).unwrap();
-    println!("{}", serde_json::to_string(&s).unwrap());
 }

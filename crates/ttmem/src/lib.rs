@@ -17,5 +17,6 @@ pub mod model;
 pub mod query;
 pub mod read;
 pub mod record;
+pub mod report;
 
 pub use error::{Error, Result};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::chip::{Chip, Pool};
 use super::device::{Buffer, BufferId, Device, Origin};
 use super::oom::Failure;
-use super::program::{Graph, Role};
+use super::program::{Effect, Function, Graph, Role, Value};
 use super::truth::{Alias, Gap, LiveTensor, OutOfMemory, PoolTruth, RegisteredArgument, Truth, View};
 
 /// What is on the device when DRAM is fullest.
@@ -304,18 +304,31 @@ impl Birth {
             Origin::Result { program, function, op, result, frame, seq } => {
                 let function = &program.graph.functions[*function];
                 let op = &function.ops[*op];
+                let value = op.results[*result];
                 Self {
                     is_argument: false,
-                    ssa: function.ssa(op.results[*result]).to_owned(),
+                    ssa: function.ssa(value).to_owned(),
                     program: function.name.clone(),
                     frame: *frame,
                     op: op.name,
                     seq: seq.cast_signed(),
                     loc: op.loc.to_string(),
-                    class: if function.const_eval { "weight" } else { "activation" },
+                    class: if is_constant(function, value) { "weight" } else { "activation" },
                 }
             }
             Origin::Residue { .. } => unreachable!("residue is no tensor"),
         }
     }
+}
+
+/// Whether a value is computed once and kept: a result of a const-eval function, by that name or as a view of
+/// it. What such a function makes on the way is an activation like any other.
+fn is_constant(function: &Function, value: Value) -> bool {
+    let mut names = vec![value];
+    for op in function.ops.iter().filter(|op| op.effect == Effect::View) {
+        if names.contains(&op.operands[0]) {
+            names.extend(&op.results);
+        }
+    }
+    function.const_eval && function.results.iter().any(|result| names.contains(result))
 }

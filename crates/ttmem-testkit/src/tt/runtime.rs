@@ -59,6 +59,15 @@ struct Frame {
     slots: Vec<Slot>,
 }
 
+impl Frame {
+    /// What a const-eval function has for its results so far, and what it computes them from.
+    fn constants(&self) -> Option<(Vec<Slot>, &[Slot])> {
+        let function = &self.program.graph.functions[self.function];
+        let results = || function.results.iter().map(|value| self.slots[value.0]).collect();
+        function.const_eval.then(|| (results(), &self.slots[..function.arguments.len()]))
+    }
+}
+
 /// Results of a const-eval function, kept for ever.
 #[derive(Debug)]
 struct Cached {
@@ -363,23 +372,35 @@ impl<'w> Runtime<'w> {
         Snapshot { buffers, names, kept_twice: self.kept_twice() }
     }
 
-    /// Bytes per bank of weights in DRAM whose const-evaluated form is on the device too.
+    /// Bytes, without padding, of weights in DRAM whose const-evaluated form is there too.
     fn kept_twice(&self) -> u64 {
-        let mut weights = BTreeMap::new();
-        // Results of const-eval functions are retained, so each of them is still there.
-        for cached in self.cache.values() {
-            for slot in &cached.operands {
+        // Results of const-eval functions that have ended are retained, so each of them is still there.
+        let ended = self.cache.values().map(|cached| (&cached.results[..], &cached.operands[..]));
+        let running: Vec<(Vec<Slot>, &[Slot])> = self.frames.iter().filter_map(Frame::constants).collect();
+        let running = running.iter().map(|(results, operands)| (&results[..], *operands));
+        let mut originals = BTreeMap::new();
+        for (_, operands) in ended.chain(running).filter(|(results, _)| self.is_any_in_dram(results)) {
+            for slot in operands {
                 let Slot::Buffer(id) = slot else { continue };
                 let Some(buffer) = self.device.get(*id) else { continue };
                 if let Origin::Argument { program, index } = &buffer.origin
-                    && program.graph.entry().arguments[*index].role != Role::Input
                     && buffer.pool == Pool::Dram
                 {
-                    weights.insert(*id, buffer.per_bank);
+                    let argument = &program.graph.entry().arguments[*index];
+                    if argument.role != Role::Input {
+                        originals.insert(*id, argument.tensor.logical_bytes());
+                    }
                 }
             }
         }
-        weights.values().sum()
+        originals.values().sum()
+    }
+
+    fn is_any_in_dram(&self, slots: &[Slot]) -> bool {
+        slots.iter().any(|slot| match slot {
+            Slot::Buffer(id) => self.device.get(*id).is_some_and(|buffer| buffer.pool == Pool::Dram),
+            Slot::Empty | Slot::Host => false,
+        })
     }
 
     fn frame(&self) -> &Frame {

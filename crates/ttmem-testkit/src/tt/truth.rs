@@ -37,7 +37,7 @@ pub struct Truth {
     pub live_by_class: BTreeMap<&'static str, u64>,
     /// Bytes that operations left behind, by operation, at the peak of DRAM.
     pub residue: BTreeMap<&'static str, u64>,
-    /// Bytes of weight arguments at the peak of DRAM whose const-evaluated form is there too.
+    /// Bytes, without padding, of weight arguments at the peak of DRAM whose const-evaluated form is there too.
     pub kept_twice_bytes: u64,
     /// Results that are another name for their operand's buffer.
     pub views: Vec<View>,

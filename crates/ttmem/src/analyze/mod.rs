@@ -8,11 +8,13 @@ pub mod fragmentation;
 pub mod live;
 pub mod oom;
 pub mod outside;
+pub mod over_time;
 pub mod padding;
 pub mod passes;
 pub mod peak;
 pub mod residue;
 pub mod span;
+pub mod traced;
 pub mod weights;
 
 pub use account::Account;

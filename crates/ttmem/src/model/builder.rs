@@ -129,6 +129,11 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.tensors.get(derivation.tensor.index().max(derivation.source.index()))?;
             rank.derivations.push(derivation);
         }
+        RankEvent::Origin(origin) => {
+            rank.tensors.get(origin.tensor.index())?;
+            rank.modules.get(origin.module.index())?;
+            rank.origins.push(origin);
+        }
         RankEvent::Phase(phase) => rank.phases.push(phase),
         RankEvent::Fault(fault) => rank.faults.push(fault),
     }
@@ -226,6 +231,7 @@ impl Rank {
         self.tensors.iter().try_for_each(|tensor| say(RankEvent::Tensor(tensor)))?;
         self.aliases.iter().try_for_each(|alias| say(RankEvent::Alias(alias)))?;
         self.derivations.iter().try_for_each(|row| say(RankEvent::Derived(row)))?;
+        self.origins.iter().try_for_each(|row| say(RankEvent::Origin(row)))?;
         self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
         self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))
     }

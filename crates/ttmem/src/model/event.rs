@@ -9,8 +9,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, Argument, ByteRange, Class, Derivation, Fault, ModuleId, Moment, Op, Phase, PoolId, RankId,
-    Reading, Run, RunId, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Warning,
+    Alias, Argument, ByteRange, Class, Derivation, Fault, ModuleId, Moment, Op, Origin, Phase, PoolId,
+    RankId, Reading, Run, RunId, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType,
+    Warning,
 };
 use crate::error::Result;
 
@@ -96,6 +97,8 @@ pub enum RankEvent {
     Alias(Alias),
     /// What an allocation was computed from.
     Derived(Derivation),
+    /// Which argument an allocation goes back to.
+    Origin(Origin),
     /// A phase.
     Phase(Phase),
     /// An error.

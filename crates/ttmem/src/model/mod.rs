@@ -24,6 +24,6 @@ pub use pool::{Curve, CurveKind, Moments, Pool, Reading};
 pub use profile::{Profile, Rank};
 pub use strings::{Seen, Strings};
 pub use tables::{
-    Alias, Aliases, Argument, ArgumentKind, Class, Derivation, Derivations, Fault, FaultKind, Module, Phase,
-    Run, Stage, StepMarks, StepNumber, StepRow, Steps, Tensor, Tensors, Warning,
+    Alias, Aliases, Argument, ArgumentKind, Class, Derivation, Derivations, Fault, FaultKind, Module, Origin,
+    Origins, Phase, Run, Stage, StepMarks, StepNumber, StepRow, Steps, Tensor, Tensors, Warning,
 };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, ByteRange, Bytes, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind, Ops, Phase,
-    Pool, PoolId, Position, Run, RunId, Source, Step, Steps, StrId, Strings, TensorType, Tensors, TypeId,
-    Warning,
+    Aliases, ByteRange, Bytes, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind, Ops, Origins,
+    Phase, Pool, PoolId, Position, Run, RunId, Source, Step, Steps, StrId, Strings, TensorType, Tensors,
+    TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -50,6 +50,8 @@ pub struct Rank {
     pub aliases: Aliases,
     /// What was computed from what.
     pub derivations: Derivations,
+    /// Which arguments the allocations go back to.
+    pub origins: Origins,
     /// The phases.
     pub phases: Vec<Phase>,
     /// The errors.

@@ -161,6 +161,19 @@ columns! {
     source: TensorId,
 }
 
+columns! {
+    /// That an allocation is an argument of a graph, or was computed from it by a const-eval program.
+    row Origin;
+    /// Which arguments the allocations of a rank go back to.
+    table Origins;
+    /// Which allocation.
+    tensor: TensorId,
+    /// The graph.
+    module: ModuleId,
+    /// The number of the argument, from 0.
+    argument: u32,
+}
+
 /// One execution of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {

@@ -55,6 +55,8 @@ pub struct RankSummary {
     pub passes: usize,
     /// The operations.
     pub operations: Counts,
+    /// The reported operations by name, the most frequent first.
+    pub distribution: Vec<OpCount>,
     /// The pools.
     pub pools: Named<PoolSummary>,
     /// The pool that matters most at its peak: the one that ran out, or DRAM.
@@ -94,6 +96,15 @@ pub struct Counts {
     pub weight: Option<u32>,
     /// Of the reported: all others.
     pub activation: Option<u32>,
+}
+
+/// How often an operation ran.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OpCount {
+    /// Its name.
+    pub op: String,
+    /// How often.
+    pub count: u32,
 }
 
 /// A pool.
@@ -308,7 +319,7 @@ pub struct Fragmentation {
 }
 
 /// The weights.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Weights {
     /// How many.
     pub count: usize,
@@ -316,6 +327,21 @@ pub struct Weights {
     pub bytes: u64,
     /// Those of them that are on the device in two forms at the DRAM peak.
     pub kept_twice_bytes: Option<u64>,
+    /// The largest.
+    pub largest: Vec<Weight>,
+}
+
+/// A weight.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Weight {
+    /// What people call it.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// Its element.
+    pub dtype: String,
+    /// The bytes of its elements.
+    pub bytes: Option<u64>,
 }
 
 /// The inputs.

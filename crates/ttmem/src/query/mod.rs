@@ -8,9 +8,9 @@ mod named;
 mod summary;
 
 pub use answer::{
-    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, Outside, OwnerSummary,
-    PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    SourceSummary, Summary, Suspect, WarningSummary, Weights,
+    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,
+    OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
+    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use named::Named;
 pub use summary::{Request, RunFilter, summary};

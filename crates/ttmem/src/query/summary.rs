@@ -3,9 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::answer::{
-    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, Outside, OwnerSummary,
-    PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    SourceSummary, Summary, Suspect, WarningSummary, Weights,
+    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,
+    OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
+    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::named::Named;
 use crate::analyze::account::Held;
@@ -14,8 +14,8 @@ use crate::analyze::residue::{self, Who};
 use crate::analyze::{Account, Span, fragmentation, live, oom, outside, padding, passes, peak, weights};
 use crate::error::{Error, Result};
 use crate::model::{
-    ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position, Profile, Rank,
-    RunId, Step, StrId, TensorId, difference,
+    Argument, ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position,
+    Profile, Rank, RunId, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -167,6 +167,7 @@ impl<'a> View<'a> {
             runs: self.rank.top_level_runs().count(),
             passes: passes::passes(self.rank),
             operations: self.counts(),
+            distribution: self.distribution(),
             pools: Named(
                 with_peaks()
                     .map(|(account, peak)| (self.name(account), self.pool(account, peak, fault)))
@@ -257,6 +258,21 @@ impl<'a> View<'a> {
             largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
             quantum_per_bank: pool.quantum,
         }
+    }
+
+    fn distribution(&self) -> Vec<OpCount> {
+        let mut counts: FxHashMap<StrId, u32> = FxHashMap::default();
+        let ops =
+            self.rank.steps.op.get(self.span.first as usize..self.span.end as usize).unwrap_or_default();
+        for op in ops.iter().filter(|op| self.profile.ops.kind(**op).is_reported()) {
+            if let Some(name) = self.profile.ops.name(*op) {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
+        let mut rows: Vec<OpCount> =
+            counts.into_iter().map(|(op, count)| OpCount { op: self.text(op), count }).collect();
+        rows.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.op.cmp(&b.op)));
+        rows
     }
 
     /// What the pool holds after the last step of the span.
@@ -453,13 +469,28 @@ impl<'a> View<'a> {
     }
 
     fn weights(&self, dram_peak: Option<(PoolId, Moment)>) -> Option<Weights> {
-        let total =
-            weights::total(self.profile, self.rank, &[ArgumentKind::Parameter, ArgumentKind::Constant])?;
+        let kinds = [ArgumentKind::Parameter, ArgumentKind::Constant];
+        let total = weights::total(self.profile, self.rank, &kinds)?;
+        let mut largest: Vec<Weight> =
+            weights::declared(self.rank, &kinds).filter_map(|argument| self.weight(argument)).collect();
+        largest.sort_by_key(|weight| std::cmp::Reverse(weight.bytes));
+        largest.truncate(self.request.top.unwrap_or(RANKED));
         Some(Weights {
             count: total.count,
             bytes: total.bytes,
             kept_twice_bytes: dram_peak
                 .and_then(|(id, at)| weights::kept_twice(self.profile, self.rank, id, at)),
+            largest,
+        })
+    }
+
+    fn weight(&self, argument: &Argument) -> Option<Weight> {
+        let ty = self.profile.tensor_type(argument.ty)?;
+        Some(Weight {
+            name: self.text(argument.name.unwrap_or(argument.ssa)),
+            shape: ty.shape.clone(),
+            dtype: self.text(ty.dtype),
+            bytes: ty.logical.get(),
         })
     }
 

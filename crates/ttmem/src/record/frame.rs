@@ -141,6 +141,7 @@ kinds! {
     47 [Event::Of(rank, RankEvent::Phase(phase))] (rank, phase);
     48 [Event::Of(rank, RankEvent::Fault(fault))] (rank, fault);
     49 [Event::Of(rank, RankEvent::Unchanged(pool, at))] (rank, pool, at);
+    50 [Event::Of(rank, RankEvent::Origin(origin))] (rank, origin);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

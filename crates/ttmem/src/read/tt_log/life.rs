@@ -14,8 +14,8 @@ use super::tables::{Tables, TypeRef};
 use super::view::QUANTUM;
 use crate::error::{Error, Result};
 use crate::model::{
-    Alias, Bytes, Class, Derivation, Moment, PoolId, RankEvent, RankId, RunId, Step, StepMarks, StepNumber,
-    StrId, Tensor, TensorId,
+    Alias, Bytes, Class, Derivation, ModuleId, Moment, Origin, PoolId, RankEvent, RankId, RunId, Step,
+    StepMarks, StepNumber, StrId, Tensor, TensorId,
 };
 
 /// An allocation, by its slot.
@@ -115,6 +115,7 @@ pub(super) struct Lives {
     changed: Vec<AllocRef>,
     aliases: Vec<(AllocRef, Option<RunId>, StrId, StrId)>,
     derivations: Vec<(AllocRef, AllocRef)>,
+    origins: Vec<(AllocRef, ModuleId, u32)>,
     said_aliases: FxHashSet<(TensorId, StrId, StrId)>,
     accounts: Vec<Account>,
     tensors: usize,
@@ -229,6 +230,11 @@ impl Lives {
     /// Remembers what an allocation was computed from.
     pub fn derive(&mut self, alloc: AllocRef, source: AllocRef) {
         self.derivations.push((alloc, source));
+    }
+
+    /// Remembers which argument an allocation goes back to.
+    pub fn originate(&mut self, alloc: AllocRef, module: ModuleId, argument: u32) {
+        self.origins.push((alloc, module, argument));
     }
 
     /// Holds the account of a pool against what the device says. Says which step made a view, if one did.
@@ -393,6 +399,11 @@ impl Lives {
             let own = (alloc.program, alloc.ssa) == (program, ssa);
             if !own && self.said_aliases.insert((tensor, program, ssa)) {
                 tables.say(rank, RankEvent::Alias(Alias { tensor, run, ssa }))?;
+            }
+        }
+        for (alloc, module, argument) in std::mem::take(&mut self.origins) {
+            if let Some(tensor) = self.get(alloc).tensor {
+                tables.say(rank, RankEvent::Origin(Origin { tensor, module, argument }))?;
             }
         }
         for (alloc, source) in std::mem::take(&mut self.derivations) {

@@ -31,6 +31,7 @@ impl RankState {
         }
         self.leave_top(&frame);
         self.resolve_arguments(&frame, function, tables)?;
+        self.name_constants(function, tables)?;
         self.outputs.push(returned);
         self.forget_the_dead();
         self.lives.say(self.id, tables)?;
@@ -131,7 +132,12 @@ impl RankState {
         for (number, slot) in slots {
             match self.resident.get(&(owner, number)).copied() {
                 Some(known) if self.is_same(known, slot) => self.lives.unite(slot, known),
-                _ => new.push(slot),
+                _ => {
+                    new.push(slot);
+                    if let Some(function) = function {
+                        self.lives.originate(slot, self.graphs.module(function), number);
+                    }
+                }
             }
             let alloc = self.lives.resolve(slot);
             self.resident.insert((owner, number), alloc);
@@ -142,6 +148,26 @@ impl RankState {
         }
         if !is_first {
             self.settle_gap(frame.first, &new);
+        }
+        Ok(())
+    }
+
+    /// Gives the results of const-eval programs the names of the weights they were made from.
+    fn name_constants(&mut self, function: Option<FunctionRef>, tables: &mut Tables<'_>) -> Result<()> {
+        let constants = std::mem::take(&mut self.constants);
+        let Some(function) = function else { return Ok(()) };
+        let module = self.graphs.module(function);
+        for (alloc, numbers) in constants {
+            let declared = self.graphs.arguments(function);
+            let names: Vec<&str> =
+                numbers.iter().filter_map(|number| declared.get(*number as usize)?.name.as_deref()).collect();
+            if !names.is_empty() {
+                let name = tables.text(names.join(" + ").as_bytes())?;
+                self.lives.get_mut(alloc).name = Some(name);
+            }
+            for number in numbers {
+                self.lives.originate(alloc, module, number);
+            }
         }
         Ok(())
     }

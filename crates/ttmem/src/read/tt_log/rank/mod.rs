@@ -45,6 +45,8 @@ pub(super) struct RankState {
     has_texts: bool,
     /// What const-eval programs and traces have left behind, by what asks for it.
     cache: FxHashMap<CacheKey, Vec<Option<AllocRef>>>,
+    /// What const-eval programs made in this run, and the numbers of the arguments they made it from.
+    constants: Vec<(AllocRef, Vec<u32>)>,
     /// Arguments that are on the device, by the function and number they were given as.
     resident: FxHashMap<(Owner, u32), AllocRef>,
     /// What finished programs returned, program by program, as long as it may be there.
@@ -99,6 +101,8 @@ struct Frame {
     operations: u32,
     fingerprint: u64,
     const_eval: bool,
+    /// In a const-eval program: the caller's arguments that each name was computed from, by their numbers.
+    sources: FxHashMap<StrId, Vec<u32>>,
     /// Arguments in use: number, type, allocation. Of top-level programs only.
     arguments: Vec<(u32, Option<TypeRef>)>,
     slots: FxHashMap<u32, AllocRef>,
@@ -140,6 +144,7 @@ impl RankState {
             types_only: false,
             has_texts: false,
             cache: FxHashMap::default(),
+            constants: Vec::new(),
             resident: FxHashMap::default(),
             outputs: Vec::new(),
             levels: Vec::new(),
@@ -296,8 +301,9 @@ impl RankState {
         tables.say(self.id, RankEvent::Run(row))?;
         let operands =
             caller.map(|(_, facts)| self.operands(&facts, tables)).transpose()?.unwrap_or_default();
+        let numbers = caller.map(|(_, facts)| argument_numbers(&facts, tables)).unwrap_or_default();
         self.push_frame(Some(run), program, String::from_utf8_lossy(name).into_owned(), const_eval);
-        self.bind_arguments(&operands, tables)
+        self.bind_arguments(&operands, &numbers, tables)
     }
 
     /// The step that a program may be started by.
@@ -319,13 +325,19 @@ impl RankState {
             operations: 0,
             fingerprint: 0,
             const_eval,
+            sources: FxHashMap::default(),
             arguments: Vec::new(),
             slots: FxHashMap::default(),
         });
     }
 
     /// The arguments of a nested program are its caller's operands, under other names.
-    fn bind_arguments(&mut self, operands: &[Option<AllocRef>], tables: &mut Tables<'_>) -> Result<()> {
+    fn bind_arguments(
+        &mut self,
+        operands: &[Option<AllocRef>],
+        numbers: &[Option<u32>],
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
         for (index, &operand) in operands.iter().enumerate() {
             let name = tables.text(format!("%arg{index}").as_bytes())?;
             if let Some(operand) = operand {
@@ -333,6 +345,9 @@ impl RankState {
             }
             if let Some(frame) = self.frames.last_mut() {
                 frame.names.insert(name, operand);
+                frame
+                    .sources
+                    .extend(numbers.get(index).copied().flatten().map(|number| (name, vec![number])));
             }
         }
         Ok(())
@@ -405,7 +420,7 @@ impl RankState {
         }
         self.leave(&frame);
         if frame.const_eval && finished {
-            self.keep_constants(&returned, tables)?;
+            self.keep_constants(&frame, &returned, tables)?;
         }
         self.mark(|current| current.returned = Some(returned));
         Ok(())
@@ -426,7 +441,12 @@ impl RankState {
     }
 
     /// The results of const-eval programs are weights, and stay.
-    fn keep_constants(&mut self, returned: &[Option<AllocRef>], tables: &mut Tables<'_>) -> Result<()> {
+    fn keep_constants(
+        &mut self,
+        frame: &Frame,
+        returned: &[Option<AllocRef>],
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
         let sources = match self.caller(tables) {
             Some((_, facts)) => self.operands(&facts, tables)?,
             None => Vec::new(),
@@ -434,6 +454,9 @@ impl RankState {
         for alloc in returned.iter().flatten() {
             self.lives.hold(*alloc);
             self.lives.get_mut(*alloc).class = Class::Weight;
+            if self.frames.len() == 1 {
+                self.constants.push((*alloc, frame.sources_of(*alloc)));
+            }
             for source in sources.iter().flatten() {
                 self.lives.derive(*alloc, *source);
             }
@@ -515,7 +538,21 @@ impl Frame {
         }
     }
 
+    /// The arguments of the caller that an allocation was computed from.
+    fn sources_of(&self, alloc: AllocRef) -> Vec<u32> {
+        let mut names: Vec<&StrId> =
+            self.names.iter().filter(|(_, held)| **held == Some(alloc)).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.first().and_then(|name| self.sources.get(name)).cloned().unwrap_or_default()
+    }
+
     fn named(&self, name: StrId) -> Option<AllocRef> {
         self.names.get(&name).copied().flatten()
     }
+}
+
+/// Which arguments of its own program a step passes on, operand by operand.
+fn argument_numbers(facts: &OpFacts, tables: &Tables<'_>) -> Vec<Option<u32>> {
+    let tensors = tables.operands(facts).filter(|(_, ty)| ty.is_some());
+    tensors.map(|(name, _)| tables.argument_number(name)).collect()
 }

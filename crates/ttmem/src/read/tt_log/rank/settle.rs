@@ -72,6 +72,7 @@ impl RankState {
     ) -> Result<()> {
         let operands: Vec<AllocRef> = self.operands(facts, tables)?.into_iter().flatten().collect();
         let results: Vec<_> = tables.results(facts).collect();
+        self.trace_sources(facts, tables);
         for (name, ty) in results {
             let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
             let alloc = match (ty, place) {
@@ -93,6 +94,22 @@ impl RankState {
             self.name(name, alloc, Moment::after(current.step));
         }
         Ok(())
+    }
+
+    /// In a const-eval program, what a step makes goes back to what its operands go back to.
+    fn trace_sources(&mut self, facts: &OpFacts, tables: &Tables<'_>) {
+        let Some(frame) = self.frames.last_mut().filter(|frame| frame.const_eval) else { return };
+        let mut sources: Vec<u32> = tables
+            .operands(facts)
+            .filter_map(|(name, _)| frame.sources.get(&name))
+            .flatten()
+            .copied()
+            .collect();
+        sources.sort_unstable();
+        sources.dedup();
+        for (name, _) in tables.results(facts) {
+            frame.sources.insert(name, sources.clone());
+        }
     }
 
     /// Binds the results of a cached load to what the cache holds.

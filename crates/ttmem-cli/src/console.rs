@@ -1,0 +1,90 @@
+//! The two streams: results go to standard output, everything else to standard error.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use ttmem::query::{Summary, WarningSummary};
+use ttmem::report::Screen;
+use ttmem::{Error, Result};
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+
+/// Says why there is no answer.
+pub(crate) fn fail(error: &Error) -> ExitCode {
+    say(&format!("{RED}ttmem:{RED:#} {error}"));
+    ExitCode::from(error.exit_code())
+}
+
+/// Says what is wrong with the arguments; help and version are answers.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // Where even that cannot be printed, the exit code says enough.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}
+
+/// Says something on standard error.
+pub(crate) fn say(text: &str) {
+    // Nobody can be told that standard error is closed.
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Says the warnings of a summary.
+pub(crate) fn warn(summary: &Summary) {
+    const MOST: usize = 10;
+    let warnings = &summary.source.warnings;
+    for warning in warnings.iter().take(MOST) {
+        say(&format!("{YELLOW}warning:{YELLOW:#} {}", place(warning)));
+    }
+    if warnings.len() > MOST {
+        say(&format!("{YELLOW}warning:{YELLOW:#} {} more; --json has all", warnings.len() - MOST));
+    }
+}
+
+fn place(warning: &WarningSummary) -> String {
+    let line = warning.line.map_or_else(String::new, |line| format!(", line {line}"));
+    format!("{}{line}: {}", warning.file, warning.message)
+}
+
+/// The screen that standard output is.
+pub(crate) fn screen(top: Option<usize>) -> Screen {
+    let standard = Screen::default();
+    let terminal = io::stdout().is_terminal();
+    let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
+    let colour = terminal && anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+    Screen {
+        width: width.unwrap_or(standard.width).clamp(60, 160),
+        rows: top.unwrap_or(standard.rows),
+        colour,
+    }
+}
+
+/// Writes a result to a file, or to standard output.
+pub(crate) fn write(
+    output: Option<&Path>,
+    force: bool,
+    render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
+    let Some(path) = output else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        return match render(&mut out).and_then(|()| out.flush()) {
+            // Whoever reads has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result.map_err(|source| Error::Write { path: "standard output".into(), source }),
+        };
+    };
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(true).create(true);
+    if !force {
+        options.create_new(true);
+    }
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
+        _ => Error::Write { path: path.into(), source },
+    };
+    let mut file = BufWriter::new(options.open(path).map_err(failed)?);
+    render(&mut file).and_then(|()| file.flush()).map_err(failed)
+}

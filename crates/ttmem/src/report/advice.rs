@@ -1,0 +1,89 @@
+//! What an error means, in sentences, and what to do about it.
+
+use super::table::{cut, one_line};
+use super::units::{shape, size};
+use crate::query::Oom;
+
+/// The verdict: what happened, where, and why.
+pub(super) fn verdict(oom: &Oom) -> String {
+    let pool = oom.pool.as_deref().unwrap_or("Memory");
+    let step = match (oom.step, &oom.op) {
+        (Some(step), Some(op)) => {
+            let loc =
+                oom.loc.as_ref().map_or_else(String::new, |loc| format!(" at {}", cut(&one_line(loc), 80)));
+            format!("Step {step}, {op}{loc},")
+        }
+        (Some(step), None) => format!("Step {step}"),
+        (None, _) => "The program".to_owned(),
+    };
+    let head = match oom.cause {
+        "fragmentation" => format!("Out of memory: {pool} is fragmented."),
+        "capacity" => format!("Out of memory: {pool} is full."),
+        "never_fits" => format!("Out of memory: this can never fit into {pool}."),
+        "circular_buffers" => "Out of L1: the circular buffers of a kernel do not fit.".to_owned(),
+        "trace_region" => "Out of memory: a trace does not fit into the region kept for traces.".to_owned(),
+        "address_limit" => "Out of L1: an allocation reached the lowest address that is allowed.".to_owned(),
+        _ => "Out of memory.".to_owned(),
+    };
+    format!("{head} {step} {}{}", request(oom), owner(oom))
+}
+
+fn request(oom: &Oom) -> String {
+    if oom.cause == "circular_buffers" {
+        let overlap = oom.overlap_bytes.map_or_else(String::new, |bytes| format!(" by {}", size(bytes)));
+        return format!("needs circular buffers that reach beyond what is left of L1{overlap}.");
+    }
+    let asked = match (oom.requested_per_bank, oom.banks, oom.requested_total) {
+        (Some(per_bank), Some(banks), Some(total)) => {
+            format!("asked for {} of each of {banks} banks ({} in all)", size(per_bank), size(total))
+        }
+        (_, _, Some(total)) => format!("asked for {}", size(total)),
+        _ => "asked for more than there is".to_owned(),
+    };
+    match (oom.free_per_bank, oom.largest_free_per_bank) {
+        (Some(free), Some(largest)) if largest < free => {
+            format!("{asked}; {} were free, but the largest piece has {}.", size(free), size(largest))
+        }
+        (Some(free), _) => format!("{asked}; {} were free.", size(free)),
+        _ => format!("{asked}."),
+    }
+}
+
+fn owner(oom: &Oom) -> String {
+    let Some(owner) = oom.belongs_to.first() else { return String::new() };
+    let name =
+        owner.name.as_deref().map_or_else(|| owner.ssa.clone(), |name| format!("{name} ({})", owner.ssa));
+    let what = match owner.part {
+        "result" => "its result",
+        "operand" => "its operand",
+        _ => "the argument",
+    };
+    let wide = if owner.widened { ", if its elements are made twice as wide on the way" } else { "" };
+    format!(" That is the size of {what} {}, {} {}{wide}.", one_line(&name), shape(&owner.shape), owner.dtype)
+}
+
+/// What to do about it.
+pub(super) fn advice(oom: &Oom) -> &'static str {
+    match oom.cause {
+        "fragmentation" => {
+            "What helps: allocate what lives long (weights, caches) before what lives short, free the tensors \
+             between the pieces (listed below), or make the tensor smaller."
+        }
+        "capacity" => {
+            "What helps: free or shrink what is alive (listed below, the largest first): a smaller batch, a \
+             narrower dtype (bf16, bfp8), less padding, or more devices."
+        }
+        "never_fits" => {
+            "What helps: split the tensor, shard it over more devices, or store it in a narrower dtype."
+        }
+        "circular_buffers" => {
+            "What helps: move L1 tensors that are alive here to DRAM, shard over more cores, or use smaller blocks \
+             in the program configuration."
+        }
+        "trace_region" => {
+            "What helps: a larger trace_region_size when the device is opened, or a smaller trace."
+        }
+        "address_limit" => "What helps: smaller or fewer L1 tensors, or interleaving them over more cores.",
+        _ => "The log does not tell why; a newer tt-metal prints what was free.",
+    }
+}

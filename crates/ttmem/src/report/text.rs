@@ -1,0 +1,507 @@
+//! The answer on one screen, for a terminal.
+
+use std::io::{self, Write};
+
+use super::advice;
+use super::table::{Align, Table, cut, one_line};
+use super::units::{Unit, change, count, percent, percent_tenths, shape, size};
+use crate::model::Class;
+use crate::query::{
+    AtMoment, Caused, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow, Summary,
+};
+
+/// How a screen is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Rows of its lists.
+    pub rows: usize,
+    /// Whether it has colours.
+    pub colour: bool,
+}
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self { width: 100, rows: 10, colour: false }
+    }
+}
+
+/// Writes the summary for a terminal.
+pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let several = summary.ranks.len() > 1;
+    if several {
+        overview(summary, screen, out)?;
+    }
+    for (index, rank) in summary.ranks.iter().enumerate() {
+        if index > 0 || several {
+            writeln!(out)?;
+        }
+        Page { rank, screen, format: &summary.source.format }.write(out)?;
+    }
+    Ok(())
+}
+
+/// One line for each rank: who needs most.
+fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let mut table = Table::new([
+        ("file", Align::Flexible),
+        ("rank", Align::Left),
+        ("operations", Align::Right),
+        ("peak of each bank", Align::Left),
+    ]);
+    for rank in &summary.ranks {
+        let used = |(_, pool): &(&str, &PoolSummary)| pool.peak_per_bank.is_some_and(|peak| peak > 0);
+        let show = |(name, pool): (&str, &PoolSummary)| {
+            let peak = pool.peak_per_bank.unwrap_or(0);
+            let share =
+                pool.capacity_per_bank.map_or_else(String::new, |all| format!(" ({})", percent(peak, all)));
+            format!("{name} {}{share}", size(peak))
+        };
+        let peaks: Vec<String> = rank.pools.iter().filter(used).map(show).collect();
+        table.row([
+            rank.file.clone(),
+            rank.rank.clone().unwrap_or_else(|| "–".into()),
+            count(rank.operations.total.into()),
+            peaks.join(", "),
+        ]);
+    }
+    table.lines("", screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+struct Page<'a> {
+    rank: &'a RankSummary,
+    screen: Screen,
+    format: &'a str,
+}
+
+impl Page<'_> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.head(out)?;
+        if let Some(oom) = &self.rank.oom {
+            self.oom(oom, out)?;
+        }
+        self.pools(out)?;
+        match (&self.rank.at, &self.rank.peak) {
+            (Some(at), _) => self.at(at, out)?,
+            (None, Some(peak)) => self.peak(peak, out)?,
+            (None, None) => {}
+        }
+        self.suspects(out)?;
+        self.facts(out)?;
+        self.phases(out)
+    }
+
+    fn head(&self, out: &mut dyn Write) -> io::Result<()> {
+        let rank = self.rank;
+        let label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
+        let kind = match self.format {
+            "tt_log" => "Tenstorrent runtime log",
+            "ttmem" => "ttmem profile",
+            other => other,
+        };
+        let mut facts = vec![kind.to_owned()];
+        if rank.runs > 0 {
+            facts.push(plural(rank.runs as u64, "run"));
+        }
+        if rank.passes > 1 {
+            facts.push(plural(rank.passes as u64, "pass").replace("passs", "passes"));
+        }
+        if rank.operations.total > 0 {
+            let reported = count(rank.operations.reported.into());
+            facts.push(format!(
+                "{} ({reported} without deallocations)",
+                plural(rank.operations.total.into(), "operation")
+            ));
+        }
+        let name = one_line(&rank.file);
+        writeln!(out, "{}{label}   {}", self.bold(&name), facts.join(", "))?;
+        writeln!(out)
+    }
+
+    /// The verdict, in a sentence that a person understands, and what to do.
+    fn oom(&self, oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
+        for (index, line) in
+            wrap(&advice::verdict(oom), self.screen.width.saturating_sub(2)).iter().enumerate()
+        {
+            let line = if index == 0 { self.red(line) } else { line.clone() };
+            writeln!(out, "  {line}")?;
+        }
+        for line in wrap(advice::advice(oom), self.screen.width.saturating_sub(2)) {
+            writeln!(out, "  {line}")?;
+        }
+        writeln!(out)
+    }
+
+    fn pools(&self, out: &mut dyn Write) -> io::Result<()> {
+        let shown = |(_, pool): &(&str, &PoolSummary)| {
+            pool.capacity_per_bank.is_none_or(|all| all > 0)
+                || pool.peak_per_bank.is_some_and(|peak| peak > 0)
+        };
+        let pools: Vec<(&str, &PoolSummary)> = self.rank.pools.iter().filter(shown).collect();
+        let name_width = pools.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let figures: Vec<String> = pools.iter().map(|(_, pool)| figure(pool)).collect();
+        let width = figures.iter().map(String::len).max().unwrap_or(0);
+        for ((name, pool), figure) in pools.iter().zip(&figures) {
+            let peak = pool.peak_per_bank;
+            let share =
+                peak.zip(pool.capacity_per_bank).map_or_else(|| "–".into(), |(peak, all)| percent(peak, all));
+            let device = match (pool.peak_total, pool.banks) {
+                (Some(total), Some(banks)) if total > 0 && banks > 1 => {
+                    format!("   {} on the device ({banks} banks)", size(total))
+                }
+                _ => String::new(),
+            };
+            let bar = self.bar(name, peak, pool.capacity_per_bank);
+            writeln!(out, "  {name:<name_width$}   {figure:>width$}   {share:>5}   {bar}{device}")?;
+        }
+        if pools.is_empty() { Ok(()) } else { writeln!(out) }
+    }
+
+    fn bar(&self, pool: &str, peak: Option<u64>, capacity: Option<u64>) -> String {
+        const CELLS: u64 = 24;
+        let (Some(peak), Some(capacity)) = (peak, capacity) else { return String::new() };
+        let filled =
+            if capacity == 0 { 0 } else { (peak.saturating_mul(CELLS)).div_ceil(capacity).min(CELLS) };
+        let cells = |count: u64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or(0));
+        let bar = format!("{}{}", cells(filled, "▓"), cells(CELLS - filled, "░"));
+        let (amber, red) = if pool.starts_with("L1") { (90, 95) } else { (80, 90) };
+        let share = peak.saturating_mul(100).checked_div(capacity).unwrap_or(0);
+        match share {
+            share if share >= red => self.paint("31", &bar),
+            share if share >= amber => self.paint("33", &bar),
+            _ => self.paint("32", &bar),
+        }
+    }
+
+    fn peak(&self, peak: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+        let Some(step) = peak.step else {
+            return writeln!(out, "{} was never used.\n", peak.pool);
+        };
+        let cause = peak.caused_by.as_ref().map_or_else(
+            || ", there from the beginning".to_owned(),
+            |caused| format!(", caused by {}", self.step_named(caused)),
+        );
+        writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{cause}", peak.pool)))?;
+        self.moment(peak, out)
+    }
+
+    fn step_named(&self, caused: &Caused) -> String {
+        let op = caused.op.as_ref().map(|op| format!(": {op}"));
+        let loc = caused.loc.as_ref().map(|loc| format!(" at {}", cut(&one_line(loc), 60)));
+        let program = caused.program.as_ref().filter(|program| !program.is_empty());
+        let program = program.map(|program| format!(" in {}", one_line(program)));
+        let run = caused.run.filter(|_| self.rank.runs > 1).map(|run| format!(", run {run}"));
+        let parts = [op, loc, program, run].into_iter().flatten().collect::<String>();
+        format!("step {}{parts}", caused.step)
+    }
+
+    fn at(&self, at: &AtMoment, out: &mut dyn Write) -> io::Result<()> {
+        let next = at.op.as_ref().map_or_else(|| " (the end)".to_owned(), |op| format!(": {op}"));
+        let loc = at.loc.as_ref().map_or_else(String::new, |loc| format!(" at {}", cut(&one_line(loc), 60)));
+        writeln!(out, "{}", self.bold(&format!("Before step {}{next}{loc}", at.step)))?;
+        for (_, moment) in
+            at.pools.iter().filter(|(_, moment)| moment.allocated_per_bank.is_none_or(|held| held > 0))
+        {
+            let held = moment.allocated_per_bank.map_or_else(|| "not known".to_owned(), size);
+            let free = moment.free_per_bank.map_or_else(String::new, |free| format!(", {} free", size(free)));
+            let piece = moment
+                .largest_free_per_bank
+                .map_or_else(String::new, |largest| format!(" ({} in one piece)", size(largest)));
+            writeln!(out, "  {}: {held} of each bank allocated{free}{piece}", moment.pool)?;
+            self.moment(moment, out)?;
+        }
+        Ok(())
+    }
+
+    /// Who holds the memory of a pool at a moment.
+    fn moment(&self, moment: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+        let (Some(explained), Some(allocated)) = (moment.explained_per_bank, moment.allocated_per_bank)
+        else {
+            writeln!(out, "  The evidence names no tensors, so nobody's bytes can be told: capture with")?;
+            return writeln!(out, "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see who holds them.\n");
+        };
+        let unit = Unit::of(allocated.max(explained));
+        let mut lines: Vec<(String, String, String)> = Vec::new();
+        for (class, bytes) in moment.by_class_per_bank.iter().flat_map(Named::iter) {
+            lines.push((plural_class(class), unit.show(*bytes), percent(*bytes, allocated)));
+        }
+        lines.push((
+            "explained".into(),
+            unit.show(explained),
+            percent_tenths(explained.min(allocated), allocated),
+        ));
+        let (names, figures) = (width(&lines, |line| &line.0), width(&lines, |line| &line.1));
+        for (name, figure, share) in &lines {
+            writeln!(out, "  {name:<names$}   {figure:>figures$}   {share:>7}")?;
+        }
+        self.residue(moment, out)?;
+        writeln!(out)?;
+        self.live(moment, unit, out)
+    }
+
+    fn residue(&self, moment: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+        let quantum = self.rank.pools.get(&moment.pool).map_or(0, |pool| pool.quantum_per_bank);
+        let Some(unexplained) = moment.unexplained_per_bank.filter(|rest| rest.unsigned_abs() > quantum)
+        else {
+            return Ok(());
+        };
+        let rows = moment.residue.as_deref().unwrap_or_default();
+        writeln!(out, "  unexplained   {}   left behind by:", change(unexplained))?;
+        for row in rows.iter().take(4) {
+            writeln!(out, "    {:<32} {:>11}   {}", who(row), change(row.per_bank), how(row))?;
+        }
+        let rest: i64 = rows.iter().skip(4).map(|row| row.per_bank).sum();
+        if rows.len() > 4 {
+            writeln!(out, "    {:<32} {:>11}", format!("{} others", rows.len() - 4), change(rest))?;
+        }
+        Ok(())
+    }
+
+    fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
+        let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
+        let mut table = Table::new([
+            ("alive, largest first", Align::Flexible),
+            ("", Align::Left),
+            ("a bank", Align::Right),
+            ("padding", Align::Right),
+            ("made by", Align::Left),
+            ("until", Align::Left),
+        ]);
+        let rows = self.screen.rows;
+        for tensor in live.iter().take(rows) {
+            table.row([
+                tensor.name.clone().unwrap_or_else(|| "?".into()),
+                shape_and_type(tensor),
+                tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
+                padding_share(tensor),
+                maker(tensor),
+                tensor.dies_step.map_or_else(|| "the end".into(), |step| format!("step {step}")),
+            ]);
+        }
+        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
+            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
+        }
+        let all = moment.live_count.unwrap_or(live.len());
+        if all > rows {
+            let shown: u64 = live.iter().take(rows).filter_map(|tensor| tensor.per_bank).sum();
+            let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
+            writeln!(
+                out,
+                "  … and {} more, {} of each bank (--top shows more)",
+                all - rows,
+                unit.show(rest)
+            )?;
+        }
+        writeln!(out)
+    }
+
+    fn suspects(&self, out: &mut dyn Write) -> io::Result<()> {
+        let suspects = &self.rank.suspects;
+        let rows = self.screen.rows.min(5);
+        if suspects.is_empty() || self.rank.at.is_some() {
+            return Ok(());
+        }
+        let pool = self.rank.peak.as_ref().map_or("DRAM", |peak| peak.pool.as_str());
+        let unit = Unit::of(suspects[0].added_per_bank);
+        let mut table = Table::new([
+            (&*format!("added most to {pool}"), Align::Left),
+            ("a bank", Align::Right),
+            ("operation", Align::Left),
+            ("location", Align::Flexible),
+        ]);
+        for suspect in suspects.iter().take(rows) {
+            table.row([
+                format!("step {}", suspect.step),
+                format!("+{}", unit.show(suspect.added_per_bank)),
+                suspect.op.clone().unwrap_or_else(|| "unknown".into()),
+                suspect.loc.clone().unwrap_or_else(|| "–".into()),
+            ]);
+        }
+        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
+            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
+        }
+        writeln!(out)
+    }
+
+    /// What else is worth a line.
+    fn facts(&self, out: &mut dyn Write) -> io::Result<()> {
+        let rank = self.rank;
+        if let Some(padding) = &rank.padding {
+            let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
+            writeln!(
+                out,
+                "  Padding at the peak: {} of {} on the device ({} of the padded size)",
+                size(wasted),
+                size(padding.padded_bytes),
+                percent(wasted, padding.padded_bytes)
+            )?;
+        }
+        if let Some(weights) = rank.weights.as_ref().filter(|weights| weights.count > 0) {
+            let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
+            let twice = twice.map_or_else(String::new, |bytes| {
+                format!("; {} of them are kept twice, as given and const-evaluated", size(bytes))
+            });
+            writeln!(out, "  Weights: {}, {}{twice}", count(weights.count as u64), size(weights.bytes))?;
+        }
+        self.fragments(out)?;
+        let outside: Vec<String> = rank
+            .outside
+            .iter()
+            .take(3)
+            .map(|gap| format!("{} {} at step {}", change(gap.change_per_bank), gap.pool, gap.step))
+            .collect();
+        if !outside.is_empty() {
+            let more = rank.outside.len().saturating_sub(3);
+            let more = if more > 0 { format!(" and {more} more times") } else { String::new() };
+            writeln!(out, "  Outside of programs: {}{more} (a bank)", outside.join(", "))?;
+        }
+        for (name, pool) in rank.pools.iter() {
+            if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
+            {
+                writeln!(out, "  {name} at the end: {} of each bank ({source})", size(end))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fragments(&self, out: &mut dyn Write) -> io::Result<()> {
+        for (name, worst) in self.rank.fragmentation.iter() {
+            let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
+            writeln!(
+                out,
+                "  Fragmentation of {name}: worst at step {}, {} free of each bank, {} ({share}) in one piece",
+                worst.step,
+                size(worst.free_per_bank),
+                size(worst.largest_free_per_bank)
+            )?;
+        }
+        Ok(())
+    }
+
+    fn phases(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.rank.phases.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new([
+            ("phase", Align::Flexible),
+            ("change", Align::Right),
+            ("peak in it", Align::Right),
+            ("at its end", Align::Right),
+        ]);
+        let signed = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), change);
+        for phase in &self.rank.phases {
+            table.row([
+                phase.name.clone(),
+                signed(phase.change_bytes),
+                signed(phase.segment_peak_bytes),
+                signed(phase.cumulative_current_bytes),
+            ]);
+        }
+        table.lines("  ", self.screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.screen.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    fn bold(&self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    fn dim(&self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    fn red(&self, text: &str) -> String {
+        self.paint("1;31", text)
+    }
+}
+
+/// `686.4 of 4080.0 MiB a bank`.
+fn figure(pool: &PoolSummary) -> String {
+    match (pool.peak_per_bank, pool.capacity_per_bank) {
+        (Some(peak), Some(all)) => {
+            let unit = Unit::of(all);
+            format!("{} of {} a bank", unit.number(peak), unit.show(all))
+        }
+        (Some(peak), None) => format!("{} at its peak", size(peak)),
+        (None, _) => "not observed".into(),
+    }
+}
+
+fn width(lines: &[(String, String, String)], part: impl Fn(&(String, String, String)) -> &String) -> usize {
+    lines.iter().map(|line| part(line).chars().count()).max().unwrap_or(0)
+}
+
+fn plural(number: u64, word: &str) -> String {
+    format!("{} {word}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+fn plural_class(class: &str) -> String {
+    match class {
+        "activation" => "activations".into(),
+        "weight" => "weights".into(),
+        "input" => "inputs".into(),
+        "argument" => "arguments of unknown kind".into(),
+        other => other.into(),
+    }
+}
+
+fn shape_and_type(tensor: &LiveTensor) -> String {
+    let shape = tensor.shape.as_deref().map(shape).unwrap_or_default();
+    format!("{shape} {}", tensor.dtype.as_deref().unwrap_or(""))
+}
+
+fn padding_share(tensor: &LiveTensor) -> String {
+    match (tensor.padded_bytes, tensor.logical_bytes) {
+        (Some(padded), Some(logical)) if padded > logical => percent(padded - logical, padded),
+        (Some(_), Some(_)) => "–".into(),
+        _ => "unknown".into(),
+    }
+}
+
+fn maker(tensor: &LiveTensor) -> String {
+    match (tensor.born_step, &tensor.op) {
+        (Some(step), Some(op)) => {
+            format!("step {step}  {op}")
+        }
+        _ => match tensor.class {
+            Class::Weight => "argument (weight)".into(),
+            Class::Input => "argument (input)".into(),
+            _ => "argument".into(),
+        },
+    }
+}
+
+fn who(row: &ResidueRow) -> String {
+    row.op.clone().unwrap_or_else(|| row.note.unwrap_or("unknown").into())
+}
+
+/// Whether an operation keeps something once for each shape, or every time.
+fn how(row: &ResidueRow) -> String {
+    match (row.steps, row.first_uses) {
+        (0, _) => String::new(),
+        (steps, first) if first == steps => {
+            format!("in {}, each the first with its shapes: cached", plural(steps as u64, "step"))
+        }
+        (steps, first) => {
+            format!("in {}, {first} of them the first with their shapes", plural(steps as u64, "step"))
+        }
+    }
+}
+
+/// Words set to a width.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,159 @@
+//! Numbers as people read them. Bytes stay whole numbers until here.
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// A unit for a column or a line, chosen once so that its numbers can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// 1024 bytes.
+    Kib,
+    /// 1024 of them.
+    Mib,
+}
+
+impl Unit {
+    /// The unit for numbers of which this is the largest.
+    pub fn of(largest: u64) -> Self {
+        if largest < 16 * MIB { Self::Kib } else { Self::Mib }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kib => "KiB",
+            Self::Mib => "MiB",
+        }
+    }
+
+    /// The number alone, with one digit behind the point.
+    pub fn number(self, bytes: u64) -> String {
+        let unit = match self {
+            Self::Kib => KIB,
+            Self::Mib => MIB,
+        };
+        tenths(bytes, unit)
+    }
+
+    /// The number with its unit.
+    pub fn show(self, bytes: u64) -> String {
+        format!("{} {}", self.number(bytes), self.name())
+    }
+}
+
+/// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        0..KIB => format!("{bytes} B"),
+        KIB..MIB => format!("{} KiB", tenths(bytes, KIB)),
+        MIB..GIB => format!("{} MiB", tenths(bytes, MIB)),
+        _ => format!("{} GiB", hundredths(bytes, GIB)),
+    }
+}
+
+/// As [`size`], with a sign.
+pub(super) fn change(bytes: i64) -> String {
+    let sign = if bytes < 0 { "−" } else { "+" };
+    format!("{sign}{}", size(bytes.unsigned_abs()))
+}
+
+/// MiB with a point and digits behind it, as the seeds' formats have it.
+pub(super) fn mib(bytes: u64, digits: usize) -> String {
+    let scale = 10u128.pow(u32::try_from(digits).unwrap_or(0));
+    let scaled = (u128::from(bytes) * scale + u128::from(MIB) / 2) / u128::from(MIB);
+    let (whole, rest) = (scaled / scale, scaled % scale);
+    if digits == 0 { whole.to_string() } else { format!("{whole}.{rest:0digits$}") }
+}
+
+/// A share in percent: whole, but never 0 for what is there nor 100 for what is not all.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".into();
+    }
+    let share = (u128::from(part) * 100 + u128::from(whole) / 2) / u128::from(whole);
+    match share {
+        0 if part > 0 => "<1 %".into(),
+        100 if part < whole => ">99 %".into(),
+        share => format!("{share} %"),
+    }
+}
+
+/// A share in percent with one digit.
+pub(super) fn percent_tenths(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".into();
+    }
+    let share = (u128::from(part) * 1000 + u128::from(whole) / 2) / u128::from(whole);
+    format!("{}.{} %", share / 10, share % 10)
+}
+
+/// `1x32x64`.
+pub(super) fn shape(dims: &[u64]) -> String {
+    if dims.is_empty() {
+        return "scalar".into();
+    }
+    dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// `12,345`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn tenths(bytes: u64, unit: u64) -> String {
+    let scaled = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
+    format!("{}.{}", scaled / 10, scaled % 10)
+}
+
+fn hundredths(bytes: u64, unit: u64) -> String {
+    let scaled = (u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit);
+    format!("{}.{:02}", scaled / 100, scaled % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_the_unit_that_fits() {
+        assert_eq!(size(64), "64 B");
+        assert_eq!(size(12 * KIB), "12.0 KiB");
+        assert_eq!(size(412_889_088), "393.8 MiB");
+        assert_eq!(size(5_037_899_776), "4.69 GiB");
+        assert_eq!(change(-1536), "−1.5 KiB");
+    }
+
+    #[test]
+    fn shares_never_lie_about_nothing_and_all() {
+        assert_eq!(percent(0, 7), "0 %");
+        assert_eq!(percent(1, 1000), "<1 %");
+        assert_eq!(percent(999, 1000), ">99 %");
+        assert_eq!(percent(7, 7), "100 %");
+        assert_eq!(percent(1, 0), "–");
+        assert_eq!(percent_tenths(983, 1000), "98.3 %");
+    }
+
+    #[test]
+    fn seeds_formats_are_in_mib() {
+        assert_eq!(mib(MIB / 2, 3), "0.500");
+        assert_eq!(mib(3_260_944_482, 3), "3109.879");
+        assert_eq!(mib(MIB, 0), "1");
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(
+            (count(7), count(1606), count(1_234_567)),
+            ("7".into(), "1,606".into(), "1,234,567".into())
+        );
+    }
+}
