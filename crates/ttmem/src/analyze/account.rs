@@ -3,7 +3,7 @@
 //! Most questions hold one against the other, so both are prepared once.
 
 use super::live::LiveSums;
-use crate::model::{CurveKind, Moment, Pool, PoolId, Rank};
+use crate::model::{Cursor, CurveKind, Moment, Pool, PoolId, Rank};
 
 /// A pool of a rank, ready to be asked.
 #[derive(Debug)]
@@ -37,6 +37,11 @@ impl<'a> Account<'a> {
     /// What the tensors add up to in each bank at a moment; `None` where there are none to add.
     pub fn explained(&self, at: Moment) -> Option<u64> {
         self.sums.as_ref().map(|sums| sums.at(at))
+    }
+
+    /// What the tensors add up to, to be asked in order of time.
+    pub fn explained_cursor(&self) -> Option<Cursor<'_>> {
+        self.sums.as_ref().map(LiveSums::cursor)
     }
 
     /// What the pool holds at a moment: as observed then, or the last state before plus what the steps since

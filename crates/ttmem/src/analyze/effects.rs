@@ -1,57 +1,75 @@
 //! What each step added: the steps that added most.
 
-use super::{Account, Span};
-use crate::model::{CurveKind, Moment, Step, difference};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-/// The effects of the steps of a rank on one pool.
-#[derive(Debug)]
-pub struct Effects<'a> {
+use super::{Account, Span};
+use crate::model::{Cursor, CurveKind, Moment, Step, difference};
+
+/// What the steps of a span changed in each bank of a pool, in order; `None` where nothing tells.
+///
+/// Measured where both sides of a step were observed, otherwise what the tensors say. What happens between two
+/// programs belongs to no step.
+pub fn effects<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = (Step, Option<i64>)> + 'a {
+    let mut sweep = Sweep {
+        account,
+        measured: account.pool.curve(CurveKind::Allocated).map(|curve| curve.cursor()),
+        rebuilt: account.explained_cursor(),
+        starts: account.rank.top_level_runs().map(|(_, run)| run.first).collect(),
+    };
+    (span.first..span.end).map(move |step| (step, sweep.effect(step)))
+}
+
+/// Goes through the steps in order.
+struct Sweep<'a> {
     account: &'a Account<'a>,
-    /// The positions at which a top-level program begins: what happens there belongs to no step.
+    measured: Option<Cursor<'a>>,
+    rebuilt: Option<Cursor<'a>>,
+    /// The positions at which a top-level program begins.
     starts: Vec<u32>,
 }
 
-impl<'a> Effects<'a> {
-    /// Prepares to answer for a pool.
-    pub fn new(account: &'a Account<'a>) -> Self {
-        Self { account, starts: account.rank.top_level_runs().map(|(_, run)| run.first).collect() }
+impl Sweep<'_> {
+    fn effect(&mut self, step: Step) -> Option<i64> {
+        let (before, after) = (Moment::before(step), Moment::after(step));
+        let measured = self.state_after(step).and_then(|observed| {
+            let cursor = self.measured.as_mut()?;
+            let (before, after) = (cursor.value_at(before)?, cursor.clone().value_at(observed)?);
+            Some(difference(after, before))
+        });
+        measured.or_else(|| {
+            let cursor = self.rebuilt.as_mut()?;
+            let before = cursor.value_at(before).unwrap_or(0);
+            Some(difference(cursor.value_at(after).unwrap_or(0), before))
+        })
     }
 
-    /// What changed in each bank from before a step to after it; `None` where nothing tells.
-    ///
-    /// Measured where both sides were observed, otherwise what the tensors say.
-    pub fn of(&self, step: Step) -> Option<i64> {
-        self.measured(step).or_else(|| self.rebuilt(step))
-    }
-
-    fn measured(&self, step: Step) -> Option<i64> {
-        let pool = self.account.pool;
-        let curve = pool.curve(CurveKind::Allocated)?;
-        let before = Moment::before(step);
-        let next = step.checked_add(1)?;
-        // Nothing happens between two steps of one program, so the state before the next is the one after this.
-        let between_programs = self.starts.binary_search(&next).is_ok();
-        let after =
-            [Moment::after(step), Moment::late(next)].into_iter().find(|at| pool.observed.contains(*at))?;
-        if !pool.observed.contains(before) || (between_programs && after == Moment::late(next)) {
+    /// When the state after a step was observed, if the one before it was too.
+    fn state_after(&self, step: Step) -> Option<Moment> {
+        let observed = &self.account.pool.observed;
+        let (after, next) = (Moment::after(step), step.checked_add(1)?);
+        if !observed.contains(Moment::before(step)) {
             return None;
         }
-        Some(difference(curve.value_at(after)?, curve.value_at(before)?))
+        if observed.contains(after) {
+            return Some(after);
+        }
+        // Nothing happens between two steps of one program, so the state before the next is the one after this.
+        let late = Moment::late(next);
+        let same_program = self.starts.binary_search(&next).is_err();
+        (same_program && observed.contains(late)).then_some(late)
     }
+}
 
-    fn rebuilt(&self, step: Step) -> Option<i64> {
-        let (after, before) = (Moment::after(step), Moment::before(step));
-        Some(difference(self.account.explained(after)?, self.account.explained(before)?))
+/// The steps of a span that added most, the largest first.
+pub fn largest(account: &Account<'_>, span: Span, most: usize) -> Vec<(Step, u64)> {
+    let added = |(step, effect): (Step, Option<i64>)| Some((u64::try_from(effect?).ok()?, Reverse(step)));
+    let mut heap = BinaryHeap::new();
+    for step in effects(account, span).filter_map(added).filter(|(added, _)| *added > account.pool.quantum) {
+        heap.push(Reverse(step));
+        if heap.len() > most {
+            heap.pop();
+        }
     }
-
-    /// The steps of a span that added most, the largest first.
-    pub fn largest(&self, span: Span, most: usize) -> Vec<(Step, u64)> {
-        let quantum = self.account.pool.quantum;
-        let added = |step| Some((step, u64::try_from(self.of(step)?).ok()?));
-        let mut steps: Vec<(Step, u64)> =
-            (span.first..span.end).filter_map(added).filter(|(_, added)| *added > quantum).collect();
-        steps.sort_by_key(|&(step, added)| (std::cmp::Reverse(added), step));
-        steps.truncate(most);
-        steps
-    }
+    heap.into_sorted_vec().into_iter().map(|Reverse((added, Reverse(step)))| (step, added)).collect()
 }

@@ -14,19 +14,34 @@ pub struct Fragmented {
     pub largest_free: u64,
 }
 
+impl Fragmented {
+    /// The free bytes outside of the largest piece.
+    fn in_pieces(&self) -> u64 {
+        self.free.saturating_sub(self.largest_free)
+    }
+}
+
+/// Two ordered lists of moments as one.
+fn merged<'a>(a: &'a [Moment], b: &'a [Moment]) -> impl Iterator<Item = Moment> + 'a {
+    let (mut a, mut b) = (a.iter().copied().peekable(), b.iter().copied().peekable());
+    std::iter::from_fn(move || match (a.peek(), b.peek()) {
+        (Some(x), Some(y)) if y < x => b.next(),
+        (None, _) => b.next(),
+        _ => a.next(),
+    })
+}
+
 /// The moment of a span at which the most free bytes lie outside of the largest piece.
 pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
     let (rank, pool) = (account.rank, account.pool);
     let (free, largest) = (pool.curve(CurveKind::Free)?, pool.curve(CurveKind::LargestFree)?);
-    let mut moments: Vec<Moment> = free.at.iter().chain(&largest.at).copied().collect();
-    moments.sort_unstable();
-    moments.dedup();
-    moments
-        .into_iter()
-        .filter(|at| span.contains(*at, rank))
-        .filter_map(|at| {
-            Some(Fragmented { at, free: free.value_at(at)?, largest_free: largest.value_at(at)? })
-        })
-        .max_by_key(|found| (found.free.saturating_sub(found.largest_free), std::cmp::Reverse(found.at)))
-        .filter(|found| found.free.saturating_sub(found.largest_free) > pool.quantum)
+    let (mut free_values, mut largest_values) = (free.cursor(), largest.cursor());
+    let mut worst: Option<Fragmented> = None;
+    for at in merged(&free.at, &largest.at).filter(|at| span.contains(*at, rank)) {
+        if let (Some(free), Some(largest_free)) = (free_values.value_at(at), largest_values.value_at(at)) {
+            let found = Fragmented { at, free, largest_free };
+            worst = Some(worst.filter(|worst| worst.in_pieces() >= found.in_pieces()).unwrap_or(found));
+        }
+    }
+    worst.filter(|worst| worst.in_pieces() > pool.quantum)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Bytes, Class, Moment, PoolId, Rank, TensorId};
+use crate::model::{Bytes, Class, Cursor, Moment, PoolId, Rank, TensorId};
 
 /// What the tensors of a pool add up to in each bank, over time.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +41,9 @@ impl LiveSums {
         sums
     }
 
-    /// The moments at which the sum changes, and to what.
-    pub fn changes(&self) -> impl Iterator<Item = (Moment, u64)> + '_ {
-        self.at.iter().copied().zip(self.sum.iter().copied())
+    /// The sums, to be asked in order of time.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(&self.at, &self.sum)
     }
 
     /// The sum at a moment.

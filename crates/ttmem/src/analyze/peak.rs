@@ -1,7 +1,7 @@
 //! The peak of a pool: where it is, and the step that caused it.
 
 use super::{Account, Span};
-use crate::model::{Moment, OpKind, Pool, Position, Profile, Rank, Step};
+use crate::model::{CurveKind, Moment, OpKind, Pool, Position, Profile, Rank, Step};
 
 /// The highest observed use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +24,47 @@ impl Peak {
 /// Readings are rounded, so several moments may show the same highest number. Where the tensors tell those
 /// moments apart (by less than the rounding can hide) they decide; otherwise it is the first.
 pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
-    let readings = || account.readings().filter(|(at, _)| span.contains(*at, account.rank));
-    let per_bank = readings().map(|(_, value)| value).max()?;
-    let mut highest = readings().filter(|(_, value)| *value == per_bank).map(|(at, _)| at);
+    let plateaus: Vec<Plateau> = plateaus(account, span).collect();
+    let per_bank = plateaus.iter().map(|plateau| plateau.value).max()?;
+    let mut highest = plateaus
+        .iter()
+        .filter(|plateau| plateau.value == per_bank)
+        .flat_map(|plateau| account.pool.observed.range(plateau.from, plateau.until));
     let first = highest.next()?;
     let quantum = account.pool.quantum;
-    let Some(sum) = account.explained(first).filter(|_| quantum > 0 && per_bank > 0) else {
+    let Some(mut sums) = account.explained_cursor().filter(|_| quantum > 0 && per_bank > 0) else {
         return Some(Peak { at: first, per_bank });
     };
-    let mut best = (sum, first);
+    let mut best = (sums.value_at(first).unwrap_or(0), first);
     for at in highest {
-        let sum = account.explained(at).unwrap_or(0);
+        let sum = sums.value_at(at).unwrap_or(0);
         if sum > best.0 && sum - best.0 <= quantum {
             best = (sum, at);
         }
     }
     Some(Peak { at: best.1, per_bank })
+}
+
+/// A stretch of time in which a pool shows one number.
+struct Plateau {
+    from: Moment,
+    until: Moment,
+    value: u64,
+}
+
+/// The plateaus of a pool that were observed within a span.
+fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Plateau> + 'a {
+    let (start, last) = (span.start(), span.last(account.rank));
+    let curve = account.pool.curve(CurveKind::Allocated);
+    let changes = move || curve.into_iter().flat_map(crate::model::Curve::changes);
+    let ends = changes().skip(1).map(|(at, _)| Some(at)).chain([None]);
+    changes().zip(ends).filter_map(move |((at, value), end)| {
+        let from = at.max(start);
+        // Two changes may share a moment; the first of them was seen then, too.
+        let until = end.map_or(last, |end| if end == at { end } else { end.earlier() }).min(last);
+        let seen = from <= until && account.pool.observed.range(from, until).next().is_some();
+        seen.then_some(Plateau { from, until, value })
+    })
 }
 
 /// The step that brought a pool to where it is at a moment: the one before the position.

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{
     Argument, Class, Module, ModuleId, Op, OpKind, Profile, Rank, RunId, Step, StepMarks, StrId,
@@ -149,11 +149,16 @@ fn argument_number(name: &str) -> Option<usize> {
 struct Sets {
     rows: Vec<Rc<[WeightRef]>>,
     ids: FxHashMap<Rc<[WeightRef]>, SetId>,
+    /// How many weights all sets have together.
+    held: usize,
 }
+
+/// No const-eval programs that compute anything sensible need so many; a hostile file could ask for more.
+const MOST_HELD: usize = 1 << 23;
 
 impl Default for Sets {
     fn default() -> Self {
-        Self { rows: vec![Rc::default()], ids: FxHashMap::default() }
+        Self { rows: vec![Rc::default()], ids: FxHashMap::default(), held: 0 }
     }
 }
 
@@ -168,11 +173,10 @@ impl Sets {
         if full.all(|id| id == first) {
             return first;
         }
-        let mut all: Vec<WeightRef> = Vec::new();
-        for &id in ids {
-            // In the order of the operands.
-            all.extend(self.get(id).iter().filter(|weight| !all.contains(weight)).collect::<Vec<_>>());
-        }
+        // In the order of the operands.
+        let mut seen = FxHashSet::default();
+        let all = ids.iter().flat_map(|&id| self.get(id)).copied();
+        let all: Vec<WeightRef> = all.filter(|weight| seen.insert(*weight)).collect();
         self.intern(all)
     }
 
@@ -182,6 +186,10 @@ impl Sets {
             return id;
         }
         let Ok(id) = SetId::try_from(self.rows.len()) else { return 0 };
+        self.held += set.len();
+        if self.held > MOST_HELD {
+            return 0;
+        }
         self.rows.push(Rc::clone(&set));
         self.ids.insert(set, id);
         id

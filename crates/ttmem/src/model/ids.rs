@@ -100,6 +100,12 @@ impl Moment {
         self.0 / 2
     }
 
+    /// The moment before.
+    #[must_use]
+    pub fn earlier(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
     /// The moment as a number, for tables indexed by it.
     pub fn index(self) -> usize {
         self.0 as usize

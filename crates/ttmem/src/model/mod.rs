@@ -20,7 +20,7 @@ pub use ids::{
     difference,
 };
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
-pub use pool::{Curve, CurveKind, Moments, Pool, Reading};
+pub use pool::{Cursor, Curve, CurveKind, Moments, Pool, Reading};
 pub use profile::{Profile, Rank};
 pub use strings::{Seen, Strings};
 pub use tables::{

@@ -160,6 +160,11 @@ impl Curve {
         self.value.get(after.checked_sub(1)?).copied()
     }
 
+    /// The curve, to be asked in order of time.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(&self.at, &self.value)
+    }
+
     /// The changes, in order.
     pub fn changes(&self) -> impl Iterator<Item = (Moment, u64)> + '_ {
         self.at.iter().copied().zip(self.value.iter().copied())
@@ -168,6 +173,29 @@ impl Curve {
     /// The last value.
     pub fn last(&self) -> Option<u64> {
         self.value.last().copied()
+    }
+}
+
+/// Asks a curve for its values in order of time, without searching.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    at: &'a [Moment],
+    value: &'a [u64],
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor over changes: when, in order, and to what.
+    pub fn new(at: &'a [Moment], value: &'a [u64]) -> Self {
+        Self { at, value, next: 0 }
+    }
+
+    /// The value that held at a moment, which is none before the last one asked for.
+    pub fn value_at(&mut self, at: Moment) -> Option<u64> {
+        while self.at.get(self.next).is_some_and(|moment| *moment <= at) {
+            self.next += 1;
+        }
+        self.value.get(self.next.checked_sub(1)?).copied()
     }
 }
 
@@ -216,13 +244,23 @@ impl Moments {
         Moment::from_index(index * 64 + 63 - content.leading_zeros() as usize)
     }
 
+    /// The moments from one to another, both included, in order.
+    pub fn range(&self, from: Moment, until: Moment) -> impl Iterator<Item = Moment> + '_ {
+        let (first, last) = (from.index() / 64, until.index() / 64);
+        let mask = move |index: usize| {
+            let low = if index == first { u64::MAX << (from.index() % 64) } else { u64::MAX };
+            let high = if index == last { u64::MAX >> (63 - until.index() % 64) } else { u64::MAX };
+            low & high
+        };
+        let words = self.words.iter().enumerate().take(last.saturating_add(1)).skip(first);
+        words
+            .flat_map(move |(index, word)| Bits(word & mask(index)).map(move |bit| index * 64 + bit))
+            .filter_map(Moment::from_index)
+    }
+
     /// All moments, in order.
     pub fn iter(&self) -> impl Iterator<Item = Moment> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
-            (0..64)
-                .filter(move |bit| word >> bit & 1 == 1)
-                .filter_map(move |bit| Moment::from_index(index * 64 + bit))
-        })
+        self.range(Moment::START, Moment::NEVER)
     }
 
     /// How many moments there are.
@@ -233,6 +271,19 @@ impl Moments {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
+    }
+}
+
+/// The numbers of the bits that are set, from the lowest.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let bit = self.0.trailing_zeros() as usize;
+        self.0 &= self.0.wrapping_sub(1);
+        (bit < 64).then_some(bit)
     }
 }
 

@@ -9,9 +9,10 @@ use super::answer::{
 };
 use super::named::Named;
 use crate::analyze::account::Held;
-use crate::analyze::effects::Effects;
 use crate::analyze::residue::{self, Who};
-use crate::analyze::{Account, Span, fragmentation, live, oom, outside, padding, passes, peak, weights};
+use crate::analyze::{
+    Account, Span, effects, fragmentation, live, oom, outside, padding, passes, peak, weights,
+};
 use crate::error::{Error, Result};
 use crate::model::{
     Argument, ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position,
@@ -440,7 +441,7 @@ impl<'a> View<'a> {
     }
 
     fn suspects(&self, account: &Account<'_>) -> Vec<Suspect> {
-        let largest = Effects::new(account).largest(self.span, self.request.top.unwrap_or(RANKED));
+        let largest = effects::largest(account, self.span, self.request.top.unwrap_or(RANKED));
         let suspect = |(step, added): (Step, u64)| Suspect {
             step,
             op: self.profile.op_name(self.rank, step).map(str::to_owned),

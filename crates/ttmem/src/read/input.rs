@@ -21,7 +21,7 @@ pub struct Input<'a> {
     /// How sure it is that this is the reader's format.
     pub sniff: Sniff,
     /// The bytes, unpacked.
-    pub stream: Box<dyn Read + 'a>,
+    pub stream: Box<dyn Read + Send>,
     /// Whether byte ranges can be read from the file again later. A pipe or a packed file cannot be.
     pub rereadable: bool,
 }
@@ -42,8 +42,8 @@ pub fn open_with(name: &str, format: Option<&str>) -> Result<Profile> {
 pub fn read_into(name: &str, format: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
     let failed = |source| Error::Read { path: name.into(), source };
     let is_stdin = name == "-";
-    let raw: Box<dyn Read> = if is_stdin {
-        Box::new(io::stdin().lock())
+    let raw: Box<dyn Read + Send> = if is_stdin {
+        Box::new(io::stdin())
     } else {
         let path = Path::new(name);
         let file = File::open(path).map_err(failed)?;
@@ -58,7 +58,7 @@ pub fn read_into(name: &str, format: Option<&str>, sink: &mut dyn Sink) -> Resul
 /// Reads a stream that may be packed.
 fn read_stream(
     name: &str,
-    raw: Box<dyn Read + '_>,
+    raw: Box<dyn Read + Send>,
     rereadable: bool,
     format: Option<&str>,
     sink: &mut dyn Sink,
@@ -67,7 +67,7 @@ fn read_stream(
     let (mut head, mut stream) = peek(raw).map_err(failed)?;
     let packed = head.starts_with(GZIP) || head.starts_with(ZSTD);
     if packed {
-        let unpacked: Box<dyn Read + '_> = if head.starts_with(GZIP) {
+        let unpacked: Box<dyn Read + Send> = if head.starts_with(GZIP) {
             Box::new(flate2::read::MultiGzDecoder::new(stream))
         } else {
             Box::new(zstd::stream::read::Decoder::new(stream).map_err(failed)?)
@@ -87,7 +87,7 @@ fn run(reader: &dyn Reader, input: Input<'_>, sink: &mut dyn Sink) -> Result<()>
 }
 
 /// The first bytes of a stream, and the stream with them in front again.
-fn peek<'a>(mut stream: Box<dyn Read + 'a>) -> io::Result<(Vec<u8>, Box<dyn Read + 'a>)> {
+fn peek(mut stream: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut head = Vec::new();
     stream.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
     let whole = Box::new(Cursor::new(head.clone()).chain(stream));

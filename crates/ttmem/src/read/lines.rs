@@ -1,17 +1,35 @@
 //! Lines of a byte stream, in bounded memory.
+//!
+//! A thread of its own reads (and unpacks) blocks ahead while the lines of the one before are looked at. Each
+//! block has room in front, where the line that the block before ended in is put: so lines are slices of a
+//! block, and hardly a byte is copied.
 
 use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 
 use memchr::memchr;
 
 /// Longer lines are cut here and counted: no line of a log that is meant to be read is so long.
 pub(crate) const LONGEST_LINE: usize = 32 << 20;
 
-const CHUNK: usize = 256 << 10;
+/// What is read at a time.
+const BLOCK: usize = 256 << 10;
+
+/// The room in front of a block.
+const ROOM: usize = 64 << 10;
+
+/// How many blocks are read ahead.
+const AHEAD: usize = 3;
+
+/// What is shown of a line that is too long.
+const SHOWN: usize = 4096;
 
 /// Reads lines from a stream.
-pub(crate) struct Lines<R> {
-    source: R,
+pub(crate) struct Lines {
+    blocks: Receiver<io::Result<Block>>,
+    /// Blocks that were read go back to be filled again.
+    used: SyncSender<Vec<u8>>,
     buffer: Vec<u8>,
     /// The part of the buffer that is filled and not yet handed out.
     start: usize,
@@ -20,6 +38,12 @@ pub(crate) struct Lines<R> {
     offset: u64,
     number: u64,
     ended: bool,
+}
+
+/// A block that was read: its bytes stand behind the room.
+struct Block {
+    buffer: Vec<u8>,
+    end: usize,
 }
 
 /// A line without its end (LF or CRLF).
@@ -38,9 +62,21 @@ pub(crate) struct Line<'a> {
     pub cut: bool,
 }
 
-impl<R: Read> Lines<R> {
-    pub fn new(source: R) -> Self {
-        Self { source, buffer: vec![0; CHUNK], start: 0, end: 0, offset: 0, number: 1, ended: false }
+impl Lines {
+    pub fn new(source: impl Read + Send + 'static) -> Self {
+        let (sender, blocks) = sync_channel(AHEAD);
+        let (used, returned) = sync_channel(AHEAD);
+        thread::spawn(move || read_ahead(source, &sender, &returned));
+        Self {
+            blocks,
+            used,
+            buffer: vec![0; ROOM],
+            start: ROOM,
+            end: ROOM,
+            offset: 0,
+            number: 1,
+            ended: false,
+        }
     }
 
     /// The next line, or `None` at the end of the stream.
@@ -48,11 +84,11 @@ impl<R: Read> Lines<R> {
         let mut searched = self.start;
         loop {
             if let Some(found) = memchr(b'\n', &self.buffer[searched..self.end]) {
-                return Ok(Some(self.hand_out(searched + found, true, false)));
+                return Ok(Some(self.hand_out(searched + found, true)));
             }
             let held = self.end - self.start;
             if self.ended {
-                return Ok((held > 0).then(|| self.hand_out(self.end, false, false)));
+                return Ok((held > 0).then(|| self.hand_out(self.end, false)));
             }
             if held >= LONGEST_LINE {
                 return self.cut_line().map(Some);
@@ -63,7 +99,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The line from `start` to `end`, which is the line's end or the end of what there is.
-    fn hand_out(&mut self, end: usize, ended: bool, cut: bool) -> Line<'_> {
+    fn hand_out(&mut self, end: usize, ended: bool) -> Line<'_> {
         let begin = self.start;
         let after = if ended { end + 1 } else { end };
         let (number, offset) = (self.number, self.offset);
@@ -72,14 +108,13 @@ impl<R: Read> Lines<R> {
         self.number += 1;
         let bytes = &self.buffer[begin..end];
         let bytes = if ended { bytes.strip_suffix(b"\r").unwrap_or(bytes) } else { bytes };
-        Line { bytes, number, offset, next: self.offset, ended, cut }
+        Line { bytes, number, offset, next: self.offset, ended, cut: false }
     }
 
     /// Hands out the beginning of a line that is too long, and throws the rest of it away.
     fn cut_line(&mut self) -> io::Result<Line<'_>> {
-        const SHOWN: usize = 4096;
         let (number, offset) = (self.number, self.offset);
-        let shown = self.buffer[self.start..self.start + SHOWN].to_vec();
+        let mut whole = self.buffer[self.start..self.start + SHOWN].to_vec();
         loop {
             if let Some(found) = memchr(b'\n', &self.buffer[self.start..self.end]) {
                 self.skip(found + 1);
@@ -92,13 +127,10 @@ impl<R: Read> Lines<R> {
             self.fill()?;
         }
         self.number += 1;
-        // What is left of the stream moves behind the part that is shown.
-        let rest = self.buffer[self.start..self.end].to_vec();
-        self.buffer.resize(CHUNK.max(SHOWN + rest.len()), 0);
-        self.buffer.shrink_to_fit();
-        self.buffer[..SHOWN].copy_from_slice(&shown);
-        self.buffer[SHOWN..SHOWN + rest.len()].copy_from_slice(&rest);
-        (self.start, self.end) = (SHOWN, SHOWN + rest.len());
+        // What is left of the block moves behind the part that is shown.
+        whole.extend_from_slice(&self.buffer[self.start..self.end]);
+        (self.start, self.end) = (SHOWN, whole.len());
+        self.buffer = whole;
         Ok(Line { bytes: &self.buffer[..SHOWN], number, offset, next: self.offset, ended: true, cut: true })
     }
 
@@ -107,32 +139,62 @@ impl<R: Read> Lines<R> {
         self.offset += bytes as u64;
     }
 
-    /// Reads more behind what is held, making room first.
+    /// Takes the next block, with what is held in front of it.
     fn fill(&mut self) -> io::Result<()> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
-        if self.end == self.buffer.len() {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
-        loop {
-            match self.source.read(&mut self.buffer[self.end..]) {
-                Ok(0) => self.ended = true,
-                Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
+        // The thread ends by closing its side, after the last block or an error.
+        let Ok(block) = self.blocks.recv() else {
+            self.ended = true;
             return Ok(());
+        };
+        let Block { mut buffer, end } = block?;
+        let held = self.end - self.start;
+        if held <= ROOM {
+            buffer[ROOM - held..ROOM].copy_from_slice(&self.buffer[self.start..self.end]);
+            let used = std::mem::replace(&mut self.buffer, buffer);
+            (self.start, self.end) = (ROOM - held, end);
+            // If nobody wants it back, or it is none of the thread's, it is dropped.
+            if used.len() == ROOM + BLOCK {
+                let _ = self.used.try_send(used);
+            }
+        } else {
+            // A line longer than the room: gather it.
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.buffer.truncate(held);
+            self.buffer.extend_from_slice(&buffer[ROOM..end]);
+            (self.start, self.end) = (0, self.buffer.len());
+            let _ = self.used.try_send(buffer);
+        }
+        Ok(())
+    }
+}
+
+/// Reads blocks until the stream ends, fails, or nobody listens.
+fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, returned: &Receiver<Vec<u8>>) {
+    loop {
+        let mut buffer = returned.try_recv().unwrap_or_else(|_| vec![0; ROOM + BLOCK]);
+        let message = match source.read(&mut buffer[ROOM..]) {
+            Ok(0) => return,
+            Ok(read) => Ok(Block { buffer, end: ROOM + read }),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let failed = message.is_err();
+        if blocks.send(message).is_err() || failed {
+            return;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use super::*;
 
-    fn all(text: &[u8]) -> Vec<(Vec<u8>, u64, u64, bool, bool)> {
-        let mut lines = Lines::new(text);
+    type Seen = Vec<(Vec<u8>, u64, u64, bool, bool)>;
+
+    fn all(source: impl Read + Send + 'static) -> Seen {
+        let mut lines = Lines::new(source);
         let mut seen = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             seen.push((line.bytes.to_vec(), line.number, line.offset, line.ended, line.cut));
@@ -142,8 +204,8 @@ mod tests {
 
     #[test]
     fn lines_end_with_lf_crlf_or_the_stream() {
-        let seen = all(b"a\nbc\r\n\nlast");
-        let expected: Vec<(Vec<u8>, u64, u64, bool, bool)> = vec![
+        let seen = all(Cursor::new(b"a\nbc\r\n\nlast"));
+        let expected: Seen = vec![
             (b"a".to_vec(), 1, 0, true, false),
             (b"bc".to_vec(), 2, 2, true, false),
             (b"".to_vec(), 3, 6, true, false),
@@ -152,18 +214,57 @@ mod tests {
         assert_eq!(seen, expected);
     }
 
+    /// Gives a few bytes at a time, as a pipe may.
+    struct Trickle(Cursor<Vec<u8>>, usize);
+
+    impl Read for Trickle {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let most = self.1.min(buffer.len());
+            self.0.read(&mut buffer[..most])
+        }
+    }
+
     #[test]
-    fn a_line_longer_than_a_chunk_is_whole_and_one_that_is_too_long_is_cut() {
-        let mut text = vec![b'x'; CHUNK * 3];
+    fn the_size_of_the_pieces_does_not_matter() {
+        let text: Vec<u8> =
+            (0..20_000).flat_map(|n| format!("line {n} {}\n", "x".repeat(n % 97)).into_bytes()).collect();
+        let whole = all(Cursor::new(text.clone()));
+        assert_eq!(whole.len(), 20_000);
+        for piece in [1000, 7777, BLOCK - 1] {
+            assert!(all(Trickle(Cursor::new(text.clone()), piece)) == whole, "pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_a_block_is_whole_and_one_that_is_too_long_is_cut() {
+        let mut text = vec![b'x'; BLOCK * 3];
         text.extend(b"\nshort\n");
         let long = text.len() as u64;
-        text.extend(vec![b'y'; LONGEST_LINE + CHUNK]);
+        text.extend(vec![b'y'; LONGEST_LINE + BLOCK]);
         text.extend(b"\nafter\n");
-        let seen = all(&text);
+        let length = text.len() as u64;
+        let seen = all(Cursor::new(text));
         assert_eq!(seen.len(), 4);
-        assert_eq!(seen[0].0.len(), CHUNK * 3);
+        assert_eq!(seen[0].0.len(), BLOCK * 3);
         assert_eq!((seen[2].1, seen[2].2, seen[2].4), (3, long, true));
         assert_eq!((seen[3].0.as_slice(), seen[3].1), (&b"after"[..], 4));
-        assert_eq!(seen[3].2 + 6, text.len() as u64);
+        assert_eq!(seen[3].2 + 6, length);
+    }
+
+    #[test]
+    fn an_error_of_the_stream_is_passed_on_after_the_lines_before_it() {
+        struct Failing(bool);
+        impl Read for Failing {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if std::mem::replace(&mut self.0, true) {
+                    return Err(io::Error::other("gone"));
+                }
+                buffer[..2].copy_from_slice(b"a\n");
+                Ok(2)
+            }
+        }
+        let mut lines = Lines::new(Failing(false));
+        assert_eq!(lines.next().unwrap().map(|line| line.bytes.to_vec()), Some(b"a".to_vec()));
+        assert!(lines.next().is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `%2:3 = "ttnn.split"(%arg0, %1) <{dim = 2 : i32}> : (tensor<…>, …) -> (tensor<…>, …) loc("split.1")`
 
-use super::brackets::{closing, parts};
+use super::brackets::{closing, list, parts};
 
 /// An operation, taken apart. All parts are slices of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,10 +121,7 @@ impl<'a> ParsedOp<'a> {
 /// `(a, b)` or `a`, and what is behind it.
 fn read_types(text: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     if text.first() == Some(&b'(') {
-        return match closing(text, 0) {
-            Some(close) => (parts(&text[1..close]).collect(), &text[close + 1..]),
-            None => (Vec::new(), b""),
-        };
+        return list(text).unwrap_or((Vec::new(), b""));
     }
     let end = match text.iter().position(|byte| matches!(byte, b'<' | b' ' | b',')) {
         Some(at) if text[at] == b'<' => closing(text, at).map_or(text.len(), |close| close + 1),

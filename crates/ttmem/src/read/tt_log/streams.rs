@@ -3,8 +3,6 @@
 //! Standard output and standard error of each rank have a state machine of their own (modules come on one,
 //! operations on the other); both lead to the same rank.
 
-use std::io::Read;
-
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
@@ -31,7 +29,7 @@ pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
     };
     let mut prefixes = Prefixes::default();
     let mut end = At { line: 0, offset: 0, next: 0 };
-    let mut lines = Lines::<Box<dyn Read + '_>>::new(stream);
+    let mut lines = Lines::new(stream);
     while let Some(line) = lines.next().map_err(|source| Error::Read { path: name.into(), source })? {
         end = At { line: line.number, offset: line.offset, next: line.next };
         log.line(&line, &mut prefixes)?;
