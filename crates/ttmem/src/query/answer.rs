@@ -292,7 +292,7 @@ pub struct Suspect {
     pub op: Option<String>,
     /// Its location.
     pub loc: Option<String>,
-    /// What it added to each bank of DRAM (or of the pool that ran out).
+    /// What it added to each bank of DRAM (of the first pool, where there is no DRAM).
     pub added_per_bank: u64,
 }
 

@@ -158,6 +158,7 @@ impl<'a> View<'a> {
         let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
         let main = self.main_pool(fault);
         let dram = self.named("DRAM").or((!self.accounts.is_empty()).then_some(0));
+        let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
         let moments: Vec<(String, PoolMoment)> = with_peaks()
             .map(|(account, peak)| (self.name(account), self.peak_moment(account, peak)))
@@ -178,9 +179,7 @@ impl<'a> View<'a> {
             peaks: Named(moments),
             at: self.request.at.map(|at| self.at(at)).transpose()?,
             padding: dram_peak.and_then(|(account, at)| self.padding(account.id, at)),
-            suspects: main
-                .and_then(|main| self.accounts.get(main))
-                .map_or_else(Vec::new, |account| self.suspects(account)),
+            suspects: dram_account.map_or_else(Vec::new, |account| self.suspects(account)),
             outside: self.accounts.iter().flat_map(|account| self.outside(account)).collect(),
             fragmentation: Named(
                 self.accounts

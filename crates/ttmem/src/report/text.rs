@@ -302,7 +302,11 @@ impl Page<'_> {
         if suspects.is_empty() || self.rank.at.is_some() {
             return Ok(());
         }
-        let pool = self.rank.peak.as_ref().map_or("DRAM", |peak| peak.pool.as_str());
+        let pool = self
+            .rank
+            .pools
+            .get("DRAM")
+            .map_or_else(|| self.rank.pools.iter().next().map_or("memory", |(name, _)| name), |_| "DRAM");
         let unit = Unit::of(suspects[0].added_per_bank);
         let mut table = Table::new([
             (&*format!("added most to {pool}"), Align::Left),
@@ -367,6 +371,10 @@ impl Page<'_> {
 
     fn fragments(&self, out: &mut dyn Write) -> io::Result<()> {
         for (name, worst) in self.rank.fragmentation.iter() {
+            // A few percent in small pieces are nobody's problem.
+            if worst.largest_free_per_bank > worst.free_per_bank / 100 * 95 {
+                continue;
+            }
             let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
             writeln!(
                 out,
