@@ -1,7 +1,7 @@
 //! The peak of a pool: where it is, and the step that caused it.
 
 use super::{Account, Span};
-use crate::model::{CurveKind, Moment, OpKind, Pool, Position, Profile, Rank, Step};
+use crate::model::{CurveKind, Moment, OpKind, Position, Profile, Step};
 
 /// The highest observed use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +67,50 @@ fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Pl
     })
 }
 
-/// The step that brought a pool to where it is at a moment: the one before the position.
+/// What brought a pool to where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It was there from the beginning.
+    Beginning,
+    /// What came between two programs.
+    Outside,
+    /// A step.
+    Step(Step),
+}
+
+impl Cause {
+    /// The step, if it was one.
+    pub fn step(self) -> Option<Step> {
+        match self {
+            Self::Step(step) => Some(step),
+            Self::Beginning | Self::Outside => None,
+        }
+    }
+}
+
+/// What brought a pool to where it is at a moment: the step before the position.
 ///
 /// A log without states at deallocations leaves positions unobserved; then it is the last step before that is
-/// no deallocation, for giving memory back causes no peak.
-pub fn caused_by(profile: &Profile, rank: &Rank, pool: &Pool, at: Moment) -> Option<Step> {
-    let mut step = at.position().checked_sub(1)?;
-    while profile.op_kind(rank, step) == OpKind::Deallocate && !pool.observed.contains(Moment::before(step)) {
-        step = step.checked_sub(1)?;
+/// no deallocation, for giving memory back causes no peak. Where a program begins, what came in between has done
+/// it if the step before had not.
+pub fn cause(profile: &Profile, account: &Account<'_>, at: Moment) -> Cause {
+    let (rank, pool) = (account.rank, account.pool);
+    let position = at.position();
+    let begins = || rank.top_level_runs().any(|(_, run)| run.first == position);
+    if position > 0 && at == Moment::late(position) && begins() {
+        let (early, late) = (account.held(Moment::early(position)), account.held(at));
+        if let (Some(early), Some(late)) = (early, late)
+            && late.per_bank > early.per_bank.saturating_add(pool.quantum)
+        {
+            return Cause::Outside;
+        }
     }
-    Some(step)
+    let Some(mut step) = position.checked_sub(1) else { return Cause::Beginning };
+    while profile.op_kind(rank, step) == OpKind::Deallocate && !pool.observed.contains(Moment::before(step)) {
+        match step.checked_sub(1) {
+            Some(before) => step = before,
+            None => return Cause::Beginning,
+        }
+    }
+    Cause::Step(step)
 }

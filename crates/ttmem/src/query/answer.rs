@@ -147,6 +147,8 @@ pub struct PoolMoment {
     pub phase: Option<String>,
     /// The step that brought it there.
     pub caused_by: Option<Caused>,
+    /// It was brought there between two programs, by no step.
+    pub caused_outside_programs: bool,
     /// What the device says is allocated.
     pub allocated_per_bank: Option<u64>,
     /// What is free.

@@ -250,7 +250,7 @@ impl<'a> View<'a> {
             peak_step: position,
             caused_by_step: peak
                 .filter(|_| position.is_some())
-                .and_then(|peak| peak::caused_by(self.profile, self.rank, pool, peak.at)),
+                .and_then(|peak| peak::cause(self.profile, account, peak.at).step()),
             final_per_bank: end.map(|end| end.per_bank),
             final_total: total(end.map(|end| end.per_bank)),
             final_source: end.map(|end| if end.measured { "measured" } else { "rebuilt" }),
@@ -310,13 +310,15 @@ impl<'a> View<'a> {
         let allocated = at.and_then(|at| account.held(at)).map(|held| held.per_bank);
         let observed = at.filter(|at| pool.observed.contains(*at)).map(|at| pool.reading(at));
         let explained = live.as_ref().map(|live| live.per_bank);
-        let caused_by = at.and_then(|at| peak::caused_by(self.profile, self.rank, pool, at));
+        let cause = at.map(|at| peak::cause(self.profile, account, at));
+        let caused_by = cause.and_then(peak::Cause::step);
         let most = self.request.top.unwrap_or(usize::MAX);
         PoolMoment {
             pool: self.name(account),
             step: at.map(Moment::position),
             phase: None,
             caused_by: caused_by.map(|step| self.caused(step)),
+            caused_outside_programs: cause == Some(peak::Cause::Outside),
             allocated_per_bank: allocated,
             free_per_bank: observed.and_then(|reading| reading.free),
             largest_free_per_bank: observed.and_then(|reading| reading.largest_free),

@@ -179,7 +179,14 @@ impl Page<'_> {
             return writeln!(out, "{} was never used.\n", peak.pool);
         };
         let cause = peak.caused_by.as_ref().map_or_else(
-            || ", there from the beginning".to_owned(),
+            || {
+                let how = if peak.caused_outside_programs {
+                    "by what came between two programs"
+                } else {
+                    "there from the beginning"
+                };
+                format!(", {how}")
+            },
             |caused| format!(", caused by {}", self.step_named(caused)),
         );
         writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{cause}", peak.pool)))?;

@@ -37,7 +37,12 @@ pub(super) fn split_tag(line: &[u8]) -> (Option<Tag<'_>>, &[u8]) {
         return untagged;
     }
     let text = &line[colon + 2..];
-    (Some(Tag { rank, stream }), text.strip_prefix(b" ").unwrap_or(text))
+    // Some put a space behind the tag; several are the line's own, as in a module that is indented.
+    let text = match text {
+        [b' ', next, ..] if *next != b' ' => &text[1..],
+        _ => text,
+    };
+    (Some(Tag { rank, stream }), text)
 }
 
 /// Finds the messages of the runtime's own logger: `TYPE | LEVEL | message`.
@@ -45,7 +50,8 @@ pub(super) fn split_tag(line: &[u8]) -> (Option<Tag<'_>>, &[u8]) {
 /// The prefix of a message hardly ever changes, so prefixes that were seen are remembered as bytes.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes {
-    known: Vec<Box<[u8]>>,
+    /// Prefixes and how often they were met since they were remembered.
+    known: Vec<(Box<[u8]>, u32)>,
     plain: Vec<u8>,
 }
 
@@ -63,7 +69,8 @@ impl Prefixes {
 
     /// The message of a line, or the line itself without colours.
     pub fn split<'a>(&'a mut self, line: &'a [u8]) -> Text<'a> {
-        if let Some(known) = self.known.iter().find(|known| line.starts_with(known)) {
+        if let Some((known, met)) = self.known.iter_mut().find(|(known, _)| line.starts_with(known)) {
+            *met = met.saturating_add(1);
             return Text::Runtime(&line[known.len()..]);
         }
         if memchr::memchr(0x1b, line).is_none() {
@@ -88,9 +95,12 @@ impl Prefixes {
         }
     }
 
+    /// Remembers a prefix in the place of the one that was of least use: some carry the time of day.
     fn remember(&mut self, prefix: &[u8]) {
         if self.known.len() < Self::MOST {
-            self.known.push(prefix.into());
+            self.known.push((prefix.into(), 0));
+        } else if let Some(least) = self.known.iter_mut().min_by_key(|(_, met)| *met) {
+            *least = (prefix.into(), 0);
         }
     }
 }

@@ -15,6 +15,7 @@ mod operation;
 mod rank;
 mod streams;
 mod tables;
+pub(super) mod texts;
 mod types;
 mod view;
 

@@ -52,11 +52,13 @@ struct Log<'s, 'n> {
 }
 
 /// What the log contains, to tell what is missing in it.
+#[allow(clippy::struct_excessive_bools, reason = "each is a kind of line that was or was not seen")]
 #[derive(Debug, Default)]
 struct Signs {
     runtime: bool,
     debug: bool,
     modules: bool,
+    unsafe_allocation: bool,
 }
 
 /// One stream of one rank.
@@ -127,8 +129,10 @@ impl Log<'_, '_> {
         match prefixes.split(rest) {
             Text::Runtime(message) => {
                 self.signs.runtime = true;
-                if !line.ended {
+                if !line.ended && is_torn(message) {
                     self.tables.warn(Some(line.number), "the log ends in the middle of this line")?;
+                    self.skipped += 1;
+                    return Ok(());
                 }
                 if self.message(stream, message, at)? {
                     self.remember(stream, line.bytes);
@@ -334,9 +338,21 @@ impl Log<'_, '_> {
     }
 
     fn fault(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
-        let Some(parsed) = ParsedFault::find(text) else { return Ok(()) };
+        let Some(parsed) = ParsedFault::find(text) else {
+            return if is_unsafe_allocation(text) { self.unsafe_allocation(at) } else { Ok(()) };
+        };
         let rank = self.rank(stream)?;
         self.ranks[rank].1.fault(&parsed, at, &mut self.tables)
+    }
+
+    /// The device warns of it with every thread; once is enough.
+    fn unsafe_allocation(&mut self, at: At) -> Result<()> {
+        if std::mem::replace(&mut self.signs.unsafe_allocation, true) {
+            return Ok(());
+        }
+        let message =
+            "buffers were allocated while a trace is active; the trace may overwrite them when it runs";
+        self.tables.warn(Some(at.line), message)
     }
 
     fn end_dump(&mut self, stream: usize, end: u64) -> Result<()> {
@@ -360,8 +376,12 @@ impl Log<'_, '_> {
                 self.end_dump(stream, end.next)?;
             }
         }
-        for (_, rank) in &mut self.ranks {
-            rank.close(end.next, &mut self.tables)?;
+        let tagged = self.ranks.iter().any(|(label, rank)| label.is_some() && rank.has_states());
+        for (label, rank) in &mut self.ranks {
+            if label.is_none() && tagged && !rank.has_states() {
+                rank.warn_of_faults(&mut self.tables)?;
+            }
+            rank.close(end, &mut self.tables)?;
         }
         if self.skipped > 0 {
             self.tables.skipped(self.skipped)?;
@@ -403,6 +423,23 @@ impl Log<'_, '_> {
             message: format!("there is no memory data in this log. It has {missing}"),
         }
     }
+}
+
+/// Whether a message without an end of line is not all there. Only long ones can be told.
+fn is_torn(message: &[u8]) -> bool {
+    match Message::of(message) {
+        Message::Executing(text) => !text.ends_with(b")"),
+        Message::State { view, .. } => !view.ends_with(b"}"),
+        _ => false,
+    }
+}
+
+/// `Allocating device buffers is potentially unsafe due to the existence of an active trace. …`
+fn is_unsafe_allocation(text: &[u8]) -> bool {
+    memchr::memchr(b'A', text).is_some_and(|at| {
+        text.len() < 1024
+            && memchr::memmem::find(&text[at..], b"Allocating device buffers is potentially unsafe").is_some()
+    })
 }
 
 /// The runtime prints four pools in every group.

@@ -127,7 +127,10 @@ struct Current {
 #[derive(Debug)]
 struct PendingFault {
     fault: Fault,
+    /// How many programs were running, nested ones counted.
     frames: usize,
+    /// How many runs there had been.
+    runs: usize,
 }
 
 impl RankState {
@@ -159,7 +162,8 @@ impl RankState {
     }
 
     pub fn has_states(&self) -> bool {
-        !self.pools.is_empty()
+        // A pool without a text is only named by a layout.
+        self.pools.iter().any(|pool| !pool.text.is_empty())
     }
 
     pub fn has_steps(&self) -> bool {
@@ -477,9 +481,9 @@ impl RankState {
 
     /// An error. The same error is printed twice: by the logger, and in the text of the exception.
     pub fn fault(&mut self, parsed: &ParsedFault<'_>, at: At, tables: &mut Tables<'_>) -> Result<()> {
+        // Between programs inputs are moved; an error there belongs to no step.
         let step =
             self.frames.iter().rev().find_map(|frame| frame.current.as_ref()).map(|current| current.step);
-        let step = step.or(self.steps.checked_sub(1));
         let fault = Fault {
             kind: parsed.kind,
             pool: parsed.pool.map(|pool| tables.text(pool)).transpose()?,
@@ -500,18 +504,36 @@ impl RankState {
         let known =
             |pending: &PendingFault| (pending.fault.step, pending.fault.message) == (step, fault.message);
         if !self.faults.iter().any(known) {
-            self.faults.push(PendingFault { fault, frames: self.frames.len() });
+            self.faults.push(PendingFault { fault, frames: self.frames.len(), runs: self.runs });
+        }
+        Ok(())
+    }
+
+    /// Says errors that no rank can be given: nothing is silent.
+    pub fn warn_of_faults(&mut self, tables: &mut Tables<'_>) -> Result<()> {
+        for pending in &self.faults {
+            tables.warn(
+                Some(pending.fault.line),
+                "an error stands here without the tag of a rank; it is given to none",
+            )?;
         }
         Ok(())
     }
 
     /// The end of the log: what still runs has crashed, or the log was cut.
-    pub fn close(&mut self, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
+    pub fn close(&mut self, end: At, tables: &mut Tables<'_>) -> Result<()> {
         let implicit = self.frames.first().is_some_and(|frame| frame.run.is_none());
         if implicit && self.faults.is_empty() {
-            self.end_top(true, Some(offset), tables)?;
+            self.end_top(true, Some(end.next), tables)?;
         }
-        self.abandon(offset, tables)?;
+        self.warn_of_crash(end, tables)?;
+        self.abandon(end.next, tables)?;
+        // An error between programs after which none was started ended it all.
+        for pending in
+            self.faults.iter_mut().filter(|pending| pending.frames == 0 && pending.runs == self.runs)
+        {
+            pending.fault.ended_program = true;
+        }
         self.graphs.say_arguments(self.id, tables)?;
         if self.unmatched > 0 {
             let message = format!(
@@ -524,6 +546,18 @@ impl RankState {
             tables.say(self.id, RankEvent::Fault(pending.fault))?;
         }
         Ok(())
+    }
+}
+
+impl RankState {
+    fn warn_of_crash(&self, end: At, tables: &mut Tables<'_>) -> Result<()> {
+        let Some(frame) = self.frames.last().filter(|frame| frame.run.is_some()) else { return Ok(()) };
+        let step = self.steps.checked_sub(1).map_or_else(String::new, |step| format!(", in step {step}"));
+        let message = format!(
+            "the log ends while program {} runs{step}: it crashed, or the log was cut; everything before is answered",
+            frame.program_text
+        );
+        tables.warn(Some(end.line), message)
     }
 }
 

@@ -1,0 +1,112 @@
+//! Module texts, read again: a profile knows where in its log they stand, and here they are fetched.
+//!
+//! A text comes out as the reader would have taken it along where the log cannot be read twice: the lines of the
+//! stream that printed it, without tags and colours, and without those of the runtime's logger.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::line::{Prefixes, Tag, Text, split_tag};
+use super::module::stage_header;
+use crate::model::{ByteRange, Profile, Stage, Warning};
+use crate::read::lines::Lines;
+
+/// A module text longer than this is not worth its place in a report.
+const LONGEST: u64 = 64 << 20;
+/// A header, its tag and its prefix are shorter.
+const HEADER: u64 = 1 << 10;
+
+/// Takes all module texts along that are not with the profile yet.
+///
+/// What the file no longer has, because it is gone or is another file now, is left out, with a warning.
+pub(in crate::read) fn embed(profile: &mut Profile) {
+    let stages: Vec<Stage> = profile
+        .ranks
+        .iter()
+        .flat_map(|rank| &rank.modules)
+        .flat_map(|module| &module.stages)
+        .copied()
+        .collect();
+    let missing: Vec<Stage> =
+        stages.into_iter().filter(|stage| profile.source_text(stage.source).is_none()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let mut failed = None;
+    match File::open(&profile.source.file) {
+        Ok(mut file) => {
+            for stage in missing {
+                match text(&mut file, stage.source, profile.text(stage.name)) {
+                    Ok(text) => {
+                        profile.texts.insert((stage.source.start, stage.source.end), text);
+                    }
+                    Err(error) => failed = failed.or(Some((Some(stage.line), error.to_string()))),
+                }
+            }
+        }
+        Err(error) => failed = Some((None, error.to_string())),
+    }
+    if let Some((line, why)) = failed {
+        let message = format!(
+            "the text of a compiled graph could not be read again from {}: {why}; the report is without it",
+            profile.source.file
+        );
+        let warning = Warning { line, message };
+        if !profile.warnings.contains(&warning) {
+            profile.warnings.push(warning);
+        }
+    }
+}
+
+/// The text of a stage, which stands behind its header.
+fn text(file: &mut File, range: ByteRange, stage: &str) -> io::Result<String> {
+    let length = range.end.checked_sub(range.start).filter(|length| *length <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other("it is too long"))?;
+    let header = header(file, range.start)?;
+    let (tag, rest) = split_tag(&header);
+    let mut prefixes = Prefixes::default();
+    // Whatever else stands there, it is not the log that was read; nor would we copy any file a profile names.
+    let is_it =
+        matches!(prefixes.split(rest), Text::Foreign(line) if stage_header(line) == Some(stage.as_bytes()));
+    if !is_it {
+        return Err(io::Error::other("the file has changed"));
+    }
+    let mut taken = Vec::new();
+    let mut lines = Lines::new(file.try_clone()?.take(length));
+    let mut end = 0;
+    while let Some(line) = lines.next()? {
+        end = line.next;
+        let (of, rest) = split_tag(line.bytes);
+        if line.cut || !same_stream(tag, of) {
+            continue;
+        }
+        if let Text::Foreign(text) = prefixes.split(rest) {
+            taken.extend_from_slice(text);
+            taken.push(b'\n');
+        }
+    }
+    if end < length {
+        return Err(io::Error::other("the file has become shorter"));
+    }
+    Ok(String::from_utf8(taken)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// The line that ends right before `start`; the file is then at `start`.
+fn header(file: &mut File, start: u64) -> io::Result<Vec<u8>> {
+    let from = start.saturating_sub(HEADER);
+    file.seek(SeekFrom::Start(from))?;
+    let mut before = Vec::new();
+    file.by_ref().take(start - from).read_to_end(&mut before)?;
+    let Some(b'\n') = before.pop() else { return Err(io::Error::other("the file has changed")) };
+    let begin = memchr::memrchr(b'\n', &before).map_or(0, |at| at + 1);
+    let line = &before[begin..];
+    Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+}
+
+fn same_stream(a: Option<Tag<'_>>, b: Option<Tag<'_>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a.rank, a.stream) == (b.rank, b.stream),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
