@@ -36,17 +36,18 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn warn(summary: &Summary) {
     const MOST: usize = 10;
     let warnings = &summary.source.warnings;
-    for warning in warnings.iter().take(MOST) {
-        say(&format!("{YELLOW}warning:{YELLOW:#} {}", place(warning)));
+    for WarningSummary { file, line, message } in warnings.iter().take(MOST) {
+        warning(file, *line, message);
     }
     if warnings.len() > MOST {
         say(&format!("{YELLOW}warning:{YELLOW:#} {} more; --json has all", warnings.len() - MOST));
     }
 }
 
-fn place(warning: &WarningSummary) -> String {
-    let line = warning.line.map_or_else(String::new, |line| format!(", line {line}"));
-    format!("{}{line}: {}", warning.file, warning.message)
+/// Says one warning.
+pub(crate) fn warning(file: &str, line: Option<u64>, message: &str) {
+    let line = line.map_or_else(String::new, |line| format!(", line {line}"));
+    say(&format!("{YELLOW}warning:{YELLOW:#} {file}{line}: {message}"));
 }
 
 /// The screen that standard output is.

@@ -1,5 +1,7 @@
 //! `ttmem summary` as people and scripts call it: streams, exit codes, options, the screen.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

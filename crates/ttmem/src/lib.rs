@@ -18,5 +18,6 @@ pub mod query;
 pub mod read;
 pub mod record;
 pub mod report;
+pub mod store;
 
 pub use error::{Error, Result};

@@ -3,6 +3,8 @@
 //! The JSON is the measure. Each number that another form shows is made from the JSON by the rule of that form
 //! and must stand there.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
 use std::path::Path;
 
 use serde_json::Value;
@@ -68,7 +70,9 @@ fn pools_show_the_same_peaks_everywhere() {
         let forms = forms(&file);
         for rank in forms.json["ranks"].as_array().unwrap() {
             for (name, pool) in rank["pools"].as_object().unwrap() {
-                let (Some(peak), Some(all)) = (number(&pool["peak_per_bank"]), number(&pool["capacity_per_bank"])) else {
+                let (Some(peak), Some(all)) =
+                    (number(&pool["peak_per_bank"]), number(&pool["capacity_per_bank"]))
+                else {
                     continue;
                 };
                 let row = format!("| {name} | {} |", mib(peak));
@@ -79,7 +83,10 @@ fn pools_show_the_same_peaks_everywhere() {
                     let shown = format!("{figure} of {} a bank", tenths(all, all));
                     assert!(forms.text.contains(&shown), "{file}: {name}: {shown}\n{}", forms.text);
                 }
-                assert_eq!(rank["peaks"][name]["allocated_per_bank"], pool["peak_per_bank"], "{file}: {name}");
+                assert_eq!(
+                    rank["peaks"][name]["allocated_per_bank"], pool["peak_per_bank"],
+                    "{file}: {name}"
+                );
                 assert_eq!(rank["peaks"][name]["step"], pool["peak_step"], "{file}: {name}");
             }
         }
@@ -95,7 +102,8 @@ fn what_is_alive_is_the_same_everywhere_and_adds_up() {
             let Some(live) = peak["live"].as_array() else { continue };
             let sum: u64 = live.iter().filter_map(|tensor| number(&tensor["per_bank"])).sum();
             assert_eq!(Some(sum), number(&peak["explained_per_bank"]), "{file}");
-            let classes: u64 = peak["by_class_per_bank"].as_object().unwrap().values().filter_map(number).sum();
+            let classes: u64 =
+                peak["by_class_per_bank"].as_object().unwrap().values().filter_map(number).sum();
             assert_eq!(sum, classes, "{file}");
             let allocated = number(&peak["allocated_per_bank"]).unwrap();
             let rest = i64::try_from(allocated).unwrap() - i64::try_from(sum).unwrap();

@@ -15,9 +15,9 @@ use proptest::option::of;
 use proptest::prelude::*;
 use ttmem::model::{
     Alias, Argument, ArgumentKind, Builder, ByteRange, Bytes, Class, Derivation, Event, Fault, FaultKind,
-    Layout, ModuleId, Moment, Op, OpId, OpKind, Phase, PoolId, Profile, RankEvent, RankId, Reading, Run,
-    RunId, Sink, Source, Stage, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TensorType, TypeId,
-    Warning,
+    Layout, ModuleId, Moment, Op, OpId, OpKind, Origin, Phase, PoolId, Profile, RankEvent, RankId, Reading,
+    Run, RunId, Sink, Source, Stage, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TensorType,
+    TypeId, Warning,
 };
 use ttmem::record::frame::{self, Writer};
 use ttmem::{Error, Result};
@@ -216,12 +216,13 @@ fn layout(ids: u32) -> impl Strategy<Value = Layout> {
 }
 
 fn tensor_type(ids: u32) -> impl Strategy<Value = TensorType> {
-    (of(string(ids)), vec(number(), 0..5), string(ids), of(layout(ids)), bytes(), bytes()).prop_map(
-        |(text, shape, dtype, layout, logical, padded)| TensorType {
+    (of(string(ids)), vec(number(), 0..5), string(ids), of(layout(ids)), bytes(), bytes(), bytes()).prop_map(
+        |(text, shape, dtype, layout, declared, logical, padded)| TensorType {
             text,
             shape,
             dtype,
             layout,
+            declared,
             logical,
             padded,
         },
@@ -274,7 +275,12 @@ fn tensor(ids: u32) -> impl Strategy<Value = Tensor> {
 }
 
 fn argument(ids: u32) -> impl Strategy<Value = Argument> {
-    (string(ids), of(string(ids)), proptest::sample::select(ARGUMENT_KINDS.to_vec()), id(ids, TypeId::new))
+    (
+        string(ids),
+        of(string(ids)),
+        proptest::sample::select(ARGUMENT_KINDS.to_vec()),
+        of(id(ids, TypeId::new)),
+    )
         .prop_map(|(ssa, name, kind, ty)| Argument { ssa, name, kind, ty })
 }
 
@@ -341,6 +347,7 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
         (0..ids, marks()).prop_map(|(step, marks)| RankEvent::Marks(step, marks)),
         (id(ids, PoolId::new), moment(ids), reading())
             .prop_map(|(pool, at, reading)| RankEvent::State(pool, at, reading)),
+        (id(ids, PoolId::new), moment(ids)).prop_map(|(pool, at)| RankEvent::Unchanged(pool, at)),
         tensor(ids).prop_map(RankEvent::Tensor),
         (tensor_id(), death(ids)).prop_map(|(tensor, at)| RankEvent::Dies(tensor, at)),
         (tensor_id(), class(), of(string(ids)))
@@ -352,6 +359,9 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
         })),
         (tensor_id(), tensor_id())
             .prop_map(|(tensor, source)| RankEvent::Derived(Derivation { tensor, source })),
+        (tensor_id(), module(), any::<u32>()).prop_map(|(tensor, module, argument)| {
+            RankEvent::Origin(Origin { tensor, module, argument })
+        }),
         phase(ids).prop_map(RankEvent::Phase),
         fault(ids).prop_map(RankEvent::Fault),
     ]
@@ -370,7 +380,7 @@ fn event(ids: u32) -> BoxedStrategy<Event<'static>> {
         1 => (of(number()), ".{0,9}").prop_map(|(line, message)| Event::Warning(Warning { line, message })),
         1 => number().prop_map(Event::SkippedLines),
         1 => (range(), text()).prop_map(|(range, text)| Event::SourceText(range, text)),
-        17 => (id(ids, RankId::new), rank_event(ids)).prop_map(|(rank, event)| Event::Of(rank, event)),
+        19 => (id(ids, RankId::new), rank_event(ids)).prop_map(|(rank, event)| Event::Of(rank, event)),
     ]
     .boxed()
 }
@@ -405,10 +415,12 @@ fn variant(event: &Event<'_>) -> usize {
             RankEvent::Derived(_) => 23,
             RankEvent::Phase(_) => 24,
             RankEvent::Fault(_) => 25,
+            RankEvent::Unchanged(..) => 26,
+            RankEvent::Origin(_) => 27,
         },
     }
 }
-const VARIANTS: usize = 26;
+const VARIANTS: usize = 28;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
@@ -570,6 +582,7 @@ fn one_of_each_table() -> Events {
             shape: vec![60, 90],
             dtype: s(4),
             layout: Some(layout),
+            declared: Bytes::known(21_600),
             logical: Bytes::known(10_800),
             padded: Bytes::UNKNOWN,
         }),
@@ -626,9 +639,11 @@ fn one_of_each_row() -> Vec<RankEvent> {
                 capacity: Some(7),
             },
         ),
+        RankEvent::Unchanged(pool, at),
         RankEvent::Dies(tensor, Moment::NEVER),
         RankEvent::Alias(Alias { tensor, run: Some(run), ssa: s(5) }),
         RankEvent::Derived(Derivation { tensor, source: TensorId::new(2).unwrap() }),
+        RankEvent::Origin(Origin { tensor, module, argument: 7 }),
         RankEvent::Phase(Phase {
             name: s(6),
             segment_peak: Some(-1),
@@ -662,10 +677,9 @@ fn one_of_each_choice() -> Vec<RankEvent> {
         offset: 1000,
         marks: marks[3],
     }));
-    said.extend(
-        ARGUMENT_KINDS
-            .map(|kind| RankEvent::Argument(module, Argument { ssa: s(6), name: Some(s(7)), kind, ty })),
-    );
+    said.extend(ARGUMENT_KINDS.map(|kind| {
+        RankEvent::Argument(module, Argument { ssa: s(6), name: Some(s(7)), kind, ty: Some(ty) })
+    }));
     said.extend(CLASSES.map(|class| RankEvent::Classified(tensor, class, Some(s(8)))));
     said.push(RankEvent::Tensor(Tensor {
         ty: Some(ty),
@@ -815,10 +829,8 @@ fn unhex(hex: &str) -> Vec<u8> {
 #[test]
 fn the_bytes_of_version_1_0() {
     let events = one_of_each();
-    for (index, event) in events.iter().enumerate() {
-        assert_eq!(hex(&written(event)), *VERSION_1_0.get(index).unwrap_or(&"nothing"), "{event:?}");
-    }
-    assert_eq!(VERSION_1_0.len(), events.len());
+    let lines: Vec<String> = events.iter().map(|event| hex(&written(event))).collect();
+    assert_eq!(lines, VERSION_1_0);
     assert!((0..VARIANTS).all(|wanted| events.iter().any(|event| variant(event) == wanted)));
     let mut file = Forged::new(1, 0);
     file.frame(&stored(&unhex(&VERSION_1_0.concat())));
@@ -828,10 +840,10 @@ fn the_bytes_of_version_1_0() {
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
 }
 
-const VERSION_1_0: [&str; 51] = [
+const VERSION_1_0: [&str; 53] = [
     "010f0674745f6c6f670772756e2e6c6f67",
     "020c0b74746e6e2e6d61746d756c",
-    "032100023c5a0501020103040120100208080102024060b054ffffffffffffffffff01",
+    "032400023c5a0501020103040120100208080102024060e0a801b054ffffffffffffffffff01",
     "05020108",
     "060701ac02036f6464",
     "0703f0a204",
@@ -848,9 +860,11 @@ const VERSION_1_0: [&str; 51] = [
     "2506010306018407",
     "2603010302",
     "291001040801010102010300010501060107",
+    "3103010408",
     "2b070105ffffffff0f",
     "2d050105010306",
     "2e03010503",
+    "320401050207",
     "2f1301070101010201030107010a00010701080109",
     "2803010701",
     "2803010702",
@@ -858,10 +872,10 @@ const VERSION_1_0: [&str; 51] = [
     "2803010708",
     "2803010710",
     "270701090103e80708",
-    "230701020701080006",
-    "230701020701080106",
-    "230701020701080206",
-    "230701020701080306",
+    "23080102070108000106",
+    "23080102070108010106",
+    "23080102070108020106",
+    "23080102070108030106",
     "2c050105000109",
     "2c050105010109",
     "2c050105020109",
@@ -1082,7 +1096,8 @@ fn an_event_that_is_too_large_is_refused_and_the_writer_goes_on() {
     writer.take(text("a")).unwrap();
     let shape = vec![u64::MAX; 500_000];
     let (text_id, layout, logical) = (None, None, Bytes::UNKNOWN);
-    let ty = TensorType { text: text_id, shape, dtype: s(0), layout, logical, padded: logical };
+    let ty =
+        TensorType { text: text_id, shape, dtype: s(0), layout, declared: logical, logical, padded: logical };
     let error = writer.take(Event::Type(ty)).unwrap_err().to_string();
     assert!(error.contains("test.ttmem") && error.contains("4 MiB"), "{error}");
     writer.take(text("b")).unwrap();

@@ -134,7 +134,8 @@ fn owners(profile: &Profile, rank: &Rank, fault: &Fault) -> Vec<Owner> {
         return of_step;
     }
     let arguments = rank.modules.iter().flat_map(|module| &module.arguments);
-    let candidates = arguments.map(|argument| (Part::Argument, argument.ssa, argument.name, argument.ty));
+    let candidates =
+        arguments.filter_map(|argument| Some((Part::Argument, argument.ssa, argument.name, argument.ty?)));
     fitting(profile, candidates, requested)
 }
 

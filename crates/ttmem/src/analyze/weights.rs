@@ -15,7 +15,7 @@ pub struct Declared {
 
 /// All distinct arguments: those of the same name, kind and type are one.
 pub fn declared<'a>(rank: &'a Rank, kinds: &'a [ArgumentKind]) -> impl Iterator<Item = &'a Argument> + 'a {
-    let mut seen: FxHashSet<(StrId, TypeId)> = FxHashSet::default();
+    let mut seen: FxHashSet<(StrId, Option<TypeId>)> = FxHashSet::default();
     rank.modules
         .iter()
         .flat_map(|module| &module.arguments)
@@ -30,7 +30,7 @@ pub fn total(profile: &Profile, rank: &Rank, kinds: &[ArgumentKind]) -> Option<D
     }
     let mut total = Declared::default();
     for argument in declared(rank, kinds) {
-        let bytes = profile.tensor_type(argument.ty).and_then(|ty| ty.logical.get());
+        let bytes = argument.ty.and_then(|ty| profile.tensor_type(ty)?.declared.get());
         total.count += 1;
         total.bytes = total.bytes.saturating_add(bytes.unwrap_or(0));
     }
@@ -57,6 +57,6 @@ pub fn kept_twice(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment) -> O
         .collect();
     originals.sort_unstable();
     originals.dedup();
-    let logical = |index: usize| profile.tensor_type(tensors.ty[index]?)?.logical.get();
-    Some(originals.into_iter().filter_map(logical).sum())
+    let declared = |index: usize| profile.tensor_type(tensors.ty[index]?)?.declared.get();
+    Some(originals.into_iter().filter_map(declared).sum())
 }

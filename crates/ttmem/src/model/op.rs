@@ -165,7 +165,9 @@ pub struct TensorType {
     pub dtype: StrId,
     /// How it lies in memory.
     pub layout: Option<Layout>,
-    /// The bytes of the logical elements alone.
+    /// The bytes of the elements as declared, whatever they are stored as.
+    pub declared: Bytes,
+    /// The bytes of the elements as they are stored, without padding.
     pub logical: Bytes,
     /// The bytes of one whole tensor with all its padding, on one device.
     pub padded: Bytes,

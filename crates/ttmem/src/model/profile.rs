@@ -101,6 +101,11 @@ impl Rank {
         u32::try_from(self.steps.len()).unwrap_or(u32::MAX)
     }
 
+    /// Whether the rank said something of its memory; a controller that only compiled did not.
+    pub fn has_content(&self) -> bool {
+        !self.pools.is_empty() || !self.steps.is_empty() || !self.phases.is_empty()
+    }
+
     /// The operation of a step.
     pub fn op_id(&self, step: Step) -> Option<OpId> {
         self.steps.op.get(step as usize).copied()

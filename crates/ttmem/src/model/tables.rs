@@ -226,8 +226,8 @@ pub struct Argument {
     pub name: Option<StrId>,
     /// What it is.
     pub kind: ArgumentKind,
-    /// Its type.
-    pub ty: TypeId,
+    /// Its type; `None` where it is no tensor.
+    pub ty: Option<TypeId>,
 }
 
 /// What an argument is, as the compiler says.

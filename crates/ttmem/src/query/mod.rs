@@ -4,7 +4,11 @@
 //! Markdown, files, page) comes from here, so that a number shown twice is the same number.
 
 mod answer;
+pub mod ir;
 mod named;
+pub mod operations;
+pub mod registry;
+mod rows;
 mod summary;
 
 pub use answer::{
@@ -12,5 +16,9 @@ pub use answer::{
     OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
     ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
+pub use ir::IrFile;
 pub use named::Named;
+pub use operations::{MemoryFile, OperationsFile, highest_peak};
+pub use registry::RegistryFile;
+pub use rows::{Entries, Shape};
 pub use summary::{Request, RunFilter, summary};

@@ -487,12 +487,12 @@ impl<'a> View<'a> {
     }
 
     fn weight(&self, argument: &Argument) -> Option<Weight> {
-        let ty = self.profile.tensor_type(argument.ty)?;
+        let ty = self.profile.tensor_type(argument.ty?)?;
         Some(Weight {
             name: self.text(argument.name.unwrap_or(argument.ssa)),
             shape: ty.shape.clone(),
             dtype: self.text(ty.dtype),
-            bytes: ty.logical.get(),
+            bytes: ty.declared.get(),
         })
     }
 

@@ -12,7 +12,7 @@ mod ttmem;
 pub use input::{Input, open, open_with};
 
 use crate::error::Result;
-use crate::model::Sink;
+use crate::model::{Profile, Sink};
 
 /// Whether evidence is of a reader's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,4 +46,13 @@ pub trait Reader: Sync {
 /// All readers, in the order they are asked.
 pub fn readers() -> &'static [&'static dyn Reader] {
     &[&ttmem::TtmemFile, &tt_log::TtLog]
+}
+
+/// Takes along the texts that a profile only knows the places of, so that it needs its source no more.
+///
+/// What the source no longer has is left out, with a warning in the profile.
+pub fn embed_texts(profile: &mut Profile) {
+    if profile.source.format == tt_log::TtLog.name() {
+        tt_log::texts::embed(profile);
+    }
 }

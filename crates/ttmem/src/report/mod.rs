@@ -4,6 +4,7 @@
 //! here; only units, words and layout are.
 
 mod advice;
+pub mod files;
 mod markdown;
 mod table;
 mod text;

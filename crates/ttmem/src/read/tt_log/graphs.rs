@@ -116,12 +116,12 @@ impl Graphs {
     pub fn say_arguments(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let Some(graph) = self.graphs.last() else { return Ok(()) };
         for argument in &graph.arguments {
-            let Some(ty) = tables.tensor_type(&argument.ty)? else { continue };
+            let ty = tables.tensor_type(&argument.ty)?;
             let argument = Argument {
                 ssa: tables.text(argument.ssa.as_bytes())?,
                 name: argument.name.as_ref().map(|name| tables.text(name.as_bytes())).transpose()?,
                 kind: argument.kind.unwrap_or(ArgumentKind::Default),
-                ty: tables.type_facts(ty).id,
+                ty: ty.map(|ty| tables.type_facts(ty).id),
             };
             tables.say(rank, RankEvent::Argument(graph.id, argument))?;
         }

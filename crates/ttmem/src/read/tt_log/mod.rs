@@ -1,8 +1,8 @@
 //! Reads the log of the Tenstorrent runtime (tt-mlir under tt-xla or ttrt), as a run prints it.
 //!
-//! Each line is taken apart on its own ([`line`]), goes to the state machine of the rank and stream that wrote
-//! it, and there to the rank's run through the log ([`rank`]), which knows the programs and settles what each
-//! step did ([`life`]). Module dumps ([`module`]) give arguments their names. Nothing here looks at "the next
+//! Each line is taken apart on its own (`line`), goes to the state machine of the rank and stream that wrote
+//! it, and there to the rank's run through the log (`rank`), which knows the programs and settles what each
+//! step did (`life`). Module dumps (`module`) give arguments their names. Nothing here looks at "the next
 //! line": between any two lines there may be lines of other writers.
 
 mod brackets;

@@ -162,6 +162,7 @@ impl<'s> Tables<'s> {
             shape: parsed.shape.clone(),
             dtype: self.text(parsed.element)?,
             layout,
+            declared: parsed.declared_bytes().into(),
             logical: parsed.logical_bytes().into(),
             padded: footprint.map(|footprint| footprint.padded).into(),
         };

@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use super::line::{Prefixes, Tag, Text, split_tag};
 use super::module::stage_header;
 use crate::model::{ByteRange, Profile, Stage, Warning};
-use crate::read::lines::Lines;
+use crate::read::lines::LONGEST_LINE;
 
 /// A module text longer than this is not worth its place in a report.
 const LONGEST: u64 = 64 << 20;
@@ -35,8 +35,9 @@ pub(in crate::read) fn embed(profile: &mut Profile) {
     let mut failed = None;
     match File::open(&profile.source.file) {
         Ok(mut file) => {
+            let mut buffer = Vec::new();
             for stage in missing {
-                match text(&mut file, stage.source, profile.text(stage.name)) {
+                match text(&mut file, stage.source, profile.text(stage.name), &mut buffer) {
                     Ok(text) => {
                         profile.texts.insert((stage.source.start, stage.source.end), text);
                     }
@@ -58,12 +59,20 @@ pub(in crate::read) fn embed(profile: &mut Profile) {
     }
 }
 
-/// The text of a stage, which stands behind its header.
-fn text(file: &mut File, range: ByteRange, stage: &str) -> io::Result<String> {
+/// The text of a stage, which stands behind its header. The bytes are read into `buffer`.
+fn text(file: &mut File, range: ByteRange, stage: &str, buffer: &mut Vec<u8>) -> io::Result<String> {
     let length = range.end.checked_sub(range.start).filter(|length| *length <= LONGEST);
     let length = length.ok_or_else(|| io::Error::other("it is too long"))?;
-    let header = header(file, range.start)?;
-    let (tag, rest) = split_tag(&header);
+    let from = range.start.saturating_sub(HEADER);
+    buffer.clear();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(range.start - from + length).read_to_end(buffer)?;
+    if buffer.len() as u64 != range.start - from + length {
+        return Err(io::Error::other("the file has become shorter"));
+    }
+    let (before, inside) = buffer.split_at(buffer.len() - usize::try_from(length).unwrap_or(0));
+    let header = last_line(before).ok_or_else(|| io::Error::other("the file has changed"))?;
+    let (tag, rest) = split_tag(header);
     let mut prefixes = Prefixes::default();
     // Whatever else stands there, it is not the log that was read; nor would we copy any file a profile names.
     let is_it =
@@ -71,13 +80,10 @@ fn text(file: &mut File, range: ByteRange, stage: &str) -> io::Result<String> {
     if !is_it {
         return Err(io::Error::other("the file has changed"));
     }
-    let mut taken = Vec::new();
-    let mut lines = Lines::new(file.try_clone()?.take(length));
-    let mut end = 0;
-    while let Some(line) = lines.next()? {
-        end = line.next;
-        let (of, rest) = split_tag(line.bytes);
-        if line.cut || !same_stream(tag, of) {
+    let mut taken = Vec::with_capacity(inside.len());
+    for line in lines(inside) {
+        let (of, rest) = split_tag(line);
+        if line.len() >= LONGEST_LINE || !same_stream(tag, of) {
             continue;
         }
         if let Text::Foreign(text) = prefixes.split(rest) {
@@ -85,23 +91,22 @@ fn text(file: &mut File, range: ByteRange, stage: &str) -> io::Result<String> {
             taken.push(b'\n');
         }
     }
-    if end < length {
-        return Err(io::Error::other("the file has become shorter"));
-    }
     Ok(String::from_utf8(taken)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// The line that ends right before `start`; the file is then at `start`.
-fn header(file: &mut File, start: u64) -> io::Result<Vec<u8>> {
-    let from = start.saturating_sub(HEADER);
-    file.seek(SeekFrom::Start(from))?;
-    let mut before = Vec::new();
-    file.by_ref().take(start - from).read_to_end(&mut before)?;
-    let Some(b'\n') = before.pop() else { return Err(io::Error::other("the file has changed")) };
-    let begin = memchr::memrchr(b'\n', &before).map_or(0, |at| at + 1);
-    let line = &before[begin..];
-    Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+/// The lines of a text, without their ends (LF or CRLF).
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    })
+}
+
+/// The line that ends where the text does.
+fn last_line(text: &[u8]) -> Option<&[u8]> {
+    text.last().filter(|byte| **byte == b'\n')?;
+    lines(text).last()
 }
 
 fn same_stream(a: Option<Tag<'_>>, b: Option<Tag<'_>>) -> bool {

@@ -209,10 +209,18 @@ impl Footprint {
 }
 
 impl ParsedType<'_> {
+    /// The bytes of the logical elements as the type declares them.
+    pub fn declared_bytes(&self) -> Option<u64> {
+        self.bytes_as(self.element)
+    }
+
     /// The bytes of the logical elements in the form they are stored in, without padding.
     pub fn logical_bytes(&self) -> Option<u64> {
+        self.bytes_as(self.layout.as_ref().map_or(self.element, |layout| layout.stored))
+    }
+
+    fn bytes_as(&self, element: &[u8]) -> Option<u64> {
         let values = product(&self.shape)?;
-        let element = self.layout.as_ref().map_or(self.element, |layout| layout.stored);
         match scalar_bytes(element) {
             Some(bytes) => values.checked_mul(bytes),
             None => {
@@ -384,6 +392,14 @@ mod tests {
             assert_eq!(tile_bytes(element.as_bytes(), (32, 32)), Some(tile), "{element}");
         }
         assert_eq!(tile_bytes(b"mystery", (32, 32)), None);
+    }
+
+    #[test]
+    fn what_is_stored_may_be_narrower_than_what_is_declared() {
+        let text = "tensor<128x128xbf16, #ttnn.ttnn_layout<(d0, d1) -> (d0, d1), <1x1>, memref<4x4x!ttcore.tile<32x32, bfp_bf8>, #dram>, <interleaved>>>";
+        let ty = ParsedType::parse(text.as_bytes()).unwrap();
+        assert_eq!((ty.declared_bytes(), ty.logical_bytes()), (Some(32768), Some(17408)));
+        assert_eq!(ty.footprint().unwrap().padded, 17408);
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! `ttmem report` as people call it: where the folder goes, what it is called, what is in it.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+
+fn corpus(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name).display().to_string()
+}
+
+fn ttmem(home: &Path) -> Command {
+    let mut command = Command::cargo_bin("ttmem").unwrap();
+    command.env("TTMEM_HOME", home);
+    command
+}
+
+/// The folder that a report says it is in.
+fn report(home: &Path, args: &[&str]) -> PathBuf {
+    let output = ttmem(home).arg("report").args(args).assert().success().get_output().clone();
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_report_is_stored_under_its_name_and_replaced_by_the_same_source() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = report(home.path(), &[&corpus("vae-decoder.log")]);
+    assert_eq!(folder, home.path().join("reports/vae-decoder"));
+    for file in ["vae-decoder.ttmem", "vae-decoder_memory.json", "vae-decoder_operations.json"] {
+        assert!(names(&folder).contains(&file.to_owned()), "{:?}", names(&folder));
+    }
+    assert_eq!(report(home.path(), &[&corpus("vae-decoder.log")]), folder);
+    let other = home.path().join("vae_decoder_profile.log");
+    fs::copy(corpus("oom-capacity.log"), &other).unwrap();
+    assert_eq!(
+        report(home.path(), &[&other.display().to_string()]),
+        home.path().join("reports/vae-decoder-2")
+    );
+}
+
+#[test]
+fn a_report_of_a_folder_is_made_from_its_profile() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().join("out");
+    let out_text = out.display().to_string();
+    report(home.path(), &[&corpus("two-graphs.log"), "-o", &out_text, "--name", "graphs"]);
+    let first = fs::read(out.join("graphs_memory.json")).unwrap();
+    let again = home.path().join("again");
+    report(home.path(), &[&out_text, "-o", &again.display().to_string()]);
+    assert_eq!(fs::read(again.join("graphs_memory.json")).unwrap(), first);
+    let summary = |file: &Path| {
+        let output =
+            ttmem(home.path()).args(["summary", "--json"]).arg(file).assert().success().get_output().clone();
+        let mut answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["source"] = serde_json::Value::Null;
+        answer["ranks"][0]["file"] = serde_json::Value::Null;
+        answer
+    };
+    assert_eq!(summary(&out.join("graphs.ttmem")), summary(Path::new(&corpus("two-graphs.log"))));
+}
+
+#[test]
+fn a_folder_without_a_profile_says_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let output = ttmem(home.path()).arg("report").arg(home.path()).assert().code(2).get_output().clone();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("holds no profile"));
+}

@@ -1,0 +1,319 @@
+//! The texts of the compiled graphs with the lines of every location, for `<name>_ir.json`.
+//!
+//! The file has the stages `ttir` and `ttnn` of the first graph that ran, and of every graph under `graphs` where
+//! there are several; a stage that was not printed is null. `loc_index` has the first line of each location,
+//! `lines` all of them, counted from 1 within the text. The keys are locations as operations have them:
+//! aliases (`#loc12`) are replaced by what they stand for, and `unknown` is no location.
+//!
+//! Texts are those that the profile has taken along (see [`embed_texts`](crate::read::embed_texts)). They may
+//! hold lines that others wrote in between; what cannot be a line of a module is left out here.
+
+use rustc_hash::FxHashMap;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::rows::{Entries, Rows};
+use crate::model::{Module, Profile, Rank};
+
+/// The stages that people look at: the graph as it came, and as it runs.
+const STAGES: [&str; 2] = ["ttir", "ttnn"];
+
+/// The content of `<name>_ir.json`.
+#[derive(Clone, Copy, Debug)]
+pub struct IrFile<'a> {
+    /// What is asked.
+    pub profile: &'a Profile,
+    /// Which rank.
+    pub rank: &'a Rank,
+}
+
+impl Serialize for IrFile<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { profile, rank } = *self;
+        let first = rank.top_level_runs().find_map(|(_, run)| rank.module(run.module?));
+        let first = first.or(rank.modules.first());
+        let mut map = serializer.serialize_map(None)?;
+        for stage in STAGES {
+            map.serialize_entry(stage, &first.and_then(|module| stage_text(profile, module, stage)))?;
+        }
+        if rank.modules.len() > 1 {
+            let graphs = || rank.modules.iter().enumerate();
+            let graph = |(index, module)| Graph { profile, index, module };
+            map.serialize_entry("graphs", &Rows(|| graphs().map(graph)))?;
+        }
+        map.end()
+    }
+}
+
+/// A graph in the list of all; its texts are made while it is written.
+struct Graph<'a> {
+    profile: &'a Profile,
+    index: usize,
+    module: &'a Module,
+}
+
+impl Serialize for Graph<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("graph", &self.index)?;
+        map.serialize_entry("name", &self.module.name.map(|name| self.profile.text(name)))?;
+        for stage in STAGES {
+            map.serialize_entry(stage, &stage_text(self.profile, self.module, stage))?;
+        }
+        map.end()
+    }
+}
+
+/// The text of a stage, with the lines of its locations.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct StageText {
+    /// The text.
+    pub text: String,
+    /// The first line of each location.
+    pub loc_index: Entries<String, u32>,
+    /// All lines of each location.
+    pub lines: Entries<String, Vec<u32>>,
+}
+
+/// A stage of a graph; `None` where it was not printed, or its text is gone.
+pub fn stage_text(profile: &Profile, module: &Module, stage: &str) -> Option<StageText> {
+    let found = module.stages.iter().find(|found| profile.text(found.name) == stage)?;
+    let text = module_lines(profile.source_text(found.source)?);
+    let lines = locations(&text);
+    let loc_index = lines.iter().filter_map(|(loc, lines)| Some((loc.clone(), *lines.first()?))).collect();
+    Some(StageText { text, loc_index: Entries(loc_index), lines: Entries(lines) })
+}
+
+/// A text without the lines that cannot be part of a module.
+fn module_lines(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut in_resources = false;
+    for line in text.lines() {
+        in_resources |= line.starts_with("{-#");
+        if in_resources || is_module_line(line.trim()) {
+            clean.push_str(line);
+            clean.push('\n');
+        }
+        in_resources &= !line.starts_with("#-}");
+    }
+    clean
+}
+
+/// Whether a line may be one of a module: it says so with its first word, and with something only code has.
+fn is_module_line(line: &str) -> bool {
+    let has_type_or_loc = || line.contains(" : ") || line.contains("loc(") || line.ends_with('{');
+    match line.as_bytes() {
+        [b'}' | b')' | b'^', ..] => true,
+        [b'/', second, ..] => *second == b'/',
+        [b'#', second, ..] => second.is_ascii_lowercase() && line.contains(" = "),
+        [b'%' | b'"', ..] => has_type_or_loc(),
+        [b'a'..=b'z', ..] => {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+            let word = line.split(|c: char| !is_word(c)).next().unwrap_or(line);
+            let is_dialect = word.contains('.') && !word.ends_with('.');
+            match word {
+                "module" | "return" | "call" => true,
+                _ => is_dialect && (has_type_or_loc() || line.contains('@')),
+            }
+        }
+        _ => false,
+    }
+}
+
+/// The lines of each location, in the order the locations appear.
+fn locations(text: &str) -> Vec<(String, Vec<u32>)> {
+    let aliases = Aliases::new(text);
+    let mut found: Vec<(String, Vec<u32>)> = Vec::new();
+    let mut by_text: FxHashMap<String, usize> = FxHashMap::default();
+    // Most operations name their location by an alias, which is resolved once.
+    let mut by_alias: FxHashMap<&str, Option<usize>> = FxHashMap::default();
+    let mut open = Vec::new();
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        let begins = is_operation(line);
+        if line.ends_with("({") && begins {
+            // Its location stands where its regions end.
+            open.push(number);
+            continue;
+        }
+        let number = if begins {
+            number
+        } else if line.starts_with("})")
+            && let Some(begin) = open.pop()
+        {
+            begin
+        } else {
+            continue;
+        };
+        let Some(loc) = location_of(line) else { continue };
+        let row = *by_alias.entry(loc).or_insert_with(|| {
+            let text = aliases.resolve(loc).filter(|text| text != "unknown")?;
+            Some(*by_text.entry(text).or_insert_with_key(|text| {
+                found.push((text.clone(), Vec::new()));
+                found.len() - 1
+            }))
+        });
+        if let Some((_, lines)) = row.and_then(|row| found.get_mut(row)) {
+            lines.push(number);
+        }
+    }
+    found
+}
+
+/// Whether an operation begins on a line. Functions and modules are none that run.
+fn is_operation(line: &str) -> bool {
+    match line.as_bytes().first() {
+        Some(b'%' | b'"') => true,
+        Some(b'a'..=b'z') => {
+            let word = line.split([' ', '(']).next().unwrap_or(line);
+            word.contains('.') && word != "func.func" && !line.ends_with('{') || word == "call"
+        }
+        _ => false,
+    }
+}
+
+/// What stands in the `loc( )` at the end of a line.
+fn location_of(line: &str) -> Option<&str> {
+    // A name in it may hold the same word; then it begins inside of a string.
+    let is_whole = |(at, _): &(usize, &str)| line[*at..].matches('"').count().is_multiple_of(2);
+    let (at, word) = line.rmatch_indices(" loc(").find(is_whole)?;
+    line[at + word.len()..].strip_suffix(')')
+}
+
+/// `#loc12 = loc("add.1")`: what the aliases of a text stand for.
+struct Aliases<'a>(FxHashMap<&'a str, &'a str>);
+
+impl<'a> Aliases<'a> {
+    /// Aliases may name aliases; a text made to grow without end ends here.
+    const DEEPEST: usize = 64;
+    const LONGEST: usize = 64 << 10;
+
+    fn new(text: &'a str) -> Self {
+        let definitions = text.lines().filter(|line| line.starts_with("#loc"));
+        let alias = |line: &'a str| {
+            let (name, value) = line.split_once(" = loc(")?;
+            Some((name, value.trim_end().strip_suffix(')')?))
+        };
+        Self(definitions.filter_map(alias).collect())
+    }
+
+    /// A location with its aliases replaced; `None` where that does not end.
+    fn resolve(&self, loc: &str) -> Option<String> {
+        let mut resolved = String::new();
+        self.add(loc, &mut resolved, 0)?;
+        Some(resolved)
+    }
+
+    fn add(&self, loc: &str, resolved: &mut String, depth: usize) -> Option<()> {
+        if depth > Self::DEEPEST {
+            return None;
+        }
+        let mut rest = loc;
+        while let Some(at) = rest.find(['#', '"']) {
+            let (before, behind) = rest.split_at(at);
+            resolved.push_str(before);
+            let length = if behind.starts_with('"') { string_length(behind) } else { alias_length(behind) };
+            let (part, after) = behind.split_at(length);
+            match self.0.get(part) {
+                Some(stands_for) => self.add(stands_for, resolved, depth + 1)?,
+                None => resolved.push_str(part),
+            }
+            rest = after;
+        }
+        resolved.push_str(rest);
+        (resolved.len() <= Self::LONGEST).then_some(())
+    }
+}
+
+fn alias_length(text: &str) -> usize {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text[1..].find(|c| !is_name(c)).map_or(text.len(), |end| end + 1)
+}
+
+/// The length of the string that a text begins with, its quotes included.
+fn string_length(text: &str) -> usize {
+    let mut escaped = true;
+    let end = text.bytes().position(|byte| {
+        let closes = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        closes
+    });
+    end.map_or(text.len(), |end| end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r##"#dram = #ttnn.buffer_type<dram>
+module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
+  ttcore.device_module {
+  func.func @main(%arg0: tensor<4xf32> loc("p0")) -> tensor<4xf32> {
+    %0 = "ttnn.neg"(%arg0) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc3)
+    %1 = ttcore.load_cached(@f, [%0]) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc)
+    "ttnn.deallocate"(%0) <{force = false}> : (tensor<4xf32>) -> () loc(#loc3)
+    %2 = "ttnn.abs"(%1) : (tensor<4xf32>) -> tensor<4xf32> loc("a\22 loc(x"("y"))
+    %3 = "stablehlo.reduce"(%2) <{dimensions = array<i64: 0>}> ({
+    ^bb0(%a: tensor<f32> loc(unknown)):
+      stablehlo.return %a : tensor<f32> loc(#loc2)
+    }) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc4)
+    return %3 : tensor<4xf32> loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+#loc = loc(unknown)
+#loc1 = loc("x")
+#loc2 = loc("f.py":1:2)
+#loc3 = loc("add.1_b"(#loc1))
+#loc4 = loc(fused<"#loc1">[#loc1, #loc2])
+"##;
+
+    #[test]
+    fn every_operation_of_a_location_has_its_line() {
+        let lines = |lines: &[u32]| lines.to_vec();
+        assert_eq!(
+            locations(TEXT),
+            [
+                ("\"add.1_b\"(\"x\")".to_owned(), lines(&[5, 7])),
+                ("\"a\\22 loc(x\"(\"y\")".to_owned(), lines(&[8])),
+                ("\"f.py\":1:2".to_owned(), lines(&[11])),
+                ("fused<\"#loc1\">[\"x\", \"f.py\":1:2]".to_owned(), lines(&[9])),
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_of_others_are_left_out() {
+        let noise = [
+            "",
+            "INFO 03-16 10:31:08 [engine.py:163] step 12",
+            " 12%|####      | 12/100 [00:01<00:09,  2.31it/s]",
+            "%12 = \"ttnn.add\"(%1, %2) is slow, says the tuner",
+            "{\"event\": \"step\", \"n\": 12}",
+            "/venv/lib/module.py:12: UserWarning: x",
+            "torch.nn says nothing",
+            "# a comment",
+        ];
+        let mixed: String =
+            TEXT.lines().zip(noise.iter().cycle()).fold(String::new(), |mut all, (line, noise)| {
+                all.extend([line, "\n", noise, "\n"]);
+                all
+            });
+        assert_eq!(module_lines(&mixed), TEXT);
+        let resources = "{-#\n  dialect_resources: {\n    builtin: {\n    }\n  }\n#-}\n";
+        assert_eq!(module_lines(&format!("{resources}noise\n")), resources);
+    }
+
+    #[test]
+    fn aliases_without_end_end() {
+        let mut text = String::from("#loc0 = loc(#loc0)\n#loc1 = loc(\"x\")\n");
+        for n in 2..80 {
+            text += &format!("#loc{n} = loc(fused[#loc{0}, #loc{0}])\n", n - 1);
+        }
+        let aliases = Aliases::new(&text);
+        assert_eq!(aliases.resolve("#loc0"), None);
+        assert_eq!(aliases.resolve("#loc79"), None);
+        assert_eq!(
+            aliases.resolve("#loc3").as_deref(),
+            Some("fused[fused[\"x\", \"x\"], fused[\"x\", \"x\"]]")
+        );
+        assert_eq!(aliases.resolve("\"unclosed #loc1").as_deref(), Some("\"unclosed #loc1"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What the rows of the report's files are made of: lists that are written as they are made, maps in a given
+//! order, shapes as people write them, and MiB.
+
+use std::fmt;
+
+use serde::ser::{Serialize, Serializer};
+
+/// A list whose rows are made while it is written.
+pub(super) struct Rows<F>(pub F);
+
+impl<F, I> Serialize for Rows<F>
+where
+    F: Fn() -> I,
+    I: Iterator,
+    I::Item: Serialize,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+/// A map in the order of its entries, whose keys are borrowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entries<K, V>(pub Vec<(K, V)>);
+
+impl<K: Serialize, V: Serialize> Serialize for Entries<K, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+/// A shape, written `1x32x64`; empty for a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape<'a>(pub &'a [u64]);
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, size) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("x")?;
+            }
+            write!(f, "{size}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Shape<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Bytes as MiB with three digits behind the point.
+#[allow(clippy::cast_precision_loss, reason = "three digits are asked for")]
+pub(super) fn mib(bytes: u64) -> f64 {
+    let thousandths = (u128::from(bytes) * 1000 + (1 << 19)) >> 20;
+    thousandths as f64 / 1000.0
+}
+
+/// Bytes as MiB, as the evidence printed them: with three digits where it rounds, else all of them.
+#[allow(clippy::cast_precision_loss, reason = "exact up to eight petabytes")]
+pub(super) fn mib_as_printed(bytes: u64, quantum: u64) -> f64 {
+    if quantum > 0 { mib(bytes) } else { bytes as f64 / f64::from(1 << 20) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_printed_is_printed_again() {
+        // The reader takes the nearest whole byte of each number of thousandths.
+        for thousandths in (0..5_000_000u64).step_by(997).chain([1, 2, 3, 4_273_390]) {
+            let bytes = (thousandths * (1 << 20) + 500) / 1000;
+            assert_eq!(
+                format!("{:.3}", mib(bytes)),
+                format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
+            );
+        }
+        assert!((mib_as_printed(1 << 19, 0) - 0.5).abs() < f64::EPSILON);
+        assert!(mib(u64::MAX) > 1.7e13);
+    }
+
+    #[test]
+    fn shapes_are_written_with_crosses() {
+        assert_eq!(Shape(&[1, 32, 64]).to_string(), "1x32x64");
+        assert_eq!(Shape(&[]).to_string(), "");
+    }
+}

@@ -1,0 +1,204 @@
+//! The files of a report folder: what there are, and what stands in each.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `<name>.ttmem` | the whole profile, all ranks |
+//! | `<name>_summary.md` | the summary, all ranks |
+//! | `<name>_memory.json` | what was in memory before each operation |
+//! | `<name>_operations.json` | what each operation is |
+//! | `<name>_inputs_registry.json` | the arguments of every graph |
+//! | `<name>_ir.json` | the texts of the graphs |
+//!
+//! The JSON files are of one rank. In a log of several, they are of the rank with the highest peak (of DRAM, as
+//! a rule), because that is the one that runs out first; and every rank has files of its own besides,
+//! `<name>_rank1-0_memory.json` and so on. Lists are written a row a line.
+//!
+//! Files are written one after the other into a folder that is there. That the folder is whole or absent for
+//! everybody else is the business of [`store`](crate::store).
+
+use std::cmp::Reverse;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+
+use crate::error::{Error, Result};
+use crate::model::{Profile, Rank};
+use crate::query::{IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, summary};
+use crate::record::frame;
+
+const PROFILE: &str = ".ttmem";
+const SUMMARY: &str = "_summary.md";
+const PAGE: &str = "_report.html";
+const MEMORY: &str = "_memory.json";
+const OPERATIONS: &str = "_operations.json";
+const REGISTRY: &str = "_inputs_registry.json";
+const IR: &str = "_ir.json";
+
+/// The files that are of one rank.
+const OF_RANK: [&str; 4] = [MEMORY, OPERATIONS, REGISTRY, IR];
+
+/// The files are written through a buffer of this size.
+const BUFFER: usize = 256 << 10;
+
+/// Writes all files of a report into a folder.
+///
+/// `name` is the beginning of every file's name and must be a plain one. Texts of graphs are those that the
+/// profile has taken along.
+pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
+    write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
+    let answer = summary(std::slice::from_ref(profile), &Request::default())?;
+    write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
+    let ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
+    let Some(main) = main_rank(profile, &ranks) else { return Ok(()) };
+    if let [only] = ranks[..] {
+        return write_rank(profile, only, &folder.join(name));
+    }
+    for (rank, label) in ranks.iter().zip(labels(profile, &ranks)) {
+        let base = folder.join(format!("{name}_rank{label}"));
+        write_rank(profile, rank, &base)?;
+        if std::ptr::eq(*rank, main) {
+            copy_rank(&base, &folder.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// The rank with the highest peak; of several, the one with the first label.
+fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
+    let label = |rank: &Rank| rank.label.map(|label| profile.text(label));
+    let by_label = |rank: &Rank| Reverse((label(rank).map(str::len), label(rank)));
+    ranks.iter().copied().max_by_key(|rank| (highest_peak(profile, rank), by_label(rank)))
+}
+
+/// Whether a file of that name is one of ours, of a report of that name.
+pub fn is_derived(name: &str, file: &str) -> bool {
+    let Some(rest) = file.strip_prefix(name) else { return false };
+    [PROFILE, SUMMARY, PAGE].contains(&rest)
+        || OF_RANK.contains(&rest)
+        || rest.starts_with("_rank") && OF_RANK.iter().any(|end| rest.ends_with(end))
+}
+
+/// Whether a file of that name holds a profile.
+pub fn is_profile(file: &str) -> bool {
+    file.ends_with(PROFILE)
+}
+
+/// Whether a file of that name is the memory file of a report, which the seeds' tool writes too.
+pub fn is_memory_file(file: &str) -> bool {
+    file.ends_with(MEMORY)
+}
+
+fn write_rank(profile: &Profile, rank: &Rank, base: &Path) -> Result<()> {
+    let span = crate::analyze::Span::whole(rank);
+    write_json(base, MEMORY, &MemoryFile { profile, rank, span })?;
+    write_json(base, OPERATIONS, &OperationsFile { profile, rank, span })?;
+    write_json(base, REGISTRY, &RegistryFile { profile, rank })?;
+    write_json(base, IR, &IrFile { profile, rank })
+}
+
+fn copy_rank(from: &Path, to: &Path) -> Result<()> {
+    for end in OF_RANK {
+        let to = with_end(to, end);
+        fs::copy(with_end(from, end), &to).map_err(|source| Error::Write { path: to, source })?;
+    }
+    Ok(())
+}
+
+fn with_end(base: &Path, end: &str) -> std::path::PathBuf {
+    let mut path = base.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+/// The labels of ranks as parts of file names, each another: `1-0` for `1,0`.
+fn labels(profile: &Profile, ranks: &[&Rank]) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '@');
+        let label = rank.label.map_or("", |label| profile.text(label));
+        let mut label: String = label.chars().take(40).map(|c| if is_plain(c) { c } else { '-' }).collect();
+        if label.is_empty() || labels.contains(&label) {
+            label = format!("{label}.{number}");
+        }
+        labels.push(label);
+    }
+    labels
+}
+
+/// What can go wrong while a file is filled.
+enum Failure {
+    Write(io::Error),
+    Other(Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Write(error.into())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+fn write_profile(profile: &Profile, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut writer = frame::Writer::create(out, PROFILE)?;
+    profile.replay(&mut writer)?;
+    writer.finish()?;
+    Ok(())
+}
+
+fn write_json(base: &Path, end: &str, content: &impl Serialize) -> Result<()> {
+    write_file(&with_end(base, end), |out| {
+        content.serialize(&mut Serializer::with_formatter(&mut *out, RowsOnLines::default()))?;
+        Ok(out.write_all(b"\n")?)
+    })
+}
+
+fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<()> {
+    let failed = |source| Error::Write { path: path.to_owned(), source };
+    let mut out = BufWriter::with_capacity(BUFFER, File::create(path).map_err(failed)?);
+    match fill(&mut out) {
+        Ok(()) => out.into_inner().map(drop).map_err(|error| failed(error.into_error())),
+        Err(Failure::Write(source) | Failure::Other(Error::Write { source, .. })) => Err(failed(source)),
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+/// Compact JSON, with each element of the outermost list on a line of its own.
+#[derive(Default)]
+struct RowsOnLines {
+    lists: usize,
+}
+
+impl Formatter for RowsOnLines {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.lists += 1;
+        out.write_all(b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.lists -= 1;
+        out.write_all(if self.lists == 0 { b"\n]" } else { b"]" })
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        match (first, self.lists) {
+            (true, 1) => out.write_all(b"\n"),
+            (false, 1) => out.write_all(b",\n"),
+            (true, _) => Ok(()),
+            (false, _) => out.write_all(b","),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a report is called.
+
+use std::path::Path;
+
+/// File names get ends of up to eighty bytes; file systems take 255.
+const LONGEST: usize = 120;
+
+/// The name of a file's report: its own without extension and without `_profile`.
+///
+/// `logs/my_model_profile.log.gz` gives `my-model`; standard input gives `stdin`.
+pub fn name_of(file: &str) -> String {
+    if file == "-" {
+        return "stdin".to_owned();
+    }
+    let path = Path::new(file);
+    let packed = path.extension().is_some_and(|end| ["gz", "zst", "zstd"].iter().any(|known| end == *known));
+    let path = if packed { path.with_extension("") } else { path.to_owned() };
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    clean_name(stem.strip_suffix("_profile").unwrap_or(&stem))
+}
+
+/// A name that is one plain part of a path, whatever it was: `_` and `/` become `-`.
+pub fn clean_name(name: &str) -> String {
+    let plain = |c: char| {
+        let is_special = matches!(c, '_' | '/' | '\\' | ':' | '<' | '>' | '|' | '?' | '*' | '"');
+        if is_special || c.is_control() { '-' } else { c }
+    };
+    let clean: String = name.chars().map(plain).collect();
+    // A name that begins with a dot is hidden, or leads elsewhere.
+    let clean = clean.trim().trim_start_matches('.').trim_start();
+    let fits = clean.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST).last();
+    let clean = clean[..fits.unwrap_or(0)].trim_end_matches(|c: char| c == '.' || c.is_whitespace());
+    if clean.is_empty() { "report".to_owned() } else { clean.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rule() {
+        for (file, name) in [
+            ("logs/my_model_profile.log", "my-model"),
+            ("a_b_profile.log", "a-b"),
+            ("a-b.log", "a-b"),
+            ("/abs/x.log.gz", "x"),
+            ("x_profile.log.zst", "x"),
+            ("x.ttmem", "x"),
+            ("no-extension", "no-extension"),
+            ("profile.log", "profile"),
+            ("_profile.log", "report"),
+            (".log", "log"),
+            ("-", "stdin"),
+            ("..", "report"),
+            ("", "report"),
+            ("/", "report"),
+        ] {
+            assert_eq!(name_of(file), name, "{file}");
+        }
+    }
+
+    #[test]
+    fn names_are_one_plain_part_of_a_path() {
+        for (given, name) in [
+            ("a/b", "a-b"),
+            ("../../etc/passwd", "-..-etc-passwd"),
+            ("/etc/passwd", "-etc-passwd"),
+            ("..", "report"),
+            (".", "report"),
+            ("...hidden", "hidden"),
+            ("", "report"),
+            (" \t\n ", "--"),
+            ("a\0b\u{1b}[0m", "a-b-[0m"),
+            ("C:\\x", "C--x"),
+            ("trailing. . ", "trailing"),
+        ] {
+            let made = clean_name(given);
+            assert!(
+                !made.contains(['/', '\\']) && !made.starts_with('.') && !made.is_empty(),
+                "{given:?}: {made:?}"
+            );
+            assert!(!made.chars().any(char::is_control));
+            assert_eq!(made, name, "{given:?}");
+        }
+        assert!(clean_name(&"ü".repeat(1000)).len() <= LONGEST);
+    }
+}
