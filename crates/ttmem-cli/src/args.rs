@@ -35,7 +35,7 @@ const SUMMARY_EXAMPLES: &str = "\
 Examples:
   ttmem summary model.log                  the screen
   ttmem summary model.log --at 1517        what was in memory before step 1517
-  ttmem summary model.log --run last       without the warm-up
+  ttmem summary model.log --run last       the last program run alone
   python model.py 2>&1 | ttmem summary -   from a pipe
   ttmem summary rank*.log --json           for scripts: every field is in docs/json.md
 
@@ -61,7 +61,7 @@ pub(crate) struct Summary {
     #[arg(long)]
     pub markdown: bool,
 
-    /// What was in memory before this step, too.
+    /// What was in memory before this step, instead of at the peak (in JSON: besides).
     #[arg(long, value_name = "STEP")]
     pub at: Option<u32>,
 

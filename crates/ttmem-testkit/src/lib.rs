@@ -6,6 +6,7 @@
 //! mistake in the other.
 //!
 //! - [`tt`]: the Tenstorrent runtime (tt-mlir and tt-xla).
+//! - [`random`]: chance that a seed names, for tests that draw their own cases.
 
-mod random;
+pub mod random;
 pub mod tt;

@@ -13,6 +13,7 @@ impl Random {
     }
 
     /// A second stream, independent of how much of this one is drawn later.
+    #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.draw())
     }
@@ -32,7 +33,11 @@ impl Random {
         low + self.draw() % (high - low + 1)
     }
 
-    /// An index into something of this length, which is not zero.
+    /// An index into something of this length.
+    ///
+    /// # Panics
+    ///
+    /// When the length is zero: there is nothing to point at.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.between(0, length as u64 - 1)).expect("an index is no larger than a length")
     }

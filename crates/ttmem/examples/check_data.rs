@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use ttmem::read;
 
+#[path = "check_data/real.rs"]
 mod real;
-#[path = "../../tests/truth/mod.rs"]
+#[path = "../tests/truth/mod.rs"]
 mod truth;
 
 use truth::{Field, Fields, Shown, Truth};
@@ -69,7 +70,7 @@ fn checked(log: &Path) -> Result<Fields, String> {
     }
     let truth = Truth::parse(&json).map_err(|error| format!("the truth cannot be read: {error}"))?;
     let text = fs::read(log).map_err(|error| error.to_string())?;
-    Ok(truth::compare(&profile, &truth, &Shown::of_log(&text)))
+    Ok(truth::compare(&profile, &truth, Shown::of_log(&text)))
 }
 
 /// The table: a row for each log and group of fields.

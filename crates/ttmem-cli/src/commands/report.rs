@@ -28,10 +28,12 @@ fn report(file: &str, args: &Report) -> Result<PathBuf> {
         console::warning(file, warning.line, &warning.message);
     }
     let name = args.name.clone().unwrap_or_else(|| name_of(&source));
-    match &args.output {
+    // A report folder is made anew where it is.
+    let here = Path::new(file).is_dir().then(|| PathBuf::from(file));
+    match args.output.clone().or(here) {
         Some(folder) => {
-            write_report(&mut profile, folder, &name)?;
-            Ok(folder.clone())
+            write_report(&mut profile, &folder, &name)?;
+            Ok(folder)
         }
         None => Ok(Store::from_env()?.save(&mut profile, &source, Some(&name))?.folder),
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use ttmem_testkit::tt::{Chip, LayoutEra, Level, Modules, Options, Scenario, make};
+use ttmem_testkit::tt::{Chip, ErrorEra, LayoutEra, Level, MemoryLevel, Modules, Options, Scenario, make};
 
 const USAGE: &str = "\
 usage: make-log SCENARIO -o FILE [options]
@@ -17,10 +17,13 @@ SCENARIO is one of: vae llm two-graphs oom oom-frag random repeated distinct
   --ops N                       operations of `repeated` and `distinct` (100000)
   --plain                       no colours
   --info                        memory lines only
+  --memory operation|program|any
+                                when states are printed (operation)
   --ranks N                     that many tagged ranks (0: no tags)
   --noise PERCENT               lines of others (0)
   --chip wormhole|p100|p150     the device (wormhole)
   --era N                       the spelling of layouts, 1 (2024) to 6 (2026) (5)
+  --error-era N                 the text of a lack of memory, 1 (2023) to 6 (2026) (4)
   --modules none|signatures|full
                                 what is dumped of compiled modules (full)
   --keep                        some operations leave bytes behind
@@ -71,10 +74,12 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Request, String> {
             "--ops" => ops = number(&value()?)?,
             "--plain" => options.colour = false,
             "--info" => options.level = Level::Info,
+            "--memory" => options.memory = memory(&value()?)?,
             "--ranks" => options.ranks = number(&value()?)?,
             "--noise" => options.noise = number(&value()?)?,
             "--chip" => options.chip = chip(&value()?)?,
-            "--era" => options.era = era(&value()?)?,
+            "--era" => options.era = nth(&LayoutEra::ALL, &value()?)?,
+            "--error-era" => options.error_era = nth(&ErrorEra::ALL, &value()?)?,
             "--modules" => options.modules = modules(&value()?)?,
             "--keep" => options.keep = true,
             "--exact" => options.exact_states = true,
@@ -109,9 +114,18 @@ fn modules(name: &str) -> Result<Modules, String> {
     }
 }
 
-fn era(text: &str) -> Result<LayoutEra, String> {
+fn memory(name: &str) -> Result<MemoryLevel, String> {
+    match name {
+        "operation" => Ok(MemoryLevel::Operation),
+        "program" => Ok(MemoryLevel::Program),
+        "any" => Ok(MemoryLevel::Any),
+        _ => Err(format!("no memory level is called `{name}`")),
+    }
+}
+
+/// One of several eras, counted from 1.
+fn nth<T: Copy>(eras: &[T], text: &str) -> Result<T, String> {
     let row: usize = number(text)?;
-    row.checked_sub(1)
-        .and_then(|index| LayoutEra::ALL.get(index).copied())
-        .ok_or_else(|| format!("there is no era {row}"))
+    let era = row.checked_sub(1).and_then(|index| eras.get(index));
+    era.copied().ok_or_else(|| format!("there is no era {row}"))
 }

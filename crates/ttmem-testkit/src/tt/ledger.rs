@@ -80,8 +80,8 @@ impl Ledger {
                 name: argument.name.clone(),
                 role: argument.role.name(),
                 shape: argument.tensor.shape_text(),
-                dtype: argument.tensor.element.name(),
-                bytes: argument.tensor.logical_bytes(),
+                dtype: argument.tensor.element.element_name(),
+                bytes: argument.tensor.declared_bytes(),
             });
         }
     }
@@ -260,7 +260,7 @@ impl Snapshot {
             padded: tensor.padded_bytes(),
             logical: tensor.logical_bytes(),
             shape: tensor.shape_text(),
-            dtype: tensor.element.name(),
+            dtype: tensor.element.element_name(),
             aliases: names.filter(|alias| is_other(alias)).cloned().collect(),
             ssa: birth.ssa,
             program: birth.program,

@@ -388,7 +388,7 @@ impl<'w> Runtime<'w> {
                 {
                     let argument = &program.graph.entry().arguments[*index];
                     if argument.role != Role::Input {
-                        originals.insert(*id, argument.tensor.logical_bytes());
+                        originals.insert(*id, argument.tensor.declared_bytes());
                     }
                 }
             }

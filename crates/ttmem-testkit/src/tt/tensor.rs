@@ -25,7 +25,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// The name inside a tile and in the truth.
+    /// The name inside a tile.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -46,6 +46,11 @@ impl DType {
             Self::BfpBf8 | Self::BfpBf4 => None,
             other => Some(other.name()),
         }
+    }
+
+    /// The name as an element of a tensor, which is that of the truth.
+    pub fn element_name(self) -> &'static str {
+        self.scalar().unwrap_or(self.name())
     }
 
     /// Bytes of a 32x32 tile; block floats add one shared exponent for every 16 elements.
@@ -219,8 +224,13 @@ impl TensorType {
         if self.tiled { self.storage.tile_bytes() } else { self.storage.bytes(1) }
     }
 
-    /// Bytes without padding.
+    /// Bytes without padding, as the elements are stored.
     pub fn logical_bytes(&self) -> u64 {
+        self.storage.bytes(self.elements())
+    }
+
+    /// Bytes without padding, as the elements are declared: those of bf16, though block floats may be stored.
+    pub fn declared_bytes(&self) -> u64 {
         self.element.bytes(self.elements())
     }
 

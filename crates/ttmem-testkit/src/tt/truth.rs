@@ -84,7 +84,7 @@ pub struct RegisteredArgument {
     pub shape: String,
     /// The type of an element.
     pub dtype: &'static str,
-    /// Bytes of the whole tensor without padding.
+    /// Bytes of the whole tensor without padding, by its declared elements.
     pub bytes: u64,
 }
 
@@ -122,7 +122,7 @@ pub struct LiveTensor {
     pub per_bank: u64,
     /// Bytes of the whole tensor with padding.
     pub padded: u64,
-    /// And without.
+    /// And without, by the elements as they are stored.
     pub logical: u64,
     /// `2x32x64`.
     pub shape: String,

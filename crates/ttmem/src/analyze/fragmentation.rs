@@ -40,7 +40,13 @@ pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
     for at in merged(&free.at, &largest.at).filter(|at| span.contains(*at, rank)) {
         if let (Some(free), Some(largest_free)) = (free_values.value_at(at), largest_values.value_at(at)) {
             let found = Fragmented { at, free, largest_free };
-            worst = Some(worst.filter(|worst| worst.in_pieces() >= found.in_pieces()).unwrap_or(found));
+            // As much in pieces hurts more where less is free.
+            let is_worse = |worst: Fragmented| {
+                let (new, old) = (found.in_pieces(), worst.in_pieces());
+                new > old.saturating_add(pool.quantum)
+                    || (new.abs_diff(old) <= pool.quantum && found.free < worst.free)
+            };
+            worst = worst.filter(|worst| !is_worse(*worst)).or(Some(found));
         }
     }
     worst.filter(|worst| worst.in_pieces() > pool.quantum)

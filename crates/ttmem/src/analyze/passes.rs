@@ -1,11 +1,10 @@
 //! Passes: how often the sequence of programs repeats.
 
-use crate::model::{ModuleId, Rank, StrId};
+use crate::model::{ModuleId, Run, StrId};
 
 /// How many times the sequence of top-level programs runs through, the last time perhaps in part.
-pub fn passes(rank: &Rank) -> usize {
-    let sequence: Vec<(StrId, Option<ModuleId>)> =
-        rank.top_level_runs().map(|(_, run)| (run.program, run.module)).collect();
+pub fn passes<'a>(runs: impl Iterator<Item = &'a Run>) -> usize {
+    let sequence: Vec<(StrId, Option<ModuleId>)> = runs.map(|run| (run.program, run.module)).collect();
     if sequence.is_empty() {
         return 0;
     }

@@ -232,6 +232,8 @@ pub struct LiveTensor {
     pub born_step: Option<Step>,
     /// The step that ended it.
     pub dies_step: Option<Step>,
+    /// It went between two programs: it is gone before this step.
+    pub gone_before_step: Option<Position>,
 }
 
 /// A moment that was asked for.

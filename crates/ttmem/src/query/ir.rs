@@ -303,10 +303,8 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
 
     #[test]
     fn aliases_without_end_end() {
-        let mut text = String::from("#loc0 = loc(#loc0)\n#loc1 = loc(\"x\")\n");
-        for n in 2..80 {
-            text += &format!("#loc{n} = loc(fused[#loc{0}, #loc{0}])\n", n - 1);
-        }
+        let chain = (2..80).map(|n| format!("#loc{n} = loc(fused[#loc{0}, #loc{0}])\n", n - 1));
+        let text = format!("#loc0 = loc(#loc0)\n#loc1 = loc(\"x\")\n{}", chain.collect::<String>());
         let aliases = Aliases::new(&text);
         assert_eq!(aliases.resolve("#loc0"), None);
         assert_eq!(aliases.resolve("#loc79"), None);

@@ -16,7 +16,7 @@ use crate::analyze::{
 use crate::error::{Error, Result};
 use crate::model::{
     Argument, ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position,
-    Profile, Rank, RunId, Step, StrId, TensorId, difference,
+    Profile, Rank, Run, RunId, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -69,6 +69,9 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         };
         return Err(Error::NotThere(format!("there is no rank {wanted}: {known}")));
     }
+    if labels.is_empty() {
+        return Err(nothing_in(profiles));
+    }
     let warnings = |profile: &Profile| {
         let file = profile.source.file.clone();
         let warning = move |warning: &crate::model::Warning| WarningSummary {
@@ -96,6 +99,18 @@ fn ranks_with_content(profile: &Profile) -> impl Iterator<Item = &Rank> {
         .ranks
         .iter()
         .filter(|rank| !rank.pools.is_empty() || !rank.steps.is_empty() || !rank.phases.is_empty())
+}
+
+/// A profile without a rank: a recording that broke off before it began, or one that could not be read.
+fn nothing_in(profiles: &[Profile]) -> Error {
+    let first = profiles.first();
+    let why = first
+        .and_then(|profile| profile.warnings.first())
+        .map_or_else(String::new, |warning| format!(": {}", warning.message));
+    Error::NoMemoryData {
+        file: first.map(|profile| profile.source.file.clone()).unwrap_or_default(),
+        message: format!("there is nothing in it{why}"),
+    }
 }
 
 /// `--rank` takes `1,0`, or the number of the rank alone.
@@ -152,7 +167,7 @@ impl<'a> View<'a> {
     }
 
     fn summary(&self) -> Result<RankSummary> {
-        let fault = oom::fatal(self.rank);
+        let fault = oom::fatal(self.rank).filter(|fault| self.is_within(fault));
         let peaks: Vec<Option<peak::Peak>> =
             self.accounts.iter().map(|account| peak::peak(account, self.span)).collect();
         let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
@@ -166,8 +181,8 @@ impl<'a> View<'a> {
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
             file: self.profile.source.file.clone(),
-            runs: self.rank.top_level_runs().count(),
-            passes: passes::passes(self.rank),
+            runs: self.runs().count(),
+            passes: passes::passes(self.runs()),
             operations: self.counts(),
             distribution: self.distribution(),
             pools: Named(
@@ -191,9 +206,28 @@ impl<'a> View<'a> {
             inputs: weights::total(self.profile, self.rank, &[ArgumentKind::Input, ArgumentKind::Default])
                 .map(|total| Declared { count: total.count, bytes: total.bytes }),
             oom: fault.map(|fault| self.oom(fault)),
-            faults: self.rank.faults.iter().map(|fault| self.fault(fault)).collect(),
+            faults: self
+                .rank
+                .faults
+                .iter()
+                .filter(|fault| self.is_within(fault))
+                .map(|fault| self.fault(fault))
+                .collect(),
             phases: self.phases(),
         })
+    }
+
+    /// The top-level runs that are asked about.
+    fn runs(&self) -> impl Iterator<Item = &'a Run> {
+        let span = self.span;
+        let runs = self.rank.top_level_runs().map(|(_, run)| run);
+        runs.filter(move |run| span.first <= run.first && run.end.max(run.first) <= span.end)
+    }
+
+    /// Whether an error happened in the part that is asked about.
+    fn is_within(&self, fault: &Fault) -> bool {
+        let whole = self.request.run == RunFilter::All;
+        whole || fault.step.is_some_and(|step| (self.span.first..self.span.end).contains(&step))
     }
 
     fn text(&self, id: StrId) -> String {
@@ -391,13 +425,14 @@ impl<'a> View<'a> {
             logical_bytes: ty.and_then(|ty| ty.logical.get()),
             born_step: step,
             dies_step: dies_step(tensor.dies),
+            gone_before_step: gone_before_step(tensor.dies),
         })
     }
 
     fn at(&self, at: Position) -> Result<AtMoment> {
         if at < self.span.first || at > self.span.end {
             return Err(Error::NotThere(format!(
-                "there is no step {at}: they are numbered from {} to {}",
+                "there is no position {at}: steps are numbered from {}, and position {} is after the last",
                 self.span.first, self.span.end
             )));
         }
@@ -570,6 +605,12 @@ impl<'a> View<'a> {
 fn dies_step(dies: Moment) -> Option<Step> {
     let early = Moment::early(dies.position());
     (dies != Moment::NEVER && dies == early).then(|| dies.position().checked_sub(1)).flatten()
+}
+
+/// The step before which a life ended that no step ended.
+fn gone_before_step(dies: Moment) -> Option<Position> {
+    let late = Moment::late(dies.position());
+    (dies != Moment::NEVER && dies == late).then(|| dies.position())
 }
 
 /// (padded − logical) / logical, in percent with one digit behind the point.

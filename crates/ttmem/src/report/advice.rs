@@ -64,6 +64,9 @@ fn owner(oom: &Oom) -> String {
 
 /// What to do about it.
 pub(super) fn advice(oom: &Oom) -> &'static str {
+    if oom.pool.as_deref() == Some("L1_SMALL") {
+        return "What helps: a larger l1_small_size when the device is opened.";
+    }
     match oom.cause {
         "fragmentation" => {
             "What helps: allocate what lives long (weights, caches) before what lives short, free the tensors \

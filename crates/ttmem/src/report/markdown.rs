@@ -280,11 +280,11 @@ impl Document<'_> {
         writeln!(out, "## Device Against Tensors\n")?;
         writeln!(
             out,
-            "At the {} peak the device reports {} MB/bank; the tensors alive add up to {} MB/bank. Unexplained: {} B/bank.\n",
+            "At the {} peak the device reports {} MB/bank; the tensors alive add up to {} MB/bank. {}.\n",
             cell(&peak.pool),
             mib(allocated, 3),
             mib(explained, 3),
-            rest
+            self.rest(&peak.pool, rest),
         )?;
         let rows: Vec<_> = peak.residue.iter().flatten().collect();
         if rows.is_empty() {
@@ -297,6 +297,15 @@ impl Document<'_> {
         }
         writeln!(out)?;
         unexplained_note(peak, out)
+    }
+}
+
+impl Document<'_> {
+    fn rest(&self, pool: &str, rest: i64) -> String {
+        let quantum = self.rank.pools.get(pool).map_or(0, |pool| pool.quantum_per_bank);
+        let rounding =
+            if rest.unsigned_abs() <= quantum { " (within the rounding of the states)" } else { "" };
+        format!("Unexplained: {rest} B/bank{rounding}")
     }
 }
 

@@ -58,7 +58,8 @@ impl Table {
 
     /// The widths of the columns; what is too much is taken from those that may give.
     fn widths(&self, width: usize) -> Vec<usize> {
-        const LEAST: usize = 12;
+        // A head is never cut.
+        let least = |column: usize| self.rows[0][column].width().max(12);
         let mut widths: Vec<usize> = (0..self.align.len())
             .map(|column| self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0))
             .collect();
@@ -66,8 +67,9 @@ impl Table {
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
         while excess > 0 {
             let flexible = (0..widths.len()).filter(|&column| self.align[column] == Align::Flexible);
-            let Some(widest) =
-                flexible.max_by_key(|&column| widths[column]).filter(|&column| widths[column] > LEAST)
+            let Some(widest) = flexible
+                .max_by_key(|&column| widths[column])
+                .filter(|&column| widths[column] > least(column))
             else {
                 break;
             };

@@ -231,7 +231,8 @@ impl Page<'_> {
         let unit = Unit::of(allocated.max(explained));
         let mut lines: Vec<(String, String, String)> = Vec::new();
         for (class, bytes) in moment.by_class_per_bank.iter().flat_map(Named::iter) {
-            lines.push((plural_class(class), unit.show(*bytes), percent(*bytes, allocated)));
+            let share = percent(*bytes, allocated.max(explained));
+            lines.push((plural_class(class), unit.show(*bytes), share));
         }
         lines.push((
             "explained".into(),
@@ -256,7 +257,8 @@ impl Page<'_> {
         let rows = moment.residue.as_deref().unwrap_or_default();
         writeln!(out, "  unexplained   {}   left behind by:", change(unexplained))?;
         for row in rows.iter().take(4) {
-            writeln!(out, "    {:<32} {:>11}   {}", who(row), change(row.per_bank), how(row))?;
+            let line = format!("    {:<32} {:>11}   {}", who(row), change(row.per_bank), how(row));
+            writeln!(out, "{}", line.trim_end())?;
         }
         let rest: i64 = rows.iter().skip(4).map(|row| row.per_bank).sum();
         if rows.len() > 4 {
@@ -283,7 +285,7 @@ impl Page<'_> {
                 tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
                 padding_share(tensor),
                 maker(tensor),
-                tensor.dies_step.map_or_else(|| "the end".into(), |step| format!("step {step}")),
+                until(tensor),
             ]);
         }
         for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
@@ -342,7 +344,7 @@ impl Page<'_> {
             let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
             writeln!(
                 out,
-                "  Padding at the peak: {} of {} on the device ({} of the padded size)",
+                "  Padding at the DRAM peak: {} of {} on the device ({} of the padded size)",
                 size(wasted),
                 size(padding.padded_bytes),
                 percent(wasted, padding.padded_bytes)
@@ -353,7 +355,8 @@ impl Page<'_> {
             let twice = twice.map_or_else(String::new, |bytes| {
                 format!("; {} of them are kept twice, as given and const-evaluated", size(bytes))
             });
-            writeln!(out, "  Weights: {}, {}{twice}", count(weights.count as u64), size(weights.bytes))?;
+            let (number, bytes) = (count(weights.count as u64), size(weights.bytes));
+            writeln!(out, "  Weights as declared: {number}, {bytes} without padding{twice}")?;
         }
         self.fragments(out)?;
         let outside: Vec<String> = rank
@@ -466,6 +469,14 @@ fn plural_class(class: &str) -> String {
 fn shape_and_type(tensor: &LiveTensor) -> String {
     let shape = tensor.shape.as_deref().map(shape).unwrap_or_default();
     format!("{shape} {}", tensor.dtype.as_deref().unwrap_or(""))
+}
+
+fn until(tensor: &LiveTensor) -> String {
+    match (tensor.dies_step, tensor.gone_before_step) {
+        (Some(step), _) => format!("step {step}"),
+        (None, Some(step)) => format!("before step {step}"),
+        (None, None) => "the end".into(),
+    }
 }
 
 fn padding_share(tensor: &LiveTensor) -> String {

@@ -57,15 +57,17 @@ impl Shown {
         let count = |text: &str| log.matches(text).count();
         let before_operations = count("state before operation ") > 0;
         let silent = [("DeallocateOp", "\"ttnn.deallocate\""), ("GetDeviceOp", "\"ttnn.get_device\"")];
-        let states_of =
-            |op: &str| count(&format!("before operation {op}\n")) + count(&format!("before operation {op}\r"));
+        let states_of = |op: &str| {
+            count(&format!("before operation {op}\n")) + count(&format!("before operation {op}\r"))
+        };
         // Operations in a dump are indented; in the log they stand behind the logger's prefix.
-        let executed = |op: &str| log.lines().filter(|line| line.contains("| Executing") && line.contains(op));
+        let is_executed = |line: &str, op: &str| line.contains("| Executing") && line.contains(op);
+        let executed = |op: &str| log.lines().filter(|line| is_executed(line, op)).count();
         Self {
             texts: count("| Executing operation: ") > 0,
             before_operations,
             before_all_operations: before_operations
-                && silent.iter().all(|(kind, op)| states_of(kind) >= executed(op).count()),
+                && silent.iter().all(|(kind, op)| states_of(kind) >= executed(op)),
             around_submits: count("memory state before submit") > 0,
             modules: if count("MLIR Module ttnn:") > 0 {
                 Dumped::Full
@@ -79,12 +81,12 @@ impl Shown {
     }
 
     /// Whether the log has every operation, so that positions are those of the truth.
-    pub fn has_positions(&self) -> bool {
+    pub fn has_positions(self) -> bool {
         self.texts || self.before_all_operations
     }
 
     /// Whether every byte can be given to a tensor.
-    pub fn explains_all(&self) -> bool {
+    pub fn explains_all(self) -> bool {
         self.texts && self.before_all_operations && self.modules == Dumped::Full
     }
 }

@@ -273,7 +273,7 @@ pub(super) fn extend(sequence: u64, operation: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const DUMP: &str = r##"#dram = #ttnn.buffer_type<dram>
+    const DUMP: &str = r#"#dram = #ttnn.buffer_type<dram>
 #ttnn_layout = #ttnn.ttnn_layout<(d0) -> (0, d0), <1x1>, memref<1x16x!ttcore.tile<32x32, f32>, #dram>, <interleaved>>
 module @SyncTensorsGraph.1 attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
   func.func private @main_const_eval_0(%arg0: tensor<512xf32, #ttnn_layout> loc(unknown)) -> (tensor<512xf32, #ttnn_layout>) attributes {const_eval} {
@@ -287,7 +287,7 @@ module @SyncTensorsGraph.1 attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" =
   } loc(#loc)
 } loc(#loc)
 #loc = loc(unknown)
-"##;
+"#;
 
     fn dump() -> Dump {
         let mut dump = Dump::new(true);

@@ -386,7 +386,10 @@ impl Log<'_, '_> {
         if self.skipped > 0 {
             self.tables.skipped(self.skipped)?;
             if let Some(line) = self.first_skipped {
-                let message = format!("{} lines could not be understood; this is the first", self.skipped);
+                let message = match self.skipped {
+                    1 => "this line could not be understood".to_owned(),
+                    skipped => format!("{skipped} lines could not be understood; this is the first"),
+                };
                 self.tables.warn(Some(line), message)?;
             }
         }

@@ -552,6 +552,10 @@ impl RankState {
 impl RankState {
     fn warn_of_crash(&self, end: At, tables: &mut Tables<'_>) -> Result<()> {
         let Some(frame) = self.frames.last().filter(|frame| frame.run.is_some()) else { return Ok(()) };
+        // An error says better why.
+        if self.faults.iter().any(|pending| pending.frames > 0 && pending.runs == self.runs) {
+            return Ok(());
+        }
         let step = self.steps.checked_sub(1).map_or_else(String::new, |step| format!(", in step {step}"));
         let message = format!(
             "the log ends while program {} runs{step}: it crashed, or the log was cut; everything before is answered",

@@ -16,7 +16,8 @@ impl RankState {
         let facts = tables.op_facts(current.op);
         self.say_marks(&current, tables)?;
         if current.failed {
-            return Ok(());
+            // It did nothing, but what it was to read is there.
+            return self.operands(&facts, tables).map(|_| ());
         }
         match facts.kind {
             OpKind::GetDevice => Ok(()),
