@@ -9,11 +9,6 @@ use ttmem::query::{LiveTensor, PoolMoment, PoolSummary};
 
 use super::{Answered, Dumped, Fields, LiveTruth, PoolTruth, QUANTUM, Shown, Truth};
 
-/// Fields about the bytes of arguments as they are declared.
-pub const REGISTRY_BYTES: &str = "registry bytes";
-pub const WEIGHT_BYTES: &str = "weights bytes";
-pub const INPUT_BYTES: &str = "inputs bytes";
-
 /// The difference of two rounded states may be off by one step of rounding, and a difference is taken for none
 /// up to another: what is smaller than both the device's numbers cannot show.
 const HIDDEN: u64 = 2 * QUANTUM;
@@ -147,7 +142,7 @@ fn registry(fields: &mut Fields, answered: &Answered<'_>, truth: &Truth, shown: 
     all_same(fields, "registry", &expected, &found);
     let expected: Vec<(&str, Option<u64>)> =
         registry.iter().map(|entry| (&*entry.name, Some(entry.bytes))).collect();
-    all_same(fields, REGISTRY_BYTES, &expected, &found_bytes);
+    all_same(fields, "registry bytes", &expected, &found_bytes);
 }
 
 /// Lists that are the same; if not, the first rows that differ.
@@ -180,11 +175,11 @@ fn weights(fields: &mut Fields, answered: &Answered<'_>, truth: &Truth, shown: S
     };
     let expected = declared(&["parameter", "constant"]);
     fields.same("weights", &Some(expected.0), &found.map(|found| found.count));
-    fields.same(WEIGHT_BYTES, &Some(expected.1), &found.map(|found| found.bytes));
+    fields.same("weights bytes", &Some(expected.1), &found.map(|found| found.bytes));
     let expected = declared(&["input", "default"]);
     let found = answered.summary.inputs;
     fields.same("inputs", &Some(expected.0), &found.map(|found| found.count));
-    fields.same(INPUT_BYTES, &Some(expected.1), &found.map(|found| found.bytes));
+    fields.same("inputs bytes", &Some(expected.1), &found.map(|found| found.bytes));
 }
 
 fn out_of_memory(fields: &mut Fields, answered: &Answered<'_>, truth: &Truth, shown: Shown) {

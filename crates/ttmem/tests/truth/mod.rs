@@ -14,7 +14,6 @@
 mod fields;
 mod shown;
 
-pub use fields::{INPUT_BYTES, REGISTRY_BYTES, WEIGHT_BYTES};
 pub use shown::{Dumped, Shown};
 
 use std::collections::BTreeMap;
