@@ -335,6 +335,7 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
             banks,
             quantum
         }),
+        (id(ids, PoolId::new), any::<u32>()).prop_map(|(pool, banks)| RankEvent::Banks(pool, banks)),
         of(string(ids)).prop_map(|name| RankEvent::Module { name }),
         (module(), stage).prop_map(|(module, stage)| RankEvent::Stage(module, stage)),
         (module(), argument(ids)).prop_map(|(module, argument)| RankEvent::Argument(module, argument)),
@@ -380,7 +381,7 @@ fn event(ids: u32) -> BoxedStrategy<Event<'static>> {
         1 => (of(number()), ".{0,9}").prop_map(|(line, message)| Event::Warning(Warning { line, message })),
         1 => number().prop_map(Event::SkippedLines),
         1 => (range(), text()).prop_map(|(range, text)| Event::SourceText(range, text)),
-        19 => (id(ids, RankId::new), rank_event(ids)).prop_map(|(rank, event)| Event::Of(rank, event)),
+        20 => (id(ids, RankId::new), rank_event(ids)).prop_map(|(rank, event)| Event::Of(rank, event)),
     ]
     .boxed()
 }
@@ -417,10 +418,11 @@ fn variant(event: &Event<'_>) -> usize {
             RankEvent::Fault(_) => 25,
             RankEvent::Unchanged(..) => 26,
             RankEvent::Origin(_) => 27,
+            RankEvent::Banks(..) => 28,
         },
     }
 }
-const VARIANTS: usize = 28;
+const VARIANTS: usize = 29;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
@@ -640,6 +642,7 @@ fn one_of_each_row() -> Vec<RankEvent> {
             },
         ),
         RankEvent::Unchanged(pool, at),
+        RankEvent::Banks(pool, 8),
         RankEvent::Dies(tensor, Moment::NEVER),
         RankEvent::Alias(Alias { tensor, run: Some(run), ssa: s(5) }),
         RankEvent::Derived(Derivation { tensor, source: TensorId::new(2).unwrap() }),
@@ -840,7 +843,7 @@ fn the_bytes_of_version_1_0() {
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
 }
 
-const VERSION_1_0: [&str; 53] = [
+const VERSION_1_0: [&str; 54] = [
     "010f0674745f6c6f670772756e2e6c6f67",
     "020c0b74746e6e2e6d61746d756c",
     "032400023c5a0501020103040120100208080102024060e0a801b054ffffffffffffffffff01",
@@ -861,6 +864,7 @@ const VERSION_1_0: [&str; 53] = [
     "2603010302",
     "291001040801010102010300010501060107",
     "3103010408",
+    "3303010408",
     "2b070105ffffffff0f",
     "2d050105010306",
     "2e03010503",

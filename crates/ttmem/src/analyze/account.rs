@@ -3,7 +3,7 @@
 //! Most questions hold one against the other, so both are prepared once.
 
 use super::live::LiveSums;
-use crate::model::{Cursor, CurveKind, Moment, Pool, PoolId, Rank};
+use crate::model::{Cursor, CurveKind, Moment, Pool, PoolId, Position, Rank};
 
 /// A pool of a rank, ready to be asked.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Account<'a> {
     pub pool: &'a Pool,
     /// What its tensors add up to; `None` where the evidence has no tensors.
     sums: Option<LiveSums>,
+    /// The positions at which a top-level program begins.
+    starts: Vec<Position>,
 }
 
 /// What a pool holds at a moment.
@@ -31,7 +33,13 @@ impl<'a> Account<'a> {
     /// The account of a pool.
     pub fn new(rank: &'a Rank, id: PoolId) -> Option<Self> {
         let pool = rank.pools.get(id.index())?;
-        Some(Self { rank, id, pool, sums: rank.has_tensors().then(|| LiveSums::new(rank, id)) })
+        Some(Self {
+            rank,
+            id,
+            pool,
+            sums: rank.has_tensors().then(|| LiveSums::new(rank, id)),
+            starts: rank.top_level_runs().map(|(_, run)| run.first).collect(),
+        })
     }
 
     /// What the tensors add up to in each bank at a moment; `None` where there are none to add.
@@ -50,11 +58,18 @@ impl<'a> Account<'a> {
         let curve = self.pool.curve(CurveKind::Allocated)?;
         let observed = self.pool.observed.last_until(at)?;
         let value = curve.value_at(observed)?;
-        if observed == at {
+        if observed == at || self.is_same_state(observed, at) {
             return Some(Held { per_bank: value, measured: true });
         }
         let (then, now) = (self.explained(observed)?, self.explained(at)?);
         Some(Held { per_bank: value.saturating_add(now).saturating_sub(then), measured: false })
+    }
+
+    /// Whether nothing happens between two moments: both sides of a position at which no program begins.
+    pub fn is_same_state(&self, early: Moment, late: Moment) -> bool {
+        let position = late.position();
+        let sides = (Moment::early(position), Moment::late(position));
+        (early, late) == sides && self.starts.binary_search(&position).is_err()
     }
 
     /// All readings of what the pool holds, in order, those that repeat the one before included.

@@ -15,7 +15,6 @@ pub fn effects<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item =
         account,
         measured: account.pool.curve(CurveKind::Allocated).map(|curve| curve.cursor()),
         rebuilt: account.explained_cursor(),
-        starts: account.rank.top_level_runs().map(|(_, run)| run.first).collect(),
     };
     (span.first..span.end).map(move |step| (step, sweep.effect(step)))
 }
@@ -25,8 +24,6 @@ struct Sweep<'a> {
     account: &'a Account<'a>,
     measured: Option<Cursor<'a>>,
     rebuilt: Option<Cursor<'a>>,
-    /// The positions at which a top-level program begins.
-    starts: Vec<u32>,
 }
 
 impl Sweep<'_> {
@@ -45,19 +42,23 @@ impl Sweep<'_> {
     }
 
     /// When the state after a step was observed, if the one before it was too.
+    ///
+    /// Nothing happens between two steps of one program, so the state before the next is the one after this.
     fn state_after(&self, step: Step) -> Option<Moment> {
         let observed = &self.account.pool.observed;
-        let (after, next) = (Moment::after(step), step.checked_add(1)?);
-        if !observed.contains(Moment::before(step)) {
-            return None;
+        let (before, after) = (Moment::before(step), Moment::after(step));
+        let early = Moment::early(step);
+        let known_before = observed.contains(before)
+            || observed.contains(early) && self.account.is_same_state(early, before);
+        let late = Moment::late(step.checked_add(1)?);
+        let later = || observed.contains(late) && self.account.is_same_state(after, late);
+        if !known_before {
+            None
+        } else if observed.contains(after) {
+            Some(after)
+        } else {
+            later().then_some(late)
         }
-        if observed.contains(after) {
-            return Some(after);
-        }
-        // Nothing happens between two steps of one program, so the state before the next is the one after this.
-        let late = Moment::late(next);
-        let same_program = self.starts.binary_search(&next).is_err();
-        (same_program && observed.contains(late)).then_some(late)
     }
 }
 

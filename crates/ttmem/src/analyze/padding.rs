@@ -19,9 +19,11 @@ pub fn padding(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment, most: u
         return None;
     }
     let mut found = Padding::default();
+    let mut typed = false;
     for index in rank.live(pool, at) {
         let Some(ty) = rank.tensors.ty[index].and_then(|ty| profile.tensor_type(ty)) else { continue };
         let (Some(padded), Some(logical)) = (ty.padded.get(), ty.logical.get()) else { continue };
+        typed = true;
         found.padded = found.padded.saturating_add(padded);
         found.logical = found.logical.saturating_add(logical);
         let wasted = padded.saturating_sub(logical);
@@ -31,5 +33,6 @@ pub fn padding(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment, most: u
     }
     found.worst.sort_by_key(|&(tensor, wasted)| (std::cmp::Reverse(wasted), tensor));
     found.worst.truncate(most);
-    Some(found)
+    // Tensors without types (blocks of a CUDA allocator) may be padded or not; nobody knows.
+    (typed || rank.live(pool, at).next().is_none()).then_some(found)
 }

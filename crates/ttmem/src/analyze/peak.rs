@@ -105,12 +105,15 @@ pub fn cause(profile: &Profile, account: &Account<'_>, at: Moment) -> Cause {
             return Cause::Outside;
         }
     }
-    let Some(mut step) = position.checked_sub(1) else { return Cause::Beginning };
-    while profile.op_kind(rank, step) == OpKind::Deallocate && !pool.observed.contains(Moment::before(step)) {
-        match step.checked_sub(1) {
-            Some(before) => step = before,
-            None => return Cause::Beginning,
-        }
+    step_before(profile, account, at).map_or(Cause::Beginning, Cause::Step)
+}
+
+/// The step before a position, with unobserved deallocations passed over.
+pub fn step_before(profile: &Profile, account: &Account<'_>, at: Moment) -> Option<Step> {
+    let is_unseen = |step: Step| !account.pool.observed.contains(Moment::before(step));
+    let mut step = at.position().checked_sub(1)?;
+    while profile.op_kind(account.rank, step) == OpKind::Deallocate && is_unseen(step) {
+        step = step.checked_sub(1)?;
     }
-    Cause::Step(step)
+    Some(step)
 }

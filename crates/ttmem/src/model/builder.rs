@@ -84,6 +84,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     match event {
         RankEvent::Pool { .. } if rank.pools.len() >= MOST_POOLS => return None,
         RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
+        RankEvent::Banks(pool, banks) => rank.pools.get_mut(pool.index())?.banks = Some(banks),
         RankEvent::Module { name } => {
             rank.modules.push(Module { name, stages: Vec::new(), arguments: Vec::new() });
         }

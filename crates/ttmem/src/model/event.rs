@@ -55,6 +55,8 @@ pub enum RankEvent {
         /// The step of rounding.
         quantum: u64,
     },
+    /// In how many banks a pool lies, learned after it was defined.
+    Banks(PoolId, u32),
     /// Defines a module.
     Module {
         /// Its name.

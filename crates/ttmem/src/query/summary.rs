@@ -284,7 +284,7 @@ impl<'a> View<'a> {
             peak_step: position,
             caused_by_step: peak
                 .filter(|_| position.is_some())
-                .and_then(|peak| peak::cause(self.profile, account, peak.at).step()),
+                .and_then(|peak| peak::step_before(self.profile, account, peak.at)),
             final_per_bank: end.map(|end| end.per_bank),
             final_total: total(end.map(|end| end.per_bank)),
             final_source: end.map(|end| if end.measured { "measured" } else { "rebuilt" }),

@@ -41,18 +41,17 @@ pub fn open_with(name: &str, format: Option<&str>) -> Result<Profile> {
 /// Reads a file into any sink.
 pub fn read_into(name: &str, format: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
     let failed = |source| Error::Read { path: name.into(), source };
-    let is_stdin = name == "-";
-    let raw: Box<dyn Read + Send> = if is_stdin {
-        Box::new(io::stdin())
-    } else {
-        let path = Path::new(name);
-        let file = File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(Error::Directory { path: path.into() });
-        }
-        Box::new(file)
-    };
-    read_stream(name, raw, !is_stdin, format, sink)
+    if name == "-" {
+        return read_stream(name, Box::new(io::stdin()), false, format, sink);
+    }
+    let path = Path::new(name);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(Error::Directory { path: path.into() });
+    }
+    // What a pipe gave once it does not give again.
+    read_stream(name, Box::new(file), metadata.is_file(), format, sink)
 }
 
 /// Reads a stream that may be packed.

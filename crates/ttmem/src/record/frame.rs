@@ -142,6 +142,7 @@ kinds! {
     48 [Event::Of(rank, RankEvent::Fault(fault))] (rank, fault);
     49 [Event::Of(rank, RankEvent::Unchanged(pool, at))] (rank, pool, at);
     50 [Event::Of(rank, RankEvent::Origin(origin))] (rank, origin);
+    51 [Event::Of(rank, RankEvent::Banks(pool, banks))] (rank, pool, banks);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

@@ -35,12 +35,12 @@ impl SourceId {
 
     fn read_file(path: &Path) -> io::Result<Self> {
         let path = fs::canonicalize(path)?;
-        let mut file = File::open(&path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
+        // Before it is opened: a pipe that nobody writes to would keep us waiting.
+        if !fs::metadata(&path)?.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let size = metadata.len();
+        let mut file = File::open(&path)?;
+        let size = file.metadata()?.len();
         let mut hash = Xxh3::new();
         let mut part = Vec::new();
         for from in [0, size.saturating_sub(PART)] {

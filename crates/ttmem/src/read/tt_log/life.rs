@@ -222,6 +222,16 @@ impl Lives {
         }
     }
 
+    /// Gives the allocations of a pool the sizes that could not be told when they were found.
+    pub fn learn_sizes(&mut self, pool: PoolId, size: impl Fn(TypeRef) -> Option<u64>) {
+        for slot in &self.young {
+            let alloc = &mut self.slots[slot.0 as usize];
+            if alloc.pool == pool && alloc.per_bank.is_none() {
+                alloc.per_bank = size(alloc.ty);
+            }
+        }
+    }
+
     /// Gives an allocation a further name.
     pub fn alias(&mut self, alloc: AllocRef, run: Option<RunId>, program: StrId, ssa: StrId) {
         self.aliases.push((alloc, run, program, ssa));

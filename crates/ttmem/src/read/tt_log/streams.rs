@@ -10,12 +10,12 @@ use super::rank::{At, RankState};
 use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::model::{ByteRange, Moment, Sink};
+use crate::read::Input;
 use crate::read::lines::{LONGEST_LINE, Line, Lines};
-use crate::read::{Input, Sniff};
 
 /// Reads a whole log.
 pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
-    let Input { name, sniff, stream, rereadable } = input;
+    let Input { name, stream, rereadable, .. } = input;
     let mut log = Log {
         file: name,
         keep_texts: !rereadable,
@@ -34,7 +34,7 @@ pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         end = At { line: line.number, offset: line.offset, next: line.next };
         log.line(&line, &mut prefixes)?;
     }
-    log.finish(end, sniff)
+    log.finish(end)
 }
 
 /// A log, being read.
@@ -107,6 +107,8 @@ struct KnownState {
 struct OpenDump {
     dump: Dump,
     stage: String,
+    /// What somebody puts in front of every line.
+    prefix: Vec<u8>,
     start: u64,
     line: u64,
     text: Vec<u8>,
@@ -309,13 +311,22 @@ impl Log<'_, '_> {
 
     /// A line that the runtime's logger did not write.
     fn foreign(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        // Whoever writes in front of every line wrote in front of the dump's header, too.
+        let prefix = self.streams[stream].dump.as_ref().map_or(&b""[..], |open| &open.prefix);
+        let text = text.strip_prefix(prefix).unwrap_or(text);
         if let Some(stage) = stage_header(text) {
             self.signs.modules = true;
             let stage = String::from_utf8_lossy(stage).into_owned();
             self.end_dump(stream, at.offset)?;
             let dump = Dump::new(stage == "ttnn");
-            self.streams[stream].dump =
-                Some(OpenDump { dump, stage, start: at.next, line: at.line + 1, text: Vec::new() });
+            self.streams[stream].dump = Some(OpenDump {
+                dump,
+                stage,
+                prefix: before_date(text).to_vec(),
+                start: at.next,
+                line: at.line + 1,
+                text: Vec::new(),
+            });
             return Ok(());
         }
         if is_end(text) {
@@ -368,7 +379,7 @@ impl Log<'_, '_> {
     }
 
     /// The end of the log.
-    fn finish(mut self, end: At, sniff: Sniff) -> Result<()> {
+    fn finish(mut self, end: At) -> Result<()> {
         for stream in 0..self.streams.len() {
             if let Some(open) = &self.streams[stream].dump {
                 let message = format!("the dump of module {} that begins here has no end", open.stage);
@@ -394,16 +405,16 @@ impl Log<'_, '_> {
             }
         }
         if !self.ranks.iter().any(|(_, rank)| rank.has_states()) {
-            return Err(self.no_memory_data(sniff));
+            return Err(self.no_memory_data());
         }
         self.tables.end()
     }
 
     /// Which setting is missing, as far as the log tells.
-    fn no_memory_data(&self, sniff: Sniff) -> Error {
+    fn no_memory_data(&self) -> Error {
         let signs = &self.signs;
         let file = self.file.to_owned();
-        if !signs.runtime && !signs.modules && sniff != Sniff::Yes {
+        if !signs.runtime && !signs.modules {
             let what = "text without a line of the Tenstorrent runtime".to_owned();
             return Error::UnknownFormat { file, what };
         }
@@ -443,6 +454,17 @@ fn is_unsafe_allocation(text: &[u8]) -> bool {
         text.len() < 1024
             && memchr::memmem::find(&text[at..], b"Allocating device buffers is potentially unsafe").is_some()
     })
+}
+
+/// What stands in front of the compiler's own preamble, which begins with the date.
+fn before_date(header: &[u8]) -> &[u8] {
+    let is_date = |window: &[u8]| {
+        window.iter().zip(b"0000-00-00 ").all(|(byte, like)| match like {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+    };
+    header.windows(11).position(is_date).map_or(b"", |at| &header[..at])
 }
 
 /// The runtime prints four pools in every group.

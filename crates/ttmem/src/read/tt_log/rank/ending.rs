@@ -3,10 +3,11 @@
 //! Only when a program has ended is it certain which compiled graph it belongs to. Then its arguments get their
 //! names, it is known which of them are new memory, and the lives that were held back are said.
 
+use rustc_hash::FxHashSet;
+
 use super::super::graphs::{FunctionRef, Match};
 use super::super::life::{Alloc, AllocRef, near};
 use super::super::tables::Tables;
-use super::super::view::QUANTUM;
 use super::{Frame, Owner, RankState};
 use crate::error::Result;
 use crate::model::{Class, Moment, RankEvent, Step, difference};
@@ -108,7 +109,7 @@ impl RankState {
 
     /// Lets go of a top-level program's names; its arguments stay, they are the caller's.
     pub(super) fn leave_top(&mut self, frame: &Frame) {
-        let slots: Vec<AllocRef> = frame.slots.values().copied().collect();
+        let slots: FxHashSet<AllocRef> = frame.slots.values().copied().collect();
         let mut held: Vec<AllocRef> =
             frame.names.values().flatten().filter(|alloc| !slots.contains(alloc)).copied().collect();
         held.sort_unstable();
@@ -125,7 +126,7 @@ impl RankState {
         function: Option<FunctionRef>,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let owner = function.map_or(Owner::Program(frame.program), Owner::Function);
+        let owner = function.map_or(Owner::Program(frame.program, frame.fingerprint), Owner::Function);
         let slots = self.all_slots(frame, function, tables)?;
         let is_first = self.levels.is_empty();
         let mut new = Vec::new();
@@ -228,26 +229,28 @@ impl RankState {
     /// and whether weights that look like those of another graph are the same memory.
     pub(super) fn settle_gap(&mut self, first: Step, new: &[AllocRef]) {
         let shared = self.shareable(new);
-        let groups = self.outputs.len();
-        // All results gone, all but the last program's, or none.
-        let mut kept_groups = vec![0, 1.min(groups), groups];
-        kept_groups.dedup();
-        let mut best: Option<(u64, usize, bool)> = None;
+        let pieces = self.pieces_of_outputs();
+        let mut best: Option<(u64, u32, bool)> = None;
         for share in [true, false] {
-            for &kept in &kept_groups {
-                let missed = self.missed(new, if share { &shared } else { &[] }, kept);
-                if best.is_none_or(|(least, ..)| missed + QUANTUM < least) {
-                    best = Some((missed, kept, share));
+            let known = if share { &shared[..] } else { &[] };
+            for gone in (0..1u32 << pieces.len()).rev() {
+                let missed = self.missed(new, known, &pieces, gone);
+                // Of what fits equally well, that most is gone: nobody keeps results without end.
+                let better = |(least, most, _): (u64, u32, bool)| {
+                    missed < least || missed == least && gone.count_ones() > most.count_ones()
+                };
+                if best.is_none_or(better) {
+                    best = Some((missed, gone, share));
                 }
             }
-        }
-        let Some((_, kept, share)) = best else { return };
-        let at = Moment::late(first);
-        let gone: Vec<AllocRef> = self.outputs.drain(..groups - kept).flatten().collect();
-        for alloc in gone {
-            if self.lives.get(alloc).is_alive() {
-                self.lives.end_outside(alloc, at);
+            if best.is_some_and(|(least, ..)| least == 0) {
+                break;
             }
+        }
+        let Some((_, gone, share)) = best else { return };
+        let at = Moment::late(first);
+        for alloc in chosen(&pieces, gone) {
+            self.lives.end_outside(alloc, at);
         }
         if share {
             for (slot, known) in shared {
@@ -256,20 +259,43 @@ impl RankState {
         }
     }
 
+    /// What may be gone by itself: single results where they are few, else those of one program together.
+    fn pieces_of_outputs(&self) -> Vec<Vec<AllocRef>> {
+        const MOST: usize = 8;
+        let alive = |alloc: &&AllocRef| self.lives.get(**alloc).is_alive();
+        let single: Vec<Vec<AllocRef>> =
+            self.outputs.iter().flatten().filter(alive).map(|alloc| vec![*alloc]).collect();
+        if single.len() <= MOST {
+            return single;
+        }
+        let groups = self.outputs.iter().map(|group| group.iter().filter(alive).copied().collect());
+        let mut pieces: Vec<Vec<AllocRef>> = groups.collect();
+        while pieces.len() > MOST {
+            // The oldest of them, together.
+            let oldest = pieces.remove(0);
+            pieces[0].extend(oldest);
+        }
+        pieces
+    }
+
     /// By how much an assumption about the gap misses what the device said.
-    pub(super) fn missed(&self, new: &[AllocRef], shared: &[(AllocRef, AllocRef)], kept: usize) -> u64 {
+    fn missed(
+        &self,
+        new: &[AllocRef],
+        shared: &[(AllocRef, AllocRef)],
+        pieces: &[Vec<AllocRef>],
+        gone: u32,
+    ) -> u64 {
         let mut missed = 0u64;
         for pool in &self.pools {
             let Some(gap) = pool.gap else { continue };
-            let size = |alloc: &AllocRef| {
-                let alloc = self.lives.get(*alloc);
+            let size = |alloc: AllocRef| {
+                let alloc = self.lives.get(alloc);
                 if alloc.pool == pool.id { alloc.per_bank.unwrap_or(0) } else { 0 }
             };
-            let came: u64 = new.iter().map(size).sum();
-            let known: u64 = shared.iter().map(|(slot, _)| size(slot)).sum();
-            let alive = |alloc: &&AllocRef| self.lives.get(**alloc).is_alive();
-            let groups = &self.outputs[..self.outputs.len() - kept];
-            let went: u64 = groups.iter().flatten().filter(alive).map(size).sum();
+            let came: u64 = new.iter().map(|alloc| size(*alloc)).sum();
+            let known: u64 = shared.iter().map(|(slot, _)| size(*slot)).sum();
+            let went: u64 = chosen(pieces, gone).map(size).sum();
             let expected = difference(came, known.saturating_add(went));
             if !near(gap, expected) {
                 missed = missed.saturating_add(gap.abs_diff(expected));
@@ -324,4 +350,10 @@ impl RankState {
         }
         self.outputs.retain(|group| !group.is_empty());
     }
+}
+
+/// The allocations of the pieces whose bits are set.
+fn chosen(pieces: &[Vec<AllocRef>], bits: u32) -> impl Iterator<Item = AllocRef> + '_ {
+    let is_set = move |(index, _): &(usize, &Vec<AllocRef>)| bits >> index & 1 == 1;
+    pieces.iter().enumerate().filter(is_set).flat_map(|(_, piece)| piece.iter().copied())
 }

@@ -41,6 +41,8 @@ pub(super) struct RankState {
     runs: usize,
     /// The last step was given by its OpType alone.
     types_only: bool,
+    /// The step that the last submit came before.
+    submitted: Option<Step>,
     /// Whether any operation was given by its text.
     has_texts: bool,
     /// What const-eval programs and traces have left behind, by what asks for it.
@@ -71,7 +73,8 @@ enum CacheKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Function(FunctionRef),
-    Program(StrId),
+    /// Of a program whose graph is not known: its name and the fingerprint of its operations.
+    Program(StrId, u64),
 }
 
 #[derive(Debug)]
@@ -145,6 +148,7 @@ impl RankState {
             steps: 0,
             runs: 0,
             types_only: false,
+            submitted: None,
             has_texts: false,
             cache: FxHashMap::default(),
             constants: Vec::new(),
@@ -237,6 +241,7 @@ impl RankState {
 
     /// `Device memory state before submit`
     pub fn before_submit(&mut self) -> Moment {
+        self.submitted = Some(self.steps);
         Moment::late(self.steps)
     }
 
@@ -245,7 +250,9 @@ impl RankState {
         if self.frames.len() == 1 && self.frames.last().is_some_and(|frame| frame.run.is_none()) {
             self.end_top(true, None, tables)?;
         }
-        Ok(Moment::early(self.steps))
+        // Where no operation was printed, both states of a submit are of one position, one after the other.
+        let unseen = self.submitted == Some(self.steps);
+        Ok(if unseen { Moment::late(self.steps) } else { Moment::early(self.steps) })
     }
 
     /// When a state that stands alone was taken: as far as we are.

@@ -73,11 +73,25 @@ impl RankState {
             Some(index) => index,
             None => self.add_pool(pool, Some(view.banks), view.total.bytes(), tables)?,
         };
+        if self.pools[index].banks.is_none() {
+            self.learn_banks(index, view, tables)?;
+        }
         let state = &mut self.pools[index];
         state.text.clear();
         state.text.extend_from_slice(text);
         state.view = view;
         Ok(index)
+    }
+
+    /// A pool that tensors named before its first state: now their sizes can be told.
+    fn learn_banks(&mut self, index: usize, view: View, tables: &mut Tables<'_>) -> Result<()> {
+        let pool = &mut self.pools[index];
+        (pool.banks, pool.capacity) = (Some(view.banks), view.total.bytes());
+        let id = pool.id;
+        tables.say(self.id, RankEvent::Banks(id, view.banks))?;
+        let alignment = self.alignment();
+        self.lives.learn_sizes(id, |ty| tables.type_facts(ty).footprint?.per_bank(view.banks, alignment));
+        Ok(())
     }
 
     pub(super) fn add_pool(
