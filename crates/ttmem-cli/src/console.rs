@@ -19,6 +19,14 @@ pub(crate) fn fail(error: &Error) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
+/// Says that it is our fault.
+pub(crate) fn bug() -> ExitCode {
+    say(&format!(
+        "{RED}ttmem:{RED:#} this is a bug in ttmem, not in your log; please report it with the lines above"
+    ));
+    ExitCode::from(70)
+}
+
 /// Says what is wrong with the arguments; help and version are answers.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // Where even that cannot be printed, the exit code says enough.

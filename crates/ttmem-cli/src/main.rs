@@ -13,8 +13,10 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return console::usage(&error),
     };
-    match commands::run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => console::fail(&error),
+    match std::panic::catch_unwind(|| commands::run(&args)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => console::fail(&error),
+        // The panic itself has said where.
+        Err(_) => console::bug(),
     }
 }

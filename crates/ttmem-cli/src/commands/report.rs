@@ -24,19 +24,20 @@ pub(crate) fn run(args: &Report) -> Result<()> {
 fn report(file: &str, args: &Report) -> Result<PathBuf> {
     let source = source_of(file)?;
     let mut profile = read::open_with(&source, args.format.as_deref())?;
-    for warning in &profile.warnings {
-        console::warning(file, warning.line, &warning.message);
-    }
     let name = args.name.clone().unwrap_or_else(|| name_of(&source));
     // A report folder is made anew where it is.
     let here = Path::new(file).is_dir().then(|| PathBuf::from(file));
-    match args.output.clone().or(here) {
+    let folder = match args.output.clone().or(here) {
         Some(folder) => {
             write_report(&mut profile, &folder, &name)?;
-            Ok(folder)
+            folder
         }
-        None => Ok(Store::from_env()?.save(&mut profile, &source, Some(&name))?.folder),
+        None => Store::from_env()?.save(&mut profile, &source, Some(&name))?.folder,
+    };
+    for warning in &profile.warnings {
+        console::warning(file, warning.line, &warning.message);
     }
+    Ok(folder)
 }
 
 /// The file to read: a folder stands for the profile in it.

@@ -78,10 +78,11 @@ pub fn live_set(rank: &Rank, pool: PoolId, at: Moment) -> Option<LiveSet> {
     });
     let mut by_class = BTreeMap::new();
     for &index in &alive {
-        *by_class.entry(tensors.class[index]).or_insert(0) += tensors.per_bank[index].or_zero();
+        let sum: &mut u64 = by_class.entry(tensors.class[index]).or_default();
+        *sum = sum.saturating_add(tensors.per_bank[index].or_zero());
     }
     Some(LiveSet {
-        per_bank: by_class.values().sum(),
+        per_bank: by_class.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
         by_class,
         unknown: alive.iter().filter(|&&index| tensors.per_bank[index] == Bytes::UNKNOWN).count(),
         tensors: alive.into_iter().filter_map(TensorId::new).collect(),

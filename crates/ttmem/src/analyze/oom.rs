@@ -85,8 +85,10 @@ pub fn fatal(rank: &Rank) -> Option<&Fault> {
 /// Why an error happened.
 pub fn verdict(profile: &Profile, rank: &Rank, fault: &Fault) -> Verdict {
     let (mut free, mut largest_free, mut capacity) = (fault.free, fault.largest_free, fault.bank_size);
-    let from_message = free.is_some() && largest_free.is_some();
-    if !from_message {
+    // Only where memory ran out are the free bytes what the verdict is made of.
+    let needs_state = fault.kind == FaultKind::OutOfMemory && (free.is_none() || largest_free.is_none());
+    let from_message = !needs_state;
+    if needs_state {
         let state = state_before(profile, rank, fault);
         free = free.or_else(|| state.and_then(|(free, ..)| free));
         largest_free = largest_free.or_else(|| state.and_then(|(_, largest, _)| largest));
@@ -130,7 +132,7 @@ fn state_before(
 fn owners(profile: &Profile, rank: &Rank, fault: &Fault) -> Vec<Owner> {
     let Some(requested) = fault.requested_total else { return Vec::new() };
     let of_step = of_step(profile, rank, fault, requested);
-    if of_step.iter().any(|owner| owner.part == Part::Result) || !of_step.is_empty() {
+    if !of_step.is_empty() {
         return of_step;
     }
     let arguments = rank.modules.iter().flat_map(|module| &module.arguments);

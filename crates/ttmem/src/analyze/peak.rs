@@ -96,7 +96,7 @@ impl Cause {
 pub fn cause(profile: &Profile, account: &Account<'_>, at: Moment) -> Cause {
     let (rank, pool) = (account.rank, account.pool);
     let position = at.position();
-    let begins = || rank.top_level_runs().any(|(_, run)| run.first == position);
+    let begins = || position == rank.end() || rank.top_level_runs().any(|(_, run)| run.first == position);
     if position > 0 && at == Moment::late(position) && begins() {
         let (early, late) = (account.held(Moment::early(position)), account.held(at));
         if let (Some(early), Some(late)) = (early, late)

@@ -113,7 +113,7 @@ pub fn by_operation(profile: &Profile, account: &Account<'_>, until: Moment) -> 
             steps: Vec::new(),
             first_uses: 0,
         });
-        row.per_bank += change.per_bank;
+        row.per_bank = row.per_bank.saturating_add(change.per_bank);
         if let Who::Step(step) = change.who {
             row.steps.push(step);
             row.first_uses += usize::from(first.contains(&step));

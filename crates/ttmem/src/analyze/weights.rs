@@ -58,5 +58,5 @@ pub fn kept_twice(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment) -> O
     originals.sort_unstable();
     originals.dedup();
     let declared = |index: usize| profile.tensor_type(tensors.ty[index]?)?.declared.get();
-    Some(originals.into_iter().filter_map(declared).sum())
+    Some(originals.into_iter().filter_map(declared).fold(0, u64::saturating_add))
 }

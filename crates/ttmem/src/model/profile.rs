@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, ByteRange, Bytes, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind, Ops, Origins,
-    Phase, Pool, PoolId, Position, Run, RunId, Source, Step, Steps, StrId, Strings, TensorType, Tensors,
-    TypeId, Warning,
+    Aliases, ByteRange, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind, Ops, Origins, Phase,
+    Pool, PoolId, Position, Run, RunId, Source, Step, Steps, StrId, Strings, TensorType, Tensors, TypeId,
+    Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -164,10 +164,5 @@ impl Rank {
         let tensors = &self.tensors;
         (0..tensors.len())
             .filter(move |&i| tensors.born[i] <= at && at < tensors.dies[i] && tensors.pool[i] == pool)
-    }
-
-    /// What the tensors of a pool add up to in each bank, at a moment.
-    pub fn live_per_bank(&self, pool: PoolId, at: Moment) -> u64 {
-        self.live(pool, at).map(|index| self.tensors.per_bank[index]).map(Bytes::or_zero).sum()
     }
 }

@@ -1,8 +1,5 @@
 //! Interned strings: every distinct text of a profile is held once.
 
-use rustc_hash::FxHashMap;
-use xxhash_rust::xxh3::xxh3_128;
-
 use super::StrId;
 
 /// The texts of a profile, in the order they were first seen.
@@ -41,26 +38,6 @@ impl Strings {
     /// All texts, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(StrId::new).map(|id| self.get(id))
-    }
-}
-
-/// Remembers which texts were seen, without holding them: a reader that passes texts on keeps only this.
-///
-/// Texts are told apart by 128 bits of their hash.
-#[derive(Debug, Default)]
-pub struct Seen<Id> {
-    ids: FxHashMap<u128, Id>,
-}
-
-impl<Id: Copy> Seen<Id> {
-    /// The id that `text` was remembered with.
-    pub fn get(&self, text: &[u8]) -> Option<Id> {
-        self.ids.get(&xxh3_128(text)).copied()
-    }
-
-    /// Remembers `text` with an id.
-    pub fn insert(&mut self, text: &[u8], id: Id) {
-        self.ids.insert(xxh3_128(text), id);
     }
 }
 

@@ -195,6 +195,8 @@ pub struct ResidueRow {
     pub steps: usize,
     /// In how many of them it ran with these types and attributes for the first time.
     pub first_uses: usize,
+    /// Which steps: when it stayed behind.
+    pub at_steps: Vec<Step>,
     /// What is known where there is no operation.
     pub note: Option<&'static str>,
 }

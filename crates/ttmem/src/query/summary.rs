@@ -52,7 +52,7 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     let mut ranks = Vec::new();
     let mut labels = Vec::new();
     for profile in profiles {
-        for rank in ranks_with_content(profile) {
+        for rank in profile.ranks.iter().filter(|rank| rank.has_content()) {
             let label = rank.label.map(|label| profile.text(label).to_owned());
             labels.push(label.clone());
             if request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted)) {
@@ -91,14 +91,6 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         },
         ranks,
     })
-}
-
-/// Ranks that said something of their memory; a controller that only compiled is none.
-fn ranks_with_content(profile: &Profile) -> impl Iterator<Item = &Rank> {
-    profile
-        .ranks
-        .iter()
-        .filter(|rank| !rank.pools.is_empty() || !rank.steps.is_empty() || !rank.phases.is_empty())
 }
 
 /// A profile without a rank: a recording that broke off before it began, or one that could not be read.
@@ -343,7 +335,9 @@ impl<'a> View<'a> {
         let pool = account.pool;
         let allocated = at.and_then(|at| account.held(at)).map(|held| held.per_bank);
         let observed = at.filter(|at| pool.observed.contains(*at)).map(|at| pool.reading(at));
-        let explained = live.as_ref().map(|live| live.per_bank);
+        // A sum with a part that is not known is not known.
+        let known = live.as_ref().filter(|live| live.unknown == 0);
+        let explained = known.map(|live| live.per_bank);
         let cause = at.map(|at| peak::cause(self.profile, account, at));
         let caused_by = cause.and_then(peak::Cause::step);
         let most = self.request.top.unwrap_or(usize::MAX);
@@ -360,12 +354,12 @@ impl<'a> View<'a> {
             unexplained_per_bank: allocated
                 .zip(explained)
                 .map(|(allocated, explained)| difference(allocated, explained)),
-            by_class_per_bank: live.as_ref().map(|live| {
+            by_class_per_bank: known.map(|live| {
                 Named(
                     live.by_class.iter().map(|(class, bytes)| (class.as_str().to_owned(), *bytes)).collect(),
                 )
             }),
-            residue: live.as_ref().zip(at).map(|(_, at)| self.residue(account, at)),
+            residue: known.zip(at).map(|(_, at)| self.residue(account, at)),
             live_count: live.as_ref().map(|live| live.tensors.len()),
             live: live.map(|live| live.tensors.iter().take(most).filter_map(|id| self.tensor(*id)).collect()),
         }
@@ -399,6 +393,7 @@ impl<'a> View<'a> {
                 per_bank: row.per_bank,
                 steps: row.steps.len(),
                 first_uses: row.first_uses,
+                at_steps: row.steps,
                 note: row.who.map(note),
             })
             .collect()

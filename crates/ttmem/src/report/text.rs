@@ -105,7 +105,7 @@ impl Page<'_> {
             facts.push(plural(rank.runs as u64, "run"));
         }
         if rank.passes > 1 {
-            facts.push(plural(rank.passes as u64, "pass").replace("passs", "passes"));
+            facts.push(format!("{} passes", count(rank.passes as u64)));
         }
         if rank.operations.total > 0 {
             let reported = count(rank.operations.reported.into());
@@ -260,7 +260,7 @@ impl Page<'_> {
             let line = format!("    {:<32} {:>11}   {}", who(row), change(row.per_bank), how(row));
             writeln!(out, "{}", line.trim_end())?;
         }
-        let rest: i64 = rows.iter().skip(4).map(|row| row.per_bank).sum();
+        let rest = rows.iter().skip(4).map(|row| row.per_bank).fold(0, i64::saturating_add);
         if rows.len() > 4 {
             writeln!(out, "    {:<32} {:>11}", format!("{} others", rows.len() - 4), change(rest))?;
         }
@@ -293,7 +293,8 @@ impl Page<'_> {
         }
         let all = moment.live_count.unwrap_or(live.len());
         if all > rows {
-            let shown: u64 = live.iter().take(rows).filter_map(|tensor| tensor.per_bank).sum();
+            let shown =
+                live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
             writeln!(
                 out,

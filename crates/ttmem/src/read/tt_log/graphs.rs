@@ -17,6 +17,8 @@ struct Graph {
     /// The functions of the stage that the runtime executes, and the names that each returns.
     functions: Vec<Function>,
     returns: Vec<Vec<StrId>>,
+    /// The name of the main function.
+    main: Option<String>,
     /// The arguments of the main function, from all stages: a later one knows the layout, an earlier one may
     /// know the name.
     arguments: Vec<FunctionArgument>,
@@ -106,6 +108,7 @@ impl Graphs {
             line,
             functions: Vec::new(),
             returns: Vec::new(),
+            main: None,
             arguments: Vec::new(),
             executable: false,
         });
@@ -172,6 +175,13 @@ impl Graphs {
         Ok(found)
     }
 
+    /// Whether it is the function whose arguments the module's registry has.
+    pub fn is_main(&self, function: FunctionRef) -> bool {
+        let graph = &self.graphs[function.graph];
+        let is_main = |index: usize| graph.main.as_deref() == Some(graph.functions[index].name.as_str());
+        function.function.is_none_or(is_main)
+    }
+
     /// The module of a function.
     pub fn module(&self, function: FunctionRef) -> ModuleId {
         self.graphs[function.graph].id
@@ -181,9 +191,7 @@ impl Graphs {
     pub fn arguments(&self, function: FunctionRef) -> &[FunctionArgument] {
         let graph = &self.graphs[function.graph];
         match function.function.and_then(|index| graph.functions.get(index)) {
-            Some(function) if function.name != "main" && !function.arguments.is_empty() => {
-                &function.arguments
-            }
+            Some(found) if !self.is_main(function) && !found.arguments.is_empty() => &found.arguments,
             _ => &graph.arguments,
         }
     }
@@ -205,6 +213,7 @@ impl Graph {
     fn take_functions(&mut self, dump: Dump, tables: &mut Tables<'_>) -> Result<()> {
         let executable = dump.executable;
         if let Some(main) = dump.main() {
+            self.main = Some(main.name.clone());
             self.merge_arguments(main.arguments.clone(), executable);
         }
         if executable {

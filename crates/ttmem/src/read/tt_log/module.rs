@@ -118,7 +118,11 @@ impl Dump {
         let Some(equals) = memchr::memmem::find(line, b" = ") else { return };
         let (name, value) = (&line[..equals], &line[equals + 3..]);
         if !name.starts_with(b"#loc") {
-            let value = self.resolve(value);
+            // Aliases of aliases can double with every line; no layout is so long.
+            const LONGEST: usize = 64 << 10;
+            let resolved = self.resolve(value);
+            let value =
+                if resolved.len() <= LONGEST { resolved } else { value[..value.len().min(LONGEST)].to_vec() };
             self.aliases.insert(name.to_vec(), value);
         }
     }

@@ -3,6 +3,10 @@
 //! Standard output and standard error of each rank have a state machine of their own (modules come on one,
 //! operations on the other); both lead to the same rank.
 
+use std::io;
+
+use rustc_hash::FxHashMap;
+
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
@@ -22,6 +26,7 @@ pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         tables: Tables::new(sink),
         ranks: Vec::new(),
         streams: Vec::new(),
+        streams_by_tag: FxHashMap::default(),
         last_stream: 0,
         signs: Signs::default(),
         skipped: 0,
@@ -30,11 +35,31 @@ pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
     let mut prefixes = Prefixes::default();
     let mut end = At { line: 0, offset: 0, next: 0 };
     let mut lines = Lines::new(stream);
-    while let Some(line) = lines.next().map_err(|source| Error::Read { path: name.into(), source })? {
-        end = At { line: line.number, offset: line.offset, next: line.next };
-        log.line(&line, &mut prefixes)?;
+    loop {
+        match lines.next() {
+            Ok(Some(line)) => {
+                end = At { line: line.number, offset: line.offset, next: line.next };
+                log.line(&line, &mut prefixes)?;
+            }
+            Ok(None) => break,
+            // A packed log that was cut: a run that crashed is the normal case.
+            Err(error) if is_damage(&error) && end.line > 0 => {
+                let message = format!(
+                    "the packed file is damaged behind this line ({error}); everything before is answered"
+                );
+                log.tables.warn(Some(end.line), message)?;
+                break;
+            }
+            Err(source) => return Err(Error::Read { path: name.into(), source }),
+        }
     }
     log.finish(end)
+}
+
+/// Whether what unpacks the log says that it is cut or damaged.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
 }
 
 /// A log, being read.
@@ -45,6 +70,7 @@ struct Log<'s, 'n> {
     tables: Tables<'s>,
     ranks: Vec<(Option<Vec<u8>>, RankState)>,
     streams: Vec<Stream>,
+    streams_by_tag: FxHashMap<OwnedTag, usize>,
     last_stream: usize,
     signs: Signs,
     skipped: u64,
@@ -61,10 +87,13 @@ struct Signs {
     unsafe_allocation: bool,
 }
 
+/// A rank's label and the stream's name; none where lines are not tagged.
+type OwnedTag = Option<(Vec<u8>, Vec<u8>)>;
+
 /// One stream of one rank.
 struct Stream {
     /// `1,0` and `stdout`, as its lines are tagged.
-    tag: Option<(Vec<u8>, Vec<u8>)>,
+    tag: OwnedTag,
     /// The rank, once the stream has said something of its memory.
     rank: Option<usize>,
     group: Option<Group>,
@@ -119,9 +148,23 @@ impl Log<'_, '_> {
         if self.repeats(line)? {
             return Ok(());
         }
+        let replaced = self.tables.replaced;
+        self.understand(line, prefixes)?;
+        // Said once: where one text is broken, many are.
+        if replaced == 0 && self.tables.replaced > 0 {
+            let message = "a text here is no UTF-8; what cannot be read of it is shown as �";
+            self.tables.warn(Some(line.number), message)?;
+        }
+        Ok(())
+    }
+
+    fn understand(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
         let at = At { line: line.number, offset: line.offset, next: line.next };
         if line.cut {
-            let message = format!("a line longer than {} MiB was passed over", LONGEST_LINE >> 20);
+            let message = format!(
+                "a line longer than {} MiB was passed over; if it holds operations, keep large constants out of the log",
+                LONGEST_LINE >> 20
+            );
             self.tables.warn(Some(line.number), message)?;
             self.skipped += 1;
             return Ok(());
@@ -183,10 +226,12 @@ impl Log<'_, '_> {
         if self.streams.get(self.last_stream).is_some_and(is_it) {
             return self.last_stream;
         }
-        self.last_stream = match self.streams.iter().position(is_it) {
-            Some(index) => index,
+        let key = tag.map(|tag| (tag.rank.to_vec(), tag.stream.to_vec()));
+        self.last_stream = match self.streams_by_tag.get(&key) {
+            Some(index) => *index,
             None => {
-                let tag = tag.map(|tag| (tag.rank.to_vec(), tag.stream.to_vec()));
+                self.streams_by_tag.insert(key.clone(), self.streams.len());
+                let tag = key;
                 self.streams.push(Stream {
                     tag,
                     rank: None,
@@ -322,7 +367,7 @@ impl Log<'_, '_> {
             self.streams[stream].dump = Some(OpenDump {
                 dump,
                 stage,
-                prefix: before_date(text).to_vec(),
+                prefix: before_preamble(text).to_vec(),
                 start: at.next,
                 line: at.line + 1,
                 text: Vec::new(),
@@ -444,6 +489,8 @@ fn is_torn(message: &[u8]) -> bool {
     match Message::of(message) {
         Message::Executing(text) => !text.ends_with(b")"),
         Message::State { view, .. } => !view.ends_with(b"}"),
+        // The name of an operation's type always ends so.
+        Message::StateHeader(Header::BeforeOperation(op_type)) => !op_type.ends_with(b"Op"),
         _ => false,
     }
 }
@@ -456,15 +503,18 @@ fn is_unsafe_allocation(text: &[u8]) -> bool {
     })
 }
 
-/// What stands in front of the compiler's own preamble, which begins with the date.
-fn before_date(header: &[u8]) -> &[u8] {
+/// What stands in front of the compiler's own words: its preamble begins with the date; without one, all that is
+/// in front of the header itself.
+fn before_preamble(header: &[u8]) -> &[u8] {
     let is_date = |window: &[u8]| {
         window.iter().zip(b"0000-00-00 ").all(|(byte, like)| match like {
             b'0' => byte.is_ascii_digit(),
             other => byte == other,
         })
     };
-    header.windows(11).position(is_date).map_or(b"", |at| &header[..at])
+    let date = header.windows(11).position(is_date);
+    let end = date.or_else(|| memchr::memmem::find(header, b"MLIR Module ")).unwrap_or(0);
+    &header[..end]
 }
 
 /// The runtime prints four pools in every group.

@@ -58,6 +58,8 @@ pub(super) struct Tables<'s> {
     /// The numbers of texts of the form `%arg7`.
     arguments: FxHashMap<StrId, u32>,
     ranks: usize,
+    /// How many texts were no UTF-8.
+    pub replaced: u64,
 }
 
 impl<'s> Tables<'s> {
@@ -72,6 +74,7 @@ impl<'s> Tables<'s> {
             lists: Vec::new(),
             arguments: FxHashMap::default(),
             ranks: 0,
+            replaced: 0,
         }
     }
 
@@ -115,7 +118,9 @@ impl<'s> Tables<'s> {
             return Ok(id);
         }
         let id = StrId::new(self.strings.len()).ok_or_else(|| full("texts"))?;
-        self.sink.take(Event::Text(String::from_utf8_lossy(bytes)))?;
+        let text = String::from_utf8_lossy(bytes);
+        self.replaced += u64::from(matches!(text, Cow::Owned(_)));
+        self.sink.take(Event::Text(text))?;
         self.strings.insert(key, id);
         if let Some(number) = bytes.strip_prefix(b"%arg").and_then(decimal) {
             self.arguments.extend(u32::try_from(number).ok().map(|number| (id, number)));
@@ -189,7 +194,8 @@ impl<'s> Tables<'s> {
         if let Some(&known) = self.ops_by_text.get(&key) {
             return Ok(Some(known));
         }
-        let Some(parsed) = ParsedOp::parse(text) else { return Ok(None) };
+        let fits = |op: &ParsedOp<'_>| u16::try_from(op.operands.len().max(op.result_types.len())).is_ok();
+        let Some(parsed) = ParsedOp::parse(text).filter(fits) else { return Ok(None) };
         let row = self.define_op(&parsed)?;
         self.ops_by_text.insert(key, row);
         Ok(Some(row))

@@ -97,7 +97,9 @@ fn tile_of(element: &[u8]) -> Option<((u32, u32), &[u8])> {
     let mut fields = parts(inner);
     let (size, _) = dims(fields.next()?)?;
     let [height, width] = size[..] else { return None };
-    Some(((u32::try_from(height).ok()?, u32::try_from(width).ok()?), fields.next()?))
+    // Tiles have up to 32 rows and columns; what is far beyond is no tile.
+    let checked = |dim: u64| u32::try_from(dim).ok().filter(|dim| (1..=1024).contains(dim));
+    Some(((checked(height)?, checked(width)?), fields.next()?))
 }
 
 /// `#ttnn.buffer_type<dram>`, or its alias `#dram` in module dumps.
@@ -436,6 +438,13 @@ mod tests {
     fn dims_that_were_collapsed_before_padding_count_as_the_runtime_pads_them() {
         let text = "tensor<1x32x1x128xbf16, #ttnn.ttnn_layout<(d0, d1, d2, d3) -> (d0 * 32 + d1 + d2, d3), <1x1>, memref<1x4x!ttcore.tile<32x32, bf16>, #dram>, <interleaved>>>";
         assert_eq!(ParsedType::parse(text.as_bytes()).unwrap().footprint().unwrap().padded, 128 * 2048);
+    }
+
+    #[test]
+    fn a_tile_of_nothing_is_no_tile() {
+        let text = "tensor<1x1x!ttcore.tile<0x0, bfp_bf8>, #ttnn.ttnn_layout<(d0, d1) -> (d0, d1), <1x1>, memref<1x1x!ttcore.tile<0x0, bfp_bf8>, #dram>, <interleaved>>>";
+        let ty = ParsedType::parse(text.as_bytes()).unwrap();
+        assert_eq!((ty.logical_bytes(), ty.footprint()), (None, None));
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl View {
     /// Reads what stands behind `MemoryView{`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut rest = text;
-        let banks = number(&mut rest, b"numBanks: ", b"")?;
+        let banks = number(&mut rest, b"numBanks: ")?;
         let total = milli(&mut rest, b", totalBytesPerBank: ")?;
         let allocated = milli(&mut rest, b", totalBytesAllocatedPerBank: ")?;
         let free = milli(&mut rest, b", totalBytesFreePerBank: ")?;
@@ -63,10 +63,10 @@ impl View {
     }
 }
 
-fn number(rest: &mut &[u8], key: &[u8], unit: &[u8]) -> Option<u64> {
+fn number(rest: &mut &[u8], key: &[u8]) -> Option<u64> {
     let digits = rest.strip_prefix(key)?;
     let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    *rest = digits[count..].strip_prefix(unit)?;
+    *rest = &digits[count..];
     decimal(&digits[..count])
 }
 

@@ -3,12 +3,12 @@
 //! Only when a program has ended is it certain which compiled graph it belongs to. Then its arguments get their
 //! names, it is known which of them are new memory, and the lives that were held back are said.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::graphs::{FunctionRef, Match};
 use super::super::life::{Alloc, AllocRef, near};
 use super::super::tables::Tables;
-use super::{Frame, Owner, RankState};
+use super::{Frame, Owner, PoolState, RankState};
 use crate::error::Result;
 use crate::model::{Class, Moment, RankEvent, Step, difference};
 
@@ -126,22 +126,23 @@ impl RankState {
         function: Option<FunctionRef>,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let owner = function.map_or(Owner::Program(frame.program, frame.fingerprint), Owner::Function);
+        let owner = function.map_or(Owner::Program(frame.program), Owner::Function);
         let slots = self.all_slots(frame, function, tables)?;
         let is_first = self.levels.is_empty();
         let mut new = Vec::new();
         for (number, slot) in slots {
-            match self.resident.get(&(owner, number)).copied() {
+            let key = (owner, number, self.lives.get(slot).ty);
+            match self.resident.get(&key).copied() {
                 Some(known) if self.is_same(known, slot) => self.lives.unite(slot, known),
                 _ => {
                     new.push(slot);
-                    if let Some(function) = function {
+                    if let Some(function) = function.filter(|function| self.graphs.is_main(*function)) {
                         self.lives.originate(slot, self.graphs.module(function), number);
                     }
                 }
             }
             let alloc = self.lives.resolve(slot);
-            self.resident.insert((owner, number), alloc);
+            self.resident.insert(key, alloc);
         }
         let born = if is_first { Moment::START } else { Moment::late(frame.first) };
         for slot in &new {
@@ -157,6 +158,7 @@ impl RankState {
     fn name_constants(&mut self, function: Option<FunctionRef>, tables: &mut Tables<'_>) -> Result<()> {
         let constants = std::mem::take(&mut self.constants);
         let Some(function) = function else { return Ok(()) };
+        let is_main = self.graphs.is_main(function);
         let module = self.graphs.module(function);
         for (alloc, numbers) in constants {
             let declared = self.graphs.arguments(function);
@@ -166,7 +168,7 @@ impl RankState {
                 let name = tables.text(names.join(" + ").as_bytes())?;
                 self.lives.get_mut(alloc).name = Some(name);
             }
-            for number in numbers {
+            for number in numbers.into_iter().filter(|_| is_main) {
                 self.lives.originate(alloc, module, number);
             }
         }
@@ -230,11 +232,12 @@ impl RankState {
     pub(super) fn settle_gap(&mut self, first: Step, new: &[AllocRef]) {
         let shared = self.shareable(new);
         let pieces = self.pieces_of_outputs();
+        let gaps: Vec<PoolGap> =
+            self.pools.iter().filter_map(|pool| self.gap_of(pool, new, &shared, &pieces)).collect();
         let mut best: Option<(u64, u32, bool)> = None;
         for share in [true, false] {
-            let known = if share { &shared[..] } else { &[] };
             for gone in (0..1u32 << pieces.len()).rev() {
-                let missed = self.missed(new, known, &pieces, gone);
+                let missed = gaps.iter().map(|gap| gap.missed(share, gone)).fold(0, u64::saturating_add);
                 // Of what fits equally well, that most is gone: nobody keeps results without end.
                 let better = |(least, most, _): (u64, u32, bool)| {
                     missed < least || missed == least && gone.count_ones() > most.count_ones()
@@ -249,14 +252,37 @@ impl RankState {
         }
         let Some((_, gone, share)) = best else { return };
         let at = Moment::late(first);
-        for alloc in chosen(&pieces, gone) {
-            self.lives.end_outside(alloc, at);
+        for (_, piece) in pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1) {
+            for alloc in piece {
+                self.lives.end_outside(*alloc, at);
+            }
         }
         if share {
             for (slot, known) in shared {
                 self.lives.unite(slot, known);
             }
         }
+    }
+
+    /// What the device said of a gap, and what may have made it; `None` where it said nothing.
+    fn gap_of(
+        &self,
+        pool: &PoolState,
+        new: &[AllocRef],
+        shared: &[(AllocRef, AllocRef)],
+        pieces: &[Vec<AllocRef>],
+    ) -> Option<PoolGap> {
+        let size = |alloc: AllocRef| {
+            let alloc = self.lives.get(alloc);
+            if alloc.pool == pool.id { alloc.per_bank.unwrap_or(0) } else { 0 }
+        };
+        let sum = |allocs: &mut dyn Iterator<Item = AllocRef>| allocs.map(size).fold(0, u64::saturating_add);
+        Some(PoolGap {
+            measured: pool.gap?,
+            came: sum(&mut new.iter().copied()),
+            known: sum(&mut shared.iter().map(|(slot, _)| *slot)),
+            pieces: pieces.iter().map(|piece| sum(&mut piece.iter().copied())).collect(),
+        })
     }
 
     /// What may be gone by itself: single results where they are few, else those of one program together.
@@ -270,63 +296,36 @@ impl RankState {
         }
         let groups = self.outputs.iter().map(|group| group.iter().filter(alive).copied().collect());
         let mut pieces: Vec<Vec<AllocRef>> = groups.collect();
-        while pieces.len() > MOST {
-            // The oldest of them, together.
-            let oldest = pieces.remove(0);
-            pieces[0].extend(oldest);
-        }
-        pieces
-    }
-
-    /// By how much an assumption about the gap misses what the device said.
-    fn missed(
-        &self,
-        new: &[AllocRef],
-        shared: &[(AllocRef, AllocRef)],
-        pieces: &[Vec<AllocRef>],
-        gone: u32,
-    ) -> u64 {
-        let mut missed = 0u64;
-        for pool in &self.pools {
-            let Some(gap) = pool.gap else { continue };
-            let size = |alloc: AllocRef| {
-                let alloc = self.lives.get(alloc);
-                if alloc.pool == pool.id { alloc.per_bank.unwrap_or(0) } else { 0 }
-            };
-            let came: u64 = new.iter().map(|alloc| size(*alloc)).sum();
-            let known: u64 = shared.iter().map(|(slot, _)| size(*slot)).sum();
-            let went: u64 = chosen(pieces, gone).map(size).sum();
-            let expected = difference(came, known.saturating_add(went));
-            if !near(gap, expected) {
-                missed = missed.saturating_add(gap.abs_diff(expected));
-            }
-        }
-        missed
+        // The oldest of them, together.
+        let recent = pieces.split_off(pieces.len().saturating_sub(MOST - 1));
+        let oldest = pieces.concat();
+        std::iter::once(oldest).filter(|piece| !piece.is_empty()).chain(recent).collect()
     }
 
     /// New arguments that another graph has under the same name and type, on the device.
     pub(super) fn shareable(&self, new: &[AllocRef]) -> Vec<(AllocRef, AllocRef)> {
-        let mut shared: Vec<(AllocRef, AllocRef)> = Vec::new();
-        for &slot in new {
-            let alloc = self.lives.get(slot);
-            if alloc.class != Class::Weight || alloc.name.is_none() || !alloc.is_alive() {
-                continue;
-            }
-            let is_it = |known: &&AllocRef| {
-                let known_alloc = self.lives.get(**known);
-                known_alloc.is_alive()
-                    && (known_alloc.name, known_alloc.ty) == (alloc.name, alloc.ty)
-                    && self.lives.resolve(**known) != self.lives.resolve(slot)
-                    && !new.contains(known)
-            };
-            let mut candidates: Vec<&AllocRef> = self.resident.values().filter(is_it).collect();
-            candidates.sort_unstable();
-            if let Some(known) = candidates.first().map(|known| **known) {
-                let taken = shared.iter().any(|(_, taken)| *taken == known);
-                shared.extend((!taken).then_some((slot, known)));
+        let of = |alloc: AllocRef| {
+            let alloc = self.lives.get(alloc);
+            (alloc.class == Class::Weight && alloc.is_alive()).then_some((alloc.name?, alloc.ty))
+        };
+        let wanted: FxHashSet<_> = new.iter().filter_map(|slot| of(*slot)).collect();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let fresh: FxHashSet<AllocRef> = new.iter().map(|slot| self.lives.resolve(*slot)).collect();
+        let mut resident: Vec<AllocRef> =
+            self.resident.values().map(|alloc| self.lives.resolve(*alloc)).collect();
+        resident.sort_unstable_by(|a, b| b.cmp(a));
+        resident.dedup();
+        let mut known: FxHashMap<_, Vec<AllocRef>> = FxHashMap::default();
+        for alloc in resident.into_iter().filter(|alloc| !fresh.contains(alloc)) {
+            if let Some(key) = of(alloc).filter(|key| wanted.contains(key)) {
+                known.entry(key).or_default().push(alloc);
             }
         }
-        shared
+        // Each is given once, the oldest first.
+        let mut give = |slot: AllocRef| Some((slot, known.get_mut(&of(slot)?)?.pop()?));
+        new.iter().filter_map(|slot| give(*slot)).collect()
     }
 
     /// Drops what refers to memory that is gone: its slot will be used again.
@@ -352,8 +351,24 @@ impl RankState {
     }
 }
 
-/// The allocations of the pieces whose bits are set.
-fn chosen(pieces: &[Vec<AllocRef>], bits: u32) -> impl Iterator<Item = AllocRef> + '_ {
-    let is_set = move |(index, _): &(usize, &Vec<AllocRef>)| bits >> index & 1 == 1;
-    pieces.iter().enumerate().filter(is_set).flat_map(|(_, piece)| piece.iter().copied())
+/// A gap between two programs, as one pool shows it.
+struct PoolGap {
+    measured: i64,
+    /// What arguments that were not there before take.
+    came: u64,
+    /// What of that another graph has already.
+    known: u64,
+    /// What each piece of earlier results takes.
+    pieces: Vec<u64>,
+}
+
+impl PoolGap {
+    /// By how much an assumption misses what the device said.
+    fn missed(&self, share: bool, gone: u32) -> u64 {
+        let pieces = self.pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1);
+        let went = pieces.map(|(_, size)| *size).fold(0, u64::saturating_add);
+        let known = if share { self.known } else { 0 };
+        let expected = difference(self.came, known.saturating_add(went));
+        if near(self.measured, expected) { 0 } else { self.measured.abs_diff(expected) }
+    }
 }

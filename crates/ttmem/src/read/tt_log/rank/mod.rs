@@ -8,7 +8,7 @@ mod ending;
 mod settle;
 mod states;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fault::ParsedFault;
 use super::graphs::{FunctionRef, Graphs, RunTraits};
@@ -41,6 +41,8 @@ pub(super) struct RankState {
     runs: usize,
     /// The last step was given by its OpType alone.
     types_only: bool,
+    /// The operation that runs has a text that could not be understood.
+    skipped_operation: bool,
     /// The step that the last submit came before.
     submitted: Option<Step>,
     /// Whether any operation was given by its text.
@@ -50,12 +52,13 @@ pub(super) struct RankState {
     /// What const-eval programs made in this run, and the numbers of the arguments they made it from.
     constants: Vec<(AllocRef, Vec<u32>)>,
     /// Arguments that are on the device, by the function and number they were given as.
-    resident: FxHashMap<(Owner, u32), AllocRef>,
+    resident: FxHashMap<(Owner, u32, TypeRef), AllocRef>,
     /// What finished programs returned, program by program, as long as it may be there.
     outputs: Vec<Vec<AllocRef>>,
     /// What the pools should hold since the last program ended.
     levels: Vec<Option<u64>>,
     faults: Vec<PendingFault>,
+    fault_messages: FxHashSet<(Option<Step>, StrId)>,
     ambiguous: Vec<u64>,
     unmatched: u64,
 }
@@ -73,8 +76,8 @@ enum CacheKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Function(FunctionRef),
-    /// Of a program whose graph is not known: its name and the fingerprint of its operations.
-    Program(StrId, u64),
+    /// Of a program whose graph is not known.
+    Program(StrId),
 }
 
 #[derive(Debug)]
@@ -148,6 +151,7 @@ impl RankState {
             steps: 0,
             runs: 0,
             types_only: false,
+            skipped_operation: false,
             submitted: None,
             has_texts: false,
             cache: FxHashMap::default(),
@@ -156,6 +160,7 @@ impl RankState {
             outputs: Vec::new(),
             levels: Vec::new(),
             faults: Vec::new(),
+            fault_messages: FxHashSet::default(),
             ambiguous: Vec::new(),
             unmatched: 0,
         }
@@ -176,7 +181,11 @@ impl RankState {
 
     /// `Executing operation: …`
     pub fn executing(&mut self, text: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
-        let Some(op) = tables.operation(text)? else { return Ok(false) };
+        let Some(op) = tables.operation(text)? else {
+            self.skipped_operation = true;
+            return Ok(false);
+        };
+        self.skipped_operation = false;
         self.has_texts = true;
         self.types_only = false;
         self.begin_step(op, at, tables)?;
@@ -227,10 +236,12 @@ impl RankState {
             current.has_state = true;
             return Ok(Some(Moment::before(current.step)));
         }
-        if self.has_texts && !self.types_only {
+        // The text of an operation that could not be read: its type is all that is known of it.
+        let skipped = std::mem::take(&mut self.skipped_operation);
+        if self.has_texts && !self.types_only && !skipped {
             return Ok(None);
         }
-        self.types_only = true;
+        self.types_only = !self.has_texts;
         let op = tables.op_type(op_type)?;
         self.begin_step(op, at, tables)?;
         if let Some(current) = self.frames.last_mut().and_then(|frame| frame.current.as_mut()) {
@@ -286,15 +297,18 @@ impl RankState {
 
     /// `Starting execution of program: …`
     pub fn starting(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<()> {
-        if self.frames.last().is_some_and(|frame| frame.run.is_none()) {
+        let program = tables.text(name)?;
+        let caller = self.caller(tables).filter(|(_, facts)| self.calls(facts, program));
+        if caller.is_none() && self.frames.last().is_some_and(|frame| frame.run.is_none()) {
             self.end_top(true, Some(at.offset), tables)?;
         }
-        let caller = self.caller(tables);
         if caller.is_none() && !self.frames.is_empty() {
             // Nothing that runs here starts programs: the one before was given up, as after an exception.
+            let given_up = self.frames.last().map_or("", |frame| &frame.program_text);
+            let message = format!("program {given_up} did not finish: another one starts here");
+            tables.warn(Some(at.line), message)?;
             self.abandon(at.offset, tables)?;
         }
-        let program = tables.text(name)?;
         let parent = self.frames.last().and_then(|frame| frame.run);
         let const_eval = matches!(&caller, Some((_, facts)) if facts.kind == OpKind::LoadCached);
         let run = RunId::new(self.runs).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
@@ -315,6 +329,15 @@ impl RankState {
         let numbers = caller.map(|(_, facts)| argument_numbers(&facts, tables)).unwrap_or_default();
         self.push_frame(Some(run), program, String::from_utf8_lossy(name).into_owned(), const_eval);
         self.bind_arguments(&operands, &numbers, tables)
+    }
+
+    /// Whether a step starts a program of that name. A trace runs several, whose names its text has; none of them
+    /// is one that runs already.
+    fn calls(&self, facts: &OpFacts, program: StrId) -> bool {
+        match facts.callee {
+            Some(callee) => callee == program,
+            None => self.frames.iter().all(|frame| frame.program != program),
+        }
     }
 
     /// The step that a program may be started by.
@@ -366,14 +389,18 @@ impl RankState {
 
     /// `Finished execution of program: …`. `false` when no such program runs.
     pub fn finished(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
-        let Some(depth) = self.frames.iter().rposition(|frame| frame.program_text.as_bytes() == name) else {
+        let is_it = |frame: &Frame| frame.program_text.as_bytes() == name;
+        // The end of a program whose start the log does not have ends what ran without a name.
+        let nameless = self.frames.first().filter(|frame| frame.run.is_none()).map(|_| 0);
+        let found = self.frames.iter().rposition(is_it);
+        let Some(depth) = found.or(nameless) else {
             return Ok(false);
         };
         while self.frames.len() > depth + 1 {
             self.end_innermost(false, at.offset, tables)?;
         }
         self.end_innermost(true, at.next, tables)?;
-        Ok(true)
+        Ok(found.is_some())
     }
 
     /// Gives up all programs that run.
@@ -508,9 +535,11 @@ impl RankState {
             line: at.line,
             ended_program: false,
         };
-        let known =
-            |pending: &PendingFault| (pending.fault.step, pending.fault.message) == (step, fault.message);
-        if !self.faults.iter().any(known) {
+        // Outside of programs it is told again: by pytest at the end, by whoever caught it.
+        let known = self.fault_messages.contains(&(step, fault.message));
+        let told = step.is_none() && self.faults.iter().any(|pending| pending.fault.message == fault.message);
+        if !known && !told {
+            self.fault_messages.insert((step, fault.message));
             self.faults.push(PendingFault { fault, frames: self.frames.len(), runs: self.runs });
         }
         Ok(())

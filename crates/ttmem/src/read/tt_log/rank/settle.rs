@@ -163,7 +163,8 @@ impl RankState {
         tables: &mut Tables<'_>,
     ) -> Result<()> {
         let results: Vec<_> = tables.results(facts).collect();
-        let fresh = current.returned.clone();
+        // A program that only executes a trace returns nothing of its own.
+        let fresh = current.returned.clone().filter(|returned| returned.iter().any(Option::is_some));
         let is_fresh = fresh.is_some();
         let types = |kept: &[Option<AllocRef>], lives: &Lives| {
             kept.len() == results.len()
@@ -189,7 +190,11 @@ impl RankState {
             }
             self.name(*name, alloc, Moment::after(current.step));
         }
-        self.cache.insert(key, kept);
+        let before = self.cache.insert(key, kept.clone());
+        // Evaluated again, the cache lets go of what it had.
+        for old in before.into_iter().flatten().flatten().filter(|old| !kept.contains(&Some(*old))) {
+            self.lives.release(old, Moment::after(current.step), false);
+        }
         Ok(())
     }
 
