@@ -31,7 +31,7 @@ bench:
 bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 
-# Long: property tests with many more cases, and a log of 5 GB.
+# Long: the codec's properties with many more cases, and a log of 5 GB.
 soak:
 	PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
 	bash bench/large.sh

@@ -15,8 +15,13 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 /// Says why there is no answer.
 pub(crate) fn fail(error: &Error) -> ExitCode {
-    say(&format!("{RED}ttmem:{RED:#} {error}"));
+    complain(error);
     ExitCode::from(error.exit_code())
+}
+
+/// Says an error, and goes on.
+pub(crate) fn complain(error: &Error) {
+    say(&format!("{RED}ttmem:{RED:#} {error}"));
 }
 
 /// Says that it is our fault.

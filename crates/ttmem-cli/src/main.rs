@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         Err(error) => return console::usage(&error),
     };
     match std::panic::catch_unwind(|| commands::run(&args)) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Ok(code)) => ExitCode::from(code),
         Ok(Err(error)) => console::fail(&error),
         // The panic itself has said where.
         Err(_) => console::bug(),

@@ -188,6 +188,27 @@ fn errors_name_the_file_and_what_to_do() {
 }
 
 #[test]
+fn a_bad_file_among_good_ones_is_said_and_the_others_are_answered() {
+    let output = ttmem()
+        .args(["summary", "--json", &path("malformed/no-memory-operations.log"), &path("oom-capacity.log")])
+        .assert()
+        .code(4)
+        .get_output()
+        .clone();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["ranks"].as_array().unwrap().len(), 1);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no memory data"));
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    assert!(!stdout(&["summary", &path("oom-capacity.log")]).contains('\u{1b}'));
+    let output =
+        ttmem().args(["summary", &path("malformed/empty.log")]).assert().code(2).get_output().clone();
+    assert!(!output.stderr.contains(&0x1b));
+}
+
+#[test]
 fn formats_lists_the_readers() {
     let text = stdout(&["formats"]);
     assert!(text.contains("tt_log") && text.contains("TT_RUNTIME_MEMORY_LOG_LEVEL"), "{text}");

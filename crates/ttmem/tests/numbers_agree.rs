@@ -122,6 +122,50 @@ fn what_is_alive_is_the_same_everywhere_and_adds_up() {
 }
 
 #[test]
+fn the_files_of_a_report_show_the_same_numbers() {
+    for file in corpus() {
+        let forms = forms(&file);
+        let ranks = forms.json["ranks"].as_array().unwrap();
+        // Of several ranks the files are those of the one with the highest peak; all of ours are alike.
+        let rank = &ranks[0];
+        let folder = tempfile::tempdir().unwrap();
+        let mut profile = ttmem::read::open(&file).unwrap();
+        ttmem::store::write_report(&mut profile, folder.path(), "name").unwrap();
+        let read = |ending: &str| -> Value {
+            let text = std::fs::read(folder.path().join(format!("name_{ending}.json"))).unwrap();
+            serde_json::from_slice(&text).unwrap()
+        };
+        let (memory, operations, registry) = (read("memory"), read("operations"), read("inputs_registry"));
+        let reported = &rank["operations"]["reported"];
+        assert_eq!(&memory["metadata"]["total_operations"], reported, "{file}");
+        assert_eq!(number(reported), Some(operations.as_array().unwrap().len() as u64), "{file}");
+        for (name, pool) in rank["pools"].as_object().unwrap() {
+            assert_eq!(
+                memory["metadata"]["memory_config"][name]["num_banks"], pool["banks"],
+                "{file}: {name}"
+            );
+            let at_peak = |row: &&Value| row["step"] == pool["peak_step"];
+            if let Some(row) = memory["operations"].as_array().unwrap().iter().find(at_peak) {
+                let shown = row["memory"][name]["totalBytesAllocatedPerBank_MB"].as_f64().unwrap();
+                assert_eq!(
+                    format!("{shown:.3}"),
+                    mib(number(&pool["peak_per_bank"]).unwrap()),
+                    "{file}: {name}"
+                );
+            }
+        }
+        if let Some(bytes) = number(&rank["weights"]["bytes"]) {
+            assert_eq!(number(&registry["metadata"]["total_weight_bytes"]), Some(bytes), "{file}");
+            assert_eq!(registry["metadata"]["total_weights"], rank["weights"]["count"], "{file}");
+        }
+        let kept = folder.path().join("name.ttmem").display().to_string();
+        let again = summary(&[ttmem::read::open(&kept).unwrap()], &Request::default()).unwrap();
+        let again = serde_json::to_value(&again).unwrap();
+        assert_eq!(again["ranks"], forms.json["ranks"], "{file}");
+    }
+}
+
+#[test]
 fn counts_weights_and_suspects_are_the_same_everywhere() {
     for file in corpus() {
         let forms = forms(&file);

@@ -8,16 +8,26 @@ use ttmem::{Error, Result, read, report};
 use crate::args::Summary;
 use crate::console;
 
-/// Reads the files and prints the answer.
-pub(crate) fn run(args: &Summary) -> Result<()> {
+/// Reads the files and prints the answer. A file that cannot be read is said, and the others are answered.
+pub(crate) fn run(args: &Summary) -> Result<u8> {
     if args.files.iter().filter(|file| *file == "-").count() > 1 {
         return Err(Error::NotThere("standard input can be read only once: name `-` once".into()));
     }
-    let profiles = args
-        .files
-        .iter()
-        .map(|file| read::open_with(file, args.format.as_deref()))
-        .collect::<Result<Vec<_>>>()?;
+    let mut profiles = Vec::new();
+    let mut failed = None;
+    for file in &args.files {
+        match read::open_with(file, args.format.as_deref()) {
+            Ok(profile) => profiles.push(profile),
+            Err(error) if args.files.len() == 1 => return Err(error),
+            Err(error) => {
+                console::complain(&error);
+                failed = failed.or(Some(error.exit_code()));
+            }
+        }
+    }
+    if let (Some(code), true) = (failed, profiles.is_empty()) {
+        return Ok(code);
+    }
     let request = Request { at: args.at, top: args.top, run: args.run.0, rank: args.rank.clone() };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary);
@@ -31,7 +41,8 @@ pub(crate) fn run(args: &Summary) -> Result<()> {
             let colour = screen.colour && args.output.is_none();
             report::text(&summary, report::Screen { colour, ..screen }, out)
         }
-    })
+    })?;
+    Ok(failed.unwrap_or(0))
 }
 
 /// What the document is about: the file's name without its ending.

@@ -1,7 +1,8 @@
 //! Reports: answers as text, JSON, Markdown and files.
 //!
-//! Everything here takes a response of `query` and writes it to a `Write` that it is given. No number is made
-//! here; only units, words and layout are.
+//! Text, JSON and Markdown take a response of `query` and write it to a `Write` that they are given; units, words
+//! and layout are made here, the numbers are not. `files` writes the files of a report folder, the profile among
+//! them.
 
 mod advice;
 pub mod files;

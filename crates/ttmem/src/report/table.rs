@@ -80,15 +80,15 @@ impl Table {
     }
 }
 
-const GAP: &str = "   ";
+const GAP: &str = "  ";
 
-/// A text within a width. What is cut is cut out of the middle: names differ at their ends.
+/// A text within a width. What is cut is cut out near the front: names differ at their ends.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
     let room = width.saturating_sub(1);
-    let head: String = take_width(text.chars(), room / 2);
+    let head: String = take_width(text.chars(), room / 4);
     let tail: String = take_width(text.chars().rev(), room - head.width());
     head + "…" + &tail.chars().rev().collect::<String>()
 }

@@ -491,7 +491,7 @@ fn padding_share(tensor: &LiveTensor) -> String {
 fn maker(tensor: &LiveTensor) -> String {
     match (tensor.born_step, &tensor.op) {
         (Some(step), Some(op)) => {
-            format!("step {step}  {op}")
+            format!("step {step} {op}")
         }
         _ => match tensor.class {
             Class::Weight => "argument (weight)".into(),
