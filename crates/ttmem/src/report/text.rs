@@ -121,11 +121,8 @@ impl Page<'_> {
 
     /// The verdict, in a sentence that a person understands, and what to do.
     fn oom(&self, oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
-        for (index, line) in
-            wrap(&advice::verdict(oom), self.screen.width.saturating_sub(2)).iter().enumerate()
-        {
-            let line = if index == 0 { self.red(line) } else { line.clone() };
-            writeln!(out, "  {line}")?;
+        for line in wrap(&advice::verdict(oom), self.screen.width.saturating_sub(2)) {
+            writeln!(out, "  {}", self.red(&line))?;
         }
         for line in wrap(advice::advice(oom), self.screen.width.saturating_sub(2)) {
             writeln!(out, "  {line}")?;
@@ -152,19 +149,21 @@ impl Page<'_> {
                 }
                 _ => String::new(),
             };
-            let bar = self.bar(name, peak, pool.capacity_per_bank);
-            writeln!(out, "  {name:<name_width$}   {figure:>width$}   {share:>5}   {bar}{device}")?;
+            let head = format!("  {name:<name_width$}   {figure:>width$}   {share:>5}   ");
+            // The bar gives way, so that the line fits.
+            let room = self.screen.width.saturating_sub(head.chars().count() + DEVICE_WIDTH);
+            let bar = self.bar(name, peak, pool.capacity_per_bank, room.clamp(8, 24) as u64);
+            writeln!(out, "{head}{bar}{device}")?;
         }
         if pools.is_empty() { Ok(()) } else { writeln!(out) }
     }
 
-    fn bar(&self, pool: &str, peak: Option<u64>, capacity: Option<u64>) -> String {
-        const CELLS: u64 = 24;
+    fn bar(&self, pool: &str, peak: Option<u64>, capacity: Option<u64>, width: u64) -> String {
         let (Some(peak), Some(capacity)) = (peak, capacity) else { return String::new() };
         let filled =
-            if capacity == 0 { 0 } else { (peak.saturating_mul(CELLS)).div_ceil(capacity).min(CELLS) };
+            if capacity == 0 { 0 } else { (peak.saturating_mul(width)).div_ceil(capacity).min(width) };
         let cells = |count: u64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or(0));
-        let bar = format!("{}{}", cells(filled, "▓"), cells(CELLS - filled, "░"));
+        let bar = format!("{}{}", cells(filled, "▓"), cells(width - filled, "░"));
         let (amber, red) = if pool.starts_with("L1") { (90, 95) } else { (80, 90) };
         let share = peak.saturating_mul(100).checked_div(capacity).unwrap_or(0);
         match share {
@@ -436,6 +435,9 @@ impl Page<'_> {
         self.paint("1;31", text)
     }
 }
+
+/// What `   11.10 GiB on the device (12 banks)` takes at most.
+const DEVICE_WIDTH: usize = 40;
 
 /// `686.4 of 4080.0 MiB a bank`.
 fn figure(pool: &PoolSummary) -> String {
