@@ -349,18 +349,24 @@ impl Lives {
 
     /// Says all lives that were held back, and forgets those that have ended.
     pub fn say(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        for slot in std::mem::take(&mut self.young) {
+        let mut touched = std::mem::take(&mut self.young);
+        for &slot in &touched {
             if self.slots[slot.0 as usize].same_as.is_none() {
                 self.say_one(slot, rank, tables)?;
             }
         }
-        self.say_changes(rank, tables)?;
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        self.say_changes(&changed, rank, tables)?;
         self.say_names(rank, tables)?;
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            let done = slot.same_as.is_some() || !slot.is_alive();
-            if done && slot.holders != VACANT {
-                slot.holders = VACANT;
-                self.vacant.extend(u32::try_from(index).ok().map(AllocRef));
+        touched.append(&mut changed);
+        for slot in touched {
+            let alloc = &mut self.slots[slot.0 as usize];
+            let done = alloc.same_as.is_some() || !alloc.is_alive();
+            if done && alloc.holders != VACANT {
+                alloc.holders = VACANT;
+                self.vacant.push(slot);
             }
         }
         Ok(())
@@ -388,10 +394,7 @@ impl Lives {
         tables.say(rank, RankEvent::Tensor(tensor))
     }
 
-    fn say_changes(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        let mut changed = std::mem::take(&mut self.changed);
-        changed.sort_unstable();
-        changed.dedup();
+    fn say_changes(&self, changed: &[AllocRef], rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         for slot in changed {
             let alloc = &self.slots[slot.0 as usize];
             if let (Some(tensor), false) = (alloc.tensor, alloc.is_alive()) {

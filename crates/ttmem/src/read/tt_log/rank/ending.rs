@@ -235,8 +235,11 @@ impl RankState {
         let gaps: Vec<PoolGap> =
             self.pools.iter().filter_map(|pool| self.gap_of(pool, new, &shared, &pieces)).collect();
         let mut best: Option<(u64, u32, bool)> = None;
-        for share in [true, false] {
-            for gone in (0..1u32 << pieces.len()).rev() {
+        let all = (1u32 << pieces.len()) - 1;
+        // All gone or all kept is what happens; the rest is tried only where neither fits.
+        let assumptions = || [all, 0].into_iter().chain((1..all).rev());
+        'found: for share in [true, false] {
+            for gone in assumptions() {
                 let missed = gaps.iter().map(|gap| gap.missed(share, gone)).fold(0, u64::saturating_add);
                 // Of what fits equally well, that most is gone: nobody keeps results without end.
                 let better = |(least, most, _): (u64, u32, bool)| {
@@ -245,9 +248,9 @@ impl RankState {
                 if best.is_none_or(better) {
                     best = Some((missed, gone, share));
                 }
-            }
-            if best.is_some_and(|(least, ..)| least == 0) {
-                break;
+                if missed == 0 {
+                    break 'found;
+                }
             }
         }
         let Some((_, gone, share)) = best else { return };
@@ -289,17 +292,16 @@ impl RankState {
     fn pieces_of_outputs(&self) -> Vec<Vec<AllocRef>> {
         const MOST: usize = 8;
         let alive = |alloc: &&AllocRef| self.lives.get(**alloc).is_alive();
-        let single: Vec<Vec<AllocRef>> =
-            self.outputs.iter().flatten().filter(alive).map(|alloc| vec![*alloc]).collect();
-        if single.len() <= MOST {
-            return single;
+        let mut single = self.outputs.iter().flatten().filter(alive).map(|alloc| vec![*alloc]);
+        let few: Vec<Vec<AllocRef>> = single.by_ref().take(MOST).collect();
+        if single.next().is_none() {
+            return few;
         }
-        let groups = self.outputs.iter().map(|group| group.iter().filter(alive).copied().collect());
-        let mut pieces: Vec<Vec<AllocRef>> = groups.collect();
-        // The oldest of them, together.
-        let recent = pieces.split_off(pieces.len().saturating_sub(MOST - 1));
-        let oldest = pieces.concat();
-        std::iter::once(oldest).filter(|piece| !piece.is_empty()).chain(recent).collect()
+        // The results of the latest programs, each; all older ones together.
+        let (old, recent) = self.outputs.split_at(self.outputs.len().saturating_sub(MOST - 1));
+        let mut pieces = vec![old.iter().flatten().filter(alive).copied().collect()];
+        pieces.extend(recent.iter().map(|group| group.iter().filter(alive).copied().collect()));
+        pieces
     }
 
     /// New arguments that another graph has under the same name and type, on the device.

@@ -58,7 +58,9 @@ pub(super) struct RankState {
     /// What the pools should hold since the last program ended.
     levels: Vec<Option<u64>>,
     faults: Vec<PendingFault>,
+    /// The errors so far, by step and by text alone.
     fault_messages: FxHashSet<(Option<Step>, StrId)>,
+    told_messages: FxHashSet<StrId>,
     ambiguous: Vec<u64>,
     unmatched: u64,
 }
@@ -161,6 +163,7 @@ impl RankState {
             levels: Vec::new(),
             faults: Vec::new(),
             fault_messages: FxHashSet::default(),
+            told_messages: FxHashSet::default(),
             ambiguous: Vec::new(),
             unmatched: 0,
         }
@@ -537,9 +540,10 @@ impl RankState {
         };
         // Outside of programs it is told again: by pytest at the end, by whoever caught it.
         let known = self.fault_messages.contains(&(step, fault.message));
-        let told = step.is_none() && self.faults.iter().any(|pending| pending.fault.message == fault.message);
+        let told = step.is_none() && self.told_messages.contains(&fault.message);
         if !known && !told {
             self.fault_messages.insert((step, fault.message));
+            self.told_messages.insert(fault.message);
             self.faults.push(PendingFault { fault, frames: self.frames.len(), runs: self.runs });
         }
         Ok(())
