@@ -84,7 +84,7 @@ impl RankState {
                         place,
                         born,
                         Class::Activation,
-                        self.owner(),
+                        self.owner(tables)?,
                         name,
                         Some(current.step),
                     );
@@ -138,7 +138,7 @@ impl RankState {
             }
             Some(returned) => {
                 let names: Vec<StrId> = tables.results(facts).map(|(name, _)| name).collect();
-                let (run, program) = self.owner();
+                let (run, program) = self.owner(tables)?;
                 for (name, alloc) in
                     names.into_iter().zip(returned.iter().copied().chain(std::iter::repeat(None)))
                 {
@@ -178,7 +178,7 @@ impl RankState {
                 Some(kept) => kept,
                 None => self.resident_before(&results, class, tables)?,
             };
-        let (run, program) = self.owner();
+        let (run, program) = self.owner(tables)?;
         for (index, (name, _)) in results.iter().enumerate() {
             let alloc = kept.get(index).copied().flatten();
             if let Some(alloc) = alloc {
@@ -210,7 +210,7 @@ impl RankState {
             let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
             kept.push(match (ty, place) {
                 (Some(ty), Some(place)) => {
-                    let alloc = Alloc::new(ty, place, Moment::START, class, self.owner(), name, None);
+                    let alloc = Alloc::new(ty, place, Moment::START, class, self.owner(tables)?, name, None);
                     Some(self.lives.add(alloc))
                 }
                 _ => None,
@@ -228,11 +228,11 @@ impl RankState {
         }
     }
 
-    pub(super) fn owner(&self) -> (Option<RunId>, StrId) {
+    /// The program that names are given in now.
+    fn owner(&self, tables: &mut Tables<'_>) -> Result<(Option<RunId>, StrId)> {
         match self.frames.last() {
-            Some(frame) => (frame.run, frame.program),
-            // Steps are settled only inside a frame.
-            None => unreachable!("a step without a program"),
+            Some(frame) => Ok((frame.run, frame.program)),
+            None => Ok((None, tables.text(b"")?)),
         }
     }
 
@@ -272,7 +272,8 @@ impl RankState {
         let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
         let alloc = match (ty, place) {
             (Some(ty), Some(place)) => {
-                let alloc = Alloc::new(ty, place, Moment::START, Class::Argument, self.owner(), name, None);
+                let alloc =
+                    Alloc::new(ty, place, Moment::START, Class::Argument, self.owner(tables)?, name, None);
                 Some(self.lives.add(alloc))
             }
             _ => None,
