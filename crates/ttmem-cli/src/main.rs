@@ -8,6 +8,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// A log of distinct operations makes millions of small texts and lists; this allocator is a tenth faster there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = match args::Args::try_parse() {
         Ok(args) => args,
