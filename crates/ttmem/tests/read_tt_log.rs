@@ -150,7 +150,7 @@ fn the_truth_holds_for_any_log_with_everything_in_it() {
 
 #[test]
 fn the_truth_holds_as_far_as_states_are_printed() {
-    hold(12, 100, |options, random| {
+    hold(2, 100, |options, random| {
         options.states_at_deallocations = random.chance(30);
         options.memory = random.pick(&[MemoryLevel::Operation, MemoryLevel::Any, MemoryLevel::Program]);
     });

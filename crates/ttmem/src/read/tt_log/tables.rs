@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::module::fingerprint;
 use super::operation::ParsedOp;
-use super::types::{Footprint, ParsedType};
+use super::types::{Footprint, ParsedType, Place};
 use super::view::decimal;
 use crate::error::{Error, Result};
 use crate::model::{
@@ -26,6 +26,8 @@ pub(super) struct OpRef(u32);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TypeFacts {
     pub id: TypeId,
+    /// Where it is kept; its size may still be unknown.
+    pub place: Option<Place>,
     pub footprint: Option<Footprint>,
     /// The hash of shape and element.
     shape: u64,
@@ -174,7 +176,7 @@ impl<'s> Tables<'s> {
         self.sink.take(Event::Type(ty))?;
         let row = u32::try_from(self.types.len()).map_err(|_| full("types"))?;
         let shape = xxhash_rust::xxh3::xxh3_64(parsed.signature);
-        self.types.push(TypeFacts { id, footprint, shape });
+        self.types.push(TypeFacts { id, place: parsed.place(), footprint, shape });
         Ok(TypeRef(row))
     }
 

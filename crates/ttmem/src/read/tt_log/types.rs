@@ -244,6 +244,11 @@ impl ParsedType<'_> {
         shape
     }
 
+    /// Where the tensor is kept, even where its size cannot be told.
+    pub fn place(&self) -> Option<Place> {
+        Place::of(self.layout.as_ref()?.buffer)
+    }
+
     /// What the tensor takes, if it has a layout that we know.
     pub fn footprint(&self) -> Option<Footprint> {
         let layout = self.layout.as_ref()?;

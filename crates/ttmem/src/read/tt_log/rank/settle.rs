@@ -2,7 +2,7 @@
 
 use super::super::life::{Alloc, AllocRef, Lives};
 use super::super::tables::{OpFacts, Tables, TypeRef};
-use super::super::types::Alignment;
+use super::super::types::{Alignment, Place};
 use super::{CacheKey, Current, RankState};
 use crate::error::Result;
 use crate::model::{Class, Moment, OpKind, PoolId, RankEvent, RunId, StepMarks, StrId};
@@ -292,14 +292,14 @@ impl RankState {
         ty: TypeRef,
         tables: &mut Tables<'_>,
     ) -> Result<Option<(PoolId, Option<u64>)>> {
-        let Some(footprint) = tables.type_facts(ty).footprint else { return Ok(None) };
-        let Some(name) = footprint.place.pool() else { return Ok(None) };
+        let facts = tables.type_facts(ty);
+        let Some(name) = facts.place.and_then(Place::pool) else { return Ok(None) };
         let index = match self.pools.iter().position(|pool| pool.name == name.as_bytes()) {
             Some(index) => index,
             None => self.add_pool(name.as_bytes(), None, 0, tables)?,
         };
         let pool = &self.pools[index];
-        let per_bank = pool.banks.and_then(|banks| footprint.per_bank(banks, self.alignment()));
+        let per_bank = pool.banks.and_then(|banks| facts.footprint?.per_bank(banks, self.alignment()));
         Ok(Some((pool.id, per_bank)))
     }
 
