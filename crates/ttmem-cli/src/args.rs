@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// The answer on one screen.
     #[command(after_help = SUMMARY_EXAMPLES)]
     Summary(Summary),
-    /// A report folder: the whole profile, JSON files and Markdown.
+    /// A report: a page that opens anywhere, the whole profile, JSON files and Markdown.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(Report),
     /// What can be read, and how to make such files.
@@ -44,7 +44,10 @@ Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no memory data in i
 const REPORT_EXAMPLES: &str = "\
 Examples:
   ttmem report model.log                   into ~/.ttmem/reports/model
-  ttmem report model.log -o out            into the folder out";
+  ttmem report model.log -o out            into the folder out
+  ttmem report model.log --open            and show the page in a browser
+
+It prints where the page is: one file that needs no network, to be opened here or sent to somebody.";
 
 /// `ttmem summary`
 #[derive(Debug, Arguments)]
@@ -104,6 +107,10 @@ pub(crate) struct Report {
     /// The name of the report, instead of the file's.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+
+    /// Show the page in a browser.
+    #[arg(long)]
+    pub open: bool,
 
     /// The format, instead of looking at the content.
     #[arg(long, value_name = "NAME")]

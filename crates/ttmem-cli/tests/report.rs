@@ -17,10 +17,13 @@ fn ttmem(home: &Path) -> Command {
     command
 }
 
-/// The folder that a report says it is in.
+/// The folder of the page that a report says it has written.
 fn report(home: &Path, args: &[&str]) -> PathBuf {
     let output = ttmem(home).arg("report").args(args).assert().success().get_output().clone();
-    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+    let page = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    assert!(page.is_file(), "{}", page.display());
+    assert!(page.to_str().unwrap().ends_with("_report.html"), "{}", page.display());
+    page.parent().unwrap().to_owned()
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -74,4 +77,33 @@ fn a_folder_without_a_profile_says_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let output = ttmem(home.path()).arg("report").arg(home.path()).assert().code(2).get_output().clone();
     assert!(String::from_utf8(output.stderr).unwrap().contains("holds no profile"));
+}
+
+#[cfg(unix)]
+#[test]
+fn the_page_is_opened_if_asked_and_the_report_is_there_if_that_fails() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = tempfile::tempdir().unwrap();
+    let opener = home.path().join("xdg-open");
+    fs::write(&opener, "#!/bin/sh\nprintf %s \"$1\" >\"$TTMEM_HOME/opened\"\n").unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let open = |path: &str| {
+        let mut command = ttmem(home.path());
+        command.env("PATH", path).args(["report", "--open", &corpus("vae-decoder.log")]);
+        command.assert().success().get_output().clone()
+    };
+    let path = format!("{}:/usr/bin:/bin", home.path().display());
+    let printed = String::from_utf8(open(&path).stdout).unwrap();
+    let record = home.path().join("opened");
+    for _ in 0..500 {
+        if fs::read_to_string(&record).is_ok_and(|text| !text.is_empty()) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(fs::read_to_string(&record).unwrap(), printed.trim());
+    let failed = open("/nowhere");
+    assert_eq!(failed.stdout, printed.as_bytes());
+    assert!(String::from_utf8(failed.stderr).unwrap().contains("no browser"));
 }

@@ -680,7 +680,7 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
 }
 
 #[test]
-fn a_page_of_an_older_report_does_not_stay() {
+fn files_of_an_older_report_do_not_stay() {
     let (_keep, path, _) = made(Scenario::Vae, &Options::default());
     let folder = tempdir().unwrap();
     for file in ["x_report.html", "x_rank7_ir.json", "y_memory.json", "x_profile.log"] {
@@ -688,7 +688,9 @@ fn a_page_of_an_older_report_does_not_stay() {
     }
     write_report(&mut open(&path), folder.path(), "x").unwrap();
     let there = |file: &str| folder.path().join(file).exists();
-    assert!(!there("x_report.html") && !there("x_rank7_ir.json"));
+    assert!(!there("x_rank7_ir.json"));
+    let page = fs::read_to_string(folder.path().join("x_report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>"), "replaced");
     assert!(there("y_memory.json") && there("x_profile.log"), "not ours");
 }
 
@@ -764,5 +766,5 @@ fn names_do_not_lead_out_of_the_folder() {
     fs::write(&path, log).unwrap();
     let saved = store.save(&mut open(&path), path.to_str().unwrap(), None).unwrap();
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(saved.folder).unwrap().count(), 3 + 3 * 4);
+    assert_eq!(fs::read_dir(saved.folder).unwrap().count(), 4 + 3 * 4);
 }

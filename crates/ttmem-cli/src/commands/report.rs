@@ -1,43 +1,61 @@
-//! `ttmem report`: the report folder.
+//! `ttmem report`: the report folder, and the page in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ttmem::store::{Store, name_of, write_report};
+use ttmem::report::files::page_of;
+use ttmem::store::{Store, clean_name, name_of, write_report};
 use ttmem::{Error, Result, read};
 
 use crate::args::Report;
 use crate::console;
 
-/// Reads each file, writes its report and says where it is.
+/// Reads each file, writes its report and says where its page is.
 pub(crate) fn run(args: &Report) -> Result<()> {
     if args.name.is_some() && args.files.len() > 1 {
         return Err(Error::NotThere("--name names one report: give one file".into()));
     }
     for file in &args.files {
-        let folder = report(file, args)?;
-        console::write(None, false, |out| writeln!(out, "{}", folder.display()))?;
+        let page = report(file, args)?;
+        console::write(None, false, |out| writeln!(out, "{}", page.display()))?;
+        if args.open {
+            show(&page);
+        }
     }
     Ok(())
 }
 
+/// Shows a page in a browser. Where there is none (over SSH, as a rule) the report is still written.
+fn show(page: &Path) {
+    if open::that_detached(page).is_err() {
+        console::say(&format!(
+            "no browser could be started here; copy {} to a machine that has one: it is all in that file",
+            page.display()
+        ));
+    }
+}
+
+/// Writes a report; returns where its page is.
 fn report(file: &str, args: &Report) -> Result<PathBuf> {
     let source = source_of(file)?;
     let mut profile = read::open_with(&source, args.format.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| name_of(&source));
     // A report folder is made anew where it is.
     let here = Path::new(file).is_dir().then(|| PathBuf::from(file));
-    let folder = match args.output.clone().or(here) {
+    let page = match args.output.clone().or(here) {
         Some(folder) => {
             write_report(&mut profile, &folder, &name)?;
-            folder
+            folder.join(page_of(&clean_name(&name)))
         }
-        None => Store::from_env()?.save(&mut profile, &source, Some(&name))?.folder,
+        None => {
+            let stored = Store::from_env()?.save(&mut profile, &source, Some(&name))?;
+            stored.folder.join(page_of(&stored.name))
+        }
     };
     for warning in &profile.warnings {
         console::warning(file, warning.line, &warning.message);
     }
-    Ok(folder)
+    Ok(page)
 }
 
 /// The file to read: a folder stands for the profile in it.

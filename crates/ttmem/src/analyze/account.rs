@@ -52,6 +52,11 @@ impl<'a> Account<'a> {
         self.sums.as_ref().map(LiveSums::cursor)
     }
 
+    /// The moments at which what the tensors add up to changes, in order.
+    pub fn explained_moments(&self) -> &[Moment] {
+        self.sums.as_ref().map_or(&[], LiveSums::moments)
+    }
+
     /// What the pool holds at a moment: as observed then, or the last state before plus what the steps since
     /// did. `None` where neither is known.
     pub fn held(&self, at: Moment) -> Option<Held> {

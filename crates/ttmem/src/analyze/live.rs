@@ -46,6 +46,11 @@ impl LiveSums {
         Cursor::new(&self.at, &self.sum)
     }
 
+    /// When they change, in order.
+    pub fn moments(&self) -> &[Moment] {
+        &self.at
+    }
+
     /// The sum at a moment.
     pub fn at(&self, at: Moment) -> u64 {
         let after = self.at.partition_point(|moment| *moment <= at);

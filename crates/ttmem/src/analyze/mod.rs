@@ -5,6 +5,7 @@
 pub mod account;
 pub mod effects;
 pub mod fragmentation;
+pub mod held;
 pub mod live;
 pub mod oom;
 pub mod outside;
@@ -14,6 +15,7 @@ pub mod passes;
 pub mod peak;
 pub mod residue;
 pub mod span;
+pub mod tiles;
 pub mod traced;
 pub mod weights;
 

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::model::{Argument, ArgumentKind, Class, Moment, PoolId, Profile, Rank, StrId, TypeId};
+use crate::model::{Argument, ArgumentKind, Class, Moment, PoolId, Profile, Rank, StrId, TensorId, TypeId};
 
 /// The arguments that the graphs of a rank declare, of some kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +37,38 @@ pub fn total(profile: &Profile, rank: &Rank, kinds: &[ArgumentKind]) -> Option<D
     Some(total)
 }
 
-/// The bytes of the elements of weights that are on the device although what was computed from them is kept too.
-pub fn kept_twice(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment) -> Option<u64> {
+/// The kinds of arguments that are weights.
+pub const WEIGHTS: [ArgumentKind; 2] = [ArgumentKind::Parameter, ArgumentKind::Constant];
+
+/// A weight that a graph declares.
+#[derive(Clone, Copy, Debug)]
+pub struct Weight<'a> {
+    /// The argument.
+    pub argument: &'a Argument,
+    /// Whether it is kept twice; `None` where nothing tells.
+    pub kept_twice: Option<bool>,
+}
+
+/// All distinct weights, the largest first. `twice` are those that are [kept twice](kept_twice).
+pub fn by_size<'a>(profile: &Profile, rank: &'a Rank, twice: Option<&[TensorId]>) -> Vec<Weight<'a>> {
+    let names = |tensors: &[TensorId]| -> FxHashSet<StrId> {
+        let name = |id: &TensorId| rank.tensors.get(id.index()).and_then(|tensor| tensor.name.or(tensor.ssa));
+        tensors.iter().filter_map(name).collect()
+    };
+    let twice = twice.map(names);
+    let is_twice =
+        |argument: &Argument| Some(twice.as_ref()?.contains(&argument.name.unwrap_or(argument.ssa)));
+    let mut list: Vec<Weight<'a>> = declared(rank, &WEIGHTS)
+        .map(|argument| Weight { argument, kept_twice: is_twice(argument) })
+        .collect();
+    let bytes = |weight: &Weight<'_>| profile.tensor_type(weight.argument.ty?)?.declared.get();
+    list.sort_by_key(|weight| std::cmp::Reverse(bytes(weight)));
+    list
+}
+
+/// The weights that are in a pool although what was computed from them is there too; `None` where the evidence has
+/// no tensors.
+pub fn kept_twice(rank: &Rank, pool: PoolId, at: Moment) -> Option<Vec<TensorId>> {
     if !rank.has_tensors() {
         return None;
     }
@@ -48,15 +78,20 @@ pub fn kept_twice(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment) -> O
             && at < tensors.dies[index]
             && tensors.pool[index] == pool
     };
-    let mut originals: Vec<usize> = rank
+    let mut originals: Vec<TensorId> = rank
         .derivations
         .iter()
-        .map(|row| (row.tensor.index(), row.source.index()))
-        .filter(|&(result, source)| alive(result) && alive(source) && tensors.class[source] == Class::Weight)
-        .map(|(_, source)| source)
+        .filter(|row| alive(row.tensor.index()) && alive(row.source.index()))
+        .filter(|row| tensors.class[row.source.index()] == Class::Weight)
+        .map(|row| row.source)
         .collect();
     originals.sort_unstable();
     originals.dedup();
-    let declared = |index: usize| profile.tensor_type(tensors.ty[index]?)?.declared.get();
-    Some(originals.into_iter().filter_map(declared).fold(0, u64::saturating_add))
+    Some(originals)
+}
+
+/// The bytes of the elements of tensors, as declared.
+pub fn declared_bytes(profile: &Profile, rank: &Rank, tensors: &[TensorId]) -> u64 {
+    let declared = |id: &TensorId| profile.tensor_type(rank.tensors.ty[id.index()]?)?.declared.get();
+    tensors.iter().filter_map(declared).fold(0, u64::saturating_add)
 }

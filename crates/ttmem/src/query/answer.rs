@@ -348,6 +348,8 @@ pub struct Weight {
     pub dtype: String,
     /// The bytes of its elements.
     pub bytes: Option<u64>,
+    /// What was computed from it is on the device, too, at the DRAM peak.
+    pub kept_twice: Option<bool>,
 }
 
 /// The inputs.

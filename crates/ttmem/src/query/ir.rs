@@ -8,14 +8,14 @@
 //! Texts are those that the profile has taken along (see [`embed_texts`](crate::read::embed_texts)). They may
 //! hold lines that others wrote in between; what cannot be a line of a module is left out here.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::rows::{Entries, Rows};
-use crate::model::{Module, Profile, Rank};
+use crate::model::{Module, OpId, Profile, Rank, StrId};
 
 /// The stages that people look at: the graph as it came, and as it runs.
-const STAGES: [&str; 2] = ["ttir", "ttnn"];
+pub const STAGES: [&str; 2] = ["ttir", "ttnn"];
 
 /// The content of `<name>_ir.json`.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +76,118 @@ pub struct StageText {
 
 /// A stage of a graph; `None` where it was not printed, or its text is gone.
 pub fn stage_text(profile: &Profile, module: &Module, stage: &str) -> Option<StageText> {
+    source_of(profile, module, stage).map(stage_text_of)
+}
+
+/// The text of a stage as the source has it; `None` where it was not printed, or is gone.
+pub fn source_of<'a>(profile: &'a Profile, module: &Module, stage: &str) -> Option<&'a str> {
     let found = module.stages.iter().find(|found| profile.text(found.name) == stage)?;
-    let text = module_lines(profile.source_text(found.source)?);
+    profile.source_text(found.source)
+}
+
+/// A text of the source without the lines of others, with the lines of its locations.
+pub fn stage_text_of(source: &str) -> StageText {
+    let text = module_lines(source);
     let lines = locations(&text);
     let loc_index = lines.iter().filter_map(|(loc, lines)| Some((loc.clone(), *lines.first()?))).collect();
-    Some(StageText { text, loc_index: Entries(loc_index), lines: Entries(lines) })
+    StageText { text, loc_index: Entries(loc_index), lines: Entries(lines) }
+}
+
+/// The operations of a rank that ran, by the graph that they are of.
+#[derive(Debug)]
+pub struct Executed<'a> {
+    profile: &'a Profile,
+    /// For each graph: the operations that ran in it, each once, with the names of their programs.
+    by_module: Vec<Vec<(OpId, StrId)>>,
+}
+
+impl<'a> Executed<'a> {
+    /// Goes through the steps of a rank.
+    pub fn new(profile: &'a Profile, rank: &Rank) -> Self {
+        let mut by_module = vec![Vec::new(); rank.modules.len()];
+        let mut seen: FxHashSet<(usize, OpId)> = FxHashSet::default();
+        let modules: Vec<Option<usize>> = (0..rank.runs.len()).map(|run| module_of(rank, run)).collect();
+        for (op, run) in rank.steps.op.iter().zip(&rank.steps.run) {
+            let Some(run) = *run else { continue };
+            let Some(module) = modules.get(run.index()).copied().flatten() else { continue };
+            if seen.insert((module, *op)) {
+                by_module[module].push((*op, rank.runs[run.index()].program));
+            }
+        }
+        Self { profile, by_module }
+    }
+
+    /// The lines in which the operations of a graph begin, counted from 0, in order.
+    ///
+    /// An operation is the one of the same name and result (or, where it has none, first operand) in the function
+    /// that is called as its program.
+    pub fn lines(&self, module: usize, text: &str) -> Vec<(u32, OpId)> {
+        let heads: FxHashMap<Head<'_>, u32> = heads(text).collect();
+        let Some(ops) = self.by_module.get(module) else { return Vec::new() };
+        let mut lines: Vec<(u32, OpId)> = ops
+            .iter()
+            .filter_map(|(id, program)| {
+                let op = self.profile.ops.get(*id)?;
+                let text = |id: &StrId| self.profile.text(*id);
+                let result = op.results.first().map(|result| base_name(text(result)));
+                let head = Head {
+                    function: text(program),
+                    name: text(&op.name),
+                    value: result.or_else(|| op.operands.first().map(text))?,
+                };
+                Some((*heads.get(&head)?, *id))
+            })
+            .collect();
+        lines.sort_unstable();
+        lines
+    }
+}
+
+/// The graph of a run: its own, or that of the run it is nested in.
+fn module_of(rank: &Rank, mut run: usize) -> Option<usize> {
+    loop {
+        let found = rank.runs.get(run)?;
+        if let Some(module) = found.module {
+            return Some(module.index());
+        }
+        run = found.parent.filter(|parent| parent.index() < run)?.index();
+    }
+}
+
+/// What tells an operation of a text from all others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Head<'a> {
+    function: &'a str,
+    name: &'a str,
+    value: &'a str,
+}
+
+/// The operations of a text with their lines, counted from 0.
+fn heads(text: &str) -> impl Iterator<Item = (Head<'_>, u32)> {
+    let mut function = "";
+    (0..).zip(text.lines().map(str::trim_start)).filter_map(move |(number, line)| {
+        if line.starts_with("func.func") {
+            let name = line.split_once('@')?.1;
+            function = name.split(['(', ' ']).next().unwrap_or(name);
+            return None;
+        }
+        let (result, op) = match line.strip_prefix('%') {
+            Some(_) => line.split_once(" = ").map(|(result, op)| (Some(result), op))?,
+            None if line.starts_with('"') => (None, line),
+            None => return None,
+        };
+        let op = op.strip_prefix('"').unwrap_or(op);
+        let end = op.find(['"', '(', ' '])?;
+        let (name, rest) = op.split_at(end);
+        let operand = || rest.split_once('(')?.1.split([',', ')']).next();
+        let value = result.map(base_name).or_else(operand)?;
+        Some((Head { function, name, value }, number))
+    })
+}
+
+/// `%5` of `%5#1` and of `%5:2`.
+fn base_name(value: &str) -> &str {
+    value.split(['#', ':']).next().unwrap_or(value)
 }
 
 /// A text without the lines that cannot be part of a module.
@@ -249,7 +356,7 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
   func.func @main(%arg0: tensor<4xf32> loc("p0")) -> tensor<4xf32> {
     %0 = "ttnn.neg"(%arg0) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc3)
     %1 = ttcore.load_cached(@f, [%0]) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc)
-    "ttnn.deallocate"(%0) <{force = false}> : (tensor<4xf32>) -> () loc(#loc3)
+    "ttnn.deallocate"(%0#1) <{force = false}> : (tensor<4xf32>) -> () loc(#loc3)
     %2 = "ttnn.abs"(%1) : (tensor<4xf32>) -> tensor<4xf32> loc("a\22 loc(x"("y"))
     %3 = "stablehlo.reduce"(%2) <{dimensions = array<i64: 0>}> ({
     ^bb0(%a: tensor<f32> loc(unknown)):
@@ -275,6 +382,22 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
                 ("\"a\\22 loc(x\"(\"y\")".to_owned(), lines(&[8])),
                 ("\"f.py\":1:2".to_owned(), lines(&[11])),
                 ("fused<\"#loc1\">[\"x\", \"f.py\":1:2]".to_owned(), lines(&[9])),
+            ]
+        );
+    }
+
+    #[test]
+    fn operations_are_told_apart_by_function_name_and_value() {
+        let found: Vec<(&str, &str, &str, u32)> =
+            heads(TEXT).map(|(head, line)| (head.function, head.name, head.value, line)).collect();
+        assert_eq!(
+            found,
+            [
+                ("main", "ttnn.neg", "%0", 4),
+                ("main", "ttcore.load_cached", "%1", 5),
+                ("main", "ttnn.deallocate", "%0#1", 6),
+                ("main", "ttnn.abs", "%2", 7),
+                ("main", "stablehlo.reduce", "%3", 8),
             ]
         );
     }

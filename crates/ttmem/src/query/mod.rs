@@ -10,6 +10,7 @@ pub mod operations;
 pub mod registry;
 mod rows;
 mod summary;
+pub mod timeline;
 
 pub use answer::{
     AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,

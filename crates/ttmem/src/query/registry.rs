@@ -44,7 +44,7 @@ struct Metadata {
 impl Metadata {
     fn new(profile: &Profile, rank: &Rank) -> Self {
         let of = |kinds: &[ArgumentKind]| weights::total(profile, rank, kinds);
-        let weights = of(&[ArgumentKind::Parameter, ArgumentKind::Constant]);
+        let weights = of(&weights::WEIGHTS);
         let inputs = of(&[ArgumentKind::Input, ArgumentKind::Default]);
         Self {
             total_entries: weights.map(|_| rank.modules.iter().map(|module| module.arguments.len()).sum()),

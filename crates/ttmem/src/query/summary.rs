@@ -12,11 +12,12 @@ use crate::analyze::account::Held;
 use crate::analyze::residue::{self, Who};
 use crate::analyze::{
     Account, Span, effects, fragmentation, live, oom, outside, padding, passes, peak, weights,
+    weights::WEIGHTS,
 };
 use crate::error::{Error, Result};
 use crate::model::{
-    Argument, ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position,
-    Profile, Rank, Run, RunId, Step, StrId, TensorId, difference,
+    ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position, Profile, Rank,
+    Run, RunId, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -381,11 +382,6 @@ impl<'a> View<'a> {
     }
 
     fn residue(&self, account: &Account<'_>, at: Moment) -> Vec<ResidueRow> {
-        let note = |who: Who| match who {
-            Who::Before => "there before the first step",
-            Who::Outside => "between programs",
-            Who::OneOf(..) | Who::Step(_) => "one of several operations between two states",
-        };
         let rows = residue::by_operation(self.profile, account, at);
         rows.into_iter()
             .map(|row| ResidueRow {
@@ -394,7 +390,7 @@ impl<'a> View<'a> {
                 steps: row.steps.len(),
                 first_uses: row.first_uses,
                 at_steps: row.steps,
-                note: row.who.map(note),
+                note: row.who.map(residue_note),
             })
             .collect()
     }
@@ -501,28 +497,26 @@ impl<'a> View<'a> {
     }
 
     fn weights(&self, dram_peak: Option<(PoolId, Moment)>) -> Option<Weights> {
-        let kinds = [ArgumentKind::Parameter, ArgumentKind::Constant];
-        let total = weights::total(self.profile, self.rank, &kinds)?;
-        let mut largest: Vec<Weight> =
-            weights::declared(self.rank, &kinds).filter_map(|argument| self.weight(argument)).collect();
-        largest.sort_by_key(|weight| std::cmp::Reverse(weight.bytes));
-        largest.truncate(self.request.top.unwrap_or(RANKED));
+        let total = weights::total(self.profile, self.rank, &WEIGHTS)?;
+        let twice = dram_peak.and_then(|(id, at)| weights::kept_twice(self.rank, id, at));
+        let list = weights::by_size(self.profile, self.rank, twice.as_deref());
+        let most = self.request.top.unwrap_or(RANKED);
         Some(Weights {
             count: total.count,
             bytes: total.bytes,
-            kept_twice_bytes: dram_peak
-                .and_then(|(id, at)| weights::kept_twice(self.profile, self.rank, id, at)),
-            largest,
+            kept_twice_bytes: twice.map(|twice| weights::declared_bytes(self.profile, self.rank, &twice)),
+            largest: list.into_iter().filter_map(|weight| self.weight(&weight)).take(most).collect(),
         })
     }
 
-    fn weight(&self, argument: &Argument) -> Option<Weight> {
-        let ty = self.profile.tensor_type(argument.ty?)?;
+    fn weight(&self, weight: &weights::Weight<'_>) -> Option<Weight> {
+        let ty = self.profile.tensor_type(weight.argument.ty?)?;
         Some(Weight {
-            name: self.text(argument.name.unwrap_or(argument.ssa)),
+            name: self.text(weight.argument.name.unwrap_or(weight.argument.ssa)),
             shape: ty.shape.clone(),
             dtype: self.text(ty.dtype),
             bytes: ty.declared.get(),
+            kept_twice: weight.kept_twice,
         })
     }
 
@@ -593,6 +587,15 @@ impl<'a> View<'a> {
             l1_peak_total_bytes: phase.l1_peak_total,
         };
         self.rank.phases.iter().map(phase).collect()
+    }
+}
+
+/// What is known of bytes that no one operation left behind.
+pub(super) fn residue_note(who: Who) -> &'static str {
+    match who {
+        Who::Before => "there before the first step",
+        Who::Outside => "between programs",
+        Who::OneOf(..) | Who::Step(_) => "one of several operations between two states",
     }
 }
 

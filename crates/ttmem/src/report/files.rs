@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `<name>.ttmem` | the whole profile, all ranks |
 //! | `<name>_summary.md` | the summary, all ranks |
+//! | `<name>_report.html` | the page, all ranks |
 //! | `<name>_memory.json` | what was in memory before each operation |
 //! | `<name>_operations.json` | what each operation is |
 //! | `<name>_inputs_registry.json` | the arguments of every graph |
@@ -51,6 +52,7 @@ pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
     write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
     let answer = summary(std::slice::from_ref(profile), &Request::default())?;
     write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
+    write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
     let ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
     let Some(main) = main_rank(profile, &ranks) else { return Ok(()) };
     if let [only] = ranks[..] {
@@ -79,6 +81,11 @@ pub fn is_derived(name: &str, file: &str) -> bool {
     [PROFILE, SUMMARY, PAGE].contains(&rest)
         || OF_RANK.contains(&rest)
         || rest.starts_with("_rank") && OF_RANK.iter().any(|end| rest.ends_with(end))
+}
+
+/// The name of the page of a report of that name.
+pub fn page_of(name: &str) -> String {
+    format!("{name}{PAGE}")
 }
 
 /// Whether a file of that name holds a profile.

@@ -1,4 +1,4 @@
-//! Reports: answers as text, JSON, Markdown and files.
+//! Reports: answers as text, JSON, Markdown, a page and files.
 //!
 //! Text, JSON and Markdown take a response of `query` and write it to a `Write` that they are given; units, words
 //! and layout are made here, the numbers are not. `files` writes the files of a report folder, the profile among
@@ -7,6 +7,7 @@
 mod advice;
 pub mod files;
 mod markdown;
+mod page;
 mod table;
 mod text;
 mod units;
@@ -14,6 +15,7 @@ mod units;
 use std::io::{self, Write};
 
 pub use markdown::markdown;
+pub use page::page;
 pub use text::{Screen, text};
 
 use crate::query::Summary;

@@ -1,0 +1,183 @@
+//! The texts of the graphs of all ranks, and which of their lines belong to which operations.
+//!
+//! Ranks that run the same graph share its lines. Texts are taken apart in parallel: they are the largest part of
+//! most pages.
+
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::block::Block;
+use super::lines::Lines;
+use crate::model::{OpId, Profile, Rank};
+use crate::query::ir::{Executed, STAGES, StageText, source_of, stage_text_of};
+use crate::query::timeline::{Column, Kind, Pattern, Texts, Timeline};
+
+/// The stage whose operations are those that run.
+const RUNS: &str = "ttnn";
+
+/// So many texts are taken apart by one thread at a time.
+const TOGETHER: usize = 16;
+
+/// A graph of a rank.
+#[derive(Debug, Serialize)]
+pub(super) struct AboutModule {
+    name: Option<String>,
+    stages: Vec<AboutStage>,
+}
+
+#[derive(Debug, Serialize)]
+struct AboutStage {
+    stage: &'static str,
+    /// The first of its lines among those of all graphs.
+    first: usize,
+    lines: usize,
+}
+
+/// The graphs of all ranks.
+pub(super) struct Graphs {
+    /// The lines of all of them.
+    pub lines: Lines,
+    /// For each rank its graphs, and a block with which lines belong to which operations.
+    pub ranks: Vec<(Vec<AboutModule>, Block)>,
+}
+
+/// A text that one or more graphs have.
+struct Shared<'a> {
+    text: &'a str,
+    /// Where it stands: rank, module, stage.
+    users: Vec<(usize, usize, &'static str)>,
+}
+
+/// What became of a text.
+struct Parts {
+    lines: usize,
+    /// Lines with the numbers of their locations, as far as operations that ran have them.
+    locations: Vec<(u64, u64)>,
+    /// For each user the lines of the operations that ran there.
+    operations: Vec<Vec<(u32, OpId)>>,
+}
+
+impl Graphs {
+    /// Takes the texts of all ranks apart.
+    pub fn new(profile: &Profile, ranks: &[(&Rank, Timeline<'_>)], texts: &Texts<'_>) -> Self {
+        let shared = shared_texts(profile, ranks);
+        let executed: Vec<Executed<'_>> =
+            ranks.par_iter().map(|(rank, _)| Executed::new(profile, rank)).collect();
+        let numbers: FxHashMap<&str, u64> =
+            (0..).zip(texts.list()).map(|(number, text)| (text.as_ref(), number)).collect();
+        let done: Vec<(Lines, Vec<Parts>)> =
+            shared.par_chunks(TOGETHER).map(|some| take_apart(some, &executed, &numbers)).collect();
+        let mut lines = Lines::default();
+        let mut of_ranks: Vec<Links> = ranks.iter().map(|_| Links::default()).collect();
+        let mut modules: Vec<Vec<AboutModule>> =
+            ranks.iter().map(|(rank, _)| about_modules(profile, rank)).collect();
+        let mut shared = shared.iter();
+        for (some, parts) in done {
+            let mut first = lines.len();
+            lines.append(some);
+            for (part, text) in parts.iter().zip(shared.by_ref()) {
+                for (user, &(rank, module, stage)) in text.users.iter().enumerate() {
+                    modules[rank][module].stages.push(AboutStage { stage, first, lines: part.lines });
+                    of_ranks[rank].add(first, part, user, &ranks[rank].1);
+                }
+                first += part.lines;
+            }
+        }
+        for module in modules.iter_mut().flatten() {
+            module.stages.sort_by_key(|stage| STAGES.iter().position(|known| *known == stage.stage));
+        }
+        Self { lines, ranks: modules.into_iter().zip(of_ranks.into_iter().map(Links::block)).collect() }
+    }
+}
+
+fn about_modules(profile: &Profile, rank: &Rank) -> Vec<AboutModule> {
+    let name = |module: &crate::model::Module| module.name.map(|name| profile.text(name).to_owned());
+    rank.modules.iter().map(|module| AboutModule { name: name(module), stages: Vec::new() }).collect()
+}
+
+/// The different texts, each with all who have it.
+fn shared_texts<'a>(profile: &'a Profile, ranks: &[(&Rank, Timeline<'_>)]) -> Vec<Shared<'a>> {
+    let mut shared: Vec<Shared<'a>> = Vec::new();
+    let mut known: FxHashMap<u128, usize> = FxHashMap::default();
+    for (rank_number, (rank, _)) in ranks.iter().enumerate() {
+        for (module_number, module) in rank.modules.iter().enumerate() {
+            for stage in STAGES {
+                let Some(text) = source_of(profile, module, stage) else { continue };
+                let place = *known.entry(xxh3_128(text.as_bytes())).or_insert_with(|| {
+                    shared.push(Shared { text, users: Vec::new() });
+                    shared.len() - 1
+                });
+                shared[place].users.push((rank_number, module_number, stage));
+            }
+        }
+    }
+    shared
+}
+
+fn take_apart(
+    shared: &[Shared<'_>],
+    executed: &[Executed<'_>],
+    numbers: &FxHashMap<&str, u64>,
+) -> (Lines, Vec<Parts>) {
+    let mut lines = Lines::default();
+    let part = |shared: &Shared<'_>| {
+        let StageText { text, lines: of_locations, .. } = stage_text_of(shared.text);
+        let before = lines.len();
+        text.lines().for_each(|line| lines.push(line));
+        let located = |(loc, lines): &(String, Vec<u32>)| Some((*numbers.get(loc.as_str())?, lines.clone()));
+        // Lines are counted from 1 there, from 0 here.
+        let locations = of_locations
+            .0
+            .iter()
+            .filter_map(located)
+            .flat_map(|(number, lines)| lines.into_iter().map(move |line| (u64::from(line) - 1, number)));
+        Parts {
+            lines: lines.len() - before,
+            locations: locations.collect(),
+            operations: shared
+                .users
+                .iter()
+                .map(|&(rank, module, stage)| match stage {
+                    RUNS => executed[rank].lines(module, &text),
+                    _ => Vec::new(),
+                })
+                .collect(),
+        }
+    };
+    let parts = shared.iter().map(part).collect();
+    (lines, parts)
+}
+
+/// Which lines belong to which operations of a rank.
+#[derive(Default)]
+struct Links {
+    locations: Vec<(u64, u64)>,
+    operations: Vec<(u64, u64)>,
+}
+
+impl Links {
+    fn add(&mut self, first: usize, part: &Parts, user: usize, timeline: &Timeline<'_>) {
+        let first = first as u64;
+        self.locations.extend(part.locations.iter().map(|(line, loc)| (first + line, *loc)));
+        let operation =
+            |&(line, op): &(u32, OpId)| Some((first + u64::from(line), timeline.op_number(op)?.into()));
+        self.operations.extend(part.operations[user].iter().filter_map(operation));
+    }
+
+    fn block(self) -> Block {
+        let mut block = Block::default();
+        let tables = [(["loc_line", "loc"], self.locations), (["op_line", "op"], self.operations)];
+        for (names, mut rows) in tables {
+            rows.sort_unstable();
+            rows.dedup();
+            let (lines, numbers): (Vec<u64>, Vec<u64>) = rows.into_iter().unzip();
+            for (name, values) in names.into_iter().zip([lines, numbers]) {
+                let (kind, pattern) = (Kind::Number, Pattern::Ascending);
+                block.add(Column { name: name.to_owned(), kind, pattern, values });
+            }
+        }
+        block
+    }
+}

@@ -1,0 +1,332 @@
+// A chart of curves over time. uPlot draws axes and lines; zoom, pin and tooltip are ours, the same in all charts and
+// kept in the store.
+
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import "./chart.css";
+import type { Curve } from "../data/report";
+import { fill, h, oncePerFrame } from "../dom";
+import { count } from "../format";
+import type { State, Store } from "../state";
+import { type Colors, colorsNow, translucent } from "./colors";
+import { AXIS_HEIGHT, GUTTER, LETTER, MARGIN_RIGHT, MARGIN_TOP } from "./layout";
+import { type Key, keyItem, keySwitch } from "./legend";
+import { highest, lowest, momentAt, resample, type Snap } from "./resample";
+import { byteTicks, STEP_INCREMENTS } from "./ticks";
+import { listenToKeys, listenToPointer } from "./time-input";
+import { type Spot, TimeOverlay } from "./time-overlay";
+import { showsAll } from "./window";
+
+export interface Line extends Key {
+  /** In CSS pixels; 0: only the fill. */
+  width: number;
+  dash?: number[];
+  /** How much of its colour the area beneath it has. */
+  fill?: number;
+}
+
+/** What a chart always shows the same way. */
+export interface Form {
+  height: number;
+  /** What the y axis counts: `per bank`. */
+  unit: string;
+  lines: Line[];
+  /** Fills what is between two lines: the upper, the lower, and how. */
+  between?: { upper: number; lower: number; color: string; share: number };
+  /** What the legend says of things that are no lines. */
+  keys?: Key[];
+  marginTop?: number;
+  /** Offers to cut off what is below the lowest and above the highest value of the first lines, so many. */
+  fitTo?: number;
+  describe(spot: Spot | null): Node | null;
+  /** Paints beneath the lines. */
+  under?(paint: Paint): void;
+  /** Paints over the lines. */
+  over?(paint: Paint): void;
+}
+
+/** What a chart shows now. */
+export interface Content {
+  /** One for each line; `null` where there is none. */
+  curves: (Curve | null)[];
+  /** The chart in a sentence. */
+  label: string;
+  /** What a click goes for where a pixel is many steps. */
+  snapTo: Snap | null;
+  /** Called before drawing a window so many pixels wide; returns how high the painting gets. */
+  prepare?(window: Window): number;
+}
+
+/** What is about to be drawn. */
+export interface Window {
+  from: number;
+  to: number;
+  /** In CSS pixels. */
+  width: number;
+  /** Whether what is below the lowest value is cut off. */
+  fits: boolean;
+}
+
+/** A canvas to paint on, in its own pixels, with the scales of the chart. */
+export interface Paint {
+  context: CanvasRenderingContext2D;
+  colors: Colors;
+  /** Canvas pixels in a CSS pixel. */
+  ratio: number;
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+  from: number;
+  to: number;
+  x(position: number): number;
+  y(bytes: number): number;
+}
+
+const NO_CURVE_HEIGHT = 1024;
+
+export class LineChart {
+  readonly element: HTMLElement;
+  private readonly legend = h("div", { class: "chart-legend" });
+  private readonly host: HTMLElement;
+  private readonly resetButton: HTMLButtonElement;
+  private readonly fitButton: HTMLButtonElement;
+  private plot: uPlot | undefined;
+  private overlay: TimeOverlay | undefined;
+  private content: Content | undefined;
+  private shown: boolean[];
+  private fits = false;
+  private yRange: [number, number] = [0, NO_CURVE_HEIGHT];
+  private colors = colorsNow();
+  private drawn: readonly unknown[] = [];
+  private theme: State["theme"] | undefined;
+  private readonly drawAgain = oncePerFrame(() => this.replot());
+
+  constructor(
+    private readonly store: Store,
+    private readonly form: Form,
+  ) {
+    this.shown = form.lines.map(() => true);
+    this.host = h("div", { class: "chart", tabindex: 0, role: "application" });
+    this.host.style.minHeight = `${form.height}px`;
+    this.fitButton = h("button", { type: "button", "aria-pressed": "false" }, "Fit height");
+    this.fitButton.title = "Cut off what is below the lowest value in view";
+    this.fitButton.addEventListener("click", () => this.setFit(!this.fits));
+    this.resetButton = h("button", { type: "button", onclick: () => store.showAll() }, "Reset zoom");
+    const bar = h("div", { class: "chart-bar" }, this.legend, h("span", { class: "spacer" }));
+    if (form.fitTo) bar.append(this.fitButton);
+    bar.append(this.resetButton);
+    this.element = h("div", { class: "chart-box" }, bar, this.host);
+    listenToKeys(this.host, store);
+    new ResizeObserver(this.drawAgain).observe(this.host);
+  }
+
+  /** The plot within the axes; there once something was drawn. */
+  get area(): HTMLElement | undefined {
+    return this.plot?.over;
+  }
+
+  focus(): void {
+    this.host.focus({ preventScroll: true });
+  }
+
+  /** Says which lines are shown from now on. */
+  showLines(shown: boolean[]): void {
+    this.shown = shown;
+    this.drawn = [];
+  }
+
+  /** The value at a height of the plot. */
+  valueAt(top: number): number {
+    return this.plot ? this.plot.posToVal(top, "y") : 0;
+  }
+
+  /** Shows something; draws only if it looks different from what is there. */
+  draw(state: State, content: Content): void {
+    this.content = content;
+    this.host.setAttribute("aria-label", content.label);
+    this.plot?.ctx.canvas.setAttribute("aria-label", content.label);
+    this.resetButton.disabled = showsAll(state);
+    if (this.theme !== state.theme) {
+      this.theme = state.theme;
+      this.drawn = [];
+      // Whoever changes the colours of the page may hear of the new theme after us.
+      this.drawAgain();
+    }
+    const next = [state.from, state.to, ...content.curves];
+    if (next.length !== this.drawn.length || next.some((value, index) => value !== this.drawn[index])) {
+      this.drawn = next;
+      this.fillLegend();
+      this.replot();
+    }
+    this.overlay?.showPin();
+  }
+
+  /** Says whether what is below the lowest value is cut off. */
+  setFit(fits: boolean): void {
+    this.fits = fits;
+    this.fitButton.setAttribute("aria-pressed", String(fits));
+    this.drawAgain();
+  }
+
+  private fillLegend(): void {
+    const curves = this.content?.curves ?? [];
+    const switches = this.form.lines.map((line, index) => {
+      if (!curves[index]) return null;
+      return keySwitch(line, this.shown[index], () => {
+        this.shown[index] = !this.shown[index];
+        this.fillLegend();
+        this.replot();
+      });
+    });
+    fill(this.legend, switches, (this.form.keys ?? []).map(keyItem));
+  }
+
+  /** Reads the curves anew for the window and draws them. */
+  private replot(): void {
+    const { content, host } = this;
+    const width = host.clientWidth;
+    if (!content || width < GUTTER + MARGIN_RIGHT + 20) return;
+    this.colors = colorsNow();
+    const { from, to } = this.store.state;
+    const pixels = width - GUTTER - MARGIN_RIGHT;
+    const painted = content.prepare?.({ from, to, width: pixels, fits: this.fits }) ?? 0;
+    const isShown = (index: number) => content.curves[index] !== null && this.shown[index];
+    const curves = content.curves.filter((curve, index): curve is Curve => curve !== null && isShown(index));
+    const samples = resample(curves, from, to, pixels * Math.min(2, devicePixelRatio));
+    const none = samples.x.map(() => null);
+    let next = 0;
+    const values = content.curves.map((_, index) => (isShown(index) ? samples.values[next++] : none));
+    this.yRange = this.rangeOf(values, painted);
+    const data = [samples.x, ...values] as uPlot.AlignedData;
+    if (!this.plot) {
+      this.create(data, width);
+    } else {
+      if (this.plot.width !== width) this.plot.setSize({ width, height: this.form.height });
+      this.plot.setData(data, true);
+    }
+    this.overlay?.showPin();
+  }
+
+  private rangeOf(values: (number | null)[][], painted: number): [number, number] {
+    const top = values.reduce((top, line) => Math.max(top, highest(line) ?? 0), painted);
+    const fitting = values.filter((_, index) => index < (this.form.fitTo ?? 0));
+    if (this.fits && fitting.length > 0) {
+      const high = fitting.reduce((high, line) => Math.max(high, highest(line) ?? 0), painted);
+      const low = fitting.reduce((low, line) => Math.min(low, lowest(line) ?? high), high);
+      const room = Math.max((high - low) * 0.08, high * 1e-4, 1);
+      return [Math.max(0, low - room), high + room];
+    }
+    return [0, top > 0 ? top * 1.06 : NO_CURVE_HEIGHT];
+  }
+
+  private create(data: uPlot.AlignedData, width: number): void {
+    const plot = new uPlot(this.options(width), data, this.host);
+    this.plot = plot;
+    plot.ctx.canvas.setAttribute("role", "img");
+    plot.ctx.canvas.setAttribute("aria-label", this.content?.label ?? "");
+    const { store } = this;
+    const overlay = new TimeOverlay(plot.over, this.host, () => store.state, this.form.describe);
+    this.overlay = overlay;
+    const pointedAt = (left: number) => {
+      const { from, to, rank } = store.state;
+      const perPixel = (to - from) / Math.max(1, plot.over.clientWidth);
+      return momentAt(this.content?.snapTo ?? null, from + left * perPixel, perPixel, rank.end);
+    };
+    listenToPointer(plot.over, store, {
+      hover: (left, top) => overlay.hover({ moment: pointedAt(left), left, top }),
+      leave: () => overlay.leave(),
+      select: (range) => overlay.select(range),
+      momentAt: pointedAt,
+    });
+  }
+
+  private options(width: number): uPlot.Options {
+    const { form } = this;
+    const font = `${LETTER}px ${this.colors.font}`;
+    const color = (role: string) => () => this.colors.get(role);
+    const grid = { stroke: color("line-2"), width: 1 };
+    const ticks = { stroke: color("line"), width: 1, size: 5 };
+    const y = (plot: uPlot) =>
+      byteTicks(this.yRange[0], this.yRange[1], plot.bbox.height / uPlot.pxRatio / 44);
+    const between = form.between;
+    return {
+      width,
+      height: form.height,
+      padding: [form.marginTop ?? MARGIN_TOP, MARGIN_RIGHT, 0, 0],
+      legend: { show: false },
+      cursor: { show: false },
+      scales: {
+        x: { time: false, range: () => [this.store.state.from, this.store.state.to] },
+        y: { range: () => this.yRange },
+      },
+      axes: [
+        {
+          stroke: color("ink-2"),
+          font,
+          labelFont: font,
+          label: "step",
+          labelSize: 16,
+          labelGap: 0,
+          size: AXIS_HEIGHT - 16,
+          space: 80,
+          incrs: STEP_INCREMENTS,
+          values: (_, splits) => splits.map(count),
+          grid,
+          ticks,
+        },
+        {
+          stroke: color("ink-2"),
+          font,
+          labelFont: font,
+          label: form.unit,
+          labelSize: 16,
+          labelGap: 2,
+          size: GUTTER - 16,
+          splits: (plot) => y(plot).at,
+          values: (plot) => y(plot).labels,
+          grid,
+          ticks,
+        },
+      ],
+      series: [{}, ...form.lines.map((line) => this.seriesOf(line))],
+      ...(between && {
+        bands: [
+          {
+            series: [between.upper + 1, between.lower + 1] as [number, number],
+            fill: () => translucent(this.colors.get(between.color), between.share),
+          },
+        ],
+      }),
+      hooks: {
+        drawAxes: [(plot) => form.under?.(this.paintOf(plot))],
+        draw: [(plot) => form.over?.(this.paintOf(plot))],
+      },
+    };
+  }
+
+  private seriesOf(line: Line): uPlot.Series {
+    return {
+      label: line.label,
+      stroke: () => this.colors.get(line.color),
+      width: line.width,
+      ...(line.dash && { dash: line.dash }),
+      ...(line.fill && { fill: () => translucent(this.colors.get(line.color), line.fill ?? 0) }),
+      points: { show: false },
+    };
+  }
+
+  private paintOf(plot: uPlot): Paint {
+    const { from, to } = this.store.state;
+    return {
+      context: plot.ctx,
+      colors: this.colors,
+      ratio: uPlot.pxRatio,
+      ...{ left: plot.bbox.left, top: plot.bbox.top, width: plot.bbox.width, height: plot.bbox.height },
+      from,
+      to,
+      x: (position) => plot.valToPos(position, "x", true),
+      y: (bytes) => plot.valToPos(bytes, "y", true),
+    };
+  }
+}

@@ -1,0 +1,75 @@
+// What tooltips say of a moment: which step is next, where it is in the program, and rows of sizes.
+
+import type { Pool, Rank } from "../data/report";
+import { h } from "../dom";
+import { change, count, shorten, size } from "../format";
+
+const LOCATION_LETTERS = 64;
+
+/** The step that a moment is next to: the one that follows, or on early sides the one that was. */
+export function stepNextTo(rank: Rank, moment: number): number | null {
+  const step = moment % 2 === 1 ? (moment - 1) / 2 : moment / 2 - 1;
+  return step >= 0 && step < rank.end ? step : null;
+}
+
+/** `before step 12` */
+export function momentTitle(rank: Rank, moment: number): string {
+  const position = moment >>> 1;
+  if (moment % 2 === 0) return position === 0 ? "at the start" : `right after step ${count(position - 1)}`;
+  if (rank.end === 0) return "all that the log shows";
+  return position >= rank.end ? "after the last step" : `before step ${count(position)}`;
+}
+
+/** `main · run 3`; `null` where the evidence names no program. */
+export function runTitle(rank: Rank, step: number): string | null {
+  const [program, run] = [rank.program(step), rank.runNumber(step)];
+  if (program === null) return null;
+  return run === null ? program : `${program} · run ${count(run)}`;
+}
+
+/** The operation of a step: its name, and its location where it is known. */
+export function operationLines(rank: Rank, step: number): HTMLElement[] {
+  const location = rank.opLoc(step);
+  const lines = [h("div", { class: "mono" }, rank.opName(step))];
+  if (location) lines.push(h("div", { class: "where" }, shorten(location, LOCATION_LETTERS)));
+  return lines;
+}
+
+/** The first lines of a tooltip. */
+export function momentHead(rank: Rank, moment: number): HTMLElement[] {
+  const step = stepNextTo(rank, moment);
+  const run = step === null ? null : runTitle(rank, step);
+  const title = h("div", {}, h("strong", {}, momentTitle(rank, moment)), run && ` · ${shorten(run, 48)}`);
+  return step === null ? [title] : [title, ...operationLines(rank, step)];
+}
+
+/** A row of a tooltip: what, how much, and something about it. */
+export type Fact = [name: string, value: string, aside?: string];
+
+export function factGrid(facts: readonly Fact[]): HTMLElement {
+  const cells = facts.flatMap(([name, value, aside]) => [
+    h("span", { class: "name" }, name),
+    h("span", { class: "number" }, value),
+    h("span", { class: "aside" }, aside ?? ""),
+  ]);
+  return h("div", { class: "facts" }, cells);
+}
+
+/** What a pool looks like at a moment. */
+export function poolFacts(rank: Rank, pool: Pool, moment: number): Fact[] {
+  const [held, capacity] = [pool.held.valueAt(moment), pool.capacity.valueAt(moment)];
+  const isObserved = pool.isObserved(moment);
+  const facts: Fact[] = [
+    ["Allocated", size(held), Number.isNaN(held) ? "" : isObserved ? "measured" : "rebuilt"],
+  ];
+  const step = stepNextTo(rank, moment);
+  if (step !== null) facts.push([moment % 2 === 1 ? "This step" : "That step", change(pool.effect[step])]);
+  if (isObserved) {
+    facts.push(["Free", size(pool.free.valueAt(moment))]);
+    facts.push(["Largest free", size(pool.largestFree.valueAt(moment)), "in one piece"]);
+  } else {
+    if (!Number.isNaN(capacity - held)) facts.push(["Free", size(capacity - held), "rebuilt"]);
+    facts.push(["Largest free", "–", "not printed here"]);
+  }
+  return facts;
+}

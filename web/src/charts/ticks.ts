@@ -1,0 +1,40 @@
+// Ticks of an axis in bytes: round numbers of one binary unit.
+
+const UNITS = [
+  { name: "GiB", bytes: 1024 ** 3 },
+  { name: "MiB", bytes: 1024 ** 2 },
+  { name: "KiB", bytes: 1024 },
+  { name: "B", bytes: 1 },
+];
+
+export interface Ticks {
+  at: number[];
+  labels: string[];
+}
+
+/** About `wanted` ticks between two sizes. */
+export function byteTicks(low: number, high: number, wanted: number): Ticks {
+  const unit = UNITS.find(({ bytes }) => high >= bytes) ?? UNITS[UNITS.length - 1];
+  const step = roundStep((high - low) / unit.bytes / Math.max(1, wanted), unit.bytes === 1 ? 1 : 0.001);
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const ticks: Ticks = { at: [], labels: [] };
+  for (let number = Math.ceil(low / unit.bytes / step - 1e-9); ; number++) {
+    const value = number * step;
+    if (value * unit.bytes > high) return ticks;
+    ticks.at.push(value * unit.bytes);
+    ticks.labels.push(value === 0 ? "0" : `${value.toFixed(digits)} ${unit.name}`);
+  }
+}
+
+/** The next step of 1, 2 or 5 and zeros. */
+function roundStep(raw: number, least: number): number {
+  if (!(raw > least)) return least;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const factor = [1, 2, 5, 10].find((factor) => factor * power >= raw * (1 - 1e-9)) ?? 10;
+  return factor * power;
+}
+
+/** Steps between ticks of an axis of step numbers. */
+export const STEP_INCREMENTS: number[] = Array.from({ length: 8 }, (_, power) =>
+  [1, 2, 5].map((factor) => factor * 10 ** power),
+).flat();

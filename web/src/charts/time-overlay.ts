@@ -1,0 +1,104 @@
+// What lies over the plot of a chart: the line under the cursor, the pinned moment, the selection, the tooltip. They
+// are elements, so that nothing is drawn again when the mouse moves.
+
+import { fill, h, oncePerFrame } from "../dom";
+import { count } from "../format";
+import type { State } from "../state";
+import { xOf } from "./resample";
+
+/** Where the cursor is: the moment, and CSS pixels within the plot. */
+export interface Spot {
+  moment: number;
+  left: number;
+  top: number;
+}
+
+/** Pixels between the cursor and the tooltip. */
+const GAP = 14;
+
+export class TimeOverlay {
+  private readonly cursor = h("div", { class: "time-cursor", hidden: true });
+  private readonly selection = h("div", { class: "time-selection", hidden: true });
+  private readonly flag = h("span", { class: "time-flag" });
+  private readonly pin = h("div", { class: "time-pin", hidden: true }, this.flag);
+  private readonly tooltip = h("div", { class: "time-tooltip", role: "tooltip", hidden: true });
+  private spot: Spot | null = null;
+  private readonly showSpot = oncePerFrame(() => this.drawSpot());
+
+  /** `describe` fills the tooltip; `null`: there is nothing to say. */
+  constructor(
+    private readonly area: HTMLElement,
+    /** The chart: the tooltip stays within it. */
+    private readonly chart: HTMLElement,
+    private readonly state: () => State,
+    private readonly describe: (spot: Spot | null) => Node | null,
+  ) {
+    area.append(this.selection, this.cursor, this.pin);
+    chart.append(this.tooltip);
+  }
+
+  hover(spot: Spot): void {
+    this.spot = spot;
+    this.showSpot();
+  }
+
+  leave(): void {
+    this.spot = null;
+    this.showSpot();
+  }
+
+  select(range: [left: number, right: number] | null): void {
+    this.selection.hidden = range === null;
+    if (!range) return;
+    this.selection.style.left = `${range[0]}px`;
+    this.selection.style.width = `${range[1] - range[0]}px`;
+  }
+
+  /** Puts the pin where it belongs in the window. */
+  showPin(): void {
+    const { moment, from, to, rank } = this.state();
+    const x = xOf(moment);
+    this.pin.hidden = x < from || x > to;
+    if (this.pin.hidden) return;
+    const left = this.leftOf(moment);
+    this.pin.style.transform = `translateX(${left}px)`;
+    this.pin.classList.toggle("time-pin-left", left > this.area.clientWidth - 110);
+    const position = moment >>> 1;
+    const at =
+      position >= rank.end ? "end" : moment % 2 === 1 ? `step ${count(position)}` : afterStep(position);
+    this.flag.textContent = at;
+  }
+
+  private leftOf(moment: number): number {
+    const { from, to } = this.state();
+    return ((xOf(moment) - from) / (to - from)) * this.area.clientWidth;
+  }
+
+  private drawSpot(): void {
+    const content = this.describe(this.spot);
+    this.cursor.hidden = this.spot === null;
+    this.tooltip.hidden = this.spot === null || content === null;
+    if (!this.spot) return;
+    const across = Math.min(Math.max(0, this.leftOf(this.spot.moment)), this.area.clientWidth);
+    this.cursor.style.transform = `translateX(${across}px)`;
+    if (content) {
+      fill(this.tooltip, content);
+      this.placeTooltip(this.spot);
+    }
+  }
+
+  /** Beside the cursor, on the side that has room, within the chart where it fits. */
+  private placeTooltip(spot: Spot): void {
+    const [area, chart] = [this.area.getBoundingClientRect(), this.chart.getBoundingClientRect()];
+    const { offsetWidth: width, offsetHeight: height } = this.tooltip;
+    const left = area.left - chart.left + spot.left;
+    const beside = left + GAP + width <= chart.width ? left + GAP : left - GAP - width;
+    const above = area.top - chart.top + spot.top + GAP;
+    const across = Math.max(0, Math.min(beside, chart.width - width));
+    const down = Math.max(0, Math.min(above, chart.height - height));
+    this.tooltip.style.transform = `translate(${Math.round(across)}px, ${Math.round(down)}px)`;
+  }
+}
+
+const afterStep = (position: number): string =>
+  position === 0 ? "start" : `after step ${count(position - 1)}`;

@@ -1,0 +1,104 @@
+// The answer of `ttmem summary --json`, as far as the page shows it. docs/json.md says what each field means.
+
+export interface Summary {
+  schema: number;
+  source: {
+    format: string;
+    files: string[];
+    warnings: { file: string; line: number | null; message: string }[];
+    skipped_lines: number;
+  };
+  ranks: RankSummary[];
+}
+
+export interface RankSummary {
+  rank: string | null;
+  file: string;
+  runs: number;
+  passes: number;
+  operations: { total: number; reported: number; weight: number | null; activation: number | null };
+  distribution: { op: string; count: number }[];
+  pools: Record<string, PoolSummary>;
+  peak: PoolMoment | null;
+  peaks: Record<string, PoolMoment>;
+  padding: { padded_bytes: number; logical_bytes: number; overhead_pct: number | null } | null;
+  suspects: { step: number; op: string | null; loc: string | null; added_per_bank: number }[];
+  outside: { pool: string; step: number; change_per_bank: number }[];
+  fragmentation: Record<string, { step: number; free_per_bank: number; largest_free_per_bank: number }>;
+  weights: { count: number; bytes: number; kept_twice_bytes: number | null } | null;
+  inputs: { count: number; bytes: number } | null;
+  oom: Oom | null;
+  faults: {
+    kind: string;
+    pool: string | null;
+    step: number | null;
+    op: string | null;
+    line: number;
+    ended_program: boolean;
+    message: string;
+  }[];
+  phases: Phase[];
+}
+
+export interface PoolSummary {
+  banks: number | null;
+  capacity_per_bank: number | null;
+  peak_per_bank: number | null;
+  peak_total: number | null;
+  peak_step: number | null;
+  caused_by_step: number | null;
+  final_per_bank: number | null;
+  final_total: number | null;
+  final_source: "measured" | "rebuilt" | null;
+  free_at_peak_per_bank: number | null;
+  largest_free_at_peak_per_bank: number | null;
+  quantum_per_bank: number;
+}
+
+export interface PoolMoment {
+  pool: string;
+  step: number | null;
+  phase: string | null;
+  caused_by: {
+    step: number;
+    op: string | null;
+    loc: string | null;
+    program: string | null;
+    run: number | null;
+  } | null;
+  caused_outside_programs: boolean;
+  allocated_per_bank: number | null;
+  explained_per_bank: number | null;
+  unexplained_per_bank: number | null;
+  by_class_per_bank: Record<string, number> | null;
+  live_count: number | null;
+}
+
+export interface Oom {
+  pool: string | null;
+  cause: string;
+  evidence: string;
+  requested_total: number | null;
+  requested_per_bank: number | null;
+  banks: number | null;
+  free_per_bank: number | null;
+  largest_free_per_bank: number | null;
+  overlap_bytes: number | null;
+  step: number | null;
+  op: string | null;
+  loc: string | null;
+  message: string;
+}
+
+export interface Phase {
+  name: string;
+  segment_peak_bytes: number | null;
+  allocations_bytes: number | null;
+  deallocations_bytes: number | null;
+  change_bytes: number | null;
+  cumulative_peak_bytes: number | null;
+  cumulative_current_bytes: number | null;
+  l1_peak_cb_bytes: number | null;
+  l1_peak_buffer_bytes: number | null;
+  l1_peak_total_bytes: number | null;
+}

@@ -1,0 +1,57 @@
+// Elements, made in one line. Texts of a log become text nodes, never markup.
+
+type Child = Node | string | number | null | undefined | false;
+
+/** Makes an element. Attributes that are null are left out; `on…` are listeners; `class` and `data-…` as in HTML. */
+export function h<Tag extends keyof HTMLElementTagNameMap>(
+  tag: Tag,
+  attributes: Record<string, unknown> = {},
+  ...children: (Child | Child[])[]
+): HTMLElementTagNameMap[Tag] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on") && typeof value === "function") {
+      element.addEventListener(name.slice(2), value as EventListener);
+    } else {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element: HTMLElement, children: (Child | Child[])[]): void {
+  for (const child of children.flat()) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(typeof child === "number" ? String(child) : child);
+  }
+}
+
+/** Replaces what an element holds. */
+export function fill(element: HTMLElement, ...children: (Child | Child[])[]): void {
+  element.replaceChildren();
+  append(element, children);
+}
+
+/** Calls `then` once for many calls within a frame. */
+export function oncePerFrame(then: () => void): () => void {
+  let waiting = false;
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      then();
+    });
+  };
+}
+
+/** Hands text to the reader as a file. */
+export function save(name: string, text: string, type = "text/csv"): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = h("a", { href: url, download: name });
+  link.click();
+  // Not at once: some browsers begin to read only after this returns.
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

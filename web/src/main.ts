@@ -1,0 +1,87 @@
+// Unpacks the report and puts the sections together.
+
+import "./style.css";
+import { momentBefore, type Rank, Report } from "./data/report";
+import { fill, h } from "./dom";
+import { isOwnLink, readLink, writeLink } from "./link";
+import { consumersSection } from "./sections/consumers";
+import { distributionSection } from "./sections/distribution";
+import { fragmentationSection } from "./sections/fragmentation";
+import { irSection } from "./sections/ir";
+import { liveSection } from "./sections/live";
+import { memorySection } from "./sections/memory";
+import { operationsSection } from "./sections/operations";
+import { overviewSection } from "./sections/overview";
+import { paddingSection } from "./sections/padding";
+import { ranksSection } from "./sections/ranks";
+import { tensorsSection } from "./sections/tensors";
+import { weightsSection } from "./sections/weights";
+import { type State, Store, spanOf } from "./state";
+import { topbar } from "./topbar";
+
+/** What is looked at first of a rank: its peak. */
+function beginning(rank: Rank): Pick<State, "rank" | "pool" | "moment" | "from" | "to" | "run"> {
+  const pool = Math.max(
+    0,
+    rank.pools.findIndex((pool) => pool.name === rank.summary.peak?.pool),
+  );
+  return {
+    rank,
+    pool,
+    moment: rank.pools[pool]?.peakMoment ?? momentBefore(0),
+    ...spanOf(rank, null),
+    run: null,
+  };
+}
+
+/** Goes where a link in the address says. */
+async function followLink(report: Report, store: Store): Promise<void> {
+  if (isOwnLink(location.hash)) return;
+  const link = readLink(location.hash);
+  const rank = await report.rank(link.rankIndex(report));
+  if (rank !== store.state.rank) store.set(beginning(rank));
+  link.apply(store);
+}
+
+async function start(app: HTMLElement): Promise<void> {
+  const report = await Report.open();
+  const link = readLink(location.hash);
+  const rank = await report.rank(link.rankIndex(report));
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const store = new Store({ ...beginning(rank), theme: dark.matches ? "dark" : "light" });
+  dark.addEventListener("change", () => store.set({ theme: dark.matches ? "dark" : "light" }));
+  link.apply(store);
+  const choose = (index: number) => void report.rank(index).then((rank) => store.set(beginning(rank)));
+  const bar = topbar(report, store, choose);
+  const sections = [
+    overviewSection(store),
+    ...(report.rankCount > 1 ? [ranksSection(store, choose)] : []),
+    memorySection(store),
+    liveSection(store),
+    tensorsSection(store),
+    paddingSection(store),
+    fragmentationSection(store),
+    consumersSection(store),
+    weightsSection(store),
+    distributionSection(store),
+    operationsSection(store),
+    irSection(store),
+  ];
+  fill(app, bar, h("main", {}, ...sections.map((section) => section.element)));
+  addEventListener("beforeprint", () => {
+    for (const section of sections) section.draw();
+  });
+  addEventListener("hashchange", () => void followLink(report, store));
+  store.on(["moment", "rank", "pool"], (state) => writeLink(state));
+  app.removeAttribute("aria-busy");
+  if (link.hasStep) document.getElementById("live")?.scrollIntoView({ block: "start" });
+}
+
+const app = document.getElementById("app");
+if (app) {
+  start(app).catch((error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    const help = "Chromium 80, Firefox 113 or Safari 16.4 and later unpack it.";
+    fill(app, h("p", { role: "alert", class: "note" }, `This report cannot be shown: ${message}. ${help}`));
+  });
+}

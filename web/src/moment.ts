@@ -1,0 +1,50 @@
+// Moments and pools in words, and the buttons to choose them.
+
+import { positionOf, type Rank } from "./data/report";
+import { h } from "./dom";
+import { count, shorten } from "./format";
+import type { State, Store } from "./state";
+
+/** `before step 1,517`, `after step 1,516`, `at the end` */
+export function momentText(rank: Rank, moment: number): string {
+  const position = positionOf(moment);
+  if (moment % 2 === 0 && position > 0) return `right after step ${count(position - 1)}`;
+  return position >= rank.end ? "at the end" : `before step ${count(position)}`;
+}
+
+/** A button that pins the moment before a step. */
+export function stepLink(store: Store, step: number, text = `step ${count(step)}`): HTMLElement {
+  return h("button", { class: "link", type: "button", onclick: () => store.pin(step) }, text);
+}
+
+/** An operation with its location beneath or beside it; `null` where nothing is known. */
+export function operationText(op: string | null, loc: string | null): HTMLElement {
+  return h(
+    "span",
+    { class: "operation" },
+    h("span", { class: "mono" }, op ?? "unknown operation"),
+    loc && h("span", { class: "loc", title: loc.slice(0, 2000) }, ` ${shorten(loc, 120)}`),
+  );
+}
+
+/** Buttons for the pools, kept in step with the state. */
+export function poolTabs(store: Store, of: string): { element: HTMLElement; show(state: State): void } {
+  const element = h("div", { class: "tabs", role: "group", "aria-label": `Pool of ${of}` });
+  let shown: Rank | undefined;
+  return {
+    element,
+    show({ rank, pool }) {
+      if (shown !== rank) {
+        shown = rank;
+        element.replaceChildren(
+          ...rank.pools.map(({ name }, index) =>
+            h("button", { type: "button", onclick: () => store.set({ pool: index }) }, name),
+          ),
+        );
+      }
+      for (const [index, button] of [...element.children].entries()) {
+        button.setAttribute("aria-pressed", String(index === pool));
+      }
+    },
+  };
+}

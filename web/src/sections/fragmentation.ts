@@ -1,0 +1,156 @@
+// Fragmentation: how much is free, how much of it in one piece, and when they differed most.
+
+import "./charts.css";
+import {
+  type Fragmented,
+  inPieces,
+  isPrinted,
+  readingAt,
+  worstMoments,
+  worstShare,
+} from "../charts/fragments";
+import { LineChart } from "../charts/line-chart";
+import { factGrid, momentHead, momentTitle, stepNextTo } from "../charts/moment-facts";
+import type { Pool, Rank } from "../data/report";
+import { fill, h } from "../dom";
+import { percent, size, sizeElement } from "../format";
+import { type Section, section } from "../section";
+import type { State, Store } from "../state";
+
+const MOST = 10;
+/** Where less than this share of what is free is in smaller pieces, it can only be seen close by. */
+const LITTLE = 0.05;
+/** Where less than this share is, nobody needs to care. */
+const HARMLESS = 0.01;
+
+export function fragmentationSection(store: Store): Section {
+  const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
+  return section(store, "fragmentation", "Fragmentation", depends, (body, head) => {
+    const view = new FragmentationView(store, body, head);
+    return (state) => view.draw(state);
+  });
+}
+
+class FragmentationView {
+  private readonly worst = h("p", { class: "note" });
+  private readonly table = h("div", { class: "chart-table" });
+  private readonly chart: LineChart;
+  private of: Pool | undefined;
+  private isEmpty = true;
+
+  constructor(
+    private readonly store: Store,
+    private readonly body: HTMLElement,
+    head: HTMLElement,
+  ) {
+    head.append(this.worst);
+    this.chart = new LineChart(store, {
+      height: 220,
+      unit: "per bank",
+      lines: [
+        { label: "free", color: "free", look: "solid", width: 1.5 },
+        { label: "largest free piece", color: "largest-free", look: "thin", width: 1 },
+      ],
+      between: { upper: 0, lower: 1, color: "bad", share: 0.35 },
+      keys: [{ label: "free, but in smaller pieces", color: "bad", look: "block" }],
+      fitTo: 2,
+      describe: (spot) => spot && this.describe(spot.moment),
+    });
+  }
+
+  draw(state: State): void {
+    const { rank } = state;
+    const pool = rank.pools[state.pool];
+    if (pool !== this.of || !pool) this.change(rank, pool);
+    if (!pool || this.isEmpty) return;
+    const found = rank.summary.fragmentation[pool.name];
+    const worst = found ? size(found.free_per_bank - found.largest_free_per_bank) : "nothing";
+    this.chart.draw(state, {
+      curves: [pool.free, pool.largestFree],
+      label: `Free memory of ${pool.name} and its largest piece over time, per bank: at most ${worst} in smaller pieces.`,
+      snapTo: null,
+    });
+  }
+
+  /** Another pool, maybe of another rank. */
+  private change(rank: Rank, pool: Pool | undefined): void {
+    this.of = pool;
+    fill(this.worst, pool?.name ?? "");
+    const say = (text: string) => fill(this.body, h("p", { class: "note" }, text));
+    this.isEmpty = true;
+    if (!pool || !isPrinted(pool)) {
+      say(
+        `The log does not print how much of ${pool?.name ?? "a pool"} is free and the largest piece of it.`,
+      );
+      return;
+    }
+    const found = rank.summary.fragmentation[pool.name];
+    if (!found) {
+      say(`What was free of ${pool.name} was always in one piece.`);
+      return;
+    }
+    this.isEmpty = false;
+    const worst = readingAt(pool, found.step, found.free_per_bank, found.largest_free_per_bank);
+    fill(
+      this.worst,
+      `${pool.name}: at worst `,
+      sizeElement(worst.free),
+      " free per bank, ",
+      sizeElement(worst.largest),
+      ` of it (${percent(worst.largest, worst.free)}) in one piece`,
+    );
+    fill(this.table, ...this.worstTable(rank, worstMoments(pool, rank.end, worst, MOST)));
+    const share = inPieces(worst) / worst.free;
+    this.chart.setFit(share < LITTLE);
+    const isHarmless = worstShare(pool) < HARMLESS;
+    const text =
+      "Less than 1 % of what was free ever lay in smaller pieces: fragmentation costs nothing here.";
+    fill(this.body, isHarmless && h("p", { class: "note" }, text), this.chart.element, this.table);
+  }
+
+  private worstTable(rank: Rank, rows: Fragmented[]): Node[] {
+    const heads = ["When", "Free per bank", "Largest piece", "In smaller pieces", "Operation"];
+    const isNumber = (index: number) => index >= 1 && index <= 3;
+    const head = heads.map((text, index) =>
+      h("th", { scope: "col", class: isNumber(index) && "number" }, text),
+    );
+    const body = rows.map((row) => this.worstRow(rank, row));
+    const table = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+    return [
+      h("h3", {}, rows.length === 1 ? "The worst moment" : "The worst moments, one of each stretch of time"),
+      h("div", { class: "table-box" }, table),
+    ];
+  }
+
+  private worstRow(rank: Rank, row: Fragmented): HTMLElement {
+    const step = stepNextTo(rank, row.moment);
+    const pin = () => this.store.pinMoment(row.moment);
+    return h(
+      "tr",
+      {},
+      h(
+        "td",
+        {},
+        h("button", { class: "link", type: "button", onclick: pin }, momentTitle(rank, row.moment)),
+      ),
+      h("td", { class: "number" }, sizeElement(row.free)),
+      h("td", { class: "number" }, sizeElement(row.largest)),
+      h("td", { class: "number" }, sizeElement(inPieces(row))),
+      h("td", {}, step === null ? "–" : h("code", {}, rank.opName(step))),
+    );
+  }
+
+  private describe(moment: number): Node | null {
+    const { rank } = this.store.state;
+    const pool = this.of;
+    if (!pool) return null;
+    const [free, largest] = [pool.free.valueAt(moment), pool.largestFree.valueAt(moment)];
+    const when = pool.isObserved(moment) ? "" : "as last printed";
+    const facts = factGrid([
+      ["Free", size(free), when],
+      ["Largest piece", size(largest), percent(largest, free)],
+      ["In smaller pieces", size(free - largest)],
+    ]);
+    return h("div", {}, ...momentHead(rank, moment), facts);
+  }
+}

@@ -1,0 +1,208 @@
+// Memory over time: what each pool held before every step, against what it can hold.
+
+import "./memory.css";
+import { RUN_STRIP } from "../charts/layout";
+import type { Key } from "../charts/legend";
+import { type Line, LineChart } from "../charts/line-chart";
+import { paintOutside, paintRuns, paintWeights, weightSteps } from "../charts/marks";
+import { factGrid, momentHead, momentTitle, poolFacts } from "../charts/moment-facts";
+import { Overview } from "../charts/overview";
+import { extremesOf } from "../charts/resample";
+import { HINT } from "../charts/time-input";
+import type { Pool, Rank } from "../data/report";
+import { fill, h } from "../dom";
+import { percent, size, sizeElement } from "../format";
+import { onJump } from "../jump";
+import { type Section, section } from "../section";
+import type { State, Store } from "../state";
+
+/** Where the peak is less than this share of the capacity, lines up there would press it flat. */
+const LOW = 0.1;
+
+const LINES: Line[] = [
+  { label: "allocated", color: "allocated", look: "area", width: 1.5, fill: 0.22 },
+  { label: "capacity", color: "capacity", look: "dashed", width: 1.5, dash: [8, 5] },
+  { label: "largest free piece", color: "largest-free", look: "thin", width: 1 },
+];
+
+const WEIGHT_KEY: Key = { label: "makes or loads weights", color: "weight-mark", look: "tick" };
+const OUTSIDE_KEY: Key = { label: "changed between programs", color: "ink-3", look: "dotted" };
+
+export function memorySection(store: Store): Section {
+  const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
+  return section(store, "memory", "Memory over time", depends, (body, head) => {
+    const view = new MemoryView(store, body, head);
+    onJump("memory", (step) => {
+      store.pin(step);
+      view.focus();
+    });
+    return (state) => view.draw(state);
+  });
+}
+
+class MemoryView {
+  private readonly tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Pool" });
+  private readonly facts = h("span", { class: "note memory-facts" });
+  private readonly panel = h("div", { role: "tabpanel", id: "memory-panel" });
+  private readonly note = h("p", { class: "note" });
+  private readonly chart: LineChart;
+  private readonly overview: Overview;
+  private readonly keys: Key[] = [];
+  private of: Pool | undefined;
+
+  constructor(
+    private readonly store: Store,
+    body: HTMLElement,
+    head: HTMLElement,
+  ) {
+    head.append(this.tabs, this.facts);
+    this.tabs.addEventListener("keydown", (event) => this.onTabKey(event));
+    this.chart = new LineChart(store, {
+      height: 340,
+      unit: "per bank",
+      lines: LINES,
+      keys: this.keys,
+      marginTop: RUN_STRIP,
+      fitTo: 1,
+      describe: (spot) => spot && this.describe(spot.moment),
+      under: (paint) => paintRuns(paint, store.state.rank),
+      over: (paint) => {
+        const pool = this.of;
+        if (pool) paintOutside(paint, store.state.rank, pool);
+        paintWeights(paint, store.state.rank);
+      },
+    });
+    this.overview = new Overview(store);
+    body.append(this.panel);
+  }
+
+  focus(): void {
+    this.chart.focus();
+  }
+
+  draw(state: State): void {
+    const pool = state.rank.pools[state.pool];
+    if (pool !== this.of || !pool) this.change(state, pool);
+    if (!pool || whyEmpty(state.rank, pool)) return;
+    this.chart.draw(state, {
+      curves: [pool.held, has(pool.capacity) && pool.capacity, has(pool.largestFree) && pool.largestFree].map(
+        (curve) => curve || null,
+      ),
+      label: chartLabel(state.rank, pool),
+      snapTo: { curve: pool.held, tolerance: pool.quantum },
+    });
+    this.overview.draw(state, pool.held);
+  }
+
+  /** Another pool, maybe of another rank. */
+  private change(state: State, pool: Pool | undefined): void {
+    const { rank } = state;
+    this.of = pool;
+    this.fillTabs(rank, state.pool);
+    fill(this.facts, ...(pool ? peakFacts(this.store, rank, pool) : []));
+    const why = whyEmpty(rank, pool);
+    if (!pool || why) {
+      fill(this.panel, h("p", { class: "note" }, why));
+      return;
+    }
+    this.keys.length = 0;
+    if (weightSteps(rank).length > 0) this.keys.push(WEIGHT_KEY);
+    if (rank.summary.outside.some((change) => change.pool === pool.name)) this.keys.push(OUTSIDE_KEY);
+    const isLow = isPressedFlat(pool);
+    this.chart.showLines([true, !isLow, !isLow]);
+    fill(
+      this.note,
+      isLow && "Little of this pool is used: its capacity is off the scale. Switch it on in the legend.",
+    );
+    this.note.hidden = !isLow;
+    fill(
+      this.panel,
+      this.chart.element,
+      this.overview.element,
+      this.note,
+      h("p", { class: "chart-hint" }, HINT),
+    );
+  }
+
+  private fillTabs(rank: Rank, chosen: number): void {
+    const tab = (pool: Pool, index: number) =>
+      h(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          "aria-selected": String(index === chosen),
+          "aria-controls": "memory-panel",
+          tabindex: index === chosen ? 0 : -1,
+          onclick: () => this.store.set({ pool: index }),
+        },
+        pool.name,
+      );
+    const hadFocus = this.tabs.contains(document.activeElement);
+    fill(this.tabs, rank.pools.map(tab));
+    if (hadFocus) this.tabs.querySelector<HTMLElement>('[aria-selected="true"]')?.focus();
+  }
+
+  private onTabKey(event: KeyboardEvent): void {
+    const turn = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    const { pool, rank } = this.store.state;
+    if (turn === 0 || rank.pools.length === 0) return;
+    event.preventDefault();
+    this.store.set({ pool: (pool + turn + rank.pools.length) % rank.pools.length });
+  }
+
+  private describe(moment: number): Node | null {
+    const { rank } = this.store.state;
+    if (!this.of) return null;
+    return h("div", {}, ...momentHead(rank, moment), factGrid(poolFacts(rank, this.of, moment)));
+  }
+}
+
+const has = (curve: Pool["held"]): boolean => extremesOf(curve) !== null;
+
+function isPressedFlat(pool: Pool): boolean {
+  const [peak, capacity] = [extremesOf(pool.held), extremesOf(pool.capacity)];
+  return peak !== null && capacity !== null && peak[1] < capacity[1] * LOW;
+}
+
+/** Why there is nothing to draw; `null` where there is. */
+function whyEmpty(rank: Rank, pool: Pool | undefined): string | null {
+  if (!pool) {
+    return "The log has no memory states, and no tensors to rebuild them from: there is no curve to draw.";
+  }
+  const held = extremesOf(pool.held);
+  if (!held) {
+    return `The log never says how much of ${pool.name} is in use, and no tensors are known to rebuild it from.`;
+  }
+  if (held[1] > 0) return null;
+  const failed =
+    rank.summary.oom?.pool === pool.name ? " The program failed when it asked for memory there." : "";
+  return `Whenever ${pool.name} was looked at, nothing was allocated in it.${failed}`;
+}
+
+/** `peak 4.69 GiB of 12.0 GiB per bank (39 %), before step 120` */
+function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
+  const summary = rank.summary.pools[pool.name];
+  if (!summary || summary.peak_per_bank === null) return [];
+  const facts: (Node | string)[] = ["peak ", sizeElement(summary.peak_per_bank)];
+  if (summary.capacity_per_bank) {
+    const share = percent(summary.peak_per_bank, summary.capacity_per_bank);
+    facts.push(" of ", sizeElement(summary.capacity_per_bank), ` per bank (${share})`);
+  } else {
+    facts.push(" per bank");
+  }
+  const moment = pool.peakMoment;
+  if (moment !== null) {
+    const pin = () => store.pinMoment(moment);
+    facts.push(", ", h("button", { class: "link", type: "button", onclick: pin }, momentTitle(rank, moment)));
+  }
+  return facts;
+}
+
+function chartLabel(rank: Rank, pool: Pool): string {
+  const summary = rank.summary.pools[pool.name];
+  const peak = `peak ${size(summary?.peak_per_bank ?? null)}`;
+  const capacity = `capacity ${size(summary?.capacity_per_bank ?? null)}`;
+  const when = pool.peakMoment === null ? "" : ` ${momentTitle(rank, pool.peakMoment)}`;
+  return `Memory of ${pool.name} over time, per bank: ${peak}${when}, ${capacity}. Arrow keys move the pinned step.`;
+}

@@ -1,0 +1,151 @@
+// All operations that ran: searched, sorted, and linked with the chart and the graphs.
+
+import "./operations.css";
+import { Mark, type Pool, positionOf, type Rank } from "../data/report";
+import { fill, h, oncePerFrame, save } from "../dom";
+import { count, counted } from "../format";
+import { onJump } from "../jump";
+import { operationColumns } from "../operations/columns";
+import { StepSearch } from "../operations/search";
+import { type Section, section } from "../section";
+import type { State, Store } from "../state";
+import { Table } from "../table";
+
+export function operationsSection(store: Store): Section {
+  let view: OperationsView | undefined;
+  const made = section(store, "operations", "Operations", ["rank", "pool", "run", "moment"], (body) => {
+    view = new OperationsView(store, body);
+    return (state) => view?.draw(state);
+  });
+  onJump("operations", (step) => {
+    made.draw();
+    view?.jump(step);
+  });
+  return made;
+}
+
+class OperationsView {
+  private readonly search = h("input", {
+    type: "search",
+    placeholder: "Operation, location, shape, program, step",
+    "aria-label": "Search the operations",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  private readonly deallocations = h("input", { type: "checkbox", checked: true });
+  private readonly found = h("span", { class: "operations-count", "aria-live": "polite" });
+  private readonly about = h("p", { class: "note" });
+  private table: Table | undefined;
+  private steps: StepSearch | undefined;
+  private drawn: State | undefined;
+
+  constructor(
+    private readonly store: Store,
+    private readonly body: HTMLElement,
+  ) {
+    const changed = oncePerFrame(() => this.filter());
+    this.search.addEventListener("input", changed);
+    this.deallocations.addEventListener("change", changed);
+  }
+
+  draw(state: State): void {
+    const before = this.drawn;
+    this.drawn = state;
+    if (state.rank !== before?.rank) this.setUp(state.rank);
+    if (!this.table) return;
+    const pool = state.rank.pools[state.pool];
+    if (pool) fill(this.about, poolNote(pool));
+    const isNew = state.rank !== before?.rank;
+    if (isNew || state.run !== before?.run || state.pool !== before?.pool) this.filter();
+    if (isNew || state.moment !== before?.moment) this.follow(positionOf(state.moment));
+  }
+
+  /** Shows a step, whatever is searched for. */
+  jump(step: number): void {
+    if (!this.table) return;
+    const obstacles = [
+      () => {
+        this.search.value = "";
+      },
+      () => {
+        this.deallocations.checked = true;
+      },
+      () => this.store.set({ run: null }),
+    ];
+    for (const remove of obstacles) {
+      if (this.table.has(step)) break;
+      remove();
+      this.filter();
+    }
+    this.follow(step);
+  }
+
+  /** Makes the table for a rank: which columns there are depends on its evidence. */
+  private setUp(rank: Rank): void {
+    this.table = undefined;
+    if (rank.end === 0) {
+      fill(
+        this.body,
+        h("p", { class: "note" }, "The evidence has no operations: it is a look at the pools alone."),
+      );
+      return;
+    }
+    this.steps = new StepSearch(rank);
+    this.table = new Table({
+      caption: "Operations in the order in which they ran",
+      columns: operationColumns(this.store, rank),
+      empty: "No operation matches.",
+      onActivate: (step) => this.store.pin(step),
+      rowClass: (step) => (rank.steps.marks[step] & Mark.Failed ? "operation-failed" : ""),
+    });
+    const saveButton = h("button", { type: "button", onclick: () => this.save(rank) }, "Save as CSV");
+    fill(
+      this.body,
+      h(
+        "div",
+        { class: "operations-bar" },
+        this.search,
+        h("label", {}, this.deallocations, "deallocations"),
+        this.found,
+        h("span", { class: "spacer" }),
+        saveButton,
+      ),
+      rank.pools.length > 0 && this.about,
+      this.table.element,
+    );
+  }
+
+  private filter(): void {
+    const { run, rank } = this.store.state;
+    if (!this.table || !this.steps) return;
+    const steps = this.steps.find({
+      query: this.search.value,
+      deallocations: this.deallocations.checked,
+      run,
+    });
+    this.table.show(steps);
+    const all = counted(rank.end, "operation");
+    const shown = steps.length === rank.end ? all : `${count(steps.length)} of ${all}`;
+    // Said again only when it changed: screen readers read it out.
+    if (this.found.textContent !== shown) fill(this.found, shown);
+    const selected = this.table.selection;
+    if (selected !== null && this.table.has(selected)) this.table.scrollTo(selected);
+    else this.table.scrollToTop();
+  }
+
+  /** Marks the row of a step and brings it into view within the table. */
+  private follow(step: number): void {
+    this.table?.select(step);
+    this.table?.scrollTo(step);
+  }
+
+  private save(rank: Rank): void {
+    const which = rank.report.rankCount > 1 ? `-rank-${rank.label ?? rank.index}` : "";
+    save(`operations${which.replace(/[^\w-]/g, "-")}.csv`, this.table?.csv() ?? "");
+  }
+}
+
+function poolNote(pool: Pool): string {
+  const where = pool.banks === null || pool.banks > 1 ? `each bank of ${pool.name}` : pool.name;
+  return `Change: what the operation changed in ${where}. Before: what was allocated there right before it.`;
+}

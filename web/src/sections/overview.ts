@@ -1,0 +1,273 @@
+// The head of the page: the verdict when memory ran out, the peaks as cards, the facts about the run.
+
+import "./header.css";
+import type { Pool, Rank } from "../data/report";
+import type { PoolSummary } from "../data/summary";
+import { fill, h } from "../dom";
+import { count, counted, percent, size, sizeElement } from "../format";
+import { operationText, stepLink } from "../moment";
+import { type Section, section } from "../section";
+import type { State, Store } from "../state";
+import { peakWithin } from "../topbar";
+
+export function overviewSection(store: Store): Section {
+  return section(store, "overview", "Overview", ["rank", "run"], (body) => {
+    const verdict = h("div", {});
+    const facts = h("p", { class: "facts" });
+    const cards = h("div", { class: "cards" });
+    const more = h("div", {});
+    body.append(verdict, facts, cards, more);
+    return (state) => {
+      const { rank } = state;
+      fill(verdict, verdictBox(store, rank));
+      fill(facts, factsText(rank));
+      fill(
+        cards,
+        rank.pools.map((pool) => poolCard(store, state, pool)),
+        countCards(rank),
+      );
+      fill(more, deviceTable(rank), warnings(rank));
+    };
+  });
+}
+
+/** What the error that ended the program means, in sentences. */
+function verdictBox(store: Store, rank: Rank): HTMLElement | null {
+  const oom = rank.summary.oom;
+  if (!rank.verdict || !oom) return null;
+  const [head, ...rest] = rank.verdict.verdict.split(/(?<=\.) /);
+  return h(
+    "div",
+    { class: "verdict", role: "alert", style: "margin-bottom: 12px" },
+    h("p", {}, h("strong", {}, head), ` ${rest.join(" ")}`),
+    h("p", {}, rank.verdict.advice.replaceAll("listed below", "listed under “What is alive”")),
+    oom.step !== null &&
+      h("p", {}, "Look at it: ", stepLink(store, oom.step, `what was alive before step ${count(oom.step)}`)),
+  );
+}
+
+function factsText(rank: Rank): string {
+  const { summary } = rank;
+  const source = rank.report.summary.source;
+  const parts = [
+    summary.file,
+    `read as ${source.format}`,
+    summary.runs > 0 ? counted(summary.runs, "program run") : "",
+    summary.passes > 1 ? counted(summary.passes, "pass", "passes") : "",
+    rank.modules.length > 1 ? counted(rank.modules.length, "graph") : "",
+    rank.report.rankCount > 1 ? `rank ${summary.rank ?? rank.index} of ${rank.report.rankCount}` : "",
+    `made by ${rank.report.generator}`,
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+/** From which share of its capacity on a pool is called high, and critical. */
+function limits(pool: string): [number, number] {
+  return pool.startsWith("L1") ? [0.9, 0.95] : [0.8, 0.9];
+}
+
+function levelOf(pool: string, summary: PoolSummary): { level: string; text: string } | null {
+  const { peak_per_bank: peak, capacity_per_bank: capacity } = summary;
+  if (peak === null || !capacity) return null;
+  const [high, critical] = limits(pool);
+  const share = peak / capacity;
+  if (share >= critical) return { level: "bad", text: "critical" };
+  return share >= high ? { level: "warn", text: "high" } : { level: "good", text: "fine" };
+}
+
+function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
+  const { rank, run } = state;
+  const summary = rank.summary.pools[pool.name];
+  const level = levelOf(pool.name, summary);
+  const { peak_per_bank: peak, capacity_per_bank: capacity, banks } = summary;
+  const share = peak !== null && capacity ? peak / capacity : 0;
+  return h(
+    "article",
+    { class: `card ${level?.level ?? ""}`, "data-pool": pool.name },
+    h(
+      "h3",
+      {},
+      `${pool.name} peak`,
+      level && h("span", { class: "level" }, `${percent(peak!, capacity!)} · ${level.text}`),
+    ),
+    h("div", { class: "big", "data-fact": "peak" }, sizeElement(peak), h("small", {}, " per bank")),
+    capacity ? h("div", { class: "bar" }, h("i", { style: `width: ${Math.min(100, share * 100)}%` })) : null,
+    h("p", {}, "of ", sizeElement(capacity), banks === null ? "" : ` in each of ${counted(banks, "bank")}`),
+    summary.peak_total === null
+      ? null
+      : h("p", { "data-fact": "total" }, sizeElement(summary.peak_total), " on the device"),
+    causeText(store, rank, pool),
+    run === null ? null : runPeak(state, pool, run),
+    h(
+      "p",
+      { "data-fact": "final" },
+      "at the end ",
+      sizeElement(summary.final_per_bank),
+      summary.final_source === "rebuilt" ? " (rebuilt)" : "",
+    ),
+  );
+}
+
+/** Who brought a pool to its peak. */
+function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
+  const moment = rank.summary.peaks[pool.name];
+  const toPeak = (text: string) =>
+    h(
+      "button",
+      {
+        class: "link",
+        type: "button",
+        onclick: () => {
+          store.set({ pool: pool.index, run: null });
+          store.showAll();
+          if (pool.peakMoment !== null) store.pinMoment(pool.peakMoment);
+          document.getElementById("live")?.scrollIntoView({ block: "start" });
+        },
+      },
+      text,
+    );
+  if (!moment || moment.step === null) return h("p", {}, "nothing was allocated here");
+  const cause = moment.caused_by;
+  if (cause) {
+    return h(
+      "p",
+      { "data-fact": "cause" },
+      "caused by ",
+      toPeak(`step ${count(cause.step)}`),
+      " ",
+      operationText(cause.op, cause.loc),
+    );
+  }
+  const why = moment.caused_outside_programs ? "came between two programs" : "there from the beginning";
+  return h("p", { "data-fact": "cause" }, `${why}, `, toPeak(`before step ${count(moment.step)}`));
+}
+
+function runPeak({ rank }: State, pool: Pool, run: number): HTMLElement | null {
+  for (let row = 0; row < rank.runs.first.length; row++) {
+    if (rank.runs.parent[row] >= 0 || rank.runs.number[row] !== run) continue;
+    const moment = peakWithin(pool, rank.runs.first[row], rank.runs.end[row]);
+    const bytes = moment === null ? null : pool.held.valueAt(moment);
+    return h("p", { "data-fact": "run-peak" }, `in run ${count(run)}: `, sizeElement(bytes));
+  }
+  return null;
+}
+
+/** Operations, weights, padding, and what nobody explains. */
+function countCards(rank: Rank): HTMLElement[] {
+  const { operations, weights, padding, inputs, peak } = rank.summary;
+  const card = (fact: string, title: string, big: (Node | string)[], ...lines: (Node | string | null)[]) =>
+    h(
+      "article",
+      { class: "card", "data-card": fact },
+      h("h3", {}, title),
+      h("div", { class: "big" }, ...big),
+      lines.map((line) => line && h("p", {}, line)),
+    );
+  const cards = [
+    card(
+      "operations",
+      "Operations",
+      [h("data", { value: operations.reported }, count(operations.reported))],
+      `${counted(operations.total, "step")} with deallocations`,
+      operations.weight === null
+        ? "which of them make weights is not known: the log names no programs"
+        : `${count(operations.weight)} for weights, ${count(operations.activation ?? 0)} for activations`,
+    ),
+  ];
+  const twice = weights?.kept_twice_bytes ?? 0;
+  cards.push(
+    weights
+      ? card(
+          "weights",
+          "Weights",
+          [sizeElement(weights.bytes)],
+          counted(weights.count, "weight"),
+          twice > 0 ? h("span", {}, sizeElement(twice), " of them kept twice") : null,
+          inputs && h("span", {}, `${counted(inputs.count, "input")}, `, sizeElement(inputs.bytes)),
+        )
+      : card("weights", "Weights", [unknown()], "the log prints no graphs, so nobody knows what is a weight"),
+    padding
+      ? card(
+          "padding",
+          "Padding at the DRAM peak",
+          [h("span", {}, padding.overhead_pct === null ? "–" : `${padding.overhead_pct} %`)],
+          h(
+            "span",
+            {},
+            sizeElement(padding.padded_bytes),
+            " for ",
+            sizeElement(padding.logical_bytes),
+            " of elements",
+          ),
+        )
+      : card("padding", "Padding", [unknown()], "the log names no tensors with their layouts"),
+  );
+  if (peak) {
+    const { unexplained_per_bank: rest, allocated_per_bank: all } = peak;
+    cards.push(
+      card(
+        "unexplained",
+        `Unexplained at the ${peak.pool} peak`,
+        [sizeElement(rest), h("small", {}, rest === null ? "" : " per bank")],
+        rest === null
+          ? "the log does not name the tensors that are alive"
+          : all && rest >= 0
+            ? `${percent(rest, all)} of ${size(all)} belong to no tensor`
+            : "the tensors add up to more than the device says",
+      ),
+    );
+  }
+  return cards;
+}
+
+function unknown(): HTMLElement {
+  return h("span", { class: "unknown" }, "unknown");
+}
+
+function deviceTable(rank: Rank): HTMLElement {
+  const total = (pool: PoolSummary) =>
+    pool.capacity_per_bank === null || pool.banks === null ? null : pool.capacity_per_bank * pool.banks;
+  const rows = Object.entries(rank.summary.pools).map(([name, pool]) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, name),
+      h("td", {}, pool.banks === null ? unknown() : count(pool.banks)),
+      h("td", {}, sizeElement(pool.capacity_per_bank)),
+      h("td", {}, sizeElement(total(pool))),
+    ),
+  );
+  const heads = ["pool", "banks", "capacity of a bank", "in all"].map((text) =>
+    h("th", { scope: "col" }, text),
+  );
+  return h(
+    "details",
+    { class: "warnings" },
+    h("summary", {}, "Device configuration"),
+    h("table", { class: "device" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)),
+  );
+}
+
+function warnings(rank: Rank): HTMLElement | null {
+  const { warnings: list, skipped_lines: skipped } = rank.report.summary.source;
+  if (list.length === 0 && skipped === 0) return null;
+  return h(
+    "details",
+    { class: "warnings", open: list.length <= 3 },
+    h(
+      "summary",
+      {},
+      `${counted(list.length, "warning")}${skipped > 0 ? `, ${counted(skipped, "line")} not understood` : ""}`,
+    ),
+    h(
+      "ul",
+      {},
+      list
+        .slice(0, 50)
+        .map((warning) =>
+          h("li", {}, `${warning.line === null ? "" : `line ${count(warning.line)}: `}${warning.message}`),
+        ),
+      list.length > 50 && h("li", {}, `${count(list.length - 50)} more`),
+    ),
+  );
+}

@@ -1,0 +1,111 @@
+// All ranks side by side, in one scale: the imbalance.
+
+import "./ranks.css";
+import { colorsNow, translucent } from "../charts/colors";
+import type { Rank } from "../data/report";
+import { fill, h } from "../dom";
+import { percent, size, sizeElement } from "../format";
+import { poolTabs } from "../moment";
+import { type Section, section } from "../section";
+import type { Store } from "../state";
+
+/** Ranks beyond these have no curve: nobody could compare them by eye. */
+const MOST = 256;
+
+export function ranksSection(store: Store, choose: (rank: number) => void): Section {
+  return section(store, "ranks", "Ranks", ["rank", "pool", "theme"], (body, head) => {
+    const tabs = poolTabs(store, "the ranks");
+    const note = h("p", { class: "note" });
+    const tiles = h("div", { class: "ranks" });
+    head.append(tabs.element);
+    body.append(note, tiles);
+    return (state) => {
+      tabs.show(state);
+      const { report } = state.rank;
+      const pool = state.rank.pools[state.pool]?.name;
+      if (pool === undefined) return;
+      fill(
+        note,
+        imbalance(
+          report.summary.ranks.map((rank) => rank.pools[pool]?.peak_per_bank ?? null),
+          pool,
+        ),
+      );
+      const most = Math.min(report.rankCount, MOST);
+      fill(
+        tiles,
+        Array.from({ length: most }, (_, index) => {
+          const canvas = h("canvas", {});
+          const { rank: label, pools } = report.summary.ranks[index];
+          void report.rank(index).then((rank) => draw(canvas, rank, pool, scale(report.summary.ranks, pool)));
+          return h(
+            "button",
+            {
+              type: "button",
+              class: "rank-tile",
+              "aria-pressed": String(state.rank.index === index),
+              onclick: () => choose(index),
+            },
+            h("span", { class: "name" }, `rank ${label ?? index}`),
+            canvas,
+            h("span", { class: "number" }, sizeElement(pools[pool]?.peak_per_bank ?? null)),
+          );
+        }),
+      );
+    };
+  });
+}
+
+function scale(
+  ranks: { pools: Record<string, { peak_per_bank: number | null; capacity_per_bank: number | null }> }[],
+  pool: string,
+): number {
+  return Math.max(1, ...ranks.map((rank) => rank.pools[pool]?.peak_per_bank ?? 0));
+}
+
+/** How far the ranks are apart, in words. */
+function imbalance(peaks: (number | null)[], pool: string): (Node | string)[] {
+  const known = peaks.filter((peak) => peak !== null);
+  if (known.length < 2) return [`Fewer than two ranks show ${pool}.`];
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  if (low === high) return [`All ranks peak at the same ${size(high)} of ${pool} per bank.`];
+  return [
+    `${pool} peaks are between `,
+    sizeElement(low),
+    " and ",
+    sizeElement(high),
+    ` per bank: the fullest rank holds ${percent(high - low, low)} more than the emptiest. All curves have one scale.`,
+  ];
+}
+
+/** The highest use in each pixel, as an area. */
+function draw(canvas: HTMLCanvasElement, rank: Rank, name: string, top: number): void {
+  const pool = rank.pools.find((pool) => pool.name === name);
+  const context = canvas.getContext("2d");
+  const ratio = devicePixelRatio || 1;
+  const [width, height] = [canvas.clientWidth * ratio, canvas.clientHeight * ratio];
+  if (!pool || !context || width === 0) return;
+  canvas.width = width;
+  canvas.height = height;
+  const color = colorsNow().get("allocated");
+  const { at, value } = pool.held;
+  const last = rank.end * 2 + 1;
+  context.beginPath();
+  context.moveTo(0, height);
+  let index = -1;
+  for (let x = 0; x < width; x++) {
+    const until = ((x + 1) / width) * last;
+    let most = index >= 0 ? value[index] : 0;
+    while (index + 1 < at.length && at[index + 1] <= until) most = Math.max(most, value[++index]);
+    const y = height - (most / top) * (height - 2 * ratio);
+    context.lineTo(x, y);
+    context.lineTo(x + 1, y);
+  }
+  context.lineTo(width, height);
+  context.closePath();
+  context.fillStyle = translucent(color, 0.25);
+  context.fill();
+  context.strokeStyle = color;
+  context.lineWidth = ratio;
+  context.stroke();
+}

@@ -1,0 +1,111 @@
+import { describe, expect, test } from "vitest";
+import { toCsv } from "../../src/csv";
+import { type SortKey, sorted } from "../../src/order";
+import { offsetToShow, ScrollScale, TALLEST } from "../../src/virtual";
+
+/** Sorts rows 0, 1, 2 … by these keys. */
+function order(keys: SortKey[], descending = false): number[] {
+  return [...sorted(Uint32Array.from(keys.keys()), (row) => keys[row], descending)];
+}
+
+describe("sorting", () => {
+  test("numbers, small and large, negative and fractions", () => {
+    const keys = [3, -1, 0, 1e15, -1e15, 0.5, 65536, 65535];
+    const byComparing = [...keys.keys()].sort((a, b) => keys[a] - keys[b]);
+    expect(order(keys)).toEqual(byComparing);
+    expect(order(keys, true)).toEqual(byComparing.reverse());
+  });
+
+  test("rows of equal keys keep their order in both directions", () => {
+    expect(order([2, 1, 2, 1, 0, -0])).toEqual([4, 5, 1, 3, 0, 2]);
+    expect(order([2, 1, 2, 1, 0, -0], true)).toEqual([0, 2, 1, 3, 4, 5]);
+  });
+
+  test("what is not known comes last in both directions", () => {
+    const keys = [Number.NaN, 5, null, -5, Number.POSITIVE_INFINITY];
+    expect(order(keys)).toEqual([3, 1, 4, 0, 2]);
+    expect(order(keys, true)).toEqual([4, 1, 3, 0, 2]);
+  });
+
+  test("texts, with the empty one last", () => {
+    expect(order(["b", "", "a", "b", "é", null])).toEqual([2, 0, 3, 4, 1, 5]);
+    expect(order(["b", "", "a", "b"], true)).toEqual([0, 3, 2, 1]);
+  });
+
+  test("only the rows that are given, by their own numbers", () => {
+    expect([...sorted(Uint32Array.of(70, 5, 9), (row) => row, false)]).toEqual([5, 9, 70]);
+    expect([...sorted(new Uint32Array(), (row) => row, false)]).toEqual([]);
+  });
+
+  test("the same as comparing, for many random rows", () => {
+    const keys = Array.from({ length: 20_000 }, (_, row) => ((row * 7919) % 613) - 300);
+    const expected = [...keys.keys()].sort((a, b) => keys[a] - keys[b] || a - b);
+    expect(order(keys)).toEqual(expected);
+  });
+
+  test("a million rows do not keep anybody waiting", () => {
+    const rows = new Uint32Array(1_000_000).map((_, row) => row);
+    const started = performance.now();
+    sorted(rows, (row) => Math.imul(row, 2654435761), true);
+    expect(performance.now() - started).toBeLessThan(1500);
+  });
+});
+
+describe("scrolling", () => {
+  test("short lists scroll pixel by pixel", () => {
+    const scale = new ScrollScale(1000, 26, 500);
+    expect(scale.height).toBe(26_000);
+    expect(scale.offsetAt(123)).toBe(123);
+    expect(scale.scrollTopFor(123)).toBe(123);
+  });
+
+  test("the ends of a list that is too tall are the ends of the scroll bar", () => {
+    const scale = new ScrollScale(1_000_000, 26, 500);
+    expect(scale.height).toBe(TALLEST);
+    expect(scale.offsetAt(0)).toBe(0);
+    expect(scale.offsetAt(TALLEST - 500)).toBeCloseTo(26_000_000 - 500, 3);
+    expect(scale.scrollTopFor(26_000_000)).toBeCloseTo(TALLEST - 500, 3);
+  });
+
+  test("there and back is the same row, anywhere", () => {
+    const scale = new ScrollScale(1_000_000, 26, 500);
+    for (const row of [0, 1, 12_345, 500_000, 999_980]) {
+      expect(scale.offsetAt(scale.scrollTopFor(row * 26)) / 26).toBeCloseTo(row, 3);
+    }
+  });
+
+  test("a list that fits does not scroll", () => {
+    const scale = new ScrollScale(3, 26, 500);
+    expect(scale.furthest).toBe(0);
+    expect(scale.offsetAt(10)).toBe(0);
+    expect(new ScrollScale(0, 26, 0).offsetAt(5)).toBe(0);
+  });
+
+  test("a row that is in view is left where it is", () => {
+    expect(offsetToShow(5, 26, 100, 500, "center")).toBe(100);
+  });
+
+  test("a row out of view comes to the nearest edge, or to the middle", () => {
+    expect(offsetToShow(2, 26, 100, 500, "nearest")).toBe(52);
+    expect(offsetToShow(100, 26, 100, 500, "nearest")).toBe(101 * 26 - 500);
+    expect(offsetToShow(100, 26, 100, 526, "center")).toBe(2600 - 250);
+  });
+});
+
+describe("CSV", () => {
+  test("quotes what would end a field, and leaves out what is not known", () => {
+    const csv = toCsv(
+      ["a", "b"],
+      [
+        ["x,y", 1],
+        ['say "hi"\n', null],
+        ["", Number.NaN],
+      ],
+    );
+    expect(csv).toBe('a,b\r\n"x,y",1\r\n"say ""hi""\n",\r\n,\r\n');
+  });
+
+  test("texts are no formulas, numbers stay numbers", () => {
+    expect(toCsv(["a", "b"], [["=1+1", -5]])).toBe("a,b\r\n'=1+1,-5\r\n");
+  });
+});
