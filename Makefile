@@ -2,9 +2,9 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint unit docs bench check-data bless soak clean
+.PHONY: test format lint unit docs web web-check browser bench bench-page check-data bless soak clean
 
-test: format lint unit docs
+test: web-check format lint unit docs browser
 
 format:
 	$(CARGO) fmt --all -- --check
@@ -18,6 +18,27 @@ unit:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
+web/node_modules: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+# The page, built anew into the file that the command embeds.
+web: web/node_modules
+	cd web && npm run build
+
+# The page's own tests; and what is committed must be what its sources build.
+web-check: web/node_modules
+	cd web && npm run check && npm test
+	cd web && npx vite build --outDir ../target/page --emptyOutDir --logLevel warn
+	@cmp target/page/report.html web/dist/report.html || \
+		{ echo "web/dist/report.html is not what web/ builds: run 'make web' and commit it"; exit 1; }
+
+# The page in a real browser, with all network blocked.
+browser: web/node_modules
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	$(CARGO) build --workspace --locked
+	cd web && npx playwright test
+
 # Every log with a known truth, field by field: held or not.
 check-data:
 	$(CARGO) run --release --locked --quiet -p ttmem --example check_data
@@ -26,6 +47,11 @@ check-data:
 bench:
 	$(CARGO) build --release --locked --workspace
 	bash bench/run.sh
+
+# The page: its size, how long until it is drawn, how smooth it is, what writing it costs.
+bench-page: web/node_modules
+	$(CARGO) build --release --locked --workspace --examples --bins
+	bash bench/page.sh
 
 # Rewrites the expected outputs of snapshot tests; read the difference before you commit it.
 bless:

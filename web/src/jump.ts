@@ -12,6 +12,13 @@ export function onJump(target: Target, handler: (step: number) => void): void {
 
 /** Brings a section into view, at a step. */
 export function jumpTo(target: Target, step: number): void {
-  document.getElementById(target)?.scrollIntoView({ block: "start" });
+  bringIntoView(target);
   handlers.get(target)?.(step);
+}
+
+/** Scrolls to a section. What is drawn on the way there may move it, so once more when that is done. */
+export function bringIntoView(id: string): void {
+  const scroll = () => document.getElementById(id)?.scrollIntoView({ block: "start" });
+  scroll();
+  requestAnimationFrame(() => requestAnimationFrame(scroll));
 }

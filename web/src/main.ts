@@ -3,7 +3,10 @@
 import "./style.css";
 import { momentBefore, type Rank, Report } from "./data/report";
 import { fill, h } from "./dom";
+import { bringIntoView } from "./jump";
 import { isOwnLink, readLink, writeLink } from "./link";
+import { preparePrinting } from "./print";
+import type { Section } from "./section";
 import { consumersSection } from "./sections/consumers";
 import { distributionSection } from "./sections/distribution";
 import { fragmentationSection } from "./sections/fragmentation";
@@ -43,6 +46,13 @@ async function followLink(report: Report, store: Store): Promise<void> {
   link.apply(store);
 }
 
+/** Two short sections share a row where there is room. */
+function arranged(sections: Section[]): HTMLElement[] {
+  const elements = sections.map((section) => section.element);
+  const weights = elements.findIndex((element) => element.id === "weights");
+  return elements.toSpliced(weights, 2, h("div", { class: "pair" }, elements.slice(weights, weights + 2)));
+}
+
 async function start(app: HTMLElement): Promise<void> {
   const report = await Report.open();
   const link = readLink(location.hash);
@@ -67,14 +77,15 @@ async function start(app: HTMLElement): Promise<void> {
     operationsSection(store),
     irSection(store),
   ];
-  fill(app, bar, h("main", {}, ...sections.map((section) => section.element)));
-  addEventListener("beforeprint", () => {
-    for (const section of sections) section.draw();
-  });
+  const main = h("main", {}, ...arranged(sections));
+  fill(app, bar, main);
+  // What is in view at first is drawn at once.
+  for (const section of sections.slice(0, report.rankCount > 1 ? 3 : 2)) section.draw();
+  preparePrinting(main, sections, store);
   addEventListener("hashchange", () => void followLink(report, store));
   store.on(["moment", "rank", "pool"], (state) => writeLink(state));
   app.removeAttribute("aria-busy");
-  if (link.hasStep) document.getElementById("live")?.scrollIntoView({ block: "start" });
+  if (link.hasStep) bringIntoView("live");
 }
 
 const app = document.getElementById("app");

@@ -31,13 +31,15 @@ export function section(
   const heading = h("h2", { id: `${id}-title` }, title);
   const head = h("header", { class: "section-head" }, heading);
   const body = h("div", { class: "section-body" });
-  const element = h("section", { id, "aria-labelledby": `${id}-title` }, head, body);
+  // A section that waits takes about the room it will need: else all of them would be in view at first.
+  const element = h("section", { id, class: "waiting", "aria-labelledby": `${id}-title` }, head, body);
   let render: ((state: State) => void) | undefined;
   let stale = true;
   let inView = false;
   const draw = () => {
     render ??= build(body, head);
     stale = false;
+    element.classList.remove("waiting");
     render(store.state);
   };
   store.on(depends, () => {

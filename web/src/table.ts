@@ -64,7 +64,7 @@ export class Table {
     const attributes = { role: "grid", tabindex: 0, "aria-label": options.caption, "aria-readonly": true };
     for (const [name, value] of Object.entries(attributes)) this.grid.setAttribute(name, String(value));
     this.grid.setAttribute("aria-colcount", String(options.columns.length));
-    this.grid.style.maxHeight = options.height ?? "min(60vh, 560px)";
+    this.grid.style.setProperty("--most-height", options.height ?? "min(60vh, 560px)");
     this.grid.style.setProperty("--tracks", options.columns.map(trackOf).join(" "));
     this.grid.addEventListener("keydown", (event) => this.pressed(event));
     this.grid.addEventListener("click", (event) => this.clicked(event));

@@ -2,29 +2,40 @@
 //!
 //! `cargo run --release --example page -- LOG OUT.html` says how long each part took.
 
+#![allow(clippy::print_stderr, reason = "it is there to print")]
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::time::Instant;
 
+use mimalloc::MiMalloc;
 use ttmem::query::{Request, summary};
-use ttmem::{Result, read, report};
+use ttmem::{Error, Result, read, report};
+
+/// As in the command.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [log, page] = &arguments[..] else {
-        panic!("a log and the page to write are wanted");
+        return Err(Error::NotThere("a log and the page to write are wanted".into()));
     };
+    let mut profile = timed("read", || read::open_with(log, None))?;
+    let answer = timed("summary", || summary(std::slice::from_ref(&profile), &Request::default()))?;
+    timed("texts", || read::embed_texts(&mut profile));
+    let failed = |source| Error::Write { path: page.into(), source };
+    timed("page", || {
+        let mut out = BufWriter::new(File::create(page)?);
+        report::page(&profile, &answer, "page", &mut out)?;
+        out.flush()
+    })
+    .map_err(failed)
+}
+
+fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
-    let mut profile = read::open_with(log, None)?;
-    let read = start.elapsed();
-    let answer = summary(std::slice::from_ref(&profile), &Request::default())?;
-    let answered = start.elapsed();
-    read::embed_texts(&mut profile);
-    let embedded = start.elapsed();
-    let mut out = BufWriter::new(File::create(page).expect("the page can be written"));
-    report::page(&profile, &answer, "page", &mut out).and_then(|()| out.flush()).expect("written");
-    let written = start.elapsed();
-    let times = [read, answered - read, embedded - answered, written - embedded].map(|time| time.as_millis());
-    eprintln!("read {} ms, summary {} ms, texts {} ms, page {} ms", times[0], times[1], times[2], times[3]);
-    Ok(())
+    let done = work();
+    eprintln!("{what} {} ms", start.elapsed().as_millis());
+    done
 }

@@ -7,6 +7,7 @@ import "./chart.css";
 import type { Curve } from "../data/report";
 import { fill, h, oncePerFrame } from "../dom";
 import { count } from "../format";
+import { onRedraw } from "../redraw";
 import type { State, Store } from "../state";
 import { type Colors, colorsNow, translucent } from "./colors";
 import { AXIS_HEIGHT, GUTTER, LETTER, MARGIN_RIGHT, MARGIN_TOP } from "./layout";
@@ -119,6 +120,7 @@ export class LineChart {
     this.element = h("div", { class: "chart-box" }, bar, this.host);
     listenToKeys(this.host, store);
     new ResizeObserver(this.drawAgain).observe(this.host);
+    onRedraw(() => this.replot());
   }
 
   /** The plot within the axes; there once something was drawn. */
@@ -205,7 +207,8 @@ export class LineChart {
       if (this.plot.width !== width) this.plot.setSize({ width, height: this.form.height });
       this.plot.setData(data, true);
     }
-    this.overlay?.showPin();
+    // uPlot takes its new size at the end of this task.
+    queueMicrotask(() => this.overlay?.showPin());
   }
 
   private rangeOf(values: (number | null)[][], painted: number): [number, number] {

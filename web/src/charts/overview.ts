@@ -4,6 +4,7 @@
 import "./overview.css";
 import type { Curve } from "../data/report";
 import { h, oncePerFrame } from "../dom";
+import { onRedraw } from "../redraw";
 import { type State, type Store, spanOf } from "../state";
 import { colorsNow, translucent } from "./colors";
 import { GUTTER, MARGIN_RIGHT } from "./layout";
@@ -34,6 +35,7 @@ export class Overview {
     this.strip.style.height = `${HEIGHT}px`;
     this.listen();
     new ResizeObserver(this.drawAgain).observe(this.strip);
+    onRedraw(() => this.paint());
   }
 
   draw(state: State, curve: Curve): void {

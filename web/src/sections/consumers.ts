@@ -82,11 +82,11 @@ function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElemen
     );
   };
   const heads: [string, boolean][] = [
-    ["step", true],
-    ["added per bank", true],
-    ["allocated after", true],
-    ["operation", false],
-    ["result", false],
+    ["Step", true],
+    ["Added per bank", true],
+    ["Allocated after", true],
+    ["Operation", false],
+    ["Result", false],
     ["", false],
   ];
   return h(

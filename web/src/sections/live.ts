@@ -6,6 +6,7 @@ import { type LiveSet, momentBefore, type Pool, positionOf, type Rank } from "..
 import { fill, h, save } from "../dom";
 import { count, counted, percent, size, sizeElement, UNKNOWN } from "../format";
 import { momentText, poolTabs, stepLink } from "../moment";
+import { onRedraw } from "../redraw";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 import { Table } from "../table";
@@ -29,6 +30,7 @@ export function liveSection(store: Store): Section {
     head.append(tabs.element, controls.element, h("span", { class: "spacer" }), csv);
     body.append(facts, why, residue, legend, map, table.element);
     new ResizeObserver(() => redrawMap()).observe(map);
+    onRedraw(() => redrawMap());
     let drawn: { rank: Rank; live: LiveSet; rest: number } | undefined;
     const redrawMap = () => {
       if (drawn) drawMap(map, drawn.rank, drawn.live, drawn.rest, (tensor) => table.choose(tensor));
@@ -265,35 +267,35 @@ class LiveTable {
       columns: [
         {
           key: "name",
-          title: "name",
+          title: "Name",
           width: "minmax(150px, 2fr)",
           cell: (row) => this.nameCell(row),
           sort: name,
         },
         {
           key: "class",
-          title: "class",
+          title: "Class",
           width: "100px",
           cell: (row) => this.className(row),
           sort: (row) => this.className(row),
         },
         {
           key: "shape",
-          title: "shape",
+          title: "Shape",
           width: "minmax(110px, 1fr)",
           cell: (row) => (type(row) < 0 ? UNKNOWN : this.rank.shapeText(type(row))),
           sort: (row) => (type(row) < 0 ? "" : this.rank.shapeText(type(row))),
         },
         {
           key: "dtype",
-          title: "dtype",
+          title: "Dtype",
           width: "80px",
           cell: (row) => this.dtype(row),
           sort: (row) => this.dtype(row),
         },
         {
           key: "per_bank",
-          title: "per bank",
+          title: "Per bank",
           number: true,
           width: "96px",
           cell: (row) => sizeElement(sizeOf(row)),
@@ -301,7 +303,7 @@ class LiveTable {
         },
         {
           key: "padded_bytes",
-          title: "on the device",
+          title: "Device",
           number: true,
           width: "104px",
           cell: (row) => sizeElement(bytesOf("padded")(row)),
@@ -309,7 +311,7 @@ class LiveTable {
         },
         {
           key: "padding_bytes",
-          title: "padding",
+          title: "Padding",
           number: true,
           width: "96px",
           cell: (row) => sizeElement(this.rank.padding(row)),
@@ -317,14 +319,14 @@ class LiveTable {
         },
         {
           key: "op",
-          title: "made by",
+          title: "Made by",
           width: "minmax(150px, 1.4fr)",
           cell: (row) => this.makerCell(store, row),
           sort: op,
         },
         {
           key: "born_step",
-          title: "born",
+          title: "Born",
           number: true,
           width: "84px",
           cell: (row) => (maker(row) < 0 ? "before" : stepLink(store, maker(row), count(maker(row)))),
@@ -333,7 +335,7 @@ class LiveTable {
         },
         {
           key: "dies_step",
-          title: "dies",
+          title: "Dies",
           number: true,
           width: "120px",
           cell: (row) => this.deathCell(store, row),
@@ -342,7 +344,7 @@ class LiveTable {
         },
         {
           key: "logical_bytes",
-          title: "elements",
+          title: "Elements",
           number: true,
           width: "96px",
           cell: (row) => sizeElement(bytesOf("logical")(row)),
@@ -350,7 +352,7 @@ class LiveTable {
         },
         {
           key: "run",
-          title: "run",
+          title: "Run",
           number: true,
           width: "60px",
           cell: (row) => (run(row) < 0 ? "" : count(this.rank.runs.number[run(row)])),

@@ -5,6 +5,7 @@ import type { Pool, Rank } from "../data/report";
 import type { PoolSummary } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
+import { bringIntoView } from "../jump";
 import { operationText, stepLink } from "../moment";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
@@ -20,13 +21,13 @@ export function overviewSection(store: Store): Section {
     return (state) => {
       const { rank } = state;
       fill(verdict, verdictBox(store, rank));
-      fill(facts, factsText(rank));
+      fill(facts, factsText(rank), h("br"), deviceText(rank));
       fill(
         cards,
         rank.pools.map((pool) => poolCard(store, state, pool)),
         countCards(rank),
       );
-      fill(more, deviceTable(rank), warnings(rank));
+      fill(more, warnings(rank));
     };
   });
 }
@@ -121,7 +122,7 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
           store.set({ pool: pool.index, run: null });
           store.showAll();
           if (pool.peakMoment !== null) store.pinMoment(pool.peakMoment);
-          document.getElementById("live")?.scrollIntoView({ block: "start" });
+          bringIntoView("live");
         },
       },
       text,
@@ -224,28 +225,13 @@ function unknown(): HTMLElement {
   return h("span", { class: "unknown" }, "unknown");
 }
 
-function deviceTable(rank: Rank): HTMLElement {
-  const total = (pool: PoolSummary) =>
-    pool.capacity_per_bank === null || pool.banks === null ? null : pool.capacity_per_bank * pool.banks;
-  const rows = Object.entries(rank.summary.pools).map(([name, pool]) =>
-    h(
-      "tr",
-      {},
-      h("td", {}, name),
-      h("td", {}, pool.banks === null ? unknown() : count(pool.banks)),
-      h("td", {}, sizeElement(pool.capacity_per_bank)),
-      h("td", {}, sizeElement(total(pool))),
-    ),
-  );
-  const heads = ["pool", "banks", "capacity of a bank", "in all"].map((text) =>
-    h("th", { scope: "col" }, text),
-  );
-  return h(
-    "details",
-    { class: "warnings" },
-    h("summary", {}, "Device configuration"),
-    h("table", { class: "device" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)),
-  );
+/** `DRAM 12 banks × 1.00 GiB · L1 64 banks × 1.4 MiB`: the pools, their banks and what a bank holds. */
+function deviceText(rank: Rank): string {
+  const pools = Object.entries(rank.summary.pools).map(([name, { banks, capacity_per_bank: capacity }]) => {
+    const each = capacity === null ? "of unknown size" : size(capacity);
+    return banks === null ? `${name} ${each}` : `${name} ${counted(banks, "bank")} × ${each}`;
+  });
+  return pools.length > 0 ? `Device: ${pools.join(" · ")}` : "";
 }
 
 function warnings(rank: Rank): HTMLElement | null {

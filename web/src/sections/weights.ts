@@ -19,21 +19,21 @@ export function weightsSection(store: Store): Section {
       columns: [
         {
           key: "name",
-          title: "name",
+          title: "Name",
           width: "minmax(180px, 2fr)",
           cell: (row) => weights[row].name,
           sort: (row) => weights[row].name,
         },
         {
           key: "type",
-          title: "shape",
+          title: "Shape",
           width: "minmax(130px, 1fr)",
           cell: (row) => weights[row].type,
           sort: (row) => weights[row].type,
         },
         {
           key: "bytes",
-          title: "elements",
+          title: "Elements",
           number: true,
           width: "100px",
           cell: (row) => sizeElement(weights[row].bytes),

@@ -19,6 +19,7 @@
 
 use std::borrow::Cow;
 
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::analyze::residue::{self, Who};
@@ -30,6 +31,7 @@ use crate::model::{
 };
 
 use super::rows::Shape;
+use super::summary::residue_note;
 
 /// Numbers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,9 +169,15 @@ const CLASSES: [Class; 11] = [
 /// A rank, ready to be written as columns.
 #[derive(Debug)]
 pub struct Timeline<'a> {
+    accounts: Vec<Account<'a>>,
+    tables: Tables<'a>,
+}
+
+/// What there is besides the pools.
+#[derive(Debug)]
+struct Tables<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
-    accounts: Vec<Account<'a>>,
     ops: Numbering<OpId>,
     types: Numbering<TypeId>,
 }
@@ -177,34 +185,31 @@ pub struct Timeline<'a> {
 impl<'a> Timeline<'a> {
     /// Prepares a rank.
     pub fn new(profile: &'a Profile, rank: &'a Rank) -> Self {
-        let ids = (0..rank.pools.len()).filter_map(PoolId::new);
+        let ids: Vec<PoolId> = (0..rank.pools.len()).filter_map(PoolId::new).collect();
         let mut ops = Numbering::new(profile.ops.len(), OpId::index);
         for op in &rank.steps.op {
             ops.number(*op);
         }
         Self {
-            profile,
-            rank,
-            accounts: ids.filter_map(|id| Account::new(rank, id)).collect(),
-            ops,
-            types: Numbering::new(profile.types.len(), TypeId::index),
+            accounts: ids.par_iter().filter_map(|id| Account::new(rank, *id)).collect(),
+            tables: Tables { profile, rank, ops, types: Numbering::new(profile.types.len(), TypeId::index) },
         }
     }
 
     /// What is said besides the columns.
     pub fn outline(&self) -> RankOutline {
-        let pool = |account: &Account<'_>| {
-            let peak = peak::peak(account, Span::whole(self.rank));
-            PoolOutline {
-                name: self.profile.text(account.pool.name).to_owned(),
-                banks: account.pool.banks,
-                quantum: account.pool.quantum,
-                peak_moment: peak.filter(|peak| peak.position().is_some()).map(|peak| peak.at.index()),
-            }
+        let Tables { profile, rank, .. } = self.tables;
+        let pool = |account: &Account<'_>| PoolOutline {
+            name: profile.text(account.pool.name).to_owned(),
+            banks: account.pool.banks,
+            quantum: account.pool.quantum,
+            peak_moment: peak::peak(account, Span::whole(rank))
+                .filter(|peak| peak.position().is_some())
+                .map(|peak| peak.at.index()),
         };
         RankOutline {
-            steps: self.rank.end(),
-            has_tensors: self.rank.has_tensors(),
+            steps: rank.end(),
+            has_tensors: rank.has_tensors(),
             classes: CLASSES.iter().map(|class| class.as_str()).collect(),
             pools: self.accounts.iter().map(pool).collect(),
         }
@@ -212,19 +217,47 @@ impl<'a> Timeline<'a> {
 
     /// The number that an operation has in the table `ops`, if it ran.
     pub fn op_number(&self, op: OpId) -> Option<u32> {
-        self.ops.find(op)
+        self.tables.ops.find(op)
     }
 
-    /// Makes all columns, one after the other.
-    pub fn columns(&mut self, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
+    /// Makes all columns. Each is handed on as soon as it is there, and parts are made at the same time: one of
+    /// all tables, then one of each pool.
+    pub fn columns<Part: Default + Send>(
+        &mut self,
+        texts: &mut Texts<'a>,
+        add: impl Fn(&mut Part, Column) + Sync,
+    ) -> Vec<Part> {
+        let Self { accounts, tables } = self;
+        let notes = RESIDUE.map(|who| texts.made(residue_note(who).to_owned()));
+        let dram = tables.rank.pool_named(tables.profile, "DRAM").map_or(0, |(id, _)| id.index());
+        let profile = tables.profile;
+        let of_tables = || {
+            let mut part = Part::default();
+            tables.columns(accounts.get(dram), texts, &mut |column| add(&mut part, column));
+            part
+        };
+        let of_pools = || {
+            accounts
+                .par_iter()
+                .map(|account| {
+                    let mut part = Part::default();
+                    pool(profile, account, &notes, &mut |column| add(&mut part, column));
+                    part
+                })
+                .collect::<Vec<Part>>()
+        };
+        let (first, rest) = rayon::join(of_tables, of_pools);
+        std::iter::once(first).chain(rest).collect()
+    }
+}
+
+impl<'a> Tables<'a> {
+    fn columns(&mut self, dram: Option<&Account<'_>>, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
         self.steps(emit);
         self.operations(texts, emit);
         self.runs(texts, emit);
         self.tensors(texts, emit);
-        self.weights(texts, emit);
-        for account in &self.accounts {
-            pool(self.profile, account, texts, emit);
-        }
+        self.weights(dram, texts, emit);
         // Last: by now it is known which types there are.
         self.types(texts, emit);
     }
@@ -326,11 +359,9 @@ impl<'a> Timeline<'a> {
         emit(ascending("aliases.ssa", aliases.ssa.iter().map(|ssa| texts.number(*ssa))));
     }
 
-    fn weights(&mut self, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
-        let dram = self.rank.pool_named(self.profile, "DRAM").map_or(0, |(id, _)| id.index());
-        let account = self.accounts.get(dram);
+    fn weights(&mut self, dram: Option<&Account<'_>>, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
         let peak =
-            account.and_then(|account| Some((account.id, peak::peak(account, Span::whole(self.rank))?.at)));
+            dram.and_then(|account| Some((account.id, peak::peak(account, Span::whole(self.rank))?.at)));
         let twice = peak.and_then(|(id, at)| weights::kept_twice(self.rank, id, at));
         let list = weights::by_size(self.profile, self.rank, twice.as_deref());
         let name = |weight: &weights::Weight<'_>| weight.argument.name.unwrap_or(weight.argument.ssa);
@@ -358,12 +389,7 @@ impl<'a> Timeline<'a> {
     }
 }
 
-fn pool<'a>(
-    profile: &'a Profile,
-    account: &Account<'a>,
-    texts: &mut Texts<'a>,
-    emit: &mut impl FnMut(Column),
-) {
+fn pool(profile: &Profile, account: &Account<'_>, notes: &[u64; 3], emit: &mut impl FnMut(Column)) {
     let table = format!("pool.{}", account.id.index());
     let mut curve = |name: &str, curve: Option<&Curve>| {
         let (at, value) = curve.map_or((&[][..], &[][..]), |curve| (&curve.at, &curve.value));
@@ -388,9 +414,14 @@ fn pool<'a>(
         _ => None,
     };
     emit(ascending_maybe(&format!("{table}.residue_step"), changes.iter().map(step)));
-    let who = changes.iter().map(|change| texts.made(super::summary::residue_note(change.who).to_owned()));
+    let same_note = |a: Who, b: Who| residue_note(a) == residue_note(b);
+    let place = |who: Who| RESIDUE.iter().position(|known| same_note(*known, who)).unwrap_or(0);
+    let who = changes.iter().map(|change| notes[place(change.who)]);
     emit(numbers(&format!("{table}.residue_who"), who));
 }
+
+/// Who can have left bytes behind, one for each note there is.
+const RESIDUE: [Who; 3] = [Who::Before, Who::Outside, Who::OneOf(0, 0)];
 
 /// Numbers things in the order they are first asked for.
 #[derive(Debug)]

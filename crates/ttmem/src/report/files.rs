@@ -49,10 +49,19 @@ const BUFFER: usize = 256 << 10;
 /// `name` is the beginning of every file's name and must be a plain one. Texts of graphs are those that the
 /// profile has taken along.
 pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
-    write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
     let answer = summary(std::slice::from_ref(profile), &Request::default())?;
-    write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
-    write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
+    let page = || {
+        write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
+        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))
+    };
+    let rest = || {
+        write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
+        write_ranks(profile, name, folder)
+    };
+    both(page, rest)
+}
+
+fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
     let ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
     let Some(main) = main_rank(profile, &ranks) else { return Ok(()) };
     if let [only] = ranks[..] {
@@ -66,6 +75,12 @@ pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Does two things at once, where there are two cores.
+fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    let (one, other) = rayon::join(one, other);
+    one.and(other)
 }
 
 /// The rank with the highest peak; of several, the one with the first label.
@@ -100,10 +115,14 @@ pub fn is_memory_file(file: &str) -> bool {
 
 fn write_rank(profile: &Profile, rank: &Rank, base: &Path) -> Result<()> {
     let span = crate::analyze::Span::whole(rank);
-    write_json(base, MEMORY, &MemoryFile { profile, rank, span })?;
-    write_json(base, OPERATIONS, &OperationsFile { profile, rank, span })?;
-    write_json(base, REGISTRY, &RegistryFile { profile, rank })?;
-    write_json(base, IR, &IrFile { profile, rank })
+    both(
+        || write_json(base, MEMORY, &MemoryFile { profile, rank, span }),
+        || {
+            write_json(base, OPERATIONS, &OperationsFile { profile, rank, span })?;
+            write_json(base, REGISTRY, &RegistryFile { profile, rank })?;
+            write_json(base, IR, &IrFile { profile, rank })
+        },
+    )
 }
 
 fn copy_rank(from: &Path, to: &Path) -> Result<()> {

@@ -54,6 +54,17 @@ struct Head<'a, T> {
 }
 
 impl Block {
+    /// Several blocks as one.
+    pub fn joined(parts: Vec<Self>) -> Self {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        for part in parts {
+            all.entries.extend(part.entries);
+            all.bytes.extend(part.bytes);
+        }
+        all
+    }
+
     /// Adds a column.
     pub fn add(&mut self, column: Column) {
         let Column { name, kind, pattern, mut values } = column;

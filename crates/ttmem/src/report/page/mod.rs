@@ -55,9 +55,8 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     let mut ranks = Vec::new();
     for rank in profile.ranks.iter().filter(|rank| rank.has_content()) {
         let mut timeline = Timeline::new(profile, rank);
-        let mut block = Block::default();
-        timeline.columns(&mut texts, &mut |column| block.add(column));
-        columns.push((timeline.outline(), block));
+        let parts = timeline.columns(&mut texts, Block::add);
+        columns.push((timeline.outline(), Block::joined(parts)));
         ranks.push((rank, timeline));
     }
     let graphs = Graphs::new(profile, &ranks, &texts);
