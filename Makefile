@@ -33,9 +33,10 @@ web-check: web/node_modules
 	@cmp target/page/report.html web/dist/report.html || \
 		{ echo "web/dist/report.html is not what web/ builds: run 'make web' and commit it"; exit 1; }
 
-# The page in a real browser, with all network blocked.
+# The page in real browsers, with all network blocked.
 browser: web/node_modules
-	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	for browser in chromium firefox-esr; do command -v $$browser >/dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq $$browser; } || exit 1; done
 	$(CARGO) build --workspace --locked
 	cd web && npx playwright test
 

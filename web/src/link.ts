@@ -1,4 +1,5 @@
-// Links to a moment: `#op=1517` is the moment before step 1517, `&pool=L1` and `&rank=1,0` say where.
+// Links to a moment: `#op=1517` is the moment before step 1517, `&pool=L1` and `&rank=1,0` say where; with `&side=early`
+// it is the moment right after step 1516, before what happened between two programs.
 
 import { momentBefore, positionOf, type Report } from "./data/report";
 import type { State, Store } from "./state";
@@ -18,16 +19,26 @@ export function readLink(hash: string): Link {
   return {
     hasStep: step !== null,
     rankIndex(report) {
-      const found = report.summary.ranks.findIndex(({ rank }) => rank === parameters.get("rank"));
+      const wanted = parameters.get("rank");
+      const found = report.summary.ranks.findIndex((_, index) => rankName(report, index) === wanted);
       return Math.max(0, found);
     },
     apply(store) {
       const { rank } = store.state;
       const pool = rank.pools.findIndex(({ name }) => name === parameters.get("pool"));
       if (pool >= 0) store.set({ pool });
-      if (step !== null) store.pinMoment(momentBefore(Math.min(step, rank.end)));
+      if (step === null) return;
+      const late = momentBefore(Math.min(step, rank.end));
+      store.pinMoment(parameters.get("side") === "early" ? late - 1 : late);
     },
   };
+}
+
+/** What a rank is called in links: its label, or its number where that does not tell it from the others. */
+function rankName({ summary }: Report, index: number): string {
+  const label = summary.ranks[index].rank;
+  const isUnique = summary.ranks.filter(({ rank }) => rank === label).length === 1;
+  return label !== null && isUnique ? label : `number ${index}`;
 }
 
 let written = "";
@@ -40,8 +51,10 @@ export function isOwnLink(hash: string): boolean {
 /** Keeps the address in step with what is looked at, so that it can be passed on. */
 export function writeLink({ rank, pool, moment }: State): void {
   const parts = [`op=${positionOf(moment)}`];
+  // Where a program ended, what followed between programs may have changed more than the step before.
+  if (moment % 2 === 0) parts.push("side=early");
   if (pool !== 0) parts.push(`pool=${encodeURIComponent(rank.pools[pool]?.name ?? "")}`);
-  if (rank.index !== 0) parts.push(`rank=${encodeURIComponent(rank.label ?? "")}`);
+  if (rank.index !== 0) parts.push(`rank=${encodeURIComponent(rankName(rank.report, rank.index))}`);
   written = `#${parts.join("&")}`;
   history.replaceState(null, "", written);
 }

@@ -19,7 +19,7 @@ import { paddingSection } from "./sections/padding";
 import { ranksSection } from "./sections/ranks";
 import { tensorsSection } from "./sections/tensors";
 import { weightsSection } from "./sections/weights";
-import { type State, Store, spanOf } from "./state";
+import { type State, Store, windowOf } from "./state";
 import { topbar } from "./topbar";
 
 /** What is looked at first of a rank: its peak. */
@@ -32,7 +32,7 @@ function beginning(rank: Rank): Pick<State, "rank" | "pool" | "moment" | "from" 
     rank,
     pool,
     moment: rank.pools[pool]?.peakMoment ?? momentBefore(0),
-    ...spanOf(rank, null),
+    ...windowOf(rank, null),
     run: null,
   };
 }
@@ -50,18 +50,24 @@ async function followLink(report: Report, store: Store): Promise<void> {
 function arranged(sections: Section[]): HTMLElement[] {
   const elements = sections.map((section) => section.element);
   const weights = elements.findIndex((element) => element.id === "weights");
-  return elements.toSpliced(weights, 2, h("div", { class: "pair" }, elements.slice(weights, weights + 2)));
+  elements.splice(weights, 2, h("div", { class: "pair" }, elements.slice(weights, weights + 2)));
+  return elements;
 }
 
 async function start(app: HTMLElement): Promise<void> {
   const report = await Report.open();
   const link = readLink(location.hash);
   const rank = await report.rank(link.rankIndex(report));
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const store = new Store({ ...beginning(rank), theme: dark.matches ? "dark" : "light" });
-  dark.addEventListener("change", () => store.set({ theme: dark.matches ? "dark" : "light" }));
+  const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const store = new Store({ ...beginning(rank), theme: isDark ? "dark" : "light" });
   link.apply(store);
-  const choose = (index: number) => void report.rank(index).then((rank) => store.set(beginning(rank)));
+  let wanted = rank.index;
+  const choose = (index: number) => {
+    wanted = index;
+    // Of two that are chosen quickly, the one chosen last is shown, whichever is unpacked first.
+    const show = (rank: Rank) => wanted === index && store.set(beginning(rank));
+    void report.rank(index).then(show, reportError);
+  };
   const bar = topbar(report, store, choose);
   const sections = [
     overviewSection(store),

@@ -46,7 +46,13 @@ export class Store {
     const changed = this.changed;
     this.changed = new Set();
     for (const { keys, listener } of this.listeners) {
-      if (keys.some((key) => changed.has(key))) listener(this.current);
+      if (!keys.some((key) => changed.has(key))) continue;
+      try {
+        listener(this.current);
+      } catch (error) {
+        // One section that cannot be drawn is no reason to leave the others as they were.
+        reportError(error);
+      }
     }
   }
 
@@ -70,16 +76,31 @@ export class Store {
 
   /** Shows all of the rank, or of the run that is looked at. */
   showAll(): void {
-    this.set(spanOf(this.current.rank, this.current.run));
+    this.set(windowOf(this.current.rank, this.current.run));
   }
 }
 
-/** The stretch of time of a run, or of all runs. */
+/** The stretch of time of a run, or of all runs: its first step, and one past its last. */
 export function spanOf(rank: Rank, run: number | null): { from: number; to: number } {
-  for (let row = 0; run !== null && row < rank.runs.first.length; row++) {
-    if (rank.runs.parent[row] < 0 && rank.runs.number[row] === run) {
-      return { from: rank.runs.first[row], to: Math.max(rank.runs.end[row], rank.runs.first[row] + 1) };
-    }
-  }
-  return { from: 0, to: Math.max(rank.end, 1) };
+  const row = run === null ? -1 : topLevelRuns(rank)[run - 1];
+  if (row === undefined || row < 0) return { from: 0, to: rank.end };
+  return { from: rank.runs.first[row], to: Math.max(rank.runs.first[row], rank.runs.end[row]) };
 }
+
+/** The same for charts, which cannot show nothing. */
+export function windowOf(rank: Rank, run: number | null): { from: number; to: number } {
+  const { from, to } = spanOf(rank, run);
+  return { from, to: Math.max(to, from + 1) };
+}
+
+/** The rows of the runs that ran in no other, in order: run n is the n-th, from 1. */
+export function topLevelRuns(rank: Rank): Uint32Array {
+  let rows = topLevel.get(rank);
+  if (!rows) {
+    rows = Uint32Array.from(rank.runs.parent.keys()).filter((row) => rank.runs.parent[row] < 0);
+    topLevel.set(rank, rows);
+  }
+  return rows;
+}
+
+const topLevel = new WeakMap<Rank, Uint32Array>();

@@ -1,17 +1,24 @@
 // The bar on top: the name, which rank and run are looked at, and the theme.
 
-import { momentBefore, type Pool, type Rank, type Report } from "./data/report";
+import { momentBefore, type Rank, type Report } from "./data/report";
 import { fill, h } from "./dom";
 import { count } from "./format";
-import { type State, type Store, spanOf } from "./state";
+import { type State, type Store, topLevelRuns, windowOf } from "./state";
 
 /** With more runs than this a list to choose from is no help. */
 const MOST_CHOICES = 2000;
 
 export function topbar(report: Report, store: Store, choose: (rank: number) => void): HTMLElement {
   const theme = h("button", { type: "button", class: "theme" });
+  // Whoever has switched by hand keeps what they chose.
+  let isChosen = false;
   theme.addEventListener("click", () => {
+    isChosen = true;
     store.set({ theme: store.state.theme === "dark" ? "light" : "dark" });
+  });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => {
+    if (!isChosen) store.set({ theme: dark.matches ? "dark" : "light" });
   });
   const showTheme = ({ theme: now }: State) => {
     document.documentElement.dataset.theme = now;
@@ -23,7 +30,12 @@ export function topbar(report: Report, store: Store, choose: (rank: number) => v
   showTheme(store.state);
   const runs = h("span", {});
   const showRuns = (state: State) => fill(runs, runChoice(store, state));
-  store.on(["rank", "run"], showRuns);
+  store.on(["rank"], showRuns);
+  // Only its value: who is choosing with the keyboard must not lose the field.
+  store.on(["run"], ({ run }) => {
+    const field = runs.querySelector<HTMLInputElement | HTMLSelectElement>("#run-choice");
+    if (field) field.value = run === null ? "" : String(run);
+  });
   showRuns(store.state);
   const title = h("h1", { title: report.name }, report.name);
   const inside = h("div", { class: "inside" }, title, rankChoice(report, store, choose), runs);
@@ -48,7 +60,7 @@ function rankChoice(report: Report, store: Store, choose: (rank: number) => void
 
 /** Chooses a run: by name among few, by number among many. */
 function runChoice(store: Store, { rank, run }: State): HTMLElement | null {
-  const rows = topLevelRuns(rank);
+  const rows = [...topLevelRuns(rank)];
   if (rows.length < 2) return null;
   const select = (value: string) => showRun(store, value === "" ? null : Number(value));
   if (rows.length > MOST_CHOICES) {
@@ -77,10 +89,6 @@ function runChoice(store: Store, { rank, run }: State): HTMLElement | null {
   return h("label", {}, "run", element);
 }
 
-function topLevelRuns(rank: Rank): number[] {
-  return Array.from(rank.runs.parent.keys()).filter((row) => rank.runs.parent[row] < 0);
-}
-
 /** The runs under the names of their graphs, where there are several graphs. */
 function byGraph(rank: Rank, rows: number[]): Map<string | null, number[]> {
   const groups = new Map<string | null, number[]>();
@@ -88,7 +96,9 @@ function byGraph(rank: Rank, rows: number[]): Map<string | null, number[]> {
     const module = rank.runs.module[row];
     const name = module < 0 ? "graph unknown" : (rank.modules[module].name ?? `graph ${module + 1}`);
     const key = rank.modules.length < 2 ? null : name;
-    groups.set(key, [...(groups.get(key) ?? []), row]);
+    const group = groups.get(key);
+    if (group) group.push(row);
+    else groups.set(key, [row]);
   }
   return groups;
 }
@@ -103,19 +113,9 @@ function runText(rank: Rank, row: number): string {
 /** Looks at one run, at its peak; or at all. */
 export function showRun(store: Store, run: number | null): void {
   const { rank, pool } = store.state;
-  const span = spanOf(rank, run);
+  const window = windowOf(rank, run);
   const of = rank.pools[pool];
-  const moment = run === null ? of?.peakMoment : of && peakWithin(of, span.from, span.to);
-  store.set({ run, ...span, moment: moment ?? momentBefore(span.from) });
-}
-
-/** The first moment at which a pool holds most between two positions. */
-export function peakWithin(pool: Pool, from: number, to: number): number | null {
-  const { at, value } = pool.held;
-  const [start, last] = [momentBefore(from), to * 2];
-  let best = pool.held.indexAt(start);
-  for (let index = best + 1; index < at.length && at[index] <= last; index++) {
-    if (best < 0 || value[index] > value[best]) best = index;
-  }
-  return best < 0 ? null : Math.max(at[best], start);
+  const peak = run === null ? of?.peakMoment : of?.runPeaks.at[run - 1];
+  const moment = peak === null || peak === undefined || peak < 0 ? momentBefore(window.from) : peak;
+  store.set({ run, ...window, moment });
 }

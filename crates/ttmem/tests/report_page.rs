@@ -13,7 +13,7 @@ use flate2::read::ZlibDecoder;
 use serde_json::Value;
 use ttmem::analyze::{Account, Span, effects, held};
 use ttmem::model::{Moment, PoolId, Profile, Rank, StrId};
-use ttmem::query::{Request, summary};
+use ttmem::query::{Request, RunFilter, summary};
 use ttmem::{read, report};
 use ttmem_testkit::tt::{self, Options, Scenario};
 
@@ -79,7 +79,9 @@ fn block(page: &str, id: &str) -> Block {
         let mut values = planes(take(size("rows") * size("width")), size("width"));
         values.resize(size("rows"), 0);
         if let Some(words) = words {
-            values.iter_mut().for_each(|value| *value = words[usize::try_from(*value).unwrap()]);
+            for value in &mut values {
+                *value = words[usize::try_from(*value).unwrap()];
+            }
         }
         if entry.get("delta").is_some() {
             let mut sum = 0u64;
@@ -114,7 +116,9 @@ fn texts(block: &Block, table: &str) -> Vec<String> {
     }
     let of: Vec<usize> = column("template").iter().map(|number| usize::try_from(*number).unwrap()).collect();
     let mut counts = vec![0; templates.len()];
-    of.iter().for_each(|template| counts[*template] += 1);
+    for template in &of {
+        counts[*template] += 1;
+    }
     let mut base = vec![0];
     for (template, count) in templates.iter().zip(&counts) {
         base.push(base.last().unwrap() + (template.len() - 1) * count);
@@ -198,6 +202,27 @@ fn columns_come_back_as_the_profile_has_them() {
 }
 
 #[test]
+fn the_peak_of_each_run_is_the_one_of_its_summary() {
+    for profile in profiles() {
+        let page = page(&profile, "x");
+        for (number, rank) in profile.ranks.iter().filter(|rank| rank.has_content()).enumerate() {
+            let block = block(&page, &format!("rank-{number}"));
+            for run in 1..=rank.top_level_runs().count().min(20) {
+                let request = Request { run: RunFilter::Number(run), ..Request::default() };
+                let Ok(answer) = summary(std::slice::from_ref(&profile), &request) else { continue };
+                for (pool, (_, expected)) in answer.ranks[number].pools.iter().enumerate() {
+                    let column = |name: &str| block.columns[&format!("pool.{pool}.{name}")][run - 1];
+                    assert_eq!(column("run_peak").checked_sub(1), expected.peak_per_bank);
+                    let at = column("run_peak_at").checked_sub(1).map(|at| u32::try_from(at / 2).unwrap());
+                    let nothing = expected.peak_per_bank == Some(0);
+                    assert_eq!(at.filter(|_| !nothing), expected.peak_step, "run {run}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_line_of_a_graph_is_there_and_operations_lead_to_their_own() {
     let mut exact = 0;
     for profile in profiles() {
@@ -205,7 +230,7 @@ fn every_line_of_a_graph_is_there_and_operations_lead_to_their_own() {
         let lines = texts(&block(&page, "ir"), "ir");
         for (number, rank) in profile.ranks.iter().filter(|rank| rank.has_content()).enumerate() {
             let about = block(&page, &format!("rank-{number}"));
-            let links = block(&page, &format!("ir-{number}"));
+            let of_rank = block(&page, &format!("ir-{number}"));
             for (module, shown) in rank.modules.iter().zip(about.about["modules"].as_array().unwrap()) {
                 for stage in shown["stages"].as_array().unwrap() {
                     let text =
@@ -217,10 +242,16 @@ fn every_line_of_a_graph_is_there_and_operations_lead_to_their_own() {
             }
             let all = block(&page, "texts");
             let texts = texts(&all, "texts");
-            for (line, op) in links.columns["op_line"].iter().zip(&links.columns["op"]) {
-                let line = &lines[usize::try_from(*line).unwrap()];
-                let name = about.columns["ops.name"][usize::try_from(*op).unwrap()];
-                assert!(line.contains(&texts[usize::try_from(name).unwrap()]), "{line}");
+            let column = |name: &str| &of_rank.columns[name];
+            let number = |number: u64| usize::try_from(number).unwrap();
+            for row in 0..column("op_line").len() {
+                let line = number(column("op_line")[row]);
+                let name = about.columns["ops.name"][number(column("op")[row])];
+                assert!(lines[line].contains(&texts[number(name)]), "{}", lines[line]);
+                let is_function = |line: &&String| line.trim_start().starts_with("func.func");
+                let function = lines[..line].iter().rev().find(is_function).unwrap();
+                let program = &texts[number(column("op_program")[row])];
+                assert!(function.contains(&format!("@{program}(")), "{program} is not {function}");
                 exact += 1;
             }
         }

@@ -57,7 +57,7 @@ export function factGrid(facts: readonly Fact[]): HTMLElement {
 
 /** What a pool looks like at a moment. */
 export function poolFacts(rank: Rank, pool: Pool, moment: number): Fact[] {
-  const [held, capacity] = [pool.held.valueAt(moment), pool.capacity.valueAt(moment)];
+  const [held, capacity] = [pool.heldAt(rank, moment), pool.capacity.valueAt(moment)];
   const isObserved = pool.isObserved(moment);
   const facts: Fact[] = [
     ["Allocated", size(held), Number.isNaN(held) ? "" : isObserved ? "measured" : "rebuilt"],

@@ -5,7 +5,7 @@ import "./overview.css";
 import type { Curve } from "../data/report";
 import { h, oncePerFrame } from "../dom";
 import { onRedraw } from "../redraw";
-import { type State, type Store, spanOf } from "../state";
+import { type State, type Store, windowOf } from "../state";
 import { colorsNow, translucent } from "./colors";
 import { GUTTER, MARGIN_RIGHT } from "./layout";
 import { highest, resample } from "./resample";
@@ -42,7 +42,7 @@ export class Overview {
     if (this.curve !== curve || this.theme !== state.theme) this.drawAgain();
     this.curve = curve;
     this.theme = state.theme;
-    const whole = spanOf(state.rank, null);
+    const whole = windowOf(state.rank, null);
     const share = (position: number) => ((position - whole.from) / (whole.to - whole.from)) * 100;
     this.view.style.left = `${share(state.from)}%`;
     this.view.style.width = `${share(state.to) - share(state.from)}%`;
@@ -55,7 +55,7 @@ export class Overview {
     const ratio = devicePixelRatio;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(HEIGHT * ratio);
-    const { from, to } = spanOf(this.store.state.rank, null);
+    const { from, to } = windowOf(this.store.state.rank, null);
     const { x, values } = resample([this.curve], from, to, width * ratio);
     const top = (highest(values[0]) ?? 0) * 1.05 || 1;
     const color = colorsNow().get("allocated");
@@ -83,7 +83,7 @@ export class Overview {
       null;
     const positionAt = (event: PointerEvent) => {
       const box = this.strip.getBoundingClientRect();
-      const whole = spanOf(this.store.state.rank, null);
+      const whole = windowOf(this.store.state.rank, null);
       const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
       return whole.from + share * (whole.to - whole.from);
     };

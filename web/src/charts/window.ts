@@ -1,14 +1,14 @@
 // The stretch of time that the charts show: moving it, zooming it, keeping it within the report.
 
-import { type State, type Store, spanOf } from "../state";
+import { type State, type Store, windowOf } from "../state";
 
 /** No chart shows less than so many steps. */
 const LEAST = 4;
 
 /** How far out the charts can go: the run that is looked at, or everything once somebody left it. */
 export function limitsOf(state: State): { from: number; to: number } {
-  const run = spanOf(state.rank, state.run);
-  return state.from >= run.from && state.to <= run.to ? run : spanOf(state.rank, null);
+  const run = windowOf(state.rank, state.run);
+  return state.from >= run.from && state.to <= run.to ? run : windowOf(state.rank, null);
 }
 
 /** Shows a stretch, or the nearest one that there is. */

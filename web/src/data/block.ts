@@ -46,12 +46,15 @@ export class Block<Meta = unknown> {
   /** Whole numbers below 2^32. */
   numbers(name: string): Uint32Array {
     const { entry, offset } = this.find(name);
-    if (entry.delta || entry.dictionary !== undefined) return Uint32Array.from(this.wide(name));
-    const out = new Uint32Array(entry.rows);
-    for (let plane = 0; plane < entry.width; plane++) {
-      const start = offset + plane * entry.rows;
-      const shift = plane * 8;
-      for (let row = 0; row < entry.rows; row++) out[row] |= this.bytes[start + row] << shift;
+    if (entry.width > 4 || entry.dictionary !== undefined) return Uint32Array.from(this.wide(name));
+    const out = this.small(offset, entry.rows, entry.width);
+    if (!entry.delta) return out;
+    let sum = 0;
+    for (let row = 0; row < out.length; row++) {
+      const value = out[row];
+      // Zigzag, in whole numbers: this runs over every step of a log.
+      sum = (sum + ((value >>> 1) ^ -(value & 1))) >>> 0;
+      out[row] = sum;
     }
     return out;
   }
@@ -59,26 +62,23 @@ export class Block<Meta = unknown> {
   /** Whole numbers that may be missing: -1. */
   maybe(name: string): Int32Array {
     const values = this.numbers(name);
-    const out = new Int32Array(values.length);
-    for (let row = 0; row < out.length; row++) out[row] = values[row] - 1;
+    const out = new Int32Array(values.buffer);
+    for (let row = 0; row < out.length; row++) out[row]--;
     return out;
   }
 
   /** Bytes; what is not known is NaN, so that sums with it are not known either. */
   sizes(name: string): Float64Array {
     const values = this.wide(name);
-    for (let row = 0; row < values.length; row++)
+    for (let row = 0; row < values.length; row++) {
       values[row] = values[row] === 0 ? Number.NaN : values[row] - 1;
+    }
     return values;
   }
 
   /** Differences of bytes; what is not known is NaN. */
   signed(name: string): Float64Array {
-    const values = this.wide(name);
-    for (let row = 0; row < values.length; row++) {
-      values[row] = values[row] === 0 ? Number.NaN : unzigzag(values[row] - 1);
-    }
-    return values;
+    return this.wide(name, (value) => (value === 0 ? Number.NaN : unzigzag(value - 1)));
   }
 
   /** Bytes as they are. */
@@ -93,26 +93,44 @@ export class Block<Meta = unknown> {
     return found;
   }
 
-  /** The numbers of a column as they were before they were packed. */
-  private wide(name: string): Float64Array {
+  /** The numbers of a column as they were before they were packed, each of them changed by `then`. */
+  private wide(name: string, then: (value: number) => number = (value) => value): Float64Array {
     const { entry, offset } = this.find(name);
-    const words = entry.dictionary ?? 0;
-    const dictionary = this.planes(offset, words, 8);
-    const out = this.planes(offset + words * 8, entry.rows, entry.width);
+    const step = entry.delta ? (value: number) => unzigzag(value) : then;
+    const out = new Float64Array(entry.rows);
     if (entry.dictionary !== undefined) {
-      for (let row = 0; row < out.length; row++) out[row] = dictionary[out[row]];
+      // Few different numbers: what is done to each is done once.
+      const words = this.planes(offset, entry.dictionary, 8).map(step);
+      const places = this.small(offset + entry.dictionary * 8, entry.rows, entry.width);
+      for (let row = 0; row < out.length; row++) out[row] = words[places[row]];
+    } else {
+      const values =
+        entry.width > 4
+          ? this.planes(offset, entry.rows, entry.width)
+          : this.small(offset, entry.rows, entry.width);
+      for (let row = 0; row < out.length; row++) out[row] = step(values[row]);
     }
-    if (entry.delta) {
-      let sum = 0;
-      for (let row = 0; row < out.length; row++) {
-        sum += unzigzag(out[row]);
-        out[row] = sum;
-      }
+    if (!entry.delta) return out;
+    let sum = 0;
+    for (let row = 0; row < out.length; row++) {
+      sum += out[row];
+      out[row] = then(sum);
     }
     return out;
   }
 
-  /** Numbers whose lowest bytes stand together, then the next higher ones, and so on. */
+  /** Numbers of at most four bytes whose lowest bytes stand together, then the next higher ones, and so on. */
+  private small(offset: number, rows: number, width: number): Uint32Array {
+    const out = new Uint32Array(rows);
+    for (let plane = 0; plane < width; plane++) {
+      const bytes = this.bytes.subarray(offset + plane * rows, offset + (plane + 1) * rows);
+      const shift = plane * 8;
+      for (let row = 0; row < rows; row++) out[row] |= bytes[row] << shift;
+    }
+    return out;
+  }
+
+  /** The same for numbers of any width. */
   private planes(offset: number, rows: number, width: number): Float64Array {
     const out = new Float64Array(rows);
     let unit = 1;

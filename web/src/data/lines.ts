@@ -52,7 +52,8 @@ export class Lines {
 }
 
 function split(bytes: Uint8Array, lengths: Uint32Array): string[][] {
-  const decoder = new TextDecoder();
+  // A text may begin with what would be a byte-order mark in front of a file.
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const templates: string[][] = [];
   let offset = 0;
   for (const length of lengths) {

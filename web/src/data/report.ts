@@ -55,6 +55,10 @@ export class Report {
     this.name = head.meta.name;
     this.generator = head.meta.generator;
     this.summary = head.meta.summary;
+    // Pools are named by the log: one called `constructor` must not find what every object has.
+    for (const { pools, peaks, fragmentation } of this.summary.ranks) {
+      for (const record of [pools, peaks, fragmentation]) Object.setPrototypeOf(record, null);
+    }
     this.verdicts = head.meta.verdicts;
   }
 
@@ -124,15 +128,11 @@ export class Pool {
   readonly quantum: number;
   /** When the peak was first reached. */
   readonly peakMoment: number | null;
-  /** What a bank holds: as measured, or rebuilt where the evidence is silent. */
-  readonly held: Curve;
-  /** As printed; they hold at observed moments only. */
-  readonly free: Curve;
-  readonly largestFree: Curve;
-  readonly capacity: Curve;
-  /** The moments at which the pool was looked at. */
-  readonly observed: Uint32Array;
+  private readonly curves = new Map<string, Curve>();
+  private looks: Uint32Array | undefined;
   private effects: Float64Array | undefined;
+  private residue: Residue | undefined;
+  private peaks: { at: Int32Array; perBank: Float64Array } | undefined;
 
   constructor(
     private readonly block: Block<RankMeta>,
@@ -143,19 +143,53 @@ export class Pool {
     this.banks = meta.banks;
     this.quantum = meta.quantum;
     this.peakMoment = meta.peak_moment;
-    const curve = (name: string) =>
-      new Curve(block.numbers(`pool.${index}.${name}_at`), block.sizes(`pool.${index}.${name}`));
-    this.held = curve("held");
-    this.free = curve("free");
-    this.largestFree = curve("largest_free");
-    this.capacity = curve("capacity");
-    this.observed = block.numbers(`pool.${index}.observed`);
+  }
+
+  /** What a bank holds: as measured, or rebuilt where the evidence is silent. */
+  get held(): Curve {
+    return this.curve("held");
+  }
+
+  /** As printed; they hold at observed moments only. */
+  get free(): Curve {
+    return this.curve("free");
+  }
+
+  get largestFree(): Curve {
+    return this.curve("largest_free");
+  }
+
+  get capacity(): Curve {
+    return this.curve("capacity");
+  }
+
+  /** The moments at which the pool was looked at. */
+  get observed(): Uint32Array {
+    this.looks ??= this.block.numbers(`pool.${this.index}.observed`);
+    return this.looks;
+  }
+
+  private curve(name: string): Curve {
+    let curve = this.curves.get(name);
+    if (!curve) {
+      const column = `pool.${this.index}.${name}`;
+      curve = new Curve(this.block.numbers(`${column}_at`), this.block.sizes(column));
+      this.curves.set(name, curve);
+    }
+    return curve;
   }
 
   /** What each step changed in a bank; NaN where nothing tells. */
   get effect(): Float64Array {
     this.effects ??= this.block.signed(`pool.${this.index}.effect`);
     return this.effects;
+  }
+
+  /** When each top-level run reaches its peak, and how high it is; -1 and NaN where it was not looked at. */
+  get runPeaks(): { at: Int32Array; perBank: Float64Array } {
+    const name = `pool.${this.index}.run_peak`;
+    this.peaks ??= { at: this.block.maybe(`${name}_at`), perBank: this.block.sizes(name) };
+    return this.peaks;
   }
 
   /** Whether the evidence shows the pool at a moment. */
@@ -179,28 +213,40 @@ export class Pool {
   private isSeenJustBefore(rank: Rank, moment: number): boolean {
     if (moment % 2 === 0 || !this.isObserved(moment - 1)) return false;
     const position = positionOf(moment);
-    return !rank.runs.first.some((first, run) => first === position && rank.runs.parent[run] < 0);
+    return !rank.isProgramStart(position);
   }
 
   /** The unexplained bytes at a moment, by who left them behind, the largest first. */
   residueAt(rank: Rank, moment: number): { who: string; perBank: number; steps: number[] }[] {
     const name = `pool.${this.index}.residue`;
-    const [at, change, step, who] = [
-      this.block.numbers(`${name}_at`),
-      this.block.signed(name),
-      this.block.maybe(`${name}_step`),
-      this.block.numbers(`${name}_who`),
-    ];
-    const rows = new Map<string, { who: string; perBank: number; steps: number[] }>();
+    this.residue ??= {
+      at: this.block.numbers(`${name}_at`),
+      change: this.block.signed(name),
+      step: this.block.maybe(`${name}_step`),
+      who: this.block.numbers(`${name}_who`),
+    };
+    const { at, change, step, who } = this.residue;
+    const rows = new Map<number, { who: string; perBank: number; steps: number[] }>();
     for (let row = 0; row < at.length && at[row] <= moment; row++) {
-      const label = step[row] >= 0 ? rank.opName(step[row]) : rank.report.texts.get(who[row]);
-      const found = rows.get(label) ?? { who: label, perBank: 0, steps: [] };
+      const label = step[row] >= 0 ? rank.ops.name[rank.steps.op[step[row]]] : who[row];
+      let found = rows.get(label);
+      if (!found) {
+        found = { who: rank.report.texts.get(label), perBank: 0, steps: [] };
+        rows.set(label, found);
+      }
       found.perBank += change[row];
       if (step[row] >= 0) found.steps.push(step[row]);
-      rows.set(label, found);
     }
     return [...rows.values()].sort((a, b) => Math.abs(b.perBank) - Math.abs(a.perBank));
   }
+}
+
+/** The changes of the unexplained bytes: when, by how much, which step or else who. */
+interface Residue {
+  at: Uint32Array;
+  change: Float64Array;
+  step: Int32Array;
+  who: Uint32Array;
 }
 
 const EMPTY = new Float64Array();
@@ -225,50 +271,14 @@ export class Rank {
   readonly classes: string[];
   readonly pools: Pool[];
   readonly modules: RankMeta["modules"];
-  readonly steps: { op: Uint32Array; run: Int32Array; marks: Uint32Array };
-  /** Distinct operations: name and location are texts; the types of all are in one list, `first` says where. */
-  readonly ops: {
-    name: Uint32Array;
-    loc: Int32Array;
-    kind: Uint32Array;
-    resultTypes: Lists;
-    operandTypes: Lists;
-  };
-  readonly runs: {
-    program: Uint32Array;
-    parent: Int32Array;
-    module: Int32Array;
-    /** The number of the top-level run that it is part of, from 1. */
-    number: Uint32Array;
-    constEval: Uint32Array;
-    first: Uint32Array;
-    end: Uint32Array;
-    finished: Uint32Array;
-  };
-  readonly types: {
-    shape: Uint32Array;
-    dtype: Uint32Array;
-    paddedShape: Int32Array;
-    /** A shape near this one that needs no padding; -1 where there is nothing to save. */
-    friendly: Int32Array;
-    layout: Int32Array;
-    logical: Float64Array;
-    padded: Float64Array;
-  };
-  readonly tensors: {
-    type: Int32Array;
-    pool: Uint32Array;
-    perBank: Float64Array;
-    born: Uint32Array;
-    dies: Uint32Array;
-    class: Uint32Array;
-    run: Int32Array;
-    ssa: Int32Array;
-    /** The step that made it; -1 for what was there before. */
-    step: Int32Array;
-    name: Int32Array;
-  };
+  // Tables are decoded when they are first asked for: a page that has just been opened needs few of them.
+  private stepTable: ReturnType<typeof stepTable> | undefined;
+  private opTable: ReturnType<typeof opTable> | undefined;
+  private runTable: ReturnType<typeof runTable> | undefined;
+  private typeTable: ReturnType<typeof typeTable> | undefined;
+  private tensorTable: ReturnType<typeof tensorTable> | undefined;
   private aliases: Map<number, string[]> | undefined;
+  private starts: Set<number> | undefined;
   private lines: Promise<IrLinks | null> | undefined;
 
   constructor(
@@ -278,11 +288,6 @@ export class Rank {
     /** What the error that ended the program means. */
     readonly verdict: { verdict: string; advice: string } | null,
   ) {
-    const { numbers, maybe, sizes } = {
-      numbers: (name: string) => block.numbers(name),
-      maybe: (name: string) => block.maybe(name),
-      sizes: (name: string) => block.sizes(name),
-    };
     this.summary = report.summary.ranks[index];
     this.label = this.summary.rank;
     this.end = block.meta.steps;
@@ -290,46 +295,43 @@ export class Rank {
     this.classes = block.meta.classes;
     this.modules = block.meta.modules;
     this.pools = block.meta.pools.map((_, pool) => new Pool(block, pool));
-    this.steps = { op: numbers("steps.op"), run: maybe("steps.run"), marks: numbers("steps.marks") };
-    this.ops = {
-      name: numbers("ops.name"),
-      loc: maybe("ops.loc"),
-      kind: numbers("ops.kind"),
-      resultTypes: new Lists(numbers("ops.results"), maybe("ops.result_types")),
-      operandTypes: new Lists(numbers("ops.operands"), maybe("ops.operand_types")),
-    };
-    this.runs = {
-      program: numbers("runs.program"),
-      parent: maybe("runs.parent"),
-      module: maybe("runs.module"),
-      number: numbers("runs.number"),
-      constEval: numbers("runs.const_eval"),
-      first: numbers("runs.first"),
-      end: numbers("runs.end"),
-      finished: numbers("runs.finished"),
-    };
-    this.types = {
-      shape: numbers("types.shape"),
-      dtype: numbers("types.dtype"),
-      paddedShape: maybe("types.padded_shape"),
-      friendly: maybe("types.friendly"),
-      layout: maybe("types.layout"),
-      logical: sizes("types.logical"),
-      padded: sizes("types.padded"),
-    };
-    const [born, life] = [numbers("tensors.born"), numbers("tensors.life")];
-    this.tensors = {
-      type: maybe("tensors.type"),
-      pool: numbers("tensors.pool"),
-      perBank: sizes("tensors.per_bank"),
-      born,
-      dies: born.map((at, tensor) => (life[tensor] === 0 ? NEVER : at + life[tensor] - 1)),
-      class: numbers("tensors.class"),
-      run: maybe("tensors.run"),
-      ssa: maybe("tensors.ssa"),
-      step: maybe("tensors.step"),
-      name: maybe("tensors.name"),
-    };
+  }
+
+  /** The steps. */
+  get steps() {
+    this.stepTable ??= stepTable(this.block);
+    return this.stepTable;
+  }
+
+  /** Distinct operations: name and location are texts. */
+  get ops() {
+    this.opTable ??= opTable(this.block);
+    return this.opTable;
+  }
+
+  /** The program runs. */
+  get runs() {
+    this.runTable ??= runTable(this.block);
+    return this.runTable;
+  }
+
+  /** Distinct types. */
+  get types() {
+    this.typeTable ??= typeTable(this.block);
+    return this.typeTable;
+  }
+
+  /** The allocations. */
+  get tensors() {
+    this.tensorTable ??= tensorTable(this.block);
+    return this.tensorTable;
+  }
+
+  /** Whether a program that runs in no other begins at a position. */
+  isProgramStart(position: number): boolean {
+    const { first, parent } = this.runs;
+    this.starts ??= new Set(first.filter((_, run) => parent[run] < 0));
+    return this.starts.has(position);
   }
 
   /** A text; `null` for none. */
@@ -447,6 +449,70 @@ export class Rank {
   }
 }
 
+function stepTable(block: Block) {
+  return {
+    op: block.numbers("steps.op"),
+    run: block.maybe("steps.run"),
+    /** See `Mark`. */
+    marks: block.numbers("steps.marks"),
+  };
+}
+
+function opTable(block: Block) {
+  return {
+    name: block.numbers("ops.name"),
+    loc: block.maybe("ops.loc"),
+    /** See `Kind`. */
+    kind: block.numbers("ops.kind"),
+    resultTypes: new Lists(block.numbers("ops.results"), block.maybe("ops.result_types")),
+    operandTypes: new Lists(block.numbers("ops.operands"), block.maybe("ops.operand_types")),
+  };
+}
+
+function runTable(block: Block) {
+  return {
+    program: block.numbers("runs.program"),
+    parent: block.maybe("runs.parent"),
+    module: block.maybe("runs.module"),
+    /** The number of the top-level run that it is part of, from 1. */
+    number: block.numbers("runs.number"),
+    constEval: block.numbers("runs.const_eval"),
+    first: block.numbers("runs.first"),
+    end: block.numbers("runs.end"),
+    finished: block.numbers("runs.finished"),
+  };
+}
+
+function typeTable(block: Block) {
+  return {
+    shape: block.numbers("types.shape"),
+    dtype: block.numbers("types.dtype"),
+    paddedShape: block.maybe("types.padded_shape"),
+    /** A shape near this one that needs less padding; -1 where there is nothing to save. */
+    friendly: block.maybe("types.friendly"),
+    layout: block.maybe("types.layout"),
+    logical: block.sizes("types.logical"),
+    padded: block.sizes("types.padded"),
+  };
+}
+
+function tensorTable(block: Block) {
+  const [born, life] = [block.numbers("tensors.born"), block.numbers("tensors.life")];
+  return {
+    type: block.maybe("tensors.type"),
+    pool: block.numbers("tensors.pool"),
+    perBank: block.sizes("tensors.per_bank"),
+    born,
+    dies: born.map((at, tensor) => (life[tensor] === 0 ? NEVER : at + life[tensor] - 1)),
+    class: block.numbers("tensors.class"),
+    run: block.maybe("tensors.run"),
+    ssa: block.maybe("tensors.ssa"),
+    /** The step that made it; -1 for what was there before. */
+    step: block.maybe("tensors.step"),
+    name: block.maybe("tensors.name"),
+  };
+}
+
 /** Lists of different lengths, one after the other. */
 export class Lists {
   private readonly first: Uint32Array;
@@ -472,11 +538,14 @@ export class IrLinks {
   /** Lines in which an operation begins that also ran, in order, with its number in `Rank.ops`. */
   readonly opLine: Uint32Array;
   readonly op: Uint32Array;
+  /** The program that it ran in: other programs may hold the same operation, on lines of their own. */
+  readonly opProgram: Uint32Array;
 
   constructor(block: Block) {
     this.locLine = block.numbers("loc_line");
     this.loc = block.numbers("loc");
     this.opLine = block.numbers("op_line");
     this.op = block.numbers("op");
+    this.opProgram = block.numbers("op_program");
   }
 }

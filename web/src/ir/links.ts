@@ -27,10 +27,12 @@ export class GraphLinks {
   private rowsOfLoc: Groups | undefined;
   private opsOfLoc: Groups | undefined;
   private readonly moduleOfRun: Int32Array;
+  /** The steps of an operation in a graph and program, once they were looked for. */
+  private readonly known = new Map<string, Uint32Array>();
 
   constructor(
     private readonly rank: Rank,
-    private readonly links: Pick<IrLinks, "locLine" | "loc" | "opLine" | "op">,
+    private readonly links: Pick<IrLinks, "locLine" | "loc" | "opLine" | "op" | "opProgram">,
   ) {
     this.moduleOfRun = modulesOfRuns(rank);
   }
@@ -41,6 +43,12 @@ export class GraphLinks {
     return run < 0 ? -1 : this.moduleOfRun[run];
   }
 
+  /** The text of the program that a step ran in; -1 where the evidence names none. */
+  private programOf(step: number): number {
+    const run = this.rank.steps.run[step];
+    return run < 0 ? -1 : this.rank.runs.program[run];
+  }
+
   /** The lines of a step's operation in a text: its own, else those of its location. */
   linesOf(step: number, stage: Stage): Found {
     const known = this.moduleOf(step);
@@ -48,7 +56,9 @@ export class GraphLinks {
     const { links, rank } = this;
     const op = rank.steps.op[step];
     this.rowsOfOp ??= new Groups(links.op, rank.ops.name.length);
-    const exact = within(this.rowsOfOp.get(op), links.opLine, stage);
+    const program = this.programOf(step);
+    const rows = this.rowsOfOp.get(op).filter((row) => links.opProgram[row] === program);
+    const exact = within(rows, links.opLine, stage);
     if (exact.length > 0) return { lines: exact, exact: true };
     const loc = rank.ops.loc[op];
     if (loc < 0) return { lines: [], exact: false };
@@ -67,37 +77,51 @@ export class GraphLinks {
    * `from` and `end` is preferred: of the run that is looked at.
    */
   stepAt(line: number, stage: Stage, from: number, end: number): { step: number; count: number } | null {
-    this.stepsOfOp ??= new Groups(this.rank.steps.op, this.rank.ops.name.length);
-    let count = 0;
     let near = Number.POSITIVE_INFINITY;
     let first = Number.POSITIVE_INFINITY;
-    for (const op of this.opsAt(line, stage)) {
-      const steps = this.stepsOfOp.get(op);
-      const candidates = [lowerBound(steps, from), 0].map((at) => this.firstIn(steps, at, stage.module));
-      if (candidates[0] < end) near = Math.min(near, candidates[0]);
-      first = Math.min(first, candidates[1]);
-      if (candidates[1] < Number.POSITIVE_INFINITY) count += steps.length;
+    let count = 0;
+    for (const steps of this.stepsAt(line, stage)) {
+      count += steps.length;
+      const next = steps[lowerBound(steps, from)] ?? Number.POSITIVE_INFINITY;
+      if (next < end) near = Math.min(near, next);
+      first = Math.min(first, steps[0] ?? Number.POSITIVE_INFINITY);
     }
     return count === 0 ? null : { step: near < end ? near : first, count };
   }
 
-  /** The first of the steps, from a place on, that did not run in another graph. */
-  private firstIn(steps: Uint32Array, from: number, module: number): number {
-    for (let at = from; at < steps.length; at++) {
-      const known = this.moduleOf(steps[at]);
-      if (known < 0 || known === module) return steps[at];
+  /** The steps that a line ran as, for each operation that it may be: those of this graph, and of this program. */
+  private *stepsAt(line: number, stage: Stage): Iterable<Uint32Array> {
+    const exact = this.isExact(stage);
+    for (const { op, program } of this.opsAt(line, stage)) {
+      const key = `${stage.module} ${op} ${exact ? program : ""}`;
+      let steps = this.known.get(key);
+      if (!steps) {
+        this.stepsOfOp ??= new Groups(this.rank.steps.op, this.rank.ops.name.length);
+        const isHere = (step: number) => {
+          const module = this.moduleOf(step);
+          return (module < 0 || module === stage.module) && (!exact || this.programOf(step) === program);
+        };
+        steps = this.stepsOfOp.get(op).filter(isHere);
+        this.known.set(key, steps);
+      }
+      yield steps;
     }
-    return Number.POSITIVE_INFINITY;
   }
 
   /** The operations that ran of a line. */
-  private opsAt(line: number, stage: Stage): Iterable<number> {
+  private opsAt(line: number, stage: Stage): { op: number; program: number }[] {
     const { links, rank } = this;
-    if (this.isExact(stage)) return valuesAt(links.opLine, links.op, line);
+    if (this.isExact(stage)) {
+      const programs = valuesAt(links.opLine, links.opProgram, line);
+      return Array.from(valuesAt(links.opLine, links.op, line), (op, row) => ({
+        op,
+        program: programs[row],
+      }));
+    }
     const [loc] = valuesAt(links.locLine, links.loc, line);
     if (loc === undefined) return [];
     this.opsOfLoc ??= new Groups(rank.ops.loc, rank.report.texts.length);
-    return this.opsOfLoc.get(loc);
+    return Array.from(this.opsOfLoc.get(loc), (op) => ({ op, program: -1 }));
   }
 }
 

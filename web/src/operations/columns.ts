@@ -80,8 +80,8 @@ function memory(store: Store, rank: Rank): Column[] {
       help: "What was allocated in each bank right before the operation",
       number: true,
       width: "100px",
-      cell: (step) => sizeElement(heldBefore(pool(), rank.end)[step]),
-      sort: (step) => heldBefore(pool(), rank.end)[step],
+      cell: (step) => sizeElement(heldBefore(rank, pool())[step]),
+      sort: (step) => heldBefore(rank, pool())[step],
     },
   ];
 }
@@ -114,7 +114,7 @@ function links(store: Store, rank: Rank): Column {
         "span",
         { class: "operation-links" },
         link("memory", "chart", step, `Show step ${count(step)} in the chart`),
-        hasTexts && link("ir", "IR", step, `Show step ${count(step)} in the text of its graph`),
+        hasTexts && link("ir", "IR", step, `IR: show step ${count(step)} in the text of its graph`),
       ),
   };
 }

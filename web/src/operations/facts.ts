@@ -52,17 +52,24 @@ function joined(types: Int32Array, text: (type: number) => string): string {
 const before = new WeakMap<Pool, Float64Array>();
 
 /** What each bank of a pool held right before each step; NaN where it is not known. */
-export function heldBefore(pool: Pool, steps: number): Float64Array {
+export function heldBefore(rank: Rank, pool: Pool): Float64Array {
   let held = before.get(pool);
   if (!held) {
-    held = new Float64Array(steps).fill(Number.NaN);
-    const { at, value } = pool.held;
-    let change = -1;
-    for (let step = 0; step < steps; step++) {
-      while (change + 1 < at.length && at[change + 1] <= momentBefore(step)) change++;
-      if (change >= 0) held[step] = value[change];
-    }
+    // Without tensors nothing is rebuilt: what was not printed is not known, which only `heldAt` can tell.
+    held = rank.hasTensors
+      ? lastChanges(pool, rank.end)
+      : Float64Array.from({ length: rank.end }, (_, step) => pool.heldAt(rank, momentBefore(step)));
     before.set(pool, held);
+  }
+  return held;
+}
+
+function lastChanges({ held: { at, value } }: Pool, steps: number): Float64Array {
+  const held = new Float64Array(steps).fill(Number.NaN);
+  let change = -1;
+  for (let step = 0; step < steps; step++) {
+    while (change + 1 < at.length && at[change + 1] <= momentBefore(step)) change++;
+    if (change >= 0) held[step] = value[change];
   }
   return held;
 }

@@ -1,7 +1,7 @@
 // The steps that added most, with their net effect.
 
 import "./lists.css";
-import type { Pool, Rank } from "../data/report";
+import { momentBefore, type Pool, type Rank } from "../data/report";
 import { fill, h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
 import { jumpTo } from "../jump";
@@ -67,7 +67,7 @@ function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElemen
       {},
       h("td", { class: "number" }, stepLink(store, step, count(step))),
       h("td", { class: "number", "data-fact": "added" }, changeElement(pool.effect[step])),
-      h("td", { class: "number" }, sizeElement(pool.held.valueAt(step * 2 + 2))),
+      h("td", { class: "number" }, sizeElement(pool.heldAt(rank, momentBefore(step)))),
       h("td", { class: "op" }, operationText(rank.opName(step), rank.opLoc(step))),
       h("td", { class: "mono" }, types.map((type) => rank.typeText(type)).join(", ")),
       h(
@@ -84,7 +84,7 @@ function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElemen
   const heads: [string, boolean][] = [
     ["Step", true],
     ["Added per bank", true],
-    ["Allocated after", true],
+    ["Allocated before", true],
     ["Operation", false],
     ["Result", false],
     ["", false],

@@ -1,8 +1,9 @@
 // The texts of the compiled graphs, linked with the steps that ran.
 
 import "./ir.css";
+import { stepNextTo } from "../charts/moment-facts";
 import type { Lines } from "../data/lines";
-import { positionOf, type Rank } from "../data/report";
+import type { Rank } from "../data/report";
 import { fill, h, save } from "../dom";
 import { count, shorten } from "../format";
 import { FindBar } from "../ir/find-bar";
@@ -183,8 +184,7 @@ class GraphsView {
 
   private get pinnedStep(): number | null {
     const { rank, moment } = this.store.state;
-    const step = Math.min(positionOf(moment), rank.end - 1);
-    return step < 0 ? null : step;
+    return stepNextTo(rank, moment) ?? (rank.end > 0 ? rank.end - 1 : null);
   }
 
   /** Marks the pinned operation, and goes to it if the reader wants to follow. */

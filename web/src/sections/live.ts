@@ -268,7 +268,7 @@ class LiveTable {
         {
           key: "name",
           title: "Name",
-          width: "minmax(150px, 2fr)",
+          width: "minmax(220px, 3fr)",
           cell: (row) => this.nameCell(row),
           sort: name,
         },

@@ -1,7 +1,8 @@
 // All operations that ran: searched, sorted, and linked with the chart and the graphs.
 
 import "./operations.css";
-import { Mark, type Pool, positionOf, type Rank } from "../data/report";
+import { stepNextTo } from "../charts/moment-facts";
+import { Mark, type Pool, type Rank } from "../data/report";
 import { fill, h, oncePerFrame, save } from "../dom";
 import { count, counted } from "../format";
 import { onJump } from "../jump";
@@ -57,7 +58,7 @@ class OperationsView {
     if (pool) fill(this.about, poolNote(pool));
     const isNew = state.rank !== before?.rank;
     if (isNew || state.run !== before?.run || state.pool !== before?.pool) this.filter();
-    if (isNew || state.moment !== before?.moment) this.follow(positionOf(state.moment));
+    if (isNew || state.moment !== before?.moment) this.follow(stepNextTo(state.rank, state.moment));
   }
 
   /** Shows a step, whatever is searched for. */
@@ -134,9 +135,9 @@ class OperationsView {
   }
 
   /** Marks the row of a step and brings it into view within the table. */
-  private follow(step: number): void {
+  private follow(step: number | null): void {
     this.table?.select(step);
-    this.table?.scrollTo(step);
+    if (step !== null) this.table?.scrollTo(step);
   }
 
   private save(rank: Rank): void {

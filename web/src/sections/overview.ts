@@ -9,7 +9,6 @@ import { bringIntoView } from "../jump";
 import { operationText, stepLink } from "../moment";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
-import { peakWithin } from "../topbar";
 
 export function overviewSection(store: Store): Section {
   return section(store, "overview", "Overview", ["rank", "run"], (body) => {
@@ -39,7 +38,7 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
   const [head, ...rest] = rank.verdict.verdict.split(/(?<=\.) /);
   return h(
     "div",
-    { class: "verdict", role: "alert", style: "margin-bottom: 12px" },
+    { class: "verdict", role: "group", "aria-label": "Verdict", style: "margin-bottom: 12px" },
     h("p", {}, h("strong", {}, head), ` ${rest.join(" ")}`),
     h("p", {}, rank.verdict.advice.replaceAll("listed below", "listed under “What is alive”")),
     oom.step !== null &&
@@ -98,7 +97,7 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
       ? null
       : h("p", { "data-fact": "total" }, sizeElement(summary.peak_total), " on the device"),
     causeText(store, rank, pool),
-    run === null ? null : runPeak(state, pool, run),
+    run === null ? null : runPeak(pool, run),
     h(
       "p",
       { "data-fact": "final" },
@@ -143,14 +142,9 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
   return h("p", { "data-fact": "cause" }, `${why}, `, toPeak(`before step ${count(moment.step)}`));
 }
 
-function runPeak({ rank }: State, pool: Pool, run: number): HTMLElement | null {
-  for (let row = 0; row < rank.runs.first.length; row++) {
-    if (rank.runs.parent[row] >= 0 || rank.runs.number[row] !== run) continue;
-    const moment = peakWithin(pool, rank.runs.first[row], rank.runs.end[row]);
-    const bytes = moment === null ? null : pool.held.valueAt(moment);
-    return h("p", { "data-fact": "run-peak" }, `in run ${count(run)}: `, sizeElement(bytes));
-  }
-  return null;
+function runPeak(pool: Pool, run: number): HTMLElement {
+  const bytes = pool.runPeaks.perBank[run - 1] ?? Number.NaN;
+  return h("p", { "data-fact": "run-peak" }, `in run ${count(run)}: `, sizeElement(bytes));
 }
 
 /** Operations, weights, padding, and what nobody explains. */
@@ -210,15 +204,18 @@ function countCards(rank: Rank): HTMLElement[] {
         "unexplained",
         `Unexplained at the ${peak.pool} peak`,
         [sizeElement(rest), h("small", {}, rest === null ? "" : " per bank")],
-        rest === null
-          ? "the log does not name the tensors that are alive"
-          : all && rest >= 0
-            ? `${percent(rest, all)} of ${size(all)} belong to no tensor`
-            : "the tensors add up to more than the device says",
+        unexplainedText(rest, all, rank.summary.pools[peak.pool]?.quantum_per_bank ?? 0),
       ),
     );
   }
   return cards;
+}
+
+function unexplainedText(rest: number | null, all: number | null, quantum: number): string {
+  if (rest === null) return "the log does not name the tensors that are alive";
+  if (rest !== 0 && Math.abs(rest) <= quantum) return "no more than what the log rounds to";
+  if (rest < 0) return "the tensors add up to more than the device says";
+  return all ? `${percent(rest, all)} of ${size(all)} belong to no tensor` : "nothing was allocated here";
 }
 
 function unknown(): HTMLElement {

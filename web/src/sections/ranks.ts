@@ -74,7 +74,7 @@ function imbalance(peaks: (number | null)[], pool: string): (Node | string)[] {
     sizeElement(low),
     " and ",
     sizeElement(high),
-    ` per bank: the fullest rank holds ${percent(high - low, low)} more than the emptiest. All curves have one scale.`,
+    ` per bank${low > 0 ? `: the fullest rank holds ${percent(high - low, low)} more than the emptiest` : ""}. All curves have one scale.`,
   ];
 }
 

@@ -41,7 +41,7 @@ export function weightsSection(store: Store): Section {
         },
         {
           key: "kept_twice",
-          title: "",
+          title: "On the device",
           width: "110px",
           cell: (row) => (weights[row].keptTwice ? h("span", { class: "badge" }, "kept twice") : ""),
           sort: (row) => Number(weights[row].keptTwice),

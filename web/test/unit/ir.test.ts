@@ -94,7 +94,11 @@ describe("lines and steps", () => {
   const rank = {
     steps: { op: Uint32Array.of(0, 1, 2, 0, 1, 2), run: Int32Array.of(0, 0, 0, 1, 2, 1) },
     ops: { name: Uint32Array.of(0, 0, 0), loc: Int32Array.of(5, 6, 6) },
-    runs: { module: Int32Array.of(0, 0, -1), parent: Int32Array.of(-1, -1, 1) },
+    runs: {
+      module: Int32Array.of(0, 0, -1),
+      parent: Int32Array.of(-1, -1, 1),
+      program: Uint32Array.of(3, 3, 3),
+    },
     report: { texts: { length: 8 } },
   } as unknown as Rank;
   const links = new GraphLinks(rank, {
@@ -102,6 +106,7 @@ describe("lines and steps", () => {
     loc: Uint32Array.of(5, 6, 6, 5, 6),
     opLine: Uint32Array.of(11, 12),
     op: Uint32Array.of(0, 1),
+    opProgram: Uint32Array.of(3, 3),
   });
   const ttir: Stage = { module: 0, stage: "ttir", first: 0, lines: 10 };
   const ttnn: Stage = { module: 0, stage: "ttnn", first: 10, lines: 10 };
@@ -115,6 +120,25 @@ describe("lines and steps", () => {
   test("nothing is found in another graph", () => {
     expect(links.linesOf(0, { ...ttnn, module: 1 }).lines).toEqual([]);
     expect(links.stepAt(11, { ...ttnn, module: 1 }, 0, 6)).toBeNull();
+  });
+
+  test("the same operation in two programs has a line in each", () => {
+    const twoPrograms = {
+      ...rank,
+      steps: { op: Uint32Array.of(0, 0), run: Int32Array.of(0, 1) },
+      runs: { module: Int32Array.of(0, 0), parent: Int32Array.of(-1, -1), program: Uint32Array.of(3, 4) },
+    } as unknown as Rank;
+    const links = new GraphLinks(twoPrograms, {
+      locLine: new Uint32Array(),
+      loc: new Uint32Array(),
+      opLine: Uint32Array.of(11, 15),
+      op: Uint32Array.of(0, 0),
+      opProgram: Uint32Array.of(3, 4),
+    });
+    expect(links.linesOf(0, ttnn)).toEqual({ lines: [11], exact: true });
+    expect(links.linesOf(1, ttnn)).toEqual({ lines: [15], exact: true });
+    expect(links.stepAt(11, ttnn, 0, 0)).toEqual({ step: 0, count: 1 });
+    expect(links.stepAt(15, ttnn, 0, 0)).toEqual({ step: 1, count: 1 });
   });
 
   test("a nested run is of the graph of the outer one", () => {

@@ -60,7 +60,8 @@ describe("search among the steps", () => {
 
 test("what was held before each step is the last change up to its late side", () => {
   const pool = { held: new Curve(Uint32Array.of(2, 3, 3, 6), Float64Array.of(10, 20, 30, 40)) };
-  expect([...heldBefore(pool as unknown as Pool, 4)]).toEqual([Number.NaN, 30, 30, 40]);
+  const rank = { end: 4, hasTensors: true } as unknown as Rank;
+  expect([...heldBefore(rank, pool as unknown as Pool)]).toEqual([Number.NaN, 30, 30, 40]);
 });
 
 test("marks are told in words", () => {

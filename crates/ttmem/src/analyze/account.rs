@@ -47,9 +47,9 @@ impl<'a> Account<'a> {
         self.sums.as_ref().map(|sums| sums.at(at))
     }
 
-    /// What the tensors add up to, to be asked in order of time.
-    pub fn explained_cursor(&self) -> Option<Cursor<'_>> {
-        self.sums.as_ref().map(LiveSums::cursor)
+    /// What the tensors add up to, to be asked in order of time from a moment on.
+    pub fn explained_cursor(&self, from: Moment) -> Option<Cursor<'_>> {
+        self.sums.as_ref().map(|sums| sums.cursor().starting_at(from))
     }
 
     /// The moments at which what the tensors add up to changes, in order.

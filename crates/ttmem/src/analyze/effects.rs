@@ -14,7 +14,7 @@ pub fn effects<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item =
     let mut sweep = Sweep {
         account,
         measured: account.pool.curve(CurveKind::Allocated).map(|curve| curve.cursor()),
-        rebuilt: account.explained_cursor(),
+        rebuilt: account.explained_cursor(Moment::before(span.first)),
     };
     (span.first..span.end).map(move |step| (step, sweep.effect(step)))
 }

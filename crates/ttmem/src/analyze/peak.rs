@@ -32,7 +32,7 @@ pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
         .flat_map(|plateau| account.pool.observed.range(plateau.from, plateau.until));
     let first = highest.next()?;
     let quantum = account.pool.quantum;
-    let Some(mut sums) = account.explained_cursor().filter(|_| quantum > 0 && per_bank > 0) else {
+    let Some(mut sums) = account.explained_cursor(first).filter(|_| quantum > 0 && per_bank > 0) else {
         return Some(Peak { at: first, per_bank });
     };
     let mut best = (sums.value_at(first).unwrap_or(0), first);
@@ -56,9 +56,11 @@ struct Plateau {
 fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Plateau> + 'a {
     let (start, last) = (span.start(), span.last(account.rank));
     let curve = account.pool.curve(CurveKind::Allocated);
-    let changes = move || curve.into_iter().flat_map(crate::model::Curve::changes);
+    // Those before the span are passed over at once: a log of many runs is asked for each of them.
+    let held_at_start = curve.map_or(0, |curve| curve.at.partition_point(|at| *at < start).saturating_sub(1));
+    let changes = move || curve.into_iter().flat_map(move |curve| curve.changes_from(held_at_start));
     let ends = changes().skip(1).map(|(at, _)| Some(at)).chain([None]);
-    changes().zip(ends).filter_map(move |((at, value), end)| {
+    changes().zip(ends).take_while(move |((at, _), _)| *at <= last).filter_map(move |((at, value), end)| {
         let from = at.max(start);
         // Two changes may share a moment; the first of them was seen then, too.
         let until = end.map_or(last, |end| if end == at { end } else { end.earlier() }).min(last);

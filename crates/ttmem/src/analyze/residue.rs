@@ -42,9 +42,10 @@ pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<C
     let starts: FxHashSet<u32> = rank.top_level_runs().map(|(_, run)| run.first).collect();
     let quantum = i64::try_from(pool.quantum).unwrap_or(i64::MAX);
     let mut found = Vec::new();
+    let Some(mut sums) = account.explained_cursor(Moment::START) else { return found };
     let mut before: Option<(Moment, i64)> = None;
     for (at, allocated) in account.readings().take_while(|(at, _)| *at <= until) {
-        let Some(explained) = account.explained(at) else { break };
+        let explained = sums.value_at(at).unwrap_or(0);
         let unexplained = difference(allocated, explained);
         let (since, level) = before.unwrap_or((Moment::START, 0));
         let change = unexplained.saturating_sub(level);

@@ -4,9 +4,9 @@ use crate::model::TensorType;
 
 /// A shape near the tensor's own that needs less padding, or none; `None` where there is nothing to save.
 ///
-/// 1. Outer dims folded into the rows: the same elements, `8x1x64` as `1x8x64`.
-/// 2. Rows and columns cut anew, where one of them is smaller than a tile: `1024x1` as `32x32`.
-/// 3. Each of the two rounded to the nearest whole tile: `50257` as `50272`.
+/// 1. The same elements: outer dims folded into the rows (`8x1x64` as `1x8x64`), or rows and columns cut anew where
+///    one of them is smaller than a tile (`1024x1` as `32x32`); whichever takes less.
+/// 2. Where that does not help, rows and columns rounded to the nearest whole tile: `50257x768` as `50272x768`.
 pub fn friendly_shape(ty: &TensorType) -> Option<Vec<u64>> {
     let (height, width) = ty.layout.as_ref()?.tile?;
     let (height, width) = (u64::from(height), u64::from(width));
@@ -16,15 +16,17 @@ pub fn friendly_shape(ty: &TensorType) -> Option<Vec<u64>> {
     let tile = Tile { height, width };
     let now = tile.padded(&ty.shape)?;
     let elements = ty.shape.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))?;
-    let is_worth_it = |shape: &Vec<u64>| {
-        // The same elements with at least nine tenths of the padding gone.
-        let then = tile.padded(shape).unwrap_or(u64::MAX);
-        then < now && (then - elements) <= (now - elements) / 10
-    };
-    folded(&ty.shape, elements)
-        .filter(is_worth_it)
-        .or_else(|| tile.cut_anew(&ty.shape, elements).filter(is_worth_it))
-        .or_else(|| tile.rounded(&ty.shape))
+    let padding_of = |shape: &[u64], elements: u64| Some(tile.padded(shape)?.saturating_sub(elements));
+    // The same elements in another shape: whichever of the two takes least, if it takes less.
+    let same_elements = [folded(&ty.shape, elements), tile.cut_anew(&ty.shape, elements)];
+    let best = same_elements.into_iter().flatten().min_by_key(|shape| tile.padded(shape));
+    if let Some(best) = best.filter(|shape| tile.padded(shape).is_some_and(|then| then < now)) {
+        return Some(best);
+    }
+    // Other sizes: only if then nearly nothing is padding.
+    let rounded = tile.rounded(&ty.shape)?;
+    let then = padding_of(&rounded, rounded.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))?)?;
+    (then <= (now - elements) / 10).then_some(rounded)
 }
 
 struct Tile {
@@ -49,7 +51,11 @@ impl Tile {
     }
 
     fn rounded(&self, shape: &[u64]) -> Option<Vec<u64>> {
-        let nearest = |dim: u64, tile: u64| (dim.checked_add(tile / 2)? / tile).max(1).checked_mul(tile);
+        // What is smaller than a tile cannot be rounded: nobody makes one row thirty-two.
+        let nearest = |dim: u64, tile: u64| match dim {
+            0.. if dim < tile => Some(dim),
+            _ => (dim.checked_add(tile / 2)? / tile).checked_mul(tile),
+        };
         let (_, rows, columns) = parts(shape);
         let mut rounded = shape.to_vec();
         *rounded.last_mut()? = nearest(columns, self.width)?;
@@ -121,6 +127,7 @@ mod tests {
     fn outer_dims_are_folded_into_the_rows() {
         assert_eq!(friendly(&[8, 64, 1, 128]), Some(vec![1, 1, 512, 128]));
         assert_eq!(friendly(&[32, 1, 64]), Some(vec![1, 32, 64]));
+        assert_eq!(friendly(&[3, 20, 64]), Some(vec![1, 60, 64]));
     }
 
     #[test]
@@ -133,7 +140,24 @@ mod tests {
     fn all_else_is_rounded_to_whole_tiles() {
         assert_eq!(friendly(&[50257, 768]), Some(vec![50272, 768]));
         assert_eq!(friendly(&[1, 33, 65]), Some(vec![1, 32, 64]));
-        assert_eq!(friendly(&[7]), Some(vec![32]));
-        assert_eq!(friendly(&[]), None);
+    }
+
+    #[test]
+    fn a_shape_that_saves_nothing_is_not_proposed() {
+        for shape in [&[7][..], &[], &[50257], &[1, 1000], &[31, 31], &[0, 5]] {
+            assert_eq!(friendly(shape), None, "{shape:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_proposed_shape_has_less_padding(shape in proptest::collection::vec(1u64..200, 1..5)) {
+            let tile = Tile { height: 32, width: 32 };
+            let padding = |shape: &[u64]| tile.padded(shape).unwrap() - shape.iter().product::<u64>();
+            if let Some(proposed) = friendly(&shape) {
+                proptest::prop_assert!(padding(&proposed) < padding(&shape), "{proposed:?}");
+                proptest::prop_assert_eq!(proposed.len().max(2), shape.len().max(2));
+            }
+        }
     }
 }

@@ -51,19 +51,29 @@ pub struct Weight<'a> {
 
 /// All distinct weights, the largest first. `twice` are those that are [kept twice](kept_twice).
 pub fn by_size<'a>(profile: &Profile, rank: &'a Rank, twice: Option<&[TensorId]>) -> Vec<Weight<'a>> {
-    let names = |tensors: &[TensorId]| -> FxHashSet<StrId> {
-        let name = |id: &TensorId| rank.tensors.get(id.index()).and_then(|tensor| tensor.name.or(tensor.ssa));
-        tensors.iter().filter_map(name).collect()
+    let twice = twice.map(|twice| arguments_of(rank, twice));
+    let by_name = |arguments: &[&Argument]| -> FxHashSet<(StrId, Option<TypeId>)> {
+        arguments.iter().filter_map(|argument| Some((argument.name?, argument.ty))).collect()
     };
-    let twice = twice.map(names);
-    let is_twice =
-        |argument: &Argument| Some(twice.as_ref()?.contains(&argument.name.unwrap_or(argument.ssa)));
+    let named = twice.as_deref().map(by_name);
+    let is_twice = |argument: &Argument| match argument.name {
+        Some(name) => Some(named.as_ref()?.contains(&(name, argument.ty))),
+        None => Some(twice.as_ref()?.iter().any(|known| std::ptr::eq(*known, argument))),
+    };
     let mut list: Vec<Weight<'a>> = declared(rank, &WEIGHTS)
         .map(|argument| Weight { argument, kept_twice: is_twice(argument) })
         .collect();
     let bytes = |weight: &Weight<'_>| profile.tensor_type(weight.argument.ty?)?.declared.get();
     list.sort_by_key(|weight| std::cmp::Reverse(bytes(weight)));
     list
+}
+
+/// The arguments that tensors are.
+fn arguments_of<'a>(rank: &'a Rank, tensors: &[TensorId]) -> Vec<&'a Argument> {
+    let argument =
+        |origin: crate::model::Origin| rank.module(origin.module)?.arguments.get(origin.argument as usize);
+    let is_one = |origin: &crate::model::Origin| tensors.binary_search(&origin.tensor).is_ok();
+    rank.origins.iter().filter(is_one).filter_map(argument).collect()
 }
 
 /// The weights that are in a pool although what was computed from them is there too; `None` where the evidence has

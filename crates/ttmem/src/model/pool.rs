@@ -170,6 +170,12 @@ impl Curve {
         self.at.iter().copied().zip(self.value.iter().copied())
     }
 
+    /// The changes from a row on, in order.
+    pub fn changes_from(&self, row: usize) -> impl Iterator<Item = (Moment, u64)> + '_ {
+        let row = row.min(self.at.len());
+        self.at[row..].iter().copied().zip(self.value[row..].iter().copied())
+    }
+
     /// The last value.
     pub fn last(&self) -> Option<u64> {
         self.value.last().copied()
@@ -188,6 +194,13 @@ impl<'a> Cursor<'a> {
     /// A cursor over changes: when, in order, and to what.
     pub fn new(at: &'a [Moment], value: &'a [u64]) -> Self {
         Self { at, value, next: 0 }
+    }
+
+    /// The same, for who asks for nothing before a moment.
+    #[must_use]
+    pub fn starting_at(mut self, at: Moment) -> Self {
+        self.next = self.at.partition_point(|moment| *moment <= at);
+        self
     }
 
     /// The value that held at a moment, which is none before the last one asked for.

@@ -86,11 +86,109 @@ pub fn source_of<'a>(profile: &'a Profile, module: &Module, stage: &str) -> Opti
 }
 
 /// A text of the source without the lines of others, with the lines of its locations.
-pub fn stage_text_of(source: &str) -> StageText {
-    let text = module_lines(source);
-    let lines = locations(&text);
+fn stage_text_of(source: &str) -> StageText {
+    let text = GraphText::new(source);
+    let lines = text.locations();
     let loc_index = lines.iter().filter_map(|(loc, lines)| Some((loc.clone(), *lines.first()?))).collect();
-    StageText { text, loc_index: Entries(loc_index), lines: Entries(lines) }
+    StageText { text: text.joined(), loc_index: Entries(loc_index), lines: Entries(lines) }
+}
+
+/// The text of a graph, line by line, without lines that cannot be part of a module.
+#[derive(Debug)]
+pub struct GraphText<'a> {
+    lines: Vec<&'a str>,
+}
+
+impl<'a> GraphText<'a> {
+    /// Takes a text of the source apart.
+    pub fn new(source: &'a str) -> Self {
+        let mut in_resources = false;
+        let mut is_ours = |line: &&str| {
+            in_resources |= line.starts_with("{-#");
+            let is_ours = in_resources || is_module_line(line.trim_ascii());
+            in_resources &= !line.starts_with("#-}");
+            is_ours
+        };
+        Self { lines: lines_of(source).filter(|line| is_ours(line)).collect() }
+    }
+
+    /// Its lines.
+    pub fn lines(&self) -> &[&'a str] {
+        &self.lines
+    }
+
+    fn joined(&self) -> String {
+        let mut text = String::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
+        for line in &self.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The lines of each location, counted from 1, in the order the locations appear.
+    fn locations(&self) -> Vec<(String, Vec<u32>)> {
+        let mut found: Vec<(String, Vec<u32>)> = Vec::new();
+        let mut by_text: FxHashMap<String, usize> = FxHashMap::default();
+        let rows = self.located(|text| {
+            Some(*by_text.entry(text.to_owned()).or_insert_with_key(|text| {
+                found.push((text.clone(), Vec::new()));
+                found.len() - 1
+            }))
+        });
+        for (line, row) in rows {
+            found[row].1.push(line + 1);
+        }
+        found
+    }
+
+    /// The lines in which operations begin that have a location, counted from 0, each with what `number` makes of
+    /// the location. It is asked once for each that has another spelling.
+    pub fn located<T: Copy>(&self, mut number: impl FnMut(&str) -> Option<T>) -> Vec<(u32, T)> {
+        let aliases = Aliases::new(&self.lines);
+        // Most operations name their location by an alias, which is resolved once.
+        let mut known: FxHashMap<&str, Option<T>> = FxHashMap::default();
+        let mut open = Vec::new();
+        let mut found = Vec::new();
+        for (line_number, line) in (0..).zip(self.lines.iter().map(|line| line.trim_ascii())) {
+            let begins = is_operation(line);
+            if line.ends_with("({") && begins {
+                // Its location stands where its regions end.
+                open.push(line_number);
+                continue;
+            }
+            let line_number = if begins {
+                line_number
+            } else if line.starts_with("})")
+                && let Some(begin) = open.pop()
+            {
+                begin
+            } else {
+                continue;
+            };
+            let Some(loc) = location_of(line) else { continue };
+            let of_loc = *known
+                .entry(loc)
+                .or_insert_with(|| number(&aliases.resolve(loc).filter(|text| text != "unknown")?));
+            found.extend(of_loc.map(|number| (line_number, number)));
+        }
+        found
+    }
+}
+
+/// The lines of a text.
+fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = memchr::memchr(b'\n', rest.as_bytes());
+        let (line, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+        rest = after;
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        Some(line.strip_suffix('\r').unwrap_or(line))
+    })
 }
 
 /// The operations of a rank that ran, by the graph that they are of.
@@ -105,26 +203,29 @@ impl<'a> Executed<'a> {
     /// Goes through the steps of a rank.
     pub fn new(profile: &'a Profile, rank: &Rank) -> Self {
         let mut by_module = vec![Vec::new(); rank.modules.len()];
-        let mut seen: FxHashSet<(usize, OpId)> = FxHashSet::default();
+        let mut seen: FxHashSet<(usize, OpId, StrId)> = FxHashSet::default();
         let modules: Vec<Option<usize>> = (0..rank.runs.len()).map(|run| module_of(rank, run)).collect();
         for (op, run) in rank.steps.op.iter().zip(&rank.steps.run) {
             let Some(run) = *run else { continue };
             let Some(module) = modules.get(run.index()).copied().flatten() else { continue };
-            if seen.insert((module, *op)) {
-                by_module[module].push((*op, rank.runs[run.index()].program));
+            // Programs of one graph may hold the same text: each has its own line.
+            let program = rank.runs[run.index()].program;
+            if seen.insert((module, *op, program)) {
+                by_module[module].push((*op, program));
             }
         }
         Self { profile, by_module }
     }
 
-    /// The lines in which the operations of a graph begin, counted from 0, in order.
+    /// The lines in which the operations of a graph begin, counted from 0, in order, each with the operation and
+    /// the program that it ran in.
     ///
     /// An operation is the one of the same name and result (or, where it has none, first operand) in the function
     /// that is called as its program.
-    pub fn lines(&self, module: usize, text: &str) -> Vec<(u32, OpId)> {
-        let heads: FxHashMap<Head<'_>, u32> = heads(text).collect();
+    pub fn lines(&self, module: usize, text: &GraphText<'_>) -> Vec<(u32, OpId, StrId)> {
+        let heads: FxHashMap<Head<'_>, u32> = heads(text.lines()).collect();
         let Some(ops) = self.by_module.get(module) else { return Vec::new() };
-        let mut lines: Vec<(u32, OpId)> = ops
+        let mut lines: Vec<(u32, OpId, StrId)> = ops
             .iter()
             .filter_map(|(id, program)| {
                 let op = self.profile.ops.get(*id)?;
@@ -135,7 +236,7 @@ impl<'a> Executed<'a> {
                     name: text(&op.name),
                     value: result.or_else(|| op.operands.first().map(text))?,
                 };
-                Some((*heads.get(&head)?, *id))
+                Some((*heads.get(&head)?, *id, *program))
             })
             .collect();
         lines.sort_unstable();
@@ -163,9 +264,9 @@ struct Head<'a> {
 }
 
 /// The operations of a text with their lines, counted from 0.
-fn heads(text: &str) -> impl Iterator<Item = (Head<'_>, u32)> {
+fn heads<'t>(lines: &[&'t str]) -> impl Iterator<Item = (Head<'t>, u32)> {
     let mut function = "";
-    (0..).zip(text.lines().map(str::trim_start)).filter_map(move |(number, line)| {
+    (0..).zip(lines.iter().map(|line| line.trim_ascii_start())).filter_map(move |(number, line)| {
         if line.starts_with("func.func") {
             let name = line.split_once('@')?.1;
             function = name.split(['(', ' ']).next().unwrap_or(name);
@@ -190,21 +291,6 @@ fn base_name(value: &str) -> &str {
     value.split(['#', ':']).next().unwrap_or(value)
 }
 
-/// A text without the lines that cannot be part of a module.
-fn module_lines(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut in_resources = false;
-    for line in text.lines() {
-        in_resources |= line.starts_with("{-#");
-        if in_resources || is_module_line(line.trim()) {
-            clean.push_str(line);
-            clean.push('\n');
-        }
-        in_resources &= !line.starts_with("#-}");
-    }
-    clean
-}
-
 /// Whether a line may be one of a module: it says so with its first word, and with something only code has.
 fn is_module_line(line: &str) -> bool {
     let has_type_or_loc = || line.contains(" : ") || line.contains("loc(") || line.ends_with('{');
@@ -224,45 +310,6 @@ fn is_module_line(line: &str) -> bool {
         }
         _ => false,
     }
-}
-
-/// The lines of each location, in the order the locations appear.
-fn locations(text: &str) -> Vec<(String, Vec<u32>)> {
-    let aliases = Aliases::new(text);
-    let mut found: Vec<(String, Vec<u32>)> = Vec::new();
-    let mut by_text: FxHashMap<String, usize> = FxHashMap::default();
-    // Most operations name their location by an alias, which is resolved once.
-    let mut by_alias: FxHashMap<&str, Option<usize>> = FxHashMap::default();
-    let mut open = Vec::new();
-    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-        let begins = is_operation(line);
-        if line.ends_with("({") && begins {
-            // Its location stands where its regions end.
-            open.push(number);
-            continue;
-        }
-        let number = if begins {
-            number
-        } else if line.starts_with("})")
-            && let Some(begin) = open.pop()
-        {
-            begin
-        } else {
-            continue;
-        };
-        let Some(loc) = location_of(line) else { continue };
-        let row = *by_alias.entry(loc).or_insert_with(|| {
-            let text = aliases.resolve(loc).filter(|text| text != "unknown")?;
-            Some(*by_text.entry(text).or_insert_with_key(|text| {
-                found.push((text.clone(), Vec::new()));
-                found.len() - 1
-            }))
-        });
-        if let Some((_, lines)) = row.and_then(|row| found.get_mut(row)) {
-            lines.push(number);
-        }
-    }
-    found
 }
 
 /// Whether an operation begins on a line. Functions and modules are none that run.
@@ -293,8 +340,8 @@ impl<'a> Aliases<'a> {
     const DEEPEST: usize = 64;
     const LONGEST: usize = 64 << 10;
 
-    fn new(text: &'a str) -> Self {
-        let definitions = text.lines().filter(|line| line.starts_with("#loc"));
+    fn new(lines: &[&'a str]) -> Self {
+        let definitions = lines.iter().copied().filter(|line| line.starts_with("#loc"));
         let alias = |line: &'a str| {
             let (name, value) = line.split_once(" = loc(")?;
             Some((name, value.trim_end().strip_suffix(')')?))
@@ -376,7 +423,7 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
     fn every_operation_of_a_location_has_its_line() {
         let lines = |lines: &[u32]| lines.to_vec();
         assert_eq!(
-            locations(TEXT),
+            GraphText::new(TEXT).locations(),
             [
                 ("\"add.1_b\"(\"x\")".to_owned(), lines(&[5, 7])),
                 ("\"a\\22 loc(x\"(\"y\")".to_owned(), lines(&[8])),
@@ -388,8 +435,9 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
 
     #[test]
     fn operations_are_told_apart_by_function_name_and_value() {
-        let found: Vec<(&str, &str, &str, u32)> =
-            heads(TEXT).map(|(head, line)| (head.function, head.name, head.value, line)).collect();
+        let found: Vec<(&str, &str, &str, u32)> = heads(GraphText::new(TEXT).lines())
+            .map(|(head, line)| (head.function, head.name, head.value, line))
+            .collect();
         assert_eq!(
             found,
             [
@@ -419,16 +467,18 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
                 all.extend([line, "\n", noise, "\n"]);
                 all
             });
-        assert_eq!(module_lines(&mixed), TEXT);
+        assert_eq!(GraphText::new(&mixed).joined(), TEXT);
         let resources = "{-#\n  dialect_resources: {\n    builtin: {\n    }\n  }\n#-}\n";
-        assert_eq!(module_lines(&format!("{resources}noise\n")), resources);
+        let text = format!("{resources}noise\r\n");
+        assert_eq!(GraphText::new(&text).joined(), resources);
     }
 
     #[test]
     fn aliases_without_end_end() {
         let chain = (2..80).map(|n| format!("#loc{n} = loc(fused[#loc{0}, #loc{0}])\n", n - 1));
         let text = format!("#loc0 = loc(#loc0)\n#loc1 = loc(\"x\")\n{}", chain.collect::<String>());
-        let aliases = Aliases::new(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let aliases = Aliases::new(&lines);
         assert_eq!(aliases.resolve("#loc0"), None);
         assert_eq!(aliases.resolve("#loc79"), None);
         assert_eq!(

@@ -13,7 +13,7 @@
 //! | `tensors` | an allocation; `life` is 0 for those that never die, else the moments they live, plus 1 |
 //! | `aliases` | a further name of a tensor |
 //! | `weights` | a weight, the largest first |
-//! | `pool.0` | what was observed and rebuilt of a pool: curves as changes, `effect` a row a step |
+//! | `pool.0` | what was observed and rebuilt of a pool: curves as changes, `effect` a row a step, `run_peak` a row a top-level run |
 //!
 //! Moments are numbered as in the model: position `i` has the sides `2i` and `2i + 1`.
 
@@ -403,6 +403,11 @@ fn pool(profile: &Profile, account: &Account<'_>, notes: &[u64; 3], emit: &mut i
     curve("capacity", account.pool.curve(CurveKind::Capacity));
     let observed = account.pool.observed.iter().map(|at| at.index() as u64);
     emit(ascending(&format!("{table}.observed"), observed));
+    let peaks: Vec<Option<peak::Peak>> = run_peaks(account);
+    let at = peaks.iter().map(|peak| peak.map(|peak| peak.at.index()));
+    emit(ascending_maybe(&format!("{table}.run_peak_at"), at));
+    let bytes = peaks.iter().map(|peak| peak.map(|peak| peak.per_bank));
+    emit(sizes(&format!("{table}.run_peak"), Pattern::RepeatingSteps, bytes));
     let effects = effects::effects(account, Span::whole(account.rank)).map(|(_, effect)| effect);
     emit(signed(&format!("{table}.effect"), effects));
     let changes = residue::changes(profile, account, Moment::NEVER);
@@ -418,6 +423,12 @@ fn pool(profile: &Profile, account: &Account<'_>, notes: &[u64; 3], emit: &mut i
     let place = |who: Who| RESIDUE.iter().position(|known| same_note(*known, who)).unwrap_or(0);
     let who = changes.iter().map(|change| notes[place(change.who)]);
     emit(numbers(&format!("{table}.residue_who"), who));
+}
+
+/// The peak of each top-level run, in order; `None` where the pool was not looked at in it.
+fn run_peaks(account: &Account<'_>) -> Vec<Option<peak::Peak>> {
+    let runs = account.rank.top_level_runs();
+    runs.map(|(id, _)| peak::peak(account, Span::of_run(account.rank, id)?)).collect()
 }
 
 /// Who can have left bytes behind, one for each note there is.
@@ -479,6 +490,10 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// No more bytes than this, four pebibytes: what a log garbled would break the numbers after it, as a browser counts
+/// exactly up to 2^53 only, and differences take a bit.
+const LARGEST: u64 = 1 << 52;
+
 fn numbers(name: &str, values: impl Iterator<Item = u64>) -> Column {
     column(name, Kind::Number, Pattern::Scattered, values)
 }
@@ -501,11 +516,16 @@ fn ascending_maybe(name: &str, values: impl Iterator<Item = Option<usize>>) -> C
 }
 
 fn sizes(name: &str, pattern: Pattern, values: impl Iterator<Item = Option<u64>>) -> Column {
-    column(name, Kind::Size, pattern, values.map(|value| value.map_or(0, |value| value.saturating_add(1))))
+    let packed = |value: u64| value.min(LARGEST) + 1;
+    column(name, Kind::Size, pattern, values.map(|value| value.map_or(0, packed)))
 }
 
 fn signed(name: &str, values: impl Iterator<Item = Option<i64>>) -> Column {
-    let zigzag = |value: i64| (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned();
+    let most = LARGEST.cast_signed() / 2;
+    let zigzag = |value: i64| {
+        let value = value.clamp(-most, most);
+        (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
+    };
     let values = values.map(|value| value.map_or(0, |value| zigzag(value).saturating_add(1)));
     column(name, Kind::Signed, Pattern::Repeating, values)
 }

@@ -30,6 +30,8 @@ use crate::model::{Profile, Rank};
 use crate::query::{IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, summary};
 use crate::record::frame;
 
+use super::threads::with_threads;
+
 const PROFILE: &str = ".ttmem";
 const SUMMARY: &str = "_summary.md";
 const PAGE: &str = "_report.html";
@@ -58,7 +60,7 @@ pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
         write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
         write_ranks(profile, name, folder)
     };
-    both(page, rest)
+    with_threads(|| both(page, rest))
 }
 
 fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {

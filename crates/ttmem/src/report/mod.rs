@@ -10,6 +10,7 @@ mod markdown;
 mod page;
 mod table;
 mod text;
+mod threads;
 mod units;
 
 use std::io::{self, Write};

@@ -10,8 +10,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::block::Block;
 use super::lines::Lines;
-use crate::model::{OpId, Profile, Rank};
-use crate::query::ir::{Executed, STAGES, StageText, source_of, stage_text_of};
+use crate::model::{OpId, Profile, Rank, StrId};
+use crate::query::ir::{Executed, GraphText, STAGES, source_of};
 use crate::query::timeline::{Column, Kind, Pattern, Texts, Timeline};
 
 /// The stage whose operations are those that run.
@@ -54,9 +54,9 @@ struct Shared<'a> {
 struct Parts {
     lines: usize,
     /// Lines with the numbers of their locations, as far as operations that ran have them.
-    locations: Vec<(u64, u64)>,
+    locations: Vec<(u32, u64)>,
     /// For each user the lines of the operations that ran there.
-    operations: Vec<Vec<(u32, OpId)>>,
+    operations: Vec<Vec<(u32, OpId, StrId)>>,
 }
 
 impl Graphs {
@@ -80,7 +80,7 @@ impl Graphs {
             for (part, text) in parts.iter().zip(shared.by_ref()) {
                 for (user, &(rank, module, stage)) in text.users.iter().enumerate() {
                     modules[rank][module].stages.push(AboutStage { stage, first, lines: part.lines });
-                    of_ranks[rank].add(first, part, user, &ranks[rank].1);
+                    of_ranks[rank].add(first, part, user, &ranks[rank].1, texts);
                 }
                 first += part.lines;
             }
@@ -123,19 +123,13 @@ fn take_apart(
 ) -> (Lines, Vec<Parts>) {
     let mut lines = Lines::default();
     let part = |shared: &Shared<'_>| {
-        let StageText { text, lines: of_locations, .. } = stage_text_of(shared.text);
-        let before = lines.len();
-        text.lines().for_each(|line| lines.push(line));
-        let located = |(loc, lines): &(String, Vec<u32>)| Some((*numbers.get(loc.as_str())?, lines.clone()));
-        // Lines are counted from 1 there, from 0 here.
-        let locations = of_locations
-            .0
-            .iter()
-            .filter_map(located)
-            .flat_map(|(number, lines)| lines.into_iter().map(move |line| (u64::from(line) - 1, number)));
+        let text = GraphText::new(shared.text);
+        for line in text.lines() {
+            lines.push(line);
+        }
         Parts {
-            lines: lines.len() - before,
-            locations: locations.collect(),
+            lines: text.lines().len(),
+            locations: text.located(|loc| numbers.get(loc).copied()),
             operations: shared
                 .users
                 .iter()
@@ -153,31 +147,35 @@ fn take_apart(
 /// Which lines belong to which operations of a rank.
 #[derive(Default)]
 struct Links {
-    locations: Vec<(u64, u64)>,
-    operations: Vec<(u64, u64)>,
+    locations: Vec<[u64; 2]>,
+    operations: Vec<[u64; 3]>,
 }
 
 impl Links {
-    fn add(&mut self, first: usize, part: &Parts, user: usize, timeline: &Timeline<'_>) {
+    fn add(&mut self, first: usize, part: &Parts, user: usize, timeline: &Timeline<'_>, texts: &Texts<'_>) {
         let first = first as u64;
-        self.locations.extend(part.locations.iter().map(|(line, loc)| (first + line, *loc)));
-        let operation =
-            |&(line, op): &(u32, OpId)| Some((first + u64::from(line), timeline.op_number(op)?.into()));
+        self.locations.extend(part.locations.iter().map(|(line, loc)| [first + u64::from(*line), *loc]));
+        let operation = |&(line, op, program): &(u32, OpId, StrId)| {
+            let (op, program) = (timeline.op_number(op)?, texts.find(program)?);
+            Some([first + u64::from(line), op.into(), program.into()])
+        };
         self.operations.extend(part.operations[user].iter().filter_map(operation));
     }
 
     fn block(self) -> Block {
         let mut block = Block::default();
-        let tables = [(["loc_line", "loc"], self.locations), (["op_line", "op"], self.operations)];
-        for (names, mut rows) in tables {
-            rows.sort_unstable();
-            rows.dedup();
-            let (lines, numbers): (Vec<u64>, Vec<u64>) = rows.into_iter().unzip();
-            for (name, values) in names.into_iter().zip([lines, numbers]) {
-                let (kind, pattern) = (Kind::Number, Pattern::Ascending);
-                block.add(Column { name: name.to_owned(), kind, pattern, values });
-            }
-        }
+        add_table(&mut block, ["loc_line", "loc"], self.locations);
+        add_table(&mut block, ["op_line", "op", "op_program"], self.operations);
         block
+    }
+}
+
+/// Adds rows as columns, in order, each once.
+fn add_table<const N: usize>(block: &mut Block, names: [&str; N], mut rows: Vec<[u64; N]>) {
+    rows.sort_unstable();
+    rows.dedup();
+    for (place, name) in names.into_iter().enumerate() {
+        let values = rows.iter().map(|row| row[place]).collect();
+        block.add(Column { name: name.to_owned(), kind: Kind::Number, pattern: Pattern::Ascending, values });
     }
 }

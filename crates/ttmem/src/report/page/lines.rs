@@ -83,7 +83,7 @@ impl Lines {
         while at < text.len() {
             let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits == 0 {
-                let until = text[at..].iter().position(u8::is_ascii_digit).unwrap_or(text.len() - at);
+                let until = first_digit(&text[at..]);
                 self.scratch.extend_from_slice(&text[at..at + until]);
                 at += until;
                 continue;
@@ -123,6 +123,25 @@ impl Lines {
     }
 }
 
+/// Where the first digit of a text stands; its length where there is none.
+///
+/// Eight bytes at a time: a byte is a digit if it is less than ten apart from `0`. Adding 0x76 to the low seven bits of
+/// what is apart sets the high bit from ten on, and never reaches the next byte.
+fn first_digit(text: &[u8]) -> usize {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let mut words = text.chunks_exact(8);
+    for (index, word) in words.by_ref().enumerate() {
+        let apart = u64::from_le_bytes(word.try_into().unwrap_or_default()) ^ (EACH * 0x30);
+        let others = ((apart & (EACH * 0x7f)) + EACH * 0x76) | apart;
+        let digits = !others & (EACH * 0x80);
+        if digits != 0 {
+            return index * 8 + digits.trailing_zeros() as usize / 8;
+        }
+    }
+    let rest = words.remainder();
+    text.len() - rest.len() + rest.iter().position(u8::is_ascii_digit).unwrap_or(rest.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +164,17 @@ mod tests {
             String::from_utf8(text).unwrap()
         };
         lines.template.iter().map(text).collect()
+    }
+
+    #[test]
+    fn every_byte_is_a_digit_or_not_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for place in 0..20 {
+                let mut text = [b'x'; 20];
+                text[place] = byte;
+                assert_eq!(first_digit(&text), if byte.is_ascii_digit() { place } else { 20 });
+            }
+        }
     }
 
     #[test]

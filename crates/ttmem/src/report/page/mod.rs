@@ -26,6 +26,7 @@ use self::block::Block;
 use self::graphs::{AboutModule, Graphs};
 use self::lines::Lines;
 use super::advice::{advice, verdict};
+use super::threads::with_threads;
 use crate::model::Profile;
 use crate::query::timeline::{RankOutline, Texts, Timeline};
 use crate::query::{RankSummary, Summary};
@@ -42,7 +43,7 @@ pub fn page(profile: &Profile, summary: &Summary, name: &str, out: &mut dyn Writ
     out.write_all(head.as_bytes())?;
     write!(out, "{} · ttmem", Escaped(name))?;
     out.write_all(middle.as_bytes())?;
-    for (id, data) in blocks(profile, summary, name)? {
+    for (id, data) in with_threads(|| blocks(profile, summary, name))? {
         writeln!(out, "<script type=\"application/x-ttmem\" id=\"ttmem-{id}\">{data}</script>")?;
     }
     out.write_all(end.as_bytes())

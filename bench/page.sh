@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Measures the page of a report: its size, how long writing it takes beyond `ttmem summary`, how long it takes to open,
+# and whether it stays smooth under the mouse. Prints tables in Markdown; docs/performance.md holds the last ones.
+# Needs hyperfine, node with the packages of web/ and Chromium. `PAGE=web/dist/report.html` puts the data into that page
+# instead of the one in the command; `LARGE=0` leaves the logs of a million operations out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ops=${OPS:-100000}
+large=${LARGE:-1000000}
+rounds=${ROUNDS:-5}
+dir=${BENCH_DIR:-$(mktemp -d)}
+bin=target/release
+mkdir -p "$dir"
+trap '[ -n "${BENCH_DIR:-}" ] || rm -rf "$dir"' EXIT
+export LC_ALL=C ROUNDS=$rounds
+command -v hyperfine >/dev/null || apt-get install -y hyperfine >/dev/null
+
+make_log() { # name scenario ops
+  [ -s "$dir/$1.log" ] || "$bin/make-log" "$2" --ops "$3" -o "$dir/$1.log"
+  cat "$dir/$1.log" >/dev/null
+}
+
+make_page() { # name
+  "$bin/examples/page" "$dir/$1.log" "$dir/$1.html" 2>"$dir/$1.times"
+  [ -z "${PAGE:-}" ] || { node web/with-data.mjs "$dir/$1.html" "$PAGE" >"$dir/new.html" && mv "$dir/new.html" "$dir/$1.html"; }
+}
+
+# Both commands from the page cache, in one run; the difference is what the page costs.
+writing() { # label name
+  hyperfine -N --output=pipe --warmup 1 --runs "$rounds" --export-csv "$dir/times.csv" \
+    "$bin/ttmem summary --json $dir/$2.log" "$bin/examples/page $dir/$2.log $dir/timed.html" >/dev/null 2>&1
+  awk -F, -v label="$1" -v size="$(stat -c %s "$dir/$2.log")" '
+    NR == 2 { summary = $4 * 1e3 } NR == 3 { page = $4 * 1e3 }
+    END { printf "| %s | %d MB | %.0f ms | %.0f ms | %+.0f ms %s |\n", label, size / 1e6, summary, page, page - summary,
+          page - summary <= 50 ? "" : "**over 50**" }' "$dir/times.csv"
+  rm -f "$dir/timed.html"
+}
+
+reading() { # label name most_mb floor_ms goal_ms
+  local line
+  line=$(node bench/page.mjs "$dir/$2.html")
+  node -e '
+    const [line, label, bytes, mostMb, floor, goal] = process.argv.slice(1);
+    const { unpacked, chart, table, fps, long, slowest } = JSON.parse(line);
+    const mark = (value, floor, goal) => (value <= goal ? "✓" : value <= floor ? "(floor)" : "**over**");
+    const mb = Number(bytes) / 1e6;
+    const ms = (value) => `${Math.round(value)} ms`;
+    const size = `${mb.toFixed(2)} MB ${mostMb === "-" ? "" : mark(mb, Number(mostMb), Number(mostMb))}`;
+    const smooth = `${fps.toFixed(0)} ${mark(-fps, -30, -58)}`;
+    const cells = [label, size, ms(unpacked), ms(chart), `${ms(table)} ${mark(table, Number(floor), Number(goal))}`];
+    console.log(`| ${[...cells, smooth, `${long}, slowest ${ms(slowest)}`].join(" | ")} |`);
+  ' "$line" "$1" "$(stat -c %s "$dir/$2.html")" "$3" "$4" "$5"
+}
+
+make_log repeated repeated "$ops"
+make_log distinct distinct "$ops"
+names=(repeated distinct)
+if [ "$large" -gt 0 ]; then
+  make_log large-repeated repeated "$large"
+  make_log large-distinct distinct "$large"
+  names+=(large-repeated large-distinct)
+fi
+
+printf 'Writing the page (median of %s):\n\n' "$rounds"
+printf '| log | size | `summary --json` | page | difference |\n|---|---:|---:|---:|---:|\n'
+writing "(a) one module, run many times, $ops operations" repeated
+writing "(b) every operation distinct, $ops operations" distinct
+if [ "$large" -gt 0 ]; then
+  writing "(a) with $large operations" large-repeated
+  writing "(b) with $large operations" large-distinct
+fi
+
+for name in "${names[@]}"; do make_page "$name"; done
+printf '\nReading it, headless Chromium, %s cores (median of %s fresh contexts; ✓ goal reached):\n\n' "$(nproc)" "$rounds"
+printf '| page | size | unpacked | chart drawn | table filled | frames per second | frames over 33 ms |\n'
+printf '|---|---:|---:|---:|---:|---:|---:|\n'
+reading "(a), $ops operations" repeated 3 1500 1000
+reading "(b), $ops operations" distinct 8 1500 1000
+if [ "$large" -gt 0 ]; then
+  reading "(a) with $large operations" large-repeated - 5000 5000
+  reading "(b) with $large operations" large-distinct - 5000 5000
+fi

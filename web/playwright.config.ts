@@ -1,0 +1,33 @@
+// Tests of the page in a real browser: the system's Chromium, from file://, with no network.
+
+import { defineConfig } from "@playwright/test";
+
+export default defineConfig({
+  testDir: "test/browser",
+  // Not `.spec.ts`: Vitest would take those for its own.
+  testMatch: "*.browser.ts",
+  outputDir: "test-results",
+  fullyParallel: true,
+  workers: 2,
+  timeout: 60_000,
+  forbidOnly: true,
+  reporter: [["list"]],
+  use: {
+    viewport: { width: 1280, height: 900 },
+    offline: true,
+    trace: "off",
+    launchOptions: {
+      executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+      ],
+    },
+  },
+  projects: [{ name: "chromium", use: { browserName: "chromium" } }],
+});

@@ -1,0 +1,263 @@
+// The page of every log of the corpus: each section is there, with the numbers of `ttmem summary --json`.
+
+import type { Page } from "@playwright/test";
+import { count, percent, size } from "../../src/format";
+import {
+  choosePool,
+  expect,
+  NO_NUMBER,
+  SECTIONS,
+  sectionsOf,
+  show,
+  showAll,
+  test,
+  value,
+  values,
+  wordsOf,
+} from "./support/page";
+import { corpus, logOf, type RankAnswer, summary } from "./support/tool";
+
+for (const name of corpus()) {
+  test(`${name}: every section, with the numbers of the summary`, async ({ page, open }) => {
+    const log = logOf(name);
+    const { ranks } = summary(log);
+    await open(log);
+    const ids = await sectionsOf(page);
+    expect(ids.filter((id) => id !== "ranks")).toEqual(SECTIONS);
+    expect(ids.includes("ranks")).toBe(ranks.length > 1);
+    for (const id of ids) {
+      await expect(page.locator(`#${id} h2`)).toHaveText(/\S/);
+      await expect(page.locator(`#${id}`)).toHaveAttribute("aria-labelledby", `${id}-title`);
+    }
+    for (const [index, rank] of ranks.entries()) {
+      if (index > 0) await page.locator("#rank-choice").selectOption(String(index));
+      await checkRank(page, rank);
+    }
+    if (ranks.length > 1) await checkRanks(page, ranks);
+    for (const pool of Object.keys(ranks[0].pools)) {
+      await show(page, "memory");
+      await choosePool(page, "memory", pool);
+      await showAll(page);
+      expect(await wordsOf(page), pool).not.toMatch(NO_NUMBER);
+    }
+  });
+}
+
+async function checkRank(page: Page, rank: RankAnswer): Promise<void> {
+  await show(page, "overview");
+  await checkPoolCards(page, rank);
+  await checkCountCards(page, rank);
+  await checkVerdict(page, rank);
+  await checkConsumers(page, rank);
+  await checkDistribution(page, rank);
+  await checkWeights(page, rank);
+  await checkPadding(page, rank);
+  await checkFragmentation(page, rank);
+}
+
+async function checkPoolCards(page: Page, rank: RankAnswer): Promise<void> {
+  await expect(page.locator("#overview [data-pool]")).toHaveCount(Object.keys(rank.pools).length);
+  for (const [name, pool] of Object.entries(rank.pools)) {
+    const card = page.locator(`#overview [data-pool="${name}"]`);
+    const fact = (of: string) => card.locator(`[data-fact="${of}"]`);
+    expect(await value(fact("peak")), name).toBe(pool.peak_per_bank);
+    if (pool.peak_total === null) await expect(fact("total")).toHaveCount(0);
+    else expect(await value(fact("total")), name).toBe(pool.peak_total);
+    expect(await value(fact("final")), name).toBe(pool.final_per_bank);
+    await expect(fact("final")).toHaveText(pool.final_source === "rebuilt" ? /rebuilt/ : /^((?!rebuilt).)*$/);
+    const { step, caused_by: cause } = rank.peaks[name];
+    if (step === null) {
+      await expect(fact("cause")).toHaveCount(0);
+      await expect(card).toContainText("nothing was allocated");
+    } else if (cause) {
+      expect(cause.step).toBe(pool.caused_by_step);
+      await expect(fact("cause")).toContainText(`caused by step ${count(cause.step)}`);
+      if (cause.op !== null) await expect(fact("cause")).toContainText(cause.op);
+      if (cause.loc !== null) await expect(fact("cause").locator(".loc")).toHaveAttribute("title", cause.loc);
+    } else {
+      await expect(fact("cause")).toContainText(`before step ${count(step)}`);
+    }
+    if (pool.peak_per_bank !== null && pool.capacity_per_bank) {
+      await expect(card.locator(".level")).toContainText(percent(pool.peak_per_bank, pool.capacity_per_bank));
+    }
+  }
+}
+
+async function checkCountCards(page: Page, rank: RankAnswer): Promise<void> {
+  const card = (of: string) => page.locator(`#overview [data-card="${of}"]`);
+  const { operations, weights, padding, inputs, peak } = rank;
+  expect(await values(card("operations"))).toEqual([operations.reported]);
+  await expect(card("operations")).toContainText(`${count(operations.total)} step`);
+  if (operations.weight === null) await expect(card("operations")).toContainText("not known");
+  else {
+    const split = `${count(operations.weight)} for weights, ${count(operations.activation ?? -1)} for activations`;
+    await expect(card("operations")).toContainText(split);
+  }
+  if (weights) {
+    const shown = [weights.bytes];
+    if (weights.kept_twice_bytes) shown.push(weights.kept_twice_bytes);
+    if (inputs) shown.push(inputs.bytes);
+    expect(await values(card("weights"))).toEqual(shown);
+    await expect(card("weights")).toContainText(`${count(weights.count)} weight`);
+  } else {
+    await expect(card("weights")).toContainText("nobody knows what is a weight");
+    expect(await values(card("weights"))).toEqual([]);
+  }
+  if (padding) {
+    expect(await values(card("padding"))).toEqual([padding.padded_bytes, padding.logical_bytes]);
+    if (padding.overhead_pct !== null)
+      await expect(card("padding")).toContainText(`${padding.overhead_pct} %`);
+  } else {
+    await expect(card("padding")).toContainText("unknown");
+    expect(await values(card("padding"))).toEqual([]);
+  }
+  if (peak) expect(await value(card("unexplained"))).toBe(peak.unexplained_per_bank);
+  else await expect(card("unexplained")).toHaveCount(0);
+}
+
+async function checkVerdict(page: Page, { oom }: RankAnswer): Promise<void> {
+  const verdict = page.locator("#overview").getByRole("group", { name: "Verdict" });
+  await expect(verdict).toHaveCount(oom ? 1 : 0);
+  if (!oom) return;
+  await expect(verdict).toContainText(/Out of (memory|L1)/);
+  await expect(verdict).toContainText("What helps");
+  if (oom.pool !== null) await expect(verdict).toContainText(oom.pool);
+  if (oom.op !== null) await expect(verdict).toContainText(oom.op);
+  if (oom.loc !== null) await expect(verdict).toContainText(oom.loc);
+  for (const bytes of [oom.requested_per_bank, oom.requested_total, oom.free_per_bank, oom.overlap_bytes]) {
+    if (bytes !== null) await expect(verdict).toContainText(size(bytes));
+  }
+  if (oom.step !== null) await expect(verdict).toContainText(`before step ${count(oom.step)}`);
+}
+
+/** The steps that added most to DRAM are the suspects. */
+async function checkConsumers(page: Page, { pools, suspects }: RankAnswer): Promise<void> {
+  if (!("DRAM" in pools)) return;
+  const section = await show(page, "consumers");
+  await choosePool(page, "consumers", "DRAM");
+  const rows = section.locator("tbody tr");
+  await expect(rows).toHaveCount(suspects.length);
+  if (suspects.length === 0) await expect(section.locator(".note")).toHaveText(/\S/);
+  for (const [at, suspect] of suspects.entries()) {
+    await expect(rows.nth(at).getByRole("button").first()).toHaveText(count(suspect.step));
+    expect(await value(rows.nth(at).locator('[data-fact="added"]'))).toBe(suspect.added_per_bank);
+    await expect(rows.nth(at)).toContainText(suspect.op ?? "unknown operation");
+    if (suspect.loc !== null)
+      await expect(rows.nth(at).locator(".loc")).toHaveAttribute("title", suspect.loc);
+  }
+}
+
+async function checkDistribution(page: Page, { distribution }: RankAnswer): Promise<void> {
+  const section = await show(page, "distribution");
+  const all = section.getByRole("button", { name: /^Show all/ });
+  if (await all.isVisible()) await all.click();
+  const ops = await section.locator(".bars .mono").allTextContents();
+  const counts = await values(section.locator(".bars"));
+  expect(ops.map((op, at) => ({ op, count: counts[at] }))).toEqual(distribution);
+  if (distribution.length === 0) await expect(section).toContainText("The log names no operations");
+}
+
+async function checkWeights(page: Page, { weights }: RankAnswer): Promise<void> {
+  const section = await show(page, "weights");
+  if (!weights) {
+    await expect(section).toContainText("What is a weight is not known");
+    await expect(section.getByRole("grid")).toBeHidden();
+    return;
+  }
+  const note = section.locator(".section-body > .note");
+  if (weights.count === 0) {
+    await expect(note).toHaveText("The graphs declare no weights.");
+    return;
+  }
+  await expect(note).toContainText(`${count(weights.count)} weight`);
+  const shown = [weights.bytes, ...(weights.kept_twice_bytes ? [weights.kept_twice_bytes] : [])];
+  expect(await values(note)).toEqual(shown);
+  await expect(section.getByRole("grid")).toHaveAttribute("aria-rowcount", String(weights.count + 1));
+  const rows = section.locator("[data-position]");
+  for (const [at, weight] of weights.largest.entries()) {
+    const row = rows.nth(at);
+    await expect(row).toContainText(weight.name);
+    if (weight.shape)
+      await expect(row).toContainText(`${weight.shape.join("x") || "scalar"} ${weight.dtype}`);
+    expect(await value(row)).toBe(weight.bytes);
+    await expect(row.getByText("kept twice")).toHaveCount(weight.kept_twice ? 1 : 0);
+  }
+}
+
+async function checkPadding(page: Page, { padding }: RankAnswer): Promise<void> {
+  const section = await show(page, "padding");
+  if (!padding) {
+    await expect(section.locator(".note").filter({ hasText: /tensors/ })).not.toHaveCount(0);
+    await expect(section.locator("canvas, table")).toHaveCount(0);
+    return;
+  }
+  const { padded_bytes: padded, logical_bytes: logical } = padding;
+  expect((await values(section.locator(".section-head"))).slice(0, 3)).toEqual([
+    padded,
+    logical,
+    padded - logical,
+  ]);
+}
+
+async function checkFragmentation(page: Page, { fragmentation, pools }: RankAnswer): Promise<void> {
+  for (const pool of Object.keys(pools)) {
+    await show(page, "live");
+    await choosePool(page, "live", pool);
+    const section = await show(page, "fragmentation");
+    const worst = fragmentation[pool];
+    if (worst) {
+      const { free_per_bank: free, largest_free_per_bank: largest } = worst;
+      expect(await values(section.locator("tbody tr").first()), pool).toEqual([
+        free,
+        largest,
+        free - largest,
+      ]);
+      expect((await values(section.locator(".section-head"))).slice(0, 2), pool).toEqual([free, largest]);
+    } else {
+      await expect(section.locator("canvas, table"), pool).toHaveCount(0);
+      await expect(section.locator(".section-body .note"), pool).toHaveText(/\S/);
+    }
+  }
+}
+
+async function checkRanks(page: Page, ranks: RankAnswer[]): Promise<void> {
+  const section = await show(page, "ranks");
+  for (const pool of Object.keys(ranks[0].pools)) {
+    await choosePool(page, "ranks", pool);
+    const tiles = section.locator(".rank-tile");
+    await expect(tiles).toHaveCount(ranks.length);
+    for (const [at, { rank, pools }] of ranks.entries()) {
+      await expect(tiles.nth(at)).toContainText(`rank ${rank}`);
+      expect(await value(tiles.nth(at))).toBe(pools[pool].peak_per_bank);
+    }
+  }
+}
+
+/** What cannot be known is said to be unknown, and why; nothing is shown as 0. */
+for (const name of ["info-only", "two-ranks-info-only", "memory-snapshot"]) {
+  test(`${name}: sentences where memory lines tell nothing`, async ({ page, open }) => {
+    await open(logOf(name));
+    const live = await show(page, "live");
+    await expect(live).toContainText("Which tensors these bytes belong to is not known");
+    await expect(live.locator('[data-fact="explained"], [data-fact="unexplained"]')).toHaveCount(0);
+    await expect(live.getByRole("grid")).toBeHidden();
+    await expect(live.getByRole("button", { name: "Save as CSV" })).toBeHidden();
+    for (const [id, why] of [
+      ["tensors", /names no tensors/],
+      ["padding", /names no tensors/],
+    ] as const) {
+      const section = await show(page, id);
+      await expect(section.locator(".section-body .note")).toHaveText(why);
+      await expect(section.locator(".section-body canvas, .section-body table")).toHaveCount(0);
+    }
+    const card = (of: string) => page.locator(`#overview [data-card="${of}"]`);
+    await expect(card("padding")).toContainText("unknown");
+    await expect(card("unexplained")).toContainText("does not name the tensors");
+    await expect(card("operations")).toContainText("not known");
+    if (name === "memory-snapshot") {
+      await expect(await show(page, "operations")).toContainText("no operations");
+      await expect(await show(page, "consumers")).toContainText("names no operations");
+      await expect(await show(page, "ir")).toContainText("no texts of graphs");
+    }
+  });
+}

@@ -1,0 +1,46 @@
+// The page in Firefox. Playwright drives only a Firefox of its own; this is the system's, driven by WebDriver BiDi.
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { expect, test } from "@playwright/test";
+import { type Browser, launch } from "puppeteer-core";
+import { KEPT, logOf, report, summary } from "./support/tool";
+
+let firefox: Browser;
+test.beforeAll(async () => {
+  const executablePath = process.env.FIREFOX ?? "/usr/bin/firefox-esr";
+  firefox = await launch({ browser: "firefox", executablePath, headless: true });
+});
+test.afterAll(() => firefox.close());
+
+for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only"]) {
+  test(`${name}: works in Firefox, from a file`, async () => {
+    const log = logOf(name);
+    const page = await firefox.newPage();
+    await page.setViewport({ width: 1280, height: 900 });
+    const bad: string[] = [];
+    page.on("pageerror", (error) => bad.push(error.message));
+    page.on("console", (message) => {
+      if (["error", "warn"].includes(message.type())) bad.push(message.text());
+    });
+    await page.goto(`${pathToFileURL(report(log))}#op=5`);
+    await page.waitForSelector("#live[id] [data-fact=allocated] data");
+    for (const id of ["memory", "tensors", "padding", "operations", "ir", "overview"]) {
+      await page.$eval(`#${id}`, (section) => section.scrollIntoView());
+      await page.waitForFunction((id) => !document.getElementById(id)?.classList.contains("waiting"), {}, id);
+    }
+    const [rank] = summary(log, "--at", "5").ranks;
+    const held = await page.$eval("#live [data-fact=allocated] data", (data) => data.getAttribute("value"));
+    expect(Number(held)).toBe(rank.at?.pools.DRAM.allocated_per_bank);
+    const peak = await page.$eval("[data-pool=DRAM] [data-fact=peak] data", (data) =>
+      data.getAttribute("value"),
+    );
+    expect(Number(peak)).toBe(rank.pools.DRAM.peak_per_bank);
+    expect(await page.$$eval("#memory canvas", (all) => all.length)).toBeGreaterThan(0);
+    expect(bad).toEqual([]);
+    mkdirSync(join(KEPT, "screenshots"), { recursive: true });
+    await page.screenshot({ path: join(KEPT, "screenshots", `firefox-${name}.png`) as `${string}.png` });
+    await page.close();
+  });
+}

@@ -1,0 +1,138 @@
+// What is alive at any moment is what `ttmem summary --at` says.
+
+import type { Page } from "@playwright/test";
+import { count } from "../../src/format";
+import { csvOf, expect, randomNumbers, recordsOf, show, test } from "./support/page";
+import { type LiveTensor, logOf, type Moment, madeLog, summary } from "./support/tool";
+
+/** Which logs, which rank of them, and at how many random positions they are looked at. */
+const CASES: { name: string; log: () => string; rank?: number; positions: number }[] = [
+  { name: "vae-decoder", log: () => logOf("vae-decoder"), positions: 50 },
+  { name: "llm-decode", log: () => logOf("llm-decode"), positions: 50 },
+  { name: "two-graphs", log: () => logOf("two-graphs"), positions: 12 },
+  { name: "oom-fragmentation", log: () => logOf("oom-fragmentation"), positions: 12 },
+  { name: "submit-states", log: () => logOf("submit-states"), positions: 12 },
+  { name: "a random log", log: () => madeLog("random", "random", "--seed", "7", "--keep"), positions: 12 },
+  {
+    name: "the second of two ranks",
+    log: () => madeLog("ranks", "random", "--seed", "5", "--ranks", "2"),
+    rank: 1,
+    positions: 8,
+  },
+];
+
+for (const { name, log, rank: index = 0, positions } of CASES) {
+  test(`${name}: the live set at ${positions} random moments`, async ({ page, open }) => {
+    const first = summary(log()).ranks[index];
+    const rank = first.rank === null ? "" : `&rank=${encodeURIComponent(first.rank)}`;
+    await open(log(), rank === "" ? {} : { hash: `#${rank}` });
+    await show(page, "live");
+    expect(first.peak?.live, "the log has tensors").toBeTruthy();
+    compare(await look(page), first.peak!);
+    expect(await csvOf(page, "live"), "the file that a reader gets").toEqual((await look(page)).rows);
+
+    const end = first.operations.total;
+    for (const [turn, at] of randomPositions(end, positions).entries()) {
+      const { pools } = summary(log(), "--at", String(at)).ranks[index].at!;
+      for (const [pool, moment] of Object.entries(pools)) {
+        // A pool that nobody ever used has little to say.
+        if (first.pools[pool].peak_step === null && turn % 10 > 0) continue;
+        const when = at === end ? "at the end" : `before step ${count(at)}`;
+        await go(page, `#op=${at}&pool=${pool}${rank}`, `What is alive in ${pool} ${when}`);
+        compare(await look(page), moment);
+      }
+    }
+  });
+}
+
+/** The first and the last position, and others by chance; always the same ones. */
+function randomPositions(end: number, many: number): number[] {
+  const next = randomNumbers(end);
+  const found = new Set([0, end]);
+  while (found.size < Math.min(many, end + 1)) found.add(Math.floor(next() * (end + 1)));
+  return [...found];
+}
+
+/** Follows a link, and waits frame by frame until the heading says so. */
+async function go(page: Page, hash: string, heading: string): Promise<void> {
+  const shown = await page.evaluate(
+    async ([hash, heading]) => {
+      location.hash = hash;
+      const title = document.querySelector("#live h2");
+      for (let frame = 0; frame < 300 && title?.textContent !== heading; frame++) {
+        await new Promise(requestAnimationFrame);
+      }
+      return title?.textContent;
+    },
+    [hash, heading],
+  );
+  expect(shown).toBe(heading);
+}
+
+/** What the section shows. */
+interface Shown {
+  facts: (number | null)[];
+  rows: Record<string, string>[];
+}
+
+/** Reads the facts and all rows of the table: those that `Save as CSV` would save, without a file for each look. */
+async function look(page: Page): Promise<Shown> {
+  const { facts, csv } = await page.locator("#live").evaluate(async (live) => {
+    const bytes = (fact: string) => {
+      const data = live.querySelector<HTMLDataElement>(`[data-fact="${fact}"] data`);
+      return data ? Number(data.value) : null;
+    };
+    const rows = live.querySelector('[role="grid"]')?.getAttribute("aria-rowcount");
+    const { createObjectURL } = URL;
+    const { click } = HTMLAnchorElement.prototype;
+    let saved: Blob | MediaSource | undefined;
+    URL.createObjectURL = (blob) => {
+      saved = blob;
+      return createObjectURL(blob);
+    };
+    HTMLAnchorElement.prototype.click = () => {};
+    const button = [...live.querySelectorAll("button")].find(
+      ({ textContent }) => textContent === "Save as CSV",
+    );
+    button?.click();
+    URL.createObjectURL = createObjectURL;
+    HTMLAnchorElement.prototype.click = click;
+    return {
+      facts: [bytes("allocated"), bytes("explained"), bytes("unexplained"), Number(rows) - 1],
+      csv: saved instanceof Blob ? await saved.text() : "",
+    };
+  });
+  return { facts, rows: recordsOf(csv) };
+}
+
+function compare({ facts, rows }: Shown, moment: Moment): void {
+  const where = `${moment.pool} at ${moment.step}`;
+  const { allocated_per_bank: allocated, explained_per_bank: explained } = moment;
+  expect(facts, where).toEqual([allocated, explained, moment.unexplained_per_bank, moment.live_count]);
+  expect(moment.live).toHaveLength(moment.live_count ?? -1);
+  expect(rows.map(pick), where).toEqual((moment.live ?? []).map(asText));
+}
+
+const FIELDS = [
+  "name",
+  "class",
+  "shape",
+  "dtype",
+  "per_bank",
+  "padded_bytes",
+  "logical_bytes",
+  "op",
+  "born_step",
+  "dies_step",
+] as const;
+
+const pick = (row: Record<string, string>): string[] => FIELDS.map((field) => row[field]);
+
+/** A tensor as the file has it: nothing where something is not known. */
+function asText(tensor: LiveTensor): string[] {
+  return FIELDS.map((field) => {
+    const value = tensor[field];
+    if (Array.isArray(value)) return value.join("x") || "scalar";
+    return value === null ? "" : String(value);
+  });
+}

@@ -1,0 +1,206 @@
+// What all tests do with a page: open it, look at all of it, read tables and numbers. A request to anywhere, a message
+// on the console or a dialog fails the test that sees it.
+
+import { readFile } from "node:fs/promises";
+import { pathToFileURL } from "node:url";
+import { test as base, type Download, expect, type Locator, type Page } from "@playwright/test";
+import { report } from "./tool";
+
+export { expect };
+
+/** The ids of the sections that every page has, in order. */
+export const SECTIONS = [
+  "overview",
+  "memory",
+  "live",
+  "tensors",
+  "padding",
+  "fragmentation",
+  "consumers",
+  "weights",
+  "distribution",
+  "operations",
+  "ir",
+];
+
+export const test = base.extend<{ guard: undefined; open: (log: string, options?: Open) => Promise<void> }>({
+  guard: [
+    async ({ page, context }, use) => {
+      const complaints: string[] = [];
+      let own = "";
+      // A page from file:// is the only thing that may be loaded; what it makes itself (data:, blob:) is no request.
+      const isOwn = (url: string) => /^(data|blob):/.test(url) || url.split("#")[0] === own;
+      await context.route("**/*", (route) => {
+        const { url, isNavigationRequest } = ask(route.request());
+        if (own === "" && isNavigationRequest && url.startsWith("file:")) own = url.split("#")[0];
+        return isOwn(url) ? route.continue() : route.abort();
+      });
+      page.on("request", (request) => {
+        const { url, isNavigationRequest } = ask(request);
+        if (isNavigationRequest && url.startsWith("file:")) own = url.split("#")[0];
+        if (!isOwn(url)) complaints.push(`request to ${url}`);
+      });
+      page.on("websocket", (socket) => complaints.push(`web socket to ${socket.url()}`));
+      page.on("pageerror", (error) => complaints.push(`error: ${error.message}\n${error.stack ?? ""}`));
+      page.on("console", (message) => {
+        if (["error", "warning"].includes(message.type())) complaints.push(`console: ${message.text()}`);
+      });
+      page.on("dialog", (dialog) => {
+        complaints.push(`dialog: ${dialog.message()}`);
+        void dialog.dismiss();
+      });
+      page.on("popup", (popup) => complaints.push(`another window: ${popup.url()}`));
+      await use(undefined);
+      expect(complaints, "what the page may not do").toEqual([]);
+    },
+    { auto: true },
+  ],
+  open: async ({ page }, use) => {
+    await use((log, options) => open(page, log, options));
+  },
+});
+
+function ask(request: { url(): string; isNavigationRequest(): boolean }) {
+  return { url: request.url(), isNavigationRequest: request.isNavigationRequest() };
+}
+
+interface Open {
+  /** The name of the report. */
+  name?: string;
+  /** With its `#`. */
+  hash?: string;
+}
+
+/** Opens the report of a log and waits until it is unpacked. */
+export async function open(page: Page, log: string, { name, hash = "" }: Open = {}): Promise<void> {
+  // From another page, so that a new hash alone opens the page anew.
+  await page.goto("about:blank");
+  await page.goto(pathToFileURL(report(log, name)).href + hash);
+  await expect(page.locator("#app:not([aria-busy]) main")).toBeVisible();
+  await frames(page);
+}
+
+/** Waits for two frames: the first changes the page, the second shows it. */
+export async function frames(page: Page): Promise<void> {
+  await page.evaluate(
+    () => new Promise<void>((done) => requestAnimationFrame(() => requestAnimationFrame(() => done()))),
+  );
+}
+
+/** Brings a section into view, so that it is drawn, and waits for it. */
+export async function show(page: Page, id: string): Promise<Locator> {
+  const section = page.locator(`section#${id}`);
+  await section.evaluate((element) => element.scrollIntoView({ block: "start" }));
+  await expect(section.locator(".section-body > *").first()).toBeAttached();
+  await expect(section.getByText("Unpacking the texts")).toHaveCount(0);
+  await frames(page);
+  return section;
+}
+
+/** Looks at every section, from top to bottom, and waits until all are drawn. */
+export async function showAll(page: Page): Promise<void> {
+  await page.evaluate(async () => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    for (const section of document.querySelectorAll("main section[id]")) {
+      section.scrollIntoView({ block: "start" });
+      // One frame tells the page that it is seen, the next draws it.
+      await frame();
+      await frame();
+    }
+  });
+  await expect(page.getByText("Unpacking the texts")).toHaveCount(0);
+  await expect(page.locator("main .section-body:empty")).toHaveCount(0);
+  await frames(page);
+}
+
+/** The ids of the sections of the page, in order. */
+export function sectionsOf(page: Page): Promise<string[]> {
+  return page.locator("main section[id]").evaluateAll((sections) => sections.map(({ id }) => id));
+}
+
+/** The bytes that an element shows: the values of the `data` elements in it. */
+export function values(element: Locator): Promise<number[]> {
+  return element
+    .locator("data")
+    .evaluateAll((all) => all.map((data) => Number((data as HTMLDataElement).value)));
+}
+
+/** The one number that an element shows; `null` where it says that it is unknown. */
+export async function value(element: Locator): Promise<number | null> {
+  const found = await values(element);
+  if (found.length > 0) return found[0];
+  await expect(element).toContainText("unknown");
+  return null;
+}
+
+/** Sets the hash as a link would, and waits until the page shows it. */
+export async function follow(page: Page, hash: string): Promise<void> {
+  await page.evaluate((hash) => {
+    location.hash = hash;
+  }, hash);
+  await frames(page);
+}
+
+/** Chooses a pool with the buttons of a section. */
+export async function choosePool(page: Page, section: string, pool: string): Promise<void> {
+  await page.locator(`#${section} .section-head`).getByText(pool, { exact: true }).click();
+  await frames(page);
+}
+
+/** Everything that a reader sees or hears: texts, labels and tooltips. */
+export function wordsOf(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const labels = [...document.querySelectorAll("[aria-label], [title]")].flatMap((element) => [
+      element.getAttribute("aria-label") ?? "",
+      element.getAttribute("title") ?? "",
+    ]);
+    // biome-ignore lint/performance/useDomNodeTextContent: only what is shown counts.
+    return [document.body.innerText, ...labels].join("\n");
+  });
+}
+
+/** What a page says when a number slipped through that is none. */
+export const NO_NUMBER = /\b(NaN|undefined|null|Infinity|\[object \w+\])\b/;
+
+/** The rows of a table, through its `Save as CSV`. */
+export async function csvOf(page: Page, section: string): Promise<Record<string, string>[]> {
+  const waiting = page.waitForEvent("download");
+  await page.locator(`#${section}`).getByRole("button", { name: "Save as CSV" }).click();
+  return recordsOf(await textOf(await waiting));
+}
+
+/** The rows of comma-separated values, by the names in the first. */
+export function recordsOf(csv: string): Record<string, string>[] {
+  const [head, ...rows] = parseCsv(csv);
+  return rows.map((row) => Object.fromEntries(head.map((name, at) => [name, row[at]])));
+}
+
+export async function textOf(download: Download): Promise<string> {
+  return readFile(await download.path(), "utf8");
+}
+
+/** Reads comma-separated values (RFC 4180). */
+export function parseCsv(text: string): string[][] {
+  const rows: string[][] = [];
+  let row: string[] = [];
+  for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/g)) {
+    if (end === "" && row.length === 0) break;
+    row.push(quoted?.replaceAll('""', '"') ?? plain);
+    if (end === ",") continue;
+    rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
+/** The same numbers each time, from 0 to below 1. */
+export function randomNumbers(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    // mulberry32
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
