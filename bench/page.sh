@@ -32,8 +32,10 @@ writing() { # label name
     "$bin/ttmem summary --json $dir/$2.log" "$bin/examples/page $dir/$2.log $dir/timed.html" >/dev/null 2>&1
   awk -F, -v label="$1" -v size="$(stat -c %s "$dir/$2.log")" '
     NR == 2 { summary = $4 * 1e3 } NR == 3 { page = $4 * 1e3 }
-    END { printf "| %s | %d MB | %.0f ms | %.0f ms | %+.0f ms %s |\n", label, size / 1e6, summary, page, page - summary,
-          page - summary <= 50 ? "" : "**over 50**" }' "$dir/times.csv"
+    END { cost = page - summary
+          mark = cost <= 50 ? "✓" : cost <= summary + 50 ? "(floor)" : "**over**"
+          printf "| %s | %d MB | %.0f ms | %.0f ms | %.0f ms %s |\n", label, size / 1e6, summary, page, cost, mark }' \
+    "$dir/times.csv"
   rm -f "$dir/timed.html"
 }
 
@@ -62,8 +64,9 @@ if [ "$large" -gt 0 ]; then
   names+=(large-repeated large-distinct)
 fi
 
+# The floor: the page costs no more than the summary and 50 ms. The goal: no more than 50 ms.
 printf 'Writing the page (median of %s):\n\n' "$rounds"
-printf '| log | size | `summary --json` | page | difference |\n|---|---:|---:|---:|---:|\n'
+printf '| log | size | `summary --json` | reading and the page | the page |\n|---|---:|---:|---:|---:|\n'
 writing "(a) one module, run many times, $ops operations" repeated
 writing "(b) every operation distinct, $ops operations" distinct
 if [ "$large" -gt 0 ]; then

@@ -1,16 +1,9 @@
-// Moments and pools in words, and the buttons to choose them.
+// Steps, operations and pools in words, and the buttons to choose them.
 
-import { positionOf, type Rank } from "./data/report";
+import type { Rank } from "./data/report";
 import { h } from "./dom";
 import { count, shorten } from "./format";
 import type { State, Store } from "./state";
-
-/** `before step 1,517`, `after step 1,516`, `at the end` */
-export function momentText(rank: Rank, moment: number): string {
-  const position = positionOf(moment);
-  if (moment % 2 === 0 && position > 0) return `right after step ${count(position - 1)}`;
-  return position >= rank.end ? "at the end" : `before step ${count(position)}`;
-}
 
 /** A button that pins the moment before a step. */
 export function stepLink(store: Store, step: number, text = `step ${count(step)}`): HTMLElement {

@@ -119,7 +119,10 @@ export class LineChart {
     bar.append(this.resetButton);
     this.element = h("div", { class: "chart-box" }, bar, this.host);
     listenToKeys(this.host, store);
-    new ResizeObserver(this.drawAgain).observe(this.host);
+    new ResizeObserver(() => {
+      // It also tells of the size that is there at first.
+      if (this.plot?.width !== this.host.clientWidth) this.drawAgain();
+    }).observe(this.host);
     onRedraw(() => this.replot());
   }
 
@@ -150,10 +153,9 @@ export class LineChart {
     this.plot?.ctx.canvas.setAttribute("aria-label", content.label);
     this.resetButton.disabled = showsAll(state);
     if (this.theme !== state.theme) {
+      // The colours of the page have changed already: the bar on top hears of a new theme first.
       this.theme = state.theme;
       this.drawn = [];
-      // Whoever changes the colours of the page may hear of the new theme after us.
-      this.drawAgain();
     }
     const next = [state.from, state.to, ...content.curves];
     if (next.length !== this.drawn.length || next.some((value, index) => value !== this.drawn[index])) {

@@ -14,18 +14,19 @@ export function overviewSection(store: Store): Section {
   return section(store, "overview", "Overview", ["rank", "run"], (body) => {
     const verdict = h("div", {});
     const facts = h("p", { class: "facts" });
-    const cards = h("div", { class: "cards" });
+    const pools = h("div", { class: "cards" });
+    const counts = h("div", { class: "cards" });
     const more = h("div", {});
-    body.append(verdict, facts, cards, more);
+    body.append(verdict, facts, pools, counts, more);
     return (state) => {
       const { rank } = state;
       fill(verdict, verdictBox(store, rank));
       fill(facts, factsText(rank), h("br"), deviceText(rank));
       fill(
-        cards,
+        pools,
         rank.pools.map((pool) => poolCard(store, state, pool)),
-        countCards(rank),
       );
+      fill(counts, countCards(rank));
       fill(more, warnings(rank));
     };
   });

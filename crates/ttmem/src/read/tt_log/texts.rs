@@ -97,9 +97,16 @@ fn text(file: &mut File, range: ByteRange, stage: &str, buffer: &mut Vec<u8>) ->
 
 /// The lines of a text, without their ends (LF or CRLF).
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split_inclusive(|byte| *byte == b'\n').map(|line| {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = memchr::memchr(b'\n', rest);
+        let (line, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+        rest = after;
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        line.strip_suffix(b"\r").unwrap_or(line)
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
     })
 }
 
