@@ -18,8 +18,9 @@ unit:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
+# Not `npm ci`: it refuses a lock without the binaries of platforms that a registry does not have.
 web/node_modules: web/package-lock.json
-	cd web && npm ci --no-audit --no-fund
+	cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
 # The page, built anew into the file that the command embeds.

@@ -17,7 +17,7 @@ export function momentTitle(rank: Rank, moment: number): string {
   const position = moment >>> 1;
   if (moment % 2 === 0) return position === 0 ? "at the start" : `right after step ${count(position - 1)}`;
   if (rank.end === 0) return "all that the log shows";
-  return position >= rank.end ? "after the last step" : `before step ${count(position)}`;
+  return position >= rank.end ? "at the end" : `before step ${count(position)}`;
 }
 
 /** `main · run 3`; `null` where the evidence names no program. */
