@@ -148,22 +148,8 @@ fn marks() -> impl Strategy<Value = StepMarks> + Clone {
 }
 
 fn class() -> impl Strategy<Value = Class> + Clone {
-    proptest::sample::select(CLASSES.to_vec())
+    proptest::sample::select(Class::ALL.to_vec())
 }
-
-const CLASSES: [Class; 11] = [
-    Class::Weight,
-    Class::Input,
-    Class::Argument,
-    Class::Activation,
-    Class::Parameter,
-    Class::Gradient,
-    Class::Optimizer,
-    Class::KvCache,
-    Class::Buffer,
-    Class::Temporary,
-    Class::Unknown,
-];
 
 const OP_KINDS: [OpKind; 5] =
     [OpKind::Compute, OpKind::Deallocate, OpKind::GetDevice, OpKind::LoadCached, OpKind::Call];
@@ -683,7 +669,7 @@ fn one_of_each_choice() -> Vec<RankEvent> {
     said.extend(ARGUMENT_KINDS.map(|kind| {
         RankEvent::Argument(module, Argument { ssa: s(6), name: Some(s(7)), kind, ty: Some(ty) })
     }));
-    said.extend(CLASSES.map(|class| RankEvent::Classified(tensor, class, Some(s(8)))));
+    said.extend(Class::ALL.map(|class| RankEvent::Classified(tensor, class, Some(s(8)))));
     said.push(RankEvent::Tensor(Tensor {
         ty: Some(ty),
         pool,

@@ -119,6 +119,21 @@ pub enum Class {
 }
 
 impl Class {
+    /// All of them, in order.
+    pub const ALL: [Self; 11] = [
+        Self::Weight,
+        Self::Input,
+        Self::Argument,
+        Self::Activation,
+        Self::Parameter,
+        Self::Gradient,
+        Self::Optimizer,
+        Self::KvCache,
+        Self::Buffer,
+        Self::Temporary,
+        Self::Unknown,
+    ];
+
     /// Its name in answers.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -151,21 +151,6 @@ pub struct PoolOutline {
     pub peak_moment: Option<usize>,
 }
 
-/// The classes that tensors have, in the order of their numbers.
-const CLASSES: [Class; 11] = [
-    Class::Weight,
-    Class::Input,
-    Class::Argument,
-    Class::Activation,
-    Class::Parameter,
-    Class::Gradient,
-    Class::Optimizer,
-    Class::KvCache,
-    Class::Buffer,
-    Class::Temporary,
-    Class::Unknown,
-];
-
 /// A rank, ready to be written as columns.
 #[derive(Debug)]
 pub struct Timeline<'a> {
@@ -210,7 +195,7 @@ impl<'a> Timeline<'a> {
         RankOutline {
             steps: rank.end(),
             has_tensors: rank.has_tensors(),
-            classes: CLASSES.iter().map(|class| class.as_str()).collect(),
+            classes: Class::ALL.iter().map(|class| class.as_str()).collect(),
             pools: self.accounts.iter().map(pool).collect(),
         }
     }
@@ -344,7 +329,7 @@ impl<'a> Tables<'a> {
             dies => dies.index().saturating_sub(born.index()) as u64 + 1,
         };
         emit(numbers("tensors.life", tensors.born.iter().zip(&tensors.dies).map(life)));
-        let number = |class: &Class| CLASSES.iter().position(|known| known == class).unwrap_or(0) as u64;
+        let number = |class: &Class| Class::ALL.iter().position(|known| known == class).unwrap_or(0) as u64;
         emit(numbers("tensors.class", tensors.class.iter().map(number)));
         let runs = tensors.run.iter().map(|run| run.map(crate::model::RunId::index));
         emit(ascending_maybe("tensors.run", runs));
