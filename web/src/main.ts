@@ -98,7 +98,7 @@ const app = document.getElementById("app");
 if (app) {
   start(app).catch((error: unknown) => {
     const message = error instanceof Error ? error.message : String(error);
-    const help = "Chromium 80, Firefox 113 or Safari 16.4 and later unpack it.";
+    const help = "It is tried with Chromium 156 and Firefox 153; much older ones cannot unpack it.";
     fill(app, h("p", { role: "alert", class: "note" }, `This report cannot be shown: ${message}. ${help}`));
   });
 }

@@ -42,10 +42,15 @@ describe("tokens", () => {
     }
   });
 
-  test("long lines that are no MLIR take no longer", () => {
-    const started = performance.now();
-    for (const part of ["1x", '"\\', "a.", "%", "-", "0x"]) tokensOf(part.repeat(5_000));
-    expect(performance.now() - started).toBeLessThan(1000);
+  test("long lines that are no MLIR come back whole, too", () => {
+    for (const part of ["1x", '"\\', "a.", "%", "-", "0x"]) {
+      const line = part.repeat(5_000);
+      expect(
+        tokensOf(line)
+          .map((token) => token.text)
+          .join(""),
+      ).toBe(line);
+    }
   });
 
   test("they are cut where matches begin and end", () => {

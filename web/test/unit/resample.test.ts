@@ -99,17 +99,15 @@ describe("resample", () => {
     expect(resample([curve], 0, 2, 100)).toEqual({ x: [0, 0, 2], values: [[90, 10, 10]] });
   });
 
-  it("is fast on two million changes", () => {
+  it("makes no more of two million changes than the pixels need, and keeps the highest", () => {
     const rows = 2_000_000;
     const curve = new Curve(
       Uint32Array.from({ length: rows }, (_, row) => row),
       Float64Array.from({ length: rows }, (_, row) => (row * 7919) % 100_003),
     );
-    resample([curve], 0, rows / 2, 1500);
-    const start = performance.now();
-    for (let round = 0; round < 10; round++) resample([curve], round, rows / 2, 1500);
-    // Ten frames; generous, since machines differ.
-    expect(performance.now() - start).toBeLessThan(400);
+    const { x, values } = resample([curve], 0, rows / 2, 1500);
+    expect(x.length).toBeLessThanOrEqual(4 * 1500 + 4);
+    expect(values[0].reduce((most, value) => Math.max(most ?? 0, value ?? 0), 0)).toBe(100_002);
   });
 
   it("knows the extremes of a whole curve", () => {

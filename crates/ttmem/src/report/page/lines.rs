@@ -2,8 +2,8 @@
 //!
 //! The lines of a module differ in their numbers mostly, and so do locations. So a text becomes a template with gaps
 //! and the numbers for the gaps. The numbers stand together by template and gap (the first of all texts of a
-//! template, then the second ones), where they are most alike. That takes less than half of what the packer makes of
-//! the texts alone, and a fraction of its time.
+//! template, then the second ones), where they are most alike. That takes about half of what the packer makes of the
+//! texts alone.
 
 use rustc_hash::FxHashMap;
 
