@@ -1,91 +1,55 @@
-//! The arguments of every command, as people type them.
+//! The arguments of `ttmem` as people type them. Those of each command stand with the command.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args as Arguments, Parser, Subcommand};
-use ttmem::query::RunFilter;
+
+use crate::commands::{
+    completions::Completions, last_run::LastRun, list::List, man::Man, remove::Remove, report::Report,
+    run::Run, serve::Serve, show::Show, summary::Summary,
+};
 
 /// Where did the device memory go?
 ///
 /// ttmem reads what a run left behind, rebuilds what was in memory at every step, and says where it went, who
-/// holds it, and what to change.
+/// holds it, and what to change. Without arguments, on a terminal, it asks what to look at.
 #[derive(Debug, Parser)]
-#[command(name = "ttmem", version, arg_required_else_help = true)]
+#[command(name = "ttmem", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to do.
+    /// What to do; nothing, on a terminal, asks.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+
+    /// The spelling that agents know.
+    #[command(flatten)]
+    pub llm: Llm,
+
+    /// How much is said on standard error.
+    #[command(flatten)]
+    pub loudness: Loudness,
 }
 
-/// What can be done.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// The answer on one screen.
-    #[command(after_help = SUMMARY_EXAMPLES)]
-    Summary(Summary),
-    /// A report: a page that opens anywhere, the whole profile, JSON files and Markdown.
-    #[command(after_help = REPORT_EXAMPLES)]
-    Report(Report),
-    /// What can be read, and how to make such files.
-    Formats,
-}
-
-const SUMMARY_EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
-  ttmem summary model.log                  the screen
-  ttmem summary model.log --at 1517        what was in memory before step 1517
-  ttmem summary model.log --run last       the last program run alone
-  python model.py 2>&1 | ttmem summary -   from a pipe
-  ttmem summary rank*.log --json           for scripts: every field is in docs/json.md
+  ttmem summary model_profile.log          where the memory went, on one screen
+  ttmem report model_profile.log --open    the page
+  ttmem run model.py                       run it, capture its log, and report
+  ttmem serve                              the reports in a browser, here or over SSH
+  ttmem                                    choose from what is there";
 
-Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no memory data in it.";
-
-const REPORT_EXAMPLES: &str = "\
-Examples:
-  ttmem report model.log                   into ~/.ttmem/reports/model
-  ttmem report model.log -o out            into the folder out
-  ttmem report model.log --open            and show the page in a browser
-
-It prints where the page is: one file that needs no network, to be opened here or sent to somebody.";
-
-/// `ttmem summary`
+/// `ttmem --llm --logfile F`: Markdown for an agent.
 #[derive(Debug, Arguments)]
-pub(crate) struct Summary {
-    /// Logs and profiles; `-` is standard input. Packed files (gzip, zstd) are unpacked.
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<String>,
+pub(crate) struct Llm {
+    /// Markdown for an agent, and the report besides (`ttmem summary --markdown` prints the same).
+    #[arg(long, requires = "logfile")]
+    pub llm: bool,
 
-    /// As JSON.
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
+    /// The log.
+    #[arg(long, value_name = "FILE", requires = "llm")]
+    pub logfile: Option<String>,
 
-    /// As Markdown, for agents and issues.
-    #[arg(long)]
-    pub markdown: bool,
-
-    /// What was in memory before this step, instead of at the peak (in JSON: besides).
-    #[arg(long, value_name = "STEP")]
-    pub at: Option<u32>,
-
-    /// How many rows lists have.
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
-
-    /// Which program run: `all`, `last` or a number from 1.
-    #[arg(long, value_name = "RUN", default_value = "all")]
-    pub run: Run,
-
-    /// Which rank: `0` or `1,0`.
-    #[arg(long, value_name = "RANK")]
-    pub rank: Option<String>,
-
-    /// The format, instead of looking at the content (see `ttmem formats`).
-    #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
-
-    /// Write to a file instead of standard output.
-    #[arg(short, long, value_name = "FILE")]
+    /// Write the Markdown to a file instead of standard output.
+    #[arg(short, long, value_name = "FILE", requires = "llm")]
     pub output: Option<PathBuf>,
 
     /// Replace the file if it is there.
@@ -93,45 +57,41 @@ pub(crate) struct Summary {
     pub force: bool,
 }
 
-/// `ttmem report`
-#[derive(Debug, Arguments)]
-pub(crate) struct Report {
-    /// Logs, profiles and report folders; `-` is standard input.
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<String>,
+/// How much is said besides results.
+#[derive(Clone, Copy, Debug, Arguments)]
+pub(crate) struct Loudness {
+    /// Say nothing but results and errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
 
-    /// The folder to write into, instead of the stored reports.
-    #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-
-    /// The name of the report, instead of the file's.
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-
-    /// Show the page in a browser.
-    #[arg(long)]
-    pub open: bool,
-
-    /// The format, instead of looking at the content.
-    #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
+    /// Say more: which reader was chosen, how long it took, what was written.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
 }
 
-/// `all`, `last` or a number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run(pub RunFilter);
-
-impl FromStr for Run {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "all" => Ok(Self(RunFilter::All)),
-            "last" => Ok(Self(RunFilter::Last)),
-            number => match number.parse() {
-                Ok(number) if number > 0 => Ok(Self(RunFilter::Number(number))),
-                _ => Err("`all`, `last` or a number from 1 is wanted".into()),
-            },
-        }
-    }
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The answer on one screen.
+    Summary(Summary),
+    /// A report: a page that opens anywhere, the whole profile, JSON files and Markdown.
+    Report(Report),
+    /// Run a script or command, capture its log, and report.
+    Run(Run),
+    /// The last pass of a log, warm-up removed.
+    LastRun(LastRun),
+    /// Stored reports in a browser, with upload of logs.
+    Serve(Serve),
+    /// The stored reports.
+    List(List),
+    /// A stored report: its summary, or its page.
+    Show(Show),
+    /// Remove stored reports.
+    Remove(Remove),
+    /// What can be read, and how to make such files.
+    Formats,
+    /// Completions for a shell.
+    Completions(Completions),
+    /// Manual pages.
+    Man(Man),
 }

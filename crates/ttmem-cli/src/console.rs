@@ -4,14 +4,44 @@ use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use ttmem::query::{Summary, WarningSummary};
 use ttmem::report::Screen;
 use ttmem::{Error, Result};
 
+use crate::args::Loudness;
+
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
+
+static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
+
+/// Sets how much is said, once, at the start.
+pub(crate) fn set_loudness(loudness: Loudness) {
+    // The first setting holds.
+    let _ = LOUDNESS.set(loudness);
+}
+
+/// Whether only results and errors are wanted.
+pub(crate) fn is_quiet() -> bool {
+    LOUDNESS.get().is_some_and(|loudness| loudness.quiet)
+}
+
+/// Says something for those who want to know more.
+pub(crate) fn detail(text: impl FnOnce() -> String) {
+    if LOUDNESS.get().is_some_and(|loudness| loudness.verbose) {
+        say(&text());
+    }
+}
+
+/// Says something that is neither result nor error, unless only those are wanted.
+pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        say(text);
+    }
+}
 
 /// Says why there is no answer.
 pub(crate) fn fail(error: &Error) -> ExitCode {
@@ -53,14 +83,14 @@ pub(crate) fn warn(summary: &Summary) {
         warning(file, *line, message);
     }
     if warnings.len() > MOST {
-        say(&format!("{YELLOW}warning:{YELLOW:#} {} more; --json has all", warnings.len() - MOST));
+        note(&format!("{YELLOW}warning:{YELLOW:#} {} more; --json has all", warnings.len() - MOST));
     }
 }
 
 /// Says one warning.
 pub(crate) fn warning(file: &str, line: Option<u64>, message: &str) {
     let line = line.map_or_else(String::new, |line| format!(", line {line}"));
-    say(&format!("{YELLOW}warning:{YELLOW:#} {file}{line}: {message}"));
+    note(&format!("{YELLOW}warning:{YELLOW:#} {file}{line}: {message}"));
 }
 
 /// The screen that standard output is.

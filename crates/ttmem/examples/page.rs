@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     let [log, page] = &arguments[..] else {
         return Err(Error::NotThere("a log and the page to write are wanted".into()));
     };
-    let mut profile = timed("read", || read::open_with(log, None))?;
+    let mut profile = timed("read", || read::open(log))?;
     let answer = timed("summary", || summary(std::slice::from_ref(&profile), &Request::default()))?;
     timed("texts", || read::embed_texts(&mut profile));
     let failed = |source| Error::Write { path: page.into(), source };

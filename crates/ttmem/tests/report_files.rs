@@ -733,9 +733,9 @@ fn the_same_source_replaces_its_report_and_another_gets_a_number() {
     let mut names: Vec<String> = store.list().unwrap().into_iter().map(|report| report.name).collect();
     names.sort();
     assert_eq!(names, ["made", "made-2", "made-3", "old", "stdin", "stdin-2", "theirs-2"]);
-    assert_eq!(store.find("old").unwrap().profile, None);
+    assert_eq!(store.find("old").unwrap().profile(), None);
     let found = store.find("made-2").unwrap();
-    assert_eq!(open(&found.profile.unwrap()).source.file, b.to_str().unwrap());
+    assert_eq!(open(&found.profile().unwrap()).source.file, b.to_str().unwrap());
     store.remove("made-2").unwrap();
     assert!(store.find("made-2").unwrap_err().to_string().contains("made-3"));
 }
@@ -766,5 +766,5 @@ fn names_do_not_lead_out_of_the_folder() {
     fs::write(&path, log).unwrap();
     let saved = store.save(&mut open(&path), path.to_str().unwrap(), None).unwrap();
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
-    assert_eq!(fs::read_dir(saved.folder).unwrap().count(), 4 + 3 * 4);
+    assert_eq!(fs::read_dir(saved.folder).unwrap().count(), 6 + 3 * 4);
 }

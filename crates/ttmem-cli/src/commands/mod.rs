@@ -1,18 +1,41 @@
-//! The commands, one file each.
+//! The commands, one file each: its arguments and what it does.
 
-mod formats;
-mod report;
-mod summary;
+pub(crate) mod completions;
+pub(crate) mod formats;
+pub(crate) mod interactive;
+pub(crate) mod last_run;
+pub(crate) mod list;
+pub(crate) mod llm;
+pub(crate) mod man;
+pub(crate) mod remove;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod show;
+pub(crate) mod summary;
 
 use ttmem::Result;
 
 use crate::args::{Args, Command};
+use crate::console;
 
 /// Does what the arguments say; the exit code is 0 unless part of it failed.
 pub(crate) fn run(args: &Args) -> Result<u8> {
-    match &args.command {
+    console::set_loudness(args.loudness);
+    let Some(command) = &args.command else {
+        return if args.llm.llm { llm::run(&args.llm) } else { interactive::run() };
+    };
+    match command {
         Command::Summary(args) => summary::run(args),
         Command::Report(args) => report::run(args).map(|()| 0),
+        Command::Run(args) => run::run(args),
+        Command::LastRun(args) => last_run::run(args).map(|()| 0),
+        Command::Serve(args) => serve::run(args).map(|()| 0),
+        Command::List(args) => list::run(args).map(|()| 0),
+        Command::Show(args) => show::run(args).map(|()| 0),
+        Command::Remove(args) => remove::run(args).map(|()| 0),
         Command::Formats => formats::run().map(|()| 0),
+        Command::Completions(args) => completions::run(args).map(|()| 0),
+        Command::Man(args) => man::run(args).map(|()| 0),
     }
 }

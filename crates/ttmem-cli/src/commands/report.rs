@@ -3,12 +3,45 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use ttmem::report::files::page_of;
 use ttmem::store::{Store, clean_name, name_of, write_report};
-use ttmem::{Error, Result, read};
+use ttmem::{Error, Result};
 
-use crate::args::Report;
-use crate::console;
+use crate::{console, reading};
+
+const EXAMPLES: &str = "\
+Examples:
+  ttmem report model.log                   into ~/.ttmem/reports/model
+  ttmem report model.log -o out            into the folder out
+  ttmem report model.log --open            and show the page in a browser
+
+It prints where the page is: one file that needs no network, to be opened here or sent to somebody.";
+
+/// `ttmem report`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Report {
+    /// Logs, profiles and report folders; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<String>,
+
+    /// The folder to write into, instead of the stored reports.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+
+    /// The name of the report, instead of the file's.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Show the page in a browser.
+    #[arg(long)]
+    pub open: bool,
+
+    /// The format, instead of looking at the content.
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+}
 
 /// Reads each file, writes its report and says where its page is.
 pub(crate) fn run(args: &Report) -> Result<()> {
@@ -38,7 +71,7 @@ fn show(page: &Path) {
 /// Writes a report; returns where its page is.
 fn report(file: &str, args: &Report) -> Result<PathBuf> {
     let source = source_of(file)?;
-    let mut profile = read::open_with(&source, args.format.as_deref())?;
+    let mut profile = reading::open(&source, args.format.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| name_of(&source));
     // A report folder is made anew where it is.
     let here = Path::new(file).is_dir().then(|| PathBuf::from(file));

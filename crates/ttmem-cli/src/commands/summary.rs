@@ -1,12 +1,87 @@
 //! `ttmem summary`: the answer on one screen.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use ttmem::query::{self, Request};
-use ttmem::{Error, Result, read, report};
+use clap::Args;
+use ttmem::query::{self, Request, RunFilter};
+use ttmem::{Error, Result, report};
 
-use crate::args::Summary;
-use crate::console;
+use crate::{console, reading};
+
+const EXAMPLES: &str = "\
+Examples:
+  ttmem summary model.log                  the screen
+  ttmem summary model.log --at 1517        what was in memory before step 1517
+  ttmem summary model.log --run last       the last program run alone
+  python model.py 2>&1 | ttmem summary -   from a pipe
+  ttmem summary rank*.log --json           for scripts: every field is in docs/json.md
+
+Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no memory data in it.";
+
+/// `ttmem summary`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Summary {
+    /// Logs and profiles; `-` is standard input. Packed files (gzip, zstd) are unpacked.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<String>,
+
+    /// As JSON.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+
+    /// As Markdown, for agents and issues.
+    #[arg(long)]
+    pub markdown: bool,
+
+    /// What was in memory before this step, instead of at the peak (in JSON: besides).
+    #[arg(long, value_name = "STEP")]
+    pub at: Option<u32>,
+
+    /// How many rows lists have.
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+
+    /// Which program run: `all`, `last` or a number from 1.
+    #[arg(long, value_name = "RUN", default_value = "all")]
+    pub run: WhichRun,
+
+    /// Which rank: `0` or `1,0`.
+    #[arg(long, value_name = "RANK")]
+    pub rank: Option<String>,
+
+    /// The format, instead of looking at the content (see `ttmem formats`).
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+
+    /// Write to a file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Replace the file if it is there.
+    #[arg(long, requires = "output")]
+    pub force: bool,
+}
+
+/// `all`, `last` or a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WhichRun(pub RunFilter);
+
+impl FromStr for WhichRun {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self(RunFilter::All)),
+            "last" => Ok(Self(RunFilter::Last)),
+            number => match number.parse() {
+                Ok(number) if number > 0 => Ok(Self(RunFilter::Number(number))),
+                _ => Err("`all`, `last` or a number from 1 is wanted".into()),
+            },
+        }
+    }
+}
 
 /// Reads the files and prints the answer. A file that cannot be read is said, and the others are answered.
 pub(crate) fn run(args: &Summary) -> Result<u8> {
@@ -16,7 +91,7 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let mut profiles = Vec::new();
     let mut failed = None;
     for file in &args.files {
-        match read::open_with(file, args.format.as_deref()) {
+        match reading::open(file, args.format.as_deref()) {
             Ok(profile) => profiles.push(profile),
             Err(error) if args.files.len() == 1 => return Err(error),
             Err(error) => {

@@ -3,6 +3,7 @@
 //! A response is plain data that serialises as the contract says. Whatever is shown anywhere (terminal, JSON,
 //! Markdown, files, page) comes from here, so that a number shown twice is the same number.
 
+mod about;
 mod answer;
 pub mod ir;
 mod named;
@@ -12,6 +13,7 @@ mod rows;
 mod summary;
 pub mod timeline;
 
+pub use about::{About, AboutPeak};
 pub use answer::{
     AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,
     OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,

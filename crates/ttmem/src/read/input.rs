@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Reader, Sniff, readers};
 use crate::error::{Error, Result};
@@ -26,23 +28,52 @@ pub struct Input<'a> {
     pub rereadable: bool,
 }
 
-/// Reads a file (`-` is standard input) into a profile, in whatever format it is.
-pub fn open(name: &str) -> Result<Profile> {
-    open_with(name, None)
+/// How evidence is to be read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The reader of that name, instead of the one that knows the content.
+    pub format: Option<String>,
+    /// Where it is told how far the reading is.
+    pub progress: Option<Arc<Progress>>,
 }
 
-/// As [`open`], with the reader of that name.
-pub fn open_with(name: &str, format: Option<&str>) -> Result<Profile> {
+/// How far the reading of a file is. The reader counts; others look whenever they like.
+#[derive(Debug, Default)]
+pub struct Progress {
+    read: AtomicU64,
+    size: AtomicU64,
+}
+
+impl Progress {
+    /// The bytes read, as they lie in the file.
+    pub fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The size of the file; a pipe has none.
+    pub fn size(&self) -> Option<u64> {
+        Some(self.size.load(Ordering::Relaxed)).filter(|size| *size > 0)
+    }
+}
+
+/// Reads a file (`-` is standard input) into a profile, in whatever format it is.
+pub fn open(name: &str) -> Result<Profile> {
+    open_with(name, &Options::default())
+}
+
+/// As [`open`], the way that the options say.
+pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let mut builder = Builder::new();
-    read_into(name, format, &mut builder)?;
+    read_into(name, options, &mut builder)?;
     Ok(builder.finish())
 }
 
 /// Reads a file into any sink.
-pub fn read_into(name: &str, format: Option<&str>, sink: &mut dyn Sink) -> Result<()> {
+pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<()> {
     let failed = |source| Error::Read { path: name.into(), source };
+    let format = options.format.as_deref();
     if name == "-" {
-        return read_stream(name, Box::new(io::stdin()), false, format, sink);
+        return read_stream(name, counted(io::stdin(), options), false, format, sink);
     }
     let path = Path::new(name);
     let file = File::open(path).map_err(failed)?;
@@ -50,8 +81,32 @@ pub fn read_into(name: &str, format: Option<&str>, sink: &mut dyn Sink) -> Resul
     if metadata.is_dir() {
         return Err(Error::Directory { path: path.into() });
     }
+    if let Some(progress) = options.progress.as_ref().filter(|_| metadata.is_file()) {
+        progress.size.store(metadata.len(), Ordering::Relaxed);
+    }
     // What a pipe gave once it does not give again.
-    read_stream(name, Box::new(file), metadata.is_file(), format, sink)
+    read_stream(name, counted(file, options), metadata.is_file(), format, sink)
+}
+
+/// A stream whose bytes are counted, where anybody wants to know.
+fn counted(stream: impl Read + Send + 'static, options: &Options) -> Box<dyn Read + Send> {
+    match &options.progress {
+        Some(progress) => Box::new(Counted { stream, progress: Arc::clone(progress) }),
+        None => Box::new(stream),
+    }
+}
+
+struct Counted<R> {
+    stream: R,
+    progress: Arc<Progress>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(buffer)?;
+        self.progress.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 /// Reads a stream that may be packed.

@@ -9,7 +9,7 @@ mod lines;
 pub mod tt_log;
 mod ttmem;
 
-pub use input::{Input, open, open_with};
+pub use input::{Input, Options, Progress, open, open_with};
 
 use crate::error::Result;
 use crate::model::{Profile, Sink};

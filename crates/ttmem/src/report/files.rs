@@ -3,7 +3,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `<name>.ttmem` | the whole profile, all ranks |
-//! | `<name>_summary.md` | the summary, all ranks |
+//! | `<name>_summary.md` | the summary as Markdown, all ranks |
+//! | `<name>_summary.json` | the summary as `ttmem summary --json` prints it, all ranks |
+//! | `<name>_about.json` | what a list of reports says of this one |
 //! | `<name>_report.html` | the page, all ranks |
 //! | `<name>_memory.json` | what was in memory before each operation |
 //! | `<name>_operations.json` | what each operation is |
@@ -27,13 +29,15 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::{Error, Result};
 use crate::model::{Profile, Rank};
-use crate::query::{IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, summary};
+use crate::query::{About, IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, summary};
 use crate::record::frame;
 
 use super::threads::with_threads;
 
 const PROFILE: &str = ".ttmem";
 const SUMMARY: &str = "_summary.md";
+const SUMMARY_JSON: &str = "_summary.json";
+const ABOUT: &str = "_about.json";
 const PAGE: &str = "_report.html";
 const MEMORY: &str = "_memory.json";
 const OPERATIONS: &str = "_operations.json";
@@ -54,7 +58,9 @@ pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
     let answer = summary(std::slice::from_ref(profile), &Request::default())?;
     let page = || {
         write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
-        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))
+        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
+        write_file(&folder.join(format!("{name}{SUMMARY_JSON}")), |out| Ok(super::json(&answer, out)?))?;
+        write_json(&folder.join(name), ABOUT, &About::of(&answer))
     };
     let rest = || {
         write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
@@ -95,7 +101,7 @@ fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
 /// Whether a file of that name is one of ours, of a report of that name.
 pub fn is_derived(name: &str, file: &str) -> bool {
     let Some(rest) = file.strip_prefix(name) else { return false };
-    [PROFILE, SUMMARY, PAGE].contains(&rest)
+    [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].contains(&rest)
         || OF_RANK.contains(&rest)
         || rest.starts_with("_rank") && OF_RANK.iter().any(|end| rest.ends_with(end))
 }
@@ -103,6 +109,36 @@ pub fn is_derived(name: &str, file: &str) -> bool {
 /// The name of the page of a report of that name.
 pub fn page_of(name: &str) -> String {
     format!("{name}{PAGE}")
+}
+
+/// The name of the profile of a report of that name.
+pub fn profile_of(name: &str) -> String {
+    format!("{name}{PROFILE}")
+}
+
+/// The name of the memory file of a report of that name.
+pub fn memory_of(name: &str) -> String {
+    format!("{name}{MEMORY}")
+}
+
+/// The name of the Markdown of a report of that name.
+pub fn markdown_of(name: &str) -> String {
+    format!("{name}{SUMMARY}")
+}
+
+/// The name of the summary of a report of that name.
+pub fn summary_of(name: &str) -> String {
+    format!("{name}{SUMMARY_JSON}")
+}
+
+/// The name of the few words on a report of that name.
+pub fn about_of(name: &str) -> String {
+    format!("{name}{ABOUT}")
+}
+
+/// The name of the report that a profile or a memory file is of.
+pub fn name_in(file: &str) -> Option<&str> {
+    file.strip_suffix(PROFILE).or_else(|| file.strip_suffix(MEMORY))
 }
 
 /// Whether a file of that name holds a profile.

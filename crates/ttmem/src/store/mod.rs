@@ -4,47 +4,34 @@
 //! TTMEM_HOME/reports/<name>/     (TTMEM_HOME is ~/.ttmem by default)
 //!   <name>.ttmem, <name>_memory.json …    see `report::files`
 //!   source.json                           the source: path, size, hash of its head and tail
+//! TTMEM_HOME/reports/<name>  ->  a folder that `ttmem run` made elsewhere
 //! ```
 //!
-//! Here live the rule for names (`name`), the memory of sources (`source`), and the way files get into a
-//! folder so that a report is whole or absent (`write`). What stands in the files is the business of
-//! [`report`](crate::report).
+//! Here live the rules for names (`name`), the memory of sources (`source`), what a list says of a report
+//! (`stored`), and the way files get into a folder so that a report is whole or absent (`write`). What stands in
+//! the files is the business of [`report`](crate::report).
 
 mod name;
 mod source;
+mod stored;
 mod write;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-pub use name::{clean_name, name_of};
+pub use name::{clean_name, name_of, plain_name, run_of};
 pub use source::SourceId;
+pub use stored::{Kind, Stored};
 pub use write::{replace_files, write_report};
 
 use crate::error::{Error, Result};
 use crate::model::Profile;
-use crate::report::files;
 
 /// The stored reports of a user.
 #[derive(Clone, Debug)]
 pub struct Store {
     reports: PathBuf,
-}
-
-/// A stored report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// Its name.
-    pub name: String,
-    /// Its folder.
-    pub folder: PathBuf,
-    /// The whole profile; `None` in folders of the seeds' tool.
-    pub profile: Option<PathBuf>,
-    /// What it was made from, where that is remembered.
-    pub source: Option<SourceId>,
-    /// When it was last written.
-    pub modified: Option<SystemTime>,
 }
 
 impl Store {
@@ -85,26 +72,48 @@ impl Store {
             Some(source) => source.write(staged),
             None => Ok(()),
         })?;
-        Stored::read(name, folder)
-            .ok_or_else(|| Error::Bug("a report is not there after it was written".into()))
+        Stored::read(&name, &folder).ok_or_else(|| lost(&folder))
+    }
+
+    /// Puts a folder that lies elsewhere (of a run) on the list, under its own name or one with a number.
+    pub fn register(&self, folder: &Path) -> Result<Stored> {
+        let failed = |source| Error::Write { path: self.reports.clone(), source };
+        let folder =
+            fs::canonicalize(folder).map_err(|source| Error::Read { path: folder.into(), source })?;
+        let wanted = folder.file_name().map(|name| plain_name(&name.to_string_lossy())).unwrap_or_default();
+        fs::create_dir_all(&self.reports).map_err(failed)?;
+        for name in numbered(&wanted) {
+            let link = self.reports.join(&name);
+            if fs::canonicalize(&link).is_ok_and(|target| target == folder) {
+                return Stored::read(&name, &link).ok_or_else(|| lost(&folder));
+            }
+            // A link that leads nowhere is of a run that somebody has removed.
+            if fs::symlink_metadata(&link).is_ok_and(|metadata| metadata.is_symlink()) && !link.exists() {
+                fs::remove_file(&link).map_err(failed)?;
+            }
+            match link_to(&folder, &link) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+                Ok(()) => return Stored::read(&name, &link).ok_or_else(|| lost(&folder)),
+            }
+        }
+        Err(too_many(&wanted))
     }
 
     /// `vae`, `vae-2`, `vae-3` …: the first that nobody has, or that this source has already.
     fn free_name(&self, wanted: &str, source: Option<&SourceId>) -> Result<String> {
-        const MOST: usize = 100_000;
-        for number in 1..MOST {
-            let name = if number == 1 { wanted.to_owned() } else { format!("{wanted}-{number}") };
-            let folder = self.reports.join(&name);
-            // Not `exists`: a link that leads nowhere has the name, too.
-            let is_free = fs::symlink_metadata(&folder).is_err();
-            if is_free
-                || write::is_empty(&folder)
-                || source.is_some() && SourceId::read(&folder).as_ref() == source
-            {
-                return Ok(name);
+        let is_ours = |name: &String| {
+            let folder = self.reports.join(name);
+            match fs::symlink_metadata(&folder) {
+                Err(_) => true,
+                // What a link leads to was made by a run; and one that leads nowhere has the name, too.
+                Ok(metadata) if metadata.is_symlink() => false,
+                Ok(_) => {
+                    write::is_empty(&folder) || source.is_some() && SourceId::read(&folder).as_ref() == source
+                }
             }
-        }
-        Err(Error::NotThere(format!("there are too many reports called {wanted}; remove some")))
+        };
+        numbered(wanted).find(is_ours).ok_or_else(|| too_many(wanted))
     }
 
     /// All reports, the newest first. A folder that holds none is none.
@@ -112,16 +121,16 @@ impl Store {
         let failed = |source| Error::Read { path: self.reports.clone(), source };
         let entries = match fs::read_dir(&self.reports) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(error)),
         };
         let mut reports = Vec::new();
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().into_string();
-            reports.extend(name.ok().and_then(|name| Stored::read(name, entry.path())));
+            reports.extend(name.ok().and_then(|name| Stored::read(&name, &entry.path())));
         }
-        reports.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.name.cmp(&b.name)));
+        reports.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.name.cmp(&b.name)));
         Ok(reports)
     }
 
@@ -137,38 +146,37 @@ impl Store {
         reports.into_iter().find(|report| report.name == name).ok_or(Error::NotThere(message))
     }
 
-    /// Removes the report of that name with all that lies in its folder.
+    /// Removes the report of that name with all that lies in its folder. A run is only taken off the list: its
+    /// folder, with the log, lies elsewhere and stays.
     pub fn remove(&self, name: &str) -> Result<()> {
-        let folder = self.find(name)?.folder;
-        let is_link = fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_symlink());
-        // What a link leads to is not ours.
-        let removed = if is_link { fs::remove_file(&folder) } else { fs::remove_dir_all(&folder) };
-        removed.map_err(|source| Error::Write { path: folder, source })
+        let link = self.reports.join(self.find(name)?.name);
+        let is_link = fs::symlink_metadata(&link).is_ok_and(|metadata| metadata.is_symlink());
+        let removed = if is_link { fs::remove_file(&link) } else { fs::remove_dir_all(&link) };
+        removed.map_err(|source| Error::Write { path: link, source })
     }
 }
 
-impl Stored {
-    /// The report in a folder, if there is one.
-    fn read(name: String, folder: PathBuf) -> Option<Self> {
-        if name.starts_with('.') {
-            return None;
-        }
-        // What cannot be finished now (a folder that is not ours to write) is finished later.
-        let _ = write::finish(&folder);
-        let mut names: Vec<String> = fs::read_dir(&folder)
-            .ok()?
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|file| files::is_profile(file) || files::is_memory_file(file))
-            .collect();
-        names.sort_unstable();
-        let own = format!("{name}.ttmem");
-        let profile = names
-            .iter()
-            .find(|file| **file == own)
-            .or_else(|| names.iter().find(|file| files::is_profile(file)));
-        let first = profile.or(names.first())?;
-        let modified = fs::metadata(folder.join(first)).and_then(|metadata| metadata.modified()).ok();
-        let profile = profile.map(|file| folder.join(file));
-        Some(Self { source: SourceId::read(&folder), profile, modified, name, folder })
-    }
+/// A name, and the same with numbers.
+fn numbered(name: &str) -> impl Iterator<Item = String> {
+    const MOST: usize = 100_000;
+    let numbered = move |number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+    (1..MOST).map(numbered)
+}
+
+fn too_many(name: &str) -> Error {
+    Error::NotThere(format!("there are too many reports called {name}; remove some"))
+}
+
+fn lost(folder: &Path) -> Error {
+    Error::Bug(format!("there is no report in {} after it was written", folder.display()))
+}
+
+#[cfg(unix)]
+fn link_to(folder: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(folder, link)
+}
+
+#[cfg(windows)]
+fn link_to(folder: &Path, link: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_dir(folder, link)
 }

@@ -21,8 +21,13 @@ pub fn name_of(file: &str) -> String {
 
 /// A name that is one plain part of a path, whatever it was: `_` and `/` become `-`.
 pub fn clean_name(name: &str) -> String {
+    plain_name(&name.replace('_', "-"))
+}
+
+/// The same for names that keep their `_`: those of the files of a run.
+pub fn plain_name(name: &str) -> String {
     let plain = |c: char| {
-        let is_special = matches!(c, '_' | '/' | '\\' | ':' | '<' | '>' | '|' | '?' | '*' | '"');
+        let is_special = matches!(c, '/' | '\\' | ':' | '<' | '>' | '|' | '?' | '*' | '"');
         if is_special || c.is_control() { '-' } else { c }
     };
     let clean: String = name.chars().map(plain).collect();
@@ -31,6 +36,23 @@ pub fn clean_name(name: &str) -> String {
     let fits = clean.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST).last();
     let clean = clean[..fits.unwrap_or(0)].trim_end_matches(|c: char| c == '.' || c.is_whitespace());
     if clean.is_empty() { "report".to_owned() } else { clean.to_owned() }
+}
+
+/// The name of the run that a log is of, where it lies in the folder of that run: `vae` for
+/// `logs/vae_20261115_081250/vae_profile.log`.
+pub fn run_of(log: &Path) -> Option<String> {
+    let script = log.file_name()?.to_str()?.strip_suffix("_profile.log")?;
+    let folder = std::path::absolute(log).ok()?;
+    let stamp = folder.parent()?.file_name()?.to_str()?.strip_prefix(script)?.strip_prefix('_')?;
+    // A second run of the same second has a number behind its time.
+    let stamp = stamp
+        .get(..15)
+        .filter(|_| stamp.get(15..).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))?;
+    let is_stamp = stamp
+        .bytes()
+        .enumerate()
+        .all(|(at, byte)| if at == 8 { byte == b'_' } else { byte.is_ascii_digit() });
+    is_stamp.then(|| script.to_owned())
 }
 
 #[cfg(test)]
@@ -83,5 +105,20 @@ mod tests {
             assert_eq!(made, name, "{given:?}");
         }
         assert!(clean_name(&"ü".repeat(1000)).len() <= LONGEST);
+    }
+
+    #[test]
+    fn a_log_in_the_folder_of_its_run_is_known_by_the_names() {
+        for (log, run) in [
+            ("logs/vae_20261115_081250/vae_profile.log", Some("vae")),
+            ("/x/my_model_20261115_081250-2/my_model_profile.log", Some("my_model")),
+            ("logs/vae_20261115_081250/other_profile.log", None),
+            ("logs/vae_2026111_0812500/vae_profile.log", None),
+            ("logs/vae_20261115_081250x/vae_profile.log", None),
+            ("logs/vae_20261115_081250/vae.log", None),
+            ("vae_profile.log", None),
+        ] {
+            assert_eq!(run_of(Path::new(log)).as_deref(), run, "{log}");
+        }
     }
 }

@@ -26,9 +26,10 @@ const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// Writes the report of a profile into a folder, which need not be there; returns the files.
 ///
-/// The profile takes its texts along first. Files of an earlier report of that name are replaced.
+/// The profile takes its texts along first. The files' names begin with the name, as far as it is a plain one.
+/// Files of an earlier report of that name are replaced.
 pub fn write_report(profile: &mut Profile, folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
-    write_with(profile, folder, &super::clean_name(name), |_| Ok(()))
+    write_with(profile, folder, &super::plain_name(name), |_| Ok(()))
 }
 
 /// As [`write_report`], with something more for the folder.

@@ -1,0 +1,7 @@
+//! `ttmem`
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ttmem_cli::ttmem()
+}

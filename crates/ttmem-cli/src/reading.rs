@@ -1,0 +1,70 @@
+//! Reading with a bar: on a terminal, and only where it takes more than a second.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ttmem::Result;
+use ttmem::model::Profile;
+use ttmem::read::{self, Options, Progress};
+
+use crate::console;
+
+/// What is quick needs no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+const REDRAWN: Duration = Duration::from_millis(100);
+
+/// Reads a file (`-` is standard input) into a profile.
+pub(crate) fn open(file: &str, format: Option<&str>) -> Result<Profile> {
+    let begun = Instant::now();
+    let progress = Arc::new(Progress::default());
+    let options = Options { format: format.map(str::to_owned), progress: Some(Arc::clone(&progress)) };
+    let profile = with_bar(&progress, file, || read::open_with(file, &options))?;
+    console::detail(|| {
+        let seconds = begun.elapsed().as_secs_f64();
+        format!("{file}: read as {} in {seconds:.3} s ({} bytes)", profile.source.format, progress.read())
+    });
+    Ok(profile)
+}
+
+/// Does something that counts its bytes, with a bar where somebody would see it.
+fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() || console::is_quiet() {
+        return work();
+    }
+    let (done, wait) = channel::<()>();
+    let watched = Arc::clone(progress);
+    let label = if file == "-" { "standard input".to_owned() } else { file.to_owned() };
+    let drawing = thread::spawn(move || draw(&watched, label, &wait));
+    let result = work();
+    drop(done);
+    // A bar that cannot be drawn is no reason to fail.
+    let _ = drawing.join();
+    result
+}
+
+/// Draws until the other side is dropped.
+fn draw(progress: &Progress, label: String, wait: &Receiver<()>) {
+    let mut pause = PATIENCE;
+    let mut bar: Option<ProgressBar> = None;
+    while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(pause) {
+        pause = REDRAWN;
+        let bar = bar.get_or_insert_with(|| new_bar(progress.size(), label.clone()));
+        bar.set_position(progress.read());
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
+
+fn new_bar(size: Option<u64>, label: String) -> ProgressBar {
+    let template = match size {
+        Some(_) => "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {eta} left",
+        None => "{msg} {spinner} {binary_bytes}",
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(size, ProgressDrawTarget::stderr()).with_style(style).with_message(label)
+}
