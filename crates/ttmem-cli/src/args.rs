@@ -14,7 +14,7 @@ use crate::commands::{
 /// ttmem reads what a run left behind, rebuilds what was in memory at every step, and says where it went, who
 /// holds it, and what to change. Without arguments, on a terminal, it asks what to look at.
 #[derive(Debug, Parser)]
-#[command(name = "ttmem", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+#[command(name = "ttmem", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// What to do; nothing, on a terminal, asks.
     #[command(subcommand)]
@@ -41,15 +41,15 @@ Examples:
 #[derive(Debug, Arguments)]
 pub(crate) struct Llm {
     /// Markdown for an agent, and the report besides (`ttmem summary --markdown` prints the same).
-    #[arg(long, requires = "logfile")]
-    pub llm: bool,
+    #[arg(long = "llm", requires = "logfile")]
+    pub wanted: bool,
 
     /// The log.
-    #[arg(long, value_name = "FILE", requires = "llm")]
+    #[arg(long, value_name = "FILE", requires = "wanted")]
     pub logfile: Option<String>,
 
     /// Write the Markdown to a file instead of standard output.
-    #[arg(short, long, value_name = "FILE", requires = "llm")]
+    #[arg(short, long, value_name = "FILE", requires = "wanted")]
     pub output: Option<PathBuf>,
 
     /// Replace the file if it is there.

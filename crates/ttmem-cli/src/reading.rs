@@ -38,7 +38,7 @@ fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnce() -> T) -
     let (done, wait) = channel::<()>();
     let watched = Arc::clone(progress);
     let label = if file == "-" { "standard input".to_owned() } else { file.to_owned() };
-    let drawing = thread::spawn(move || draw(&watched, label, &wait));
+    let drawing = thread::spawn(move || draw(&watched, &label, &wait));
     let result = work();
     drop(done);
     // A bar that cannot be drawn is no reason to fail.
@@ -47,12 +47,12 @@ fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnce() -> T) -
 }
 
 /// Draws until the other side is dropped.
-fn draw(progress: &Progress, label: String, wait: &Receiver<()>) {
+fn draw(progress: &Progress, label: &str, wait: &Receiver<()>) {
     let mut pause = PATIENCE;
     let mut bar: Option<ProgressBar> = None;
     while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(pause) {
         pause = REDRAWN;
-        let bar = bar.get_or_insert_with(|| new_bar(progress.size(), label.clone()));
+        let bar = bar.get_or_insert_with(|| new_bar(progress.size(), label));
         bar.set_position(progress.read());
     }
     if let Some(bar) = bar {
@@ -60,11 +60,13 @@ fn draw(progress: &Progress, label: String, wait: &Receiver<()>) {
     }
 }
 
-fn new_bar(size: Option<u64>, label: String) -> ProgressBar {
+fn new_bar(size: Option<u64>, label: &str) -> ProgressBar {
     let template = match size {
         Some(_) => "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {eta} left",
         None => "{msg} {spinner} {binary_bytes}",
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(size, ProgressDrawTarget::stderr()).with_style(style).with_message(label)
+    ProgressBar::with_draw_target(size, ProgressDrawTarget::stderr())
+        .with_style(style)
+        .with_message(label.to_owned())
 }

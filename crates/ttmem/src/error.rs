@@ -72,6 +72,9 @@ pub enum Error {
         /// How it shows, and what to do.
         message: String,
     },
+    /// The arguments do not go together.
+    #[error("{0}")]
+    Usage(String),
     /// Something that the user asked for is not in the profile.
     #[error("{0}")]
     NotThere(String),

@@ -1,13 +1,19 @@
 //! `ttmem list`: the stored reports.
 
 use clap::Args;
-use ttmem::Result;
 use ttmem::store::Store;
+use ttmem::{Result, report};
 
 use crate::console;
 
+const EXAMPLES: &str = "\
+Examples:
+  ttmem list                               the newest first
+  ttmem list --json                        for scripts: every field is in docs/reports.md";
+
 /// `ttmem list`
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct List {
     /// As JSON.
     #[arg(long)]
@@ -15,12 +21,20 @@ pub(crate) struct List {
 }
 
 /// Prints them.
-pub(crate) fn run(_args: &List) -> Result<()> {
-    let reports = Store::from_env()?.list()?;
+pub(crate) fn run(args: &List) -> Result<()> {
+    let store = Store::from_env()?;
+    let reports = store.list()?;
+    if reports.is_empty() {
+        console::note(&format!(
+            "no report is stored in {} yet: `ttmem report FILE` makes one",
+            store.folder().display()
+        ));
+    }
     console::write(None, false, |out| {
-        for report in &reports {
-            writeln!(out, "{}", report.name)?;
+        if args.json {
+            report::list_json(&reports, out)
+        } else {
+            report::list(&reports, &jiff::tz::TimeZone::system(), console::screen(None), out)
         }
-        Ok(())
     })
 }

@@ -14,28 +14,31 @@ pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod summary;
 
-use ttmem::Result;
+use ttmem::{Error, Result};
 
 use crate::args::{Args, Command};
 use crate::console;
 
 /// Does what the arguments say; the exit code is 0 unless part of it failed.
-pub(crate) fn run(args: &Args) -> Result<u8> {
+pub(crate) fn run(args: Args) -> Result<u8> {
     console::set_loudness(args.loudness);
-    let Some(command) = &args.command else {
-        return if args.llm.llm { llm::run(&args.llm) } else { interactive::run() };
+    let Some(command) = args.command else {
+        return if args.llm.wanted { llm::run(&args.llm) } else { interactive::run() };
     };
+    if args.llm.wanted {
+        return Err(Error::Usage("--llm stands alone: `ttmem --llm --logfile FILE`".into()));
+    }
     match command {
-        Command::Summary(args) => summary::run(args),
-        Command::Report(args) => report::run(args).map(|()| 0),
-        Command::Run(args) => run::run(args),
-        Command::LastRun(args) => last_run::run(args).map(|()| 0),
-        Command::Serve(args) => serve::run(args).map(|()| 0),
-        Command::List(args) => list::run(args).map(|()| 0),
-        Command::Show(args) => show::run(args).map(|()| 0),
-        Command::Remove(args) => remove::run(args).map(|()| 0),
+        Command::Summary(args) => summary::run(&args),
+        Command::Report(args) => report::run(&args).map(|()| 0),
+        Command::Run(args) => run::run(&args),
+        Command::LastRun(args) => last_run::run(&args).map(|()| 0),
+        Command::Serve(args) => serve::run(&args).map(|()| 0),
+        Command::List(args) => list::run(&args).map(|()| 0),
+        Command::Show(args) => show::run(&args).map(|()| 0),
+        Command::Remove(args) => remove::run(&args).map(|()| 0),
         Command::Formats => formats::run().map(|()| 0),
-        Command::Completions(args) => completions::run(args).map(|()| 0),
-        Command::Man(args) => man::run(args).map(|()| 0),
+        Command::Completions(args) => completions::run(&args).map(|()| 0),
+        Command::Man(args) => man::run(&args).map(|()| 0),
     }
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ttmem::model::Profile;
 use ttmem::report::files::page_of;
-use ttmem::store::{Store, clean_name, name_of, write_report};
+use ttmem::store::{Store, Stored, clean_name, name_of, plain_name, write_report};
 use ttmem::{Error, Result};
 
 use crate::{console, reading};
@@ -43,23 +44,34 @@ pub(crate) struct Report {
     pub format: Option<String>,
 }
 
+/// Where a report is written.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// Where such a report belongs: a folder's in that folder, a file's among the stored ones.
+    Usual,
+    /// Into a folder.
+    In(PathBuf),
+    /// Into the folder of a run, whose files have its name.
+    OfRun(PathBuf, String),
+}
+
 /// Reads each file, writes its report and says where its page is.
 pub(crate) fn run(args: &Report) -> Result<()> {
     if args.name.is_some() && args.files.len() > 1 {
-        return Err(Error::NotThere("--name names one report: give one file".into()));
+        return Err(Error::Usage("--name names one report: give one file".into()));
     }
+    let target = args.output.clone().map_or(Target::Usual, Target::In);
     for file in &args.files {
-        let page = report(file, args)?;
-        console::write(None, false, |out| writeln!(out, "{}", page.display()))?;
+        let page = report_on(file, args.format.as_deref(), args.name.as_deref(), &target)?;
         if args.open {
-            show(&page);
+            show_page(&page);
         }
     }
     Ok(())
 }
 
 /// Shows a page in a browser. Where there is none (over SSH, as a rule) the report is still written.
-fn show(page: &Path) {
+pub(crate) fn show_page(page: &Path) {
     if open::that_detached(page).is_err() {
         console::say(&format!(
             "no browser could be started here; copy {} to a machine that has one: it is all in that file",
@@ -68,27 +80,52 @@ fn show(page: &Path) {
     }
 }
 
-/// Writes a report; returns where its page is.
-fn report(file: &str, args: &Report) -> Result<PathBuf> {
+/// Writes a report and prints where its page is.
+pub(crate) fn report_on(
+    file: &str,
+    format: Option<&str>,
+    name: Option<&str>,
+    target: &Target,
+) -> Result<PathBuf> {
     let source = source_of(file)?;
-    let mut profile = reading::open(&source, args.format.as_deref())?;
-    let name = args.name.clone().unwrap_or_else(|| name_of(&source));
-    // A report folder is made anew where it is.
-    let here = Path::new(file).is_dir().then(|| PathBuf::from(file));
-    let page = match args.output.clone().or(here) {
-        Some(folder) => {
-            write_report(&mut profile, &folder, &name)?;
-            folder.join(page_of(&clean_name(&name)))
+    let mut profile = reading::open(&source, format)?;
+    let page = match target {
+        Target::Usual if Path::new(file).is_dir() => remake(&mut profile, Path::new(file), name)?,
+        Target::Usual => {
+            let stored = Store::from_env()?.save(&mut profile, &source, name)?;
+            stored.folder.join(page_of(stored.stem()))
         }
-        None => {
-            let stored = Store::from_env()?.save(&mut profile, &source, Some(&name))?;
-            stored.folder.join(page_of(&stored.name))
+        Target::In(folder) => {
+            let name = name.map_or_else(|| name_of(&source), clean_name);
+            write_report(&mut profile, folder, &name)?;
+            folder.join(page_of(&name))
+        }
+        Target::OfRun(folder, name) => {
+            write_report(&mut profile, folder, name)?;
+            register(folder);
+            folder.join(page_of(name))
         }
     };
     for warning in &profile.warnings {
         console::warning(file, warning.line, &warning.message);
     }
+    console::write(None, false, |out| writeln!(out, "{}", page.display()))?;
     Ok(page)
+}
+
+/// Makes the report in a folder anew; its files keep their names.
+fn remake(profile: &mut Profile, folder: &Path, name: Option<&str>) -> Result<PathBuf> {
+    let there = Stored::in_folder(folder).map(|stored| stored.stem().to_owned());
+    let name = name.map(plain_name).or(there).unwrap_or_else(|| "report".to_owned());
+    write_report(profile, folder, &name)?;
+    Ok(folder.join(page_of(&name)))
+}
+
+/// Puts the folder of a run on the list. That it cannot be is said, and no reason to fail.
+pub(crate) fn register(folder: &Path) {
+    if let Err(error) = Store::from_env().and_then(|store| store.register(folder)) {
+        console::complain(&error);
+    }
 }
 
 /// The file to read: a folder stands for the profile in it.

@@ -27,13 +27,9 @@ pub(crate) struct Summary {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<String>,
 
-    /// As JSON.
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
-
-    /// As Markdown, for agents and issues.
-    #[arg(long)]
-    pub markdown: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub form: Form,
 
     /// What was in memory before this step, instead of at the peak (in JSON: besides).
     #[arg(long, value_name = "STEP")]
@@ -83,10 +79,22 @@ impl FromStr for WhichRun {
     }
 }
 
+/// How an answer is shown: as a screen, unless one of these is set.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Form {
+    /// As JSON.
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+
+    /// As Markdown, for agents and issues.
+    #[arg(long)]
+    pub markdown: bool,
+}
+
 /// Reads the files and prints the answer. A file that cannot be read is said, and the others are answered.
 pub(crate) fn run(args: &Summary) -> Result<u8> {
     if args.files.iter().filter(|file| *file == "-").count() > 1 {
-        return Err(Error::NotThere("standard input can be read only once: name `-` once".into()));
+        return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
     }
     let mut profiles = Vec::new();
     let mut failed = None;
@@ -106,18 +114,39 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let request = Request { at: args.at, top: args.top, run: args.run.0, rank: args.rank.clone() };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary);
-    console::write(args.output.as_deref(), args.force, |out| {
-        if args.json {
-            report::json(&summary, out)
-        } else if args.markdown {
-            report::markdown(&summary, &name(&args.files), out)
-        } else {
-            let screen = console::screen(args.top);
-            let colour = screen.colour && args.output.is_none();
-            report::text(&summary, report::Screen { colour, ..screen }, out)
-        }
-    })?;
+    let output = Output { path: args.output.as_deref(), force: args.force };
+    print(&summary, &name(&args.files), args.form, args.top, output)?;
     Ok(failed.unwrap_or(0))
+}
+
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Output<'a> {
+    /// The file, instead of standard output.
+    pub path: Option<&'a Path>,
+    /// Whether it may replace one that is there.
+    pub force: bool,
+}
+
+/// Prints an answer.
+pub(crate) fn print(
+    summary: &query::Summary,
+    name: &str,
+    form: Form,
+    top: Option<usize>,
+    output: Output<'_>,
+) -> Result<()> {
+    console::write(output.path, output.force, |out| {
+        if form.json {
+            report::json(summary, out)
+        } else if form.markdown {
+            report::markdown(summary, name, out)
+        } else {
+            let screen = console::screen(top);
+            let colour = screen.colour && output.path.is_none();
+            report::text(summary, report::Screen { colour, ..screen }, out)
+        }
+    })
 }
 
 /// What the document is about: the file's name without its ending.

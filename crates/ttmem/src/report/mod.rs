@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod files;
+mod list;
 mod markdown;
 mod page;
 mod table;
@@ -15,9 +16,11 @@ mod units;
 
 use std::io::{self, Write};
 
+pub use list::{list, list_json};
 pub use markdown::markdown;
 pub use page::page;
 pub use text::{Screen, text};
+pub use units::size;
 
 use crate::query::Summary;
 

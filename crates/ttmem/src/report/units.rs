@@ -43,11 +43,14 @@ impl Unit {
 }
 
 /// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
-pub(super) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
+    // What rounds to 1024.0 of a unit is 1.0 of the next.
+    const NEARLY_MIB: u64 = MIB - KIB / 20;
+    const NEARLY_GIB: u64 = GIB - MIB / 20;
     match bytes {
         0..KIB => format!("{bytes} B"),
-        KIB..MIB => format!("{} KiB", tenths(bytes, KIB)),
-        MIB..GIB => format!("{} MiB", tenths(bytes, MIB)),
+        KIB..NEARLY_MIB => format!("{} KiB", tenths(bytes, KIB)),
+        NEARLY_MIB..NEARLY_GIB => format!("{} MiB", tenths(bytes, MIB)),
         _ => format!("{} GiB", hundredths(bytes, GIB)),
     }
 }
