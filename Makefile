@@ -45,10 +45,12 @@ browser: web/node_modules
 check-data:
 	$(CARGO) run --release --locked --quiet -p ttmem --example check_data
 
-# Time against grep and memory as the kernel counts it, on two made logs of 100,000 operations.
+# Time against grep and memory as the kernel counts it, on two made logs of 100,000 operations; and how long small
+# things take.
 bench:
 	$(CARGO) build --release --locked --workspace
 	bash bench/run.sh
+	bash bench/start.sh
 
 # The page: its size, how long until it is drawn, how smooth it is, what writing it costs.
 bench-page: web/node_modules

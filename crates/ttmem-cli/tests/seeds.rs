@@ -36,7 +36,8 @@ impl Place {
             let script = script.unwrap();
             fs::copy(script.path(), place.path("memory_profiler").join(script.file_name())).unwrap();
         }
-        let python = Command::new("sh").args(["-c", "command -v python || command -v python3"]).output().unwrap();
+        let python =
+            Command::new("sh").args(["-c", "command -v python || command -v python3"]).output().unwrap();
         symlink(String::from_utf8(python.stdout).unwrap().trim(), place.path("bin/python")).unwrap();
         place
     }
