@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod files;
+mod line;
 mod markdown;
 mod page;
 mod table;
@@ -15,6 +16,7 @@ mod units;
 
 use std::io::{self, Write};
 
+pub use line::{headline, live};
 pub use markdown::markdown;
 pub use page::page;
 pub use text::{Screen, text};
