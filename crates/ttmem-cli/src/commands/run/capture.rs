@@ -26,7 +26,7 @@ const SHORT: Duration = Duration::from_millis(10);
 /// What is over sooner needs no line.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long others that hold the pipe are waited for when the command itself has ended.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// What was captured.
 #[derive(Debug)]
@@ -44,7 +44,6 @@ pub(super) struct Captured {
 /// Captures the output of a command until it has ended.
 pub(super) fn capture(child: Child, output: PipeReader, log: File, signals: Signals) -> Result<Captured> {
     let lost = |source| Error::Read { path: "the output of the command".into(), source };
-    let screen = Screen::new(console::is_quiet()).map_err(lost)?;
     let begun = Instant::now();
     let capture = Capture {
         child,
@@ -52,7 +51,7 @@ pub(super) fn capture(child: Child, output: PipeReader, log: File, signals: Sign
         signals,
         log: Log::new(log),
         watch: Watch::default(),
-        screen,
+        screen: Screen::new(console::is_quiet()),
         begun,
         next_tick: begun + TICK,
         ended: None,

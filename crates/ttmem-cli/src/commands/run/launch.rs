@@ -53,8 +53,11 @@ impl Launch {
 
     /// Says which settings of the user's stand in the way of an answer.
     pub fn say_settings(&self) {
-        for (variable, value, remark) in remarks(|variable| env::var_os(variable)) {
-            console::warning(&format!("{variable}={value}"), None, remark);
+        for variable in REMARKED {
+            let value = env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
+            if let Some((remark, value)) = value.and_then(|value| Some((remark(variable, &value)?, value))) {
+                console::warning(&format!("{variable}={value}"), None, remark);
+            }
         }
         console::detail(|| {
             let ours: Vec<String> =
@@ -66,20 +69,20 @@ impl Launch {
 
     /// Starts it. Both of its streams go into one pipe, so their order is the kernel's.
     pub fn start(&self) -> Result<(Child, PipeReader)> {
-        let mut problem = String::new();
         for program in &self.programs {
             match self.spawn(program) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.programs.len() > 1 => {}
+                Err(error) => {
+                    let program = program.to_string_lossy();
+                    return Err(Error::NotThere(format!("cannot start {program}: {error}")));
+                }
                 Ok(started) => return Ok(started),
-                Err(error) => problem = format!("cannot start {}: {error}", program.to_string_lossy()),
             }
         }
-        if self.programs.len() > 1 {
-            problem = format!(
-                "{problem}, nor is there a `python`; activate the environment of the model, or name its python: \
-                 ttmem run /path/to/python …"
-            );
-        }
-        Err(Error::NotThere(problem))
+        Err(Error::NotThere(format!(
+            "there is no {}; activate the environment of the model, or name its python: ttmem run /path/to/python …",
+            PYTHONS.join(" and no ")
+        )))
     }
 
     fn spawn(&self, program: &OsStr) -> io::Result<(Child, PipeReader)> {
@@ -129,48 +132,38 @@ fn missing() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.into_iter().filter(|(variable, _)| env::var_os(variable).is_none())
 }
 
-/// The settings of the user's with which something will be missing: variable, value, and what.
-fn remarks(
-    setting: impl Fn(&'static str) -> Option<OsString>,
-) -> impl Iterator<Item = (&'static str, String, &'static str)> {
-    let judges: [(&str, fn(&str) -> Option<&'static str>); 4] = [
-        ("TTMLIR_RUNTIME_LOGGER_LEVEL", logger_level),
-        ("TT_RUNTIME_MEMORY_LOG_LEVEL", memory_level),
-        ("TTXLA_LOGGER_LEVEL", module_level),
-        ("TTMLIR_RUNTIME_LOGGER_FILE", logger_file),
-    ];
-    judges.into_iter().filter_map(move |(variable, judge)| {
-        let value = setting(variable)?.to_string_lossy().into_owned();
-        let remark = judge(&value)?;
-        Some((variable, value, remark))
-    })
-}
+/// The settings of the user's that `remark` knows.
+const REMARKED: [&str; 4] = [
+    "TTMLIR_RUNTIME_LOGGER_LEVEL",
+    "TT_RUNTIME_MEMORY_LOG_LEVEL",
+    "TTXLA_LOGGER_LEVEL",
+    "TTMLIR_RUNTIME_LOGGER_FILE",
+];
 
-fn logger_level(value: &str) -> Option<&'static str> {
-    match value.to_ascii_uppercase().as_str() {
-        "DEBUG" | "TRACE" => None,
-        "WARNING" | "ERROR" | "FATAL" => Some("there will be no memory data; DEBUG is wanted"),
-        _ => Some("there will be pools but no operations; DEBUG is wanted"),
+/// What will be missing with a setting of the user's, if anything.
+fn remark(variable: &str, value: &str) -> Option<&'static str> {
+    let (upper, lower) = (value.to_ascii_uppercase(), value.to_ascii_lowercase());
+    match variable {
+        "TTMLIR_RUNTIME_LOGGER_LEVEL" => match upper.as_str() {
+            "DEBUG" | "TRACE" => None,
+            "WARNING" | "ERROR" | "FATAL" => Some("there will be no memory data; DEBUG is wanted"),
+            _ => Some("there will be pools but no operations; DEBUG is wanted"),
+        },
+        "TT_RUNTIME_MEMORY_LOG_LEVEL" => match lower.as_str() {
+            "any" | "all" | "operation" => None,
+            "program" => Some("there will be memory states around programs only; any is wanted"),
+            "none" => Some("there will be no memory data; any is wanted"),
+            _ => Some("the runtime does not know this value and may refuse to start; any is wanted"),
+        },
+        "TTXLA_LOGGER_LEVEL" => match value {
+            "DEBUG" | "VERBOSE" => None,
+            _ => Some("weights and inputs will have no names; DEBUG is wanted"),
+        },
+        "TTMLIR_RUNTIME_LOGGER_FILE" if !value.is_empty() => {
+            Some("the runtime prints there and not here, so there will be no memory data; unset it")
+        }
+        _ => None,
     }
-}
-
-fn memory_level(value: &str) -> Option<&'static str> {
-    match value.to_ascii_lowercase().as_str() {
-        "any" | "all" | "operation" => None,
-        "program" => Some("there will be memory states around programs only; any is wanted"),
-        "none" => Some("there will be no memory data; any is wanted"),
-        _ => Some("the runtime does not know this value and may refuse to start; any is wanted"),
-    }
-}
-
-fn module_level(value: &str) -> Option<&'static str> {
-    let fits = matches!(value, "DEBUG" | "VERBOSE");
-    (!fits).then_some("weights and inputs will have no names; DEBUG is wanted")
-}
-
-fn logger_file(value: &str) -> Option<&'static str> {
-    let is_set = !value.is_empty();
-    is_set.then_some("the runtime prints there and not here, so there will be no memory data; unset it")
 }
 
 #[cfg(test)]
@@ -210,10 +203,9 @@ mod tests {
 
     #[test]
     fn settings_that_leave_something_out_are_remarked_on() {
-        let said = |variable: &'static str, value: &str| {
-            let value = OsString::from(value);
-            let found: Vec<_> = remarks(|asked| (asked == variable).then(|| value.clone())).collect();
-            found.into_iter().map(|(_, _, remark)| remark).collect::<Vec<_>>().join("; ")
+        let said = |variable: &str, value: &str| {
+            assert!(REMARKED.contains(&variable));
+            remark(variable, value).unwrap_or("")
         };
         for fits in ["any", "ANY", "operation", "all"] {
             assert_eq!(said("TT_RUNTIME_MEMORY_LOG_LEVEL", fits), "");
@@ -228,6 +220,6 @@ mod tests {
         assert!(said("TTXLA_LOGGER_LEVEL", "debug").contains("no names"), "upper case only");
         assert_eq!(said("TTXLA_LOGGER_LEVEL", "VERBOSE"), "");
         assert!(said("TTMLIR_RUNTIME_LOGGER_FILE", "/tmp/x").contains("no memory data"));
-        assert_eq!(remarks(|_| None).count(), 0);
+        assert_eq!(said("TTMLIR_RUNTIME_LOGGER_FILE", ""), "");
     }
 }

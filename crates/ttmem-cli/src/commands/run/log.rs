@@ -33,12 +33,10 @@ impl Log {
         }
     }
 
-    /// Has what is new put on the disk, without waiting for it.
+    /// Has what is new put on the disk, without waiting for it; not while the disk is still busy with what was before.
     pub fn sync(&mut self) {
-        // Where a sync is under way and another is asked for already, that one will have this, too.
         if let Some(sync) = self.sync.as_ref().filter(|_| self.is_fresh) {
-            let _ = sync.try_send(());
-            self.is_fresh = false;
+            self.is_fresh = sync.try_send(()).is_err();
         }
     }
 
@@ -50,7 +48,8 @@ impl Log {
 
 /// A thread that syncs the file whenever it is asked to. It ends when nobody can ask any more.
 fn sync_thread(file: File) -> io::Result<SyncSender<()>> {
-    let (sender, asked) = sync_channel(1);
+    // Without room: it is asked only when it waits for it.
+    let (sender, asked) = sync_channel(0);
     thread::Builder::new().name("log".into()).spawn(move || {
         while asked.recv().is_ok() {
             // Where it cannot be (a pipe, an odd file system), the log is as safe as any other file.

@@ -96,36 +96,37 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
     let name = plain_name(args.name.as_deref().unwrap_or(launch.name()));
     let signals = Signals::hold()?;
     let parent = args.output_dir.as_deref().unwrap_or(Path::new("logs"));
-    let (folder, file) = RunFolder::create(parent, &name)?;
+    let (folder, log) = RunFolder::create(parent, &name)?;
     launch.say_settings();
     console::note(&format!("capturing into {}", folder.log().display()));
-    let captured = match launch.start() {
-        Ok((child, output)) => capture(child, output, file, signals)?,
+    let (child, output) = match launch.start() {
+        Ok(started) => started,
         Err(error) => {
-            drop(file);
             folder.undo();
             return Err(error);
         }
     };
-    let mut outcome = Outcome { code: exit_code(captured.status), log: folder.log(), page: None };
-    let mut fail = |error: &Error| {
-        console::complain(error);
-        outcome.code = failed(outcome.code);
-    };
+    let captured = capture(child, output, log, signals)?;
     if !captured.status.success() {
         console::say(&format!("{} {}", launch.name(), ending(captured.status)));
     }
     if captured.left_open {
         console::note("something that the command started still runs; what it prints from now on is lost");
     }
+    let code = exit_code(captured.status);
+    let mut outcome = Outcome { code, log: folder.log(), page: None };
     if let Some(source) = captured.log_error {
-        fail(&Error::Write { path: folder.log(), source });
+        console::complain(&Error::Write { path: folder.log(), source });
         console::say("the log ends there; the command was not disturbed");
+        outcome.code = failed(code);
     }
     if !args.log_only {
         match report(&folder, &name, captured.seen) {
             Ok(page) => outcome.page = Some(page),
-            Err(error) => fail(&error),
+            Err(error) => {
+                console::complain(&error);
+                outcome.code = failed(code);
+            }
         }
     }
     Ok(outcome)
@@ -197,7 +198,7 @@ mod tests {
             (3 << 8, 3, "ended with exit code 3"),
             (255 << 8, 255, "ended with exit code 255"),
             (9, 137, "was killed by signal 9 (SIGKILL)"),
-            (11 | 0x80, 139, "was killed by signal 11 (SIGSEGV)"),
+            (0x8b, 139, "was killed by signal 11 (SIGSEGV)"),
         ] {
             let status = ExitStatus::from_raw(raw);
             assert_eq!((exit_code(status), ending(status)), (code, words.to_owned()));

@@ -41,15 +41,22 @@ pub(super) struct Screen {
 
 impl Screen {
     /// Standard error; without the output where it is to be quiet, with a line that counts where it is a terminal.
-    pub fn new(quiet: bool) -> io::Result<Self> {
+    pub fn new(quiet: bool) -> Self {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let shows_live = io::stderr().is_terminal() && !is_dumb;
         let waiting = Arc::new(AtomicUsize::new(0));
         let shown = Arc::clone(&waiting);
         let (sender, receiver) = channel();
-        let thread =
-            thread::Builder::new().name("screen".into()).spawn(move || write_all(&receiver, &shown))?;
-        Ok(Self { shows_output: !quiet, shows_live, sender: Some(sender), waiting, thread: Some(thread) })
+        let thread = thread::Builder::new().name("screen".into());
+        // A machine that has no more threads to give shows nothing; the log is what matters.
+        let thread = thread.spawn(move || write_all(&receiver, &shown)).ok();
+        let is_there = thread.is_some();
+        Self {
+            shows_output: is_there && !quiet,
+            shows_live: is_there && !is_dumb && io::stderr().is_terminal(),
+            sender: Some(sender),
+            waiting,
+            thread,
+        }
     }
 
     /// Whether more should be shown now; a command that prints faster than it can be shown has to wait, as it would
@@ -251,17 +258,13 @@ mod tests {
         terminal(play).screen().contents().trim_end().to_owned()
     }
 
-    fn line(text: &str) -> Option<Vec<u8>> {
-        Some(text.as_bytes().to_vec())
-    }
-
     #[test]
     fn the_line_stands_below_the_output() {
         let play = |lines: &mut Lines<Vec<u8>>| {
             lines.output(b"one\n");
-            lines.live(line("counting 1"));
+            lines.live(Some(b"counting 1".to_vec()));
             lines.output(b"two\nthree\n");
-            lines.live(line("count 2"));
+            lines.live(Some(b"count 2".to_vec()));
         };
         assert_eq!(seen(play), "one\ntwo\nthree\ncount 2");
     }
@@ -269,9 +272,9 @@ mod tests {
     #[test]
     fn the_line_waits_for_the_end_of_a_line() {
         let play = |lines: &mut Lines<Vec<u8>>| {
-            lines.live(line("counting"));
+            lines.live(Some(b"counting".to_vec()));
             lines.output(b"half");
-            lines.live(line("counting on"));
+            lines.live(Some(b"counting on".to_vec()));
         };
         assert_eq!(seen(play), "half");
         let more = |lines: &mut Lines<Vec<u8>>| {
@@ -285,14 +288,14 @@ mod tests {
     fn nothing_of_the_line_stays() {
         let play = |lines: &mut Lines<Vec<u8>>| {
             lines.output(b"one\n");
-            lines.live(line("counting"));
+            lines.live(Some(b"counting".to_vec()));
             lines.output(b"two");
             lines.end();
             lines.out.extend_from_slice(b"next");
         };
         assert_eq!(seen(play), "one\ntwo\nnext");
         let quiet = |lines: &mut Lines<Vec<u8>>| {
-            lines.live(line("counting"));
+            lines.live(Some(b"counting".to_vec()));
             lines.end();
             lines.out.extend_from_slice(b"$");
         };
@@ -303,7 +306,7 @@ mod tests {
     fn colours_of_the_output_go_on_behind_the_line() {
         let terminal = terminal(|lines| {
             lines.output(b"\x1b[31mred\n");
-            lines.live(line("plain"));
+            lines.live(Some(b"plain".to_vec()));
             lines.output(b"still red\n");
         });
         let colour = |row| terminal.screen().cell(row, 0).unwrap().fgcolor();
