@@ -10,6 +10,7 @@ pub mod tt_log;
 mod ttmem;
 
 pub use input::{Input, Options, Progress, open, open_with};
+pub use tt_log::{Seen, SeenPool, Watch};
 
 use crate::error::Result;
 use crate::model::{Profile, Sink};

@@ -16,7 +16,12 @@ pub(super) fn verdict(oom: &Oom) -> String {
         (Some(step), None) => format!("Step {step}"),
         (None, _) => "The program".to_owned(),
     };
-    let head = match oom.cause {
+    format!("{} {step} {}{}", head(pool, oom.cause), request(oom), owner(oom))
+}
+
+/// The verdict in a few words: what ran out.
+pub(super) fn head(pool: &str, cause: &str) -> String {
+    match cause {
         "fragmentation" => format!("Out of memory: {pool} is fragmented."),
         "capacity" => format!("Out of memory: {pool} is full."),
         "never_fits" => format!("Out of memory: this can never fit into {pool}."),
@@ -24,8 +29,7 @@ pub(super) fn verdict(oom: &Oom) -> String {
         "trace_region" => "Out of memory: a trace does not fit into the region kept for traces.".to_owned(),
         "address_limit" => "Out of L1: an allocation reached the lowest address that is allowed.".to_owned(),
         _ => "Out of memory.".to_owned(),
-    };
-    format!("{head} {step} {}{}", request(oom), owner(oom))
+    }
 }
 
 fn request(oom: &Oom) -> String {

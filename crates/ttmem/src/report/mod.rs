@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod files;
+mod line;
 mod list;
 mod markdown;
 mod page;
@@ -16,6 +17,7 @@ mod units;
 
 use std::io::{self, Write};
 
+pub use line::{headline, live};
 pub use list::{list, list_json};
 pub use markdown::markdown;
 pub use page::page;

@@ -3,7 +3,8 @@
 //! Each line is taken apart on its own (`line`), goes to the state machine of the rank and stream that wrote
 //! it, and there to the rank's run through the log (`rank`), which knows the programs and settles what each
 //! step did (`life`). Module dumps (`module`) give arguments their names. Nothing here looks at "the next
-//! line": between any two lines there may be lines of other writers.
+//! line": between any two lines there may be lines of other writers. `watch` looks over a log that is still being
+//! written.
 
 mod brackets;
 mod fault;
@@ -18,8 +19,11 @@ mod tables;
 pub(super) mod texts;
 mod types;
 mod view;
+mod watch;
 
 use memchr::memmem;
+
+pub use watch::{Seen, SeenPool, Watch};
 
 use super::{Input, Reader, Sniff};
 use crate::error::Result;

@@ -24,11 +24,21 @@ impl<'a> ParsedOp<'a> {
     /// Reads an operation. `None` for a text that is none.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let mut op = Self::default();
-        let rest = op.read_results(text)?;
-        let rest = op.read_name_and_operands(rest)?;
-        let rest = op.read_attributes(rest)?;
+        let rest = op.read_head(text)?;
         op.read_types_and_loc(rest);
         Some(op)
+    }
+
+    /// Whether a text is an operation's: its types and location, most of the text, need not be looked at.
+    pub fn is_operation(text: &[u8]) -> bool {
+        ParsedOp::default().read_head(text).is_some()
+    }
+
+    /// All that must be there; returns what is behind it.
+    fn read_head(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = self.read_results(text)?;
+        let rest = self.read_name_and_operands(rest)?;
+        self.read_attributes(rest)
     }
 
     /// `%5:2 = `, or nothing.

@@ -485,7 +485,7 @@ impl Log<'_, '_> {
 }
 
 /// Whether a message without an end of line is not all there. Only long ones can be told.
-fn is_torn(message: &[u8]) -> bool {
+pub(super) fn is_torn(message: &[u8]) -> bool {
     match Message::of(message) {
         Message::Executing(text) => !text.ends_with(b")"),
         Message::State { view, .. } => !view.ends_with(b"}"),

@@ -1,0 +1,153 @@
+//! Options, arguments, environment, and where things go.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{Place, SETTINGS, assert_same, corpus, entries, page, program, start, text};
+
+/// What `show_setup.py` says it was started with.
+fn setup(place: &Place, arguments: &[&str], settings: &[(&str, &str)]) -> (Value, String) {
+    let mut command = place.run();
+    command.arg("--log-only").arg(program("show_setup.py")).args(arguments).envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let log = text(&output.stdout);
+    let shown = serde_json::from_slice(&fs::read(place.path(log.trim())).unwrap()).unwrap();
+    (shown, text(&output.stderr))
+}
+
+#[test]
+fn what_stands_behind_the_command_is_the_commands() {
+    let arguments = ["--batch", "4", "-q", "--log-only", "--name", "x", "--help", "-v", "--", "-", ""];
+    let (shown, _) = setup(&Place::new(), &arguments, &[]);
+    assert_eq!(shown["arguments"], json!(arguments));
+    let place = Place::new();
+    let output = place.run().args(["--log-only", "--", "echo", "-q", "--"]).output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(fs::read(place.log()).unwrap(), b"-q --\n");
+}
+
+#[test]
+fn settings_are_made_unless_the_user_has_made_them() {
+    let (shown, said) = setup(&Place::new(), &[], &[]);
+    let wanted = json!({
+        "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
+        "TT_RUNTIME_MEMORY_LOG_LEVEL": "any",
+        "TTXLA_LOGGER_LEVEL": "DEBUG",
+        "PYTHONUNBUFFERED": "1",
+    });
+    assert_eq!((&shown["settings"], &shown["unbuffered"]), (&wanted, &json!(true)));
+    assert!(!said.contains("warning"), "{said}");
+    let own = [
+        ("TTMLIR_RUNTIME_LOGGER_LEVEL", "trace"),
+        ("TT_RUNTIME_MEMORY_LOG_LEVEL", "none"),
+        ("TTXLA_LOGGER_LEVEL", "VERBOSE"),
+        ("PYTHONUNBUFFERED", "yes"),
+    ];
+    let (shown, said) = setup(&Place::new(), &[], &own);
+    for (variable, value) in own {
+        assert_eq!(shown["settings"][variable], value);
+    }
+    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning")).collect();
+    assert_eq!(
+        warnings,
+        ["warning: TT_RUNTIME_MEMORY_LOG_LEVEL=none: there will be no memory data; any is wanted"]
+    );
+    assert_eq!(SETTINGS.len(), own.len() + 2, "every setting is tried");
+}
+
+#[test]
+fn a_run_has_a_folder_of_its_own_named_after_script_and_time() {
+    let place = Place::new();
+    let output = place.print_log("two-graphs.log", "well").output().unwrap();
+    page(&place, &output);
+    let log = place.log();
+    let folder = log.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let stamp = folder.strip_prefix("print_log_").unwrap();
+    let shape: String = stamp.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(shape, "00000000_000000");
+    assert_eq!(log.file_name().unwrap(), "print_log_profile.log");
+    assert_eq!(ttmem::store::run_of(&log).as_deref(), Some("print_log"));
+}
+
+#[test]
+fn names_and_places_can_be_chosen() {
+    let place = Place::new();
+    let mut command = place.run();
+    command.args(["--name", "night/ly_1", "--output-dir", "deep/er", "cat"]).arg(corpus("two-graphs.log"));
+    let page = page(&place, &command.output().unwrap());
+    assert_eq!(page.file_name().unwrap(), "night-ly_1_report.html");
+    let folder = page.parent().unwrap();
+    assert_eq!(folder.parent().unwrap(), place.path("deep/er"));
+    assert!(folder.file_name().unwrap().to_str().unwrap().starts_with("night-ly_1_"));
+    assert!(folder.join("night-ly_1_profile.log").is_file());
+    assert!(!place.path("logs").exists());
+}
+
+#[test]
+fn the_log_alone_can_be_had() {
+    let place = Place::new();
+    let output = place.run().arg("--log-only").arg("cat").arg(corpus("two-graphs.log")).output().unwrap();
+    assert!(output.status.success());
+    let log = place.log();
+    assert_eq!(place.path(text(&output.stdout).trim()), log);
+    assert_eq!(entries(log.parent().unwrap()), [log.as_path()], "nothing else");
+    assert!(!place.path("home").exists());
+    // A log without memory data is no failure where only the log is wanted.
+    let place = Place::new();
+    assert!(place.run().args(["--log-only", "true"]).output().unwrap().status.success());
+}
+
+#[test]
+fn runs_at_the_same_time_have_nothing_in_common() {
+    const RUNS: usize = 6;
+    let place = Place::new();
+    let started: Vec<_> = (0..RUNS)
+        .map(|number| {
+            let script = format!("echo run {number}; cat \"$0\"");
+            start(place.run().args(["--name", "same", "sh", "-c", &script]).arg(corpus("two-graphs.log")))
+        })
+        .collect();
+    let pages: Vec<_> =
+        started.into_iter().map(|run| page(&place, &run.wait_with_output().unwrap())).collect();
+    assert_eq!(place.runs().len(), RUNS);
+    for (number, page) in pages.iter().enumerate() {
+        let mut wanted = format!("run {number}\n").into_bytes();
+        wanted.extend(fs::read(corpus("two-graphs.log")).unwrap());
+        assert_same(&fs::read(page.with_file_name("same_profile.log")).unwrap(), &wanted);
+    }
+    let listed = text(&place.ttmem().arg("list").output().unwrap().stdout);
+    for run in place.runs() {
+        assert!(listed.contains(run.file_name().unwrap().to_str().unwrap()), "{listed}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_listed_is_reported_all_the_same() {
+    let place = Place::new();
+    fs::write(place.path("home"), "no folder").unwrap();
+    let output = place.print_log("two-graphs.log", "well").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    page(&place, &output);
+    assert!(text(&output.stderr).contains("`ttmem list` will not have this run"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_said_before_anything_runs() {
+    let place = Place::new();
+    fs::write(place.path("logs"), "no folder").unwrap();
+    let output = place.run().args(["touch", "ran"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("cannot write logs"), "{}", text(&output.stderr));
+    assert!(!Path::new(&place.path("ran")).exists());
+}
+
+#[test]
+fn without_a_command_the_usage_is_said() {
+    let output = Place::new().run().stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("<CMD>"));
+}

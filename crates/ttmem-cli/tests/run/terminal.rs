@@ -1,0 +1,212 @@
+//! On a real terminal: the line that counts, Ctrl-C, and a terminal that is left as it was.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use portable_pty::{CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Place, assert_same, line, program, until, until_there};
+
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 90;
+
+/// A terminal in which a shell runs.
+struct Terminal {
+    screen: Arc<Mutex<vt100::Parser>>,
+    _master: Box<dyn MasterPty + Send>,
+    keyboard: Box<dyn Write + Send>,
+    shell: Box<dyn portable_pty::Child + Send + Sync>,
+}
+
+impl Terminal {
+    /// Runs a line in a shell on a new terminal.
+    fn start(place: &Place, script: &str) -> Self {
+        let size = PtySize { rows: ROWS, cols: COLUMNS, pixel_width: 0, pixel_height: 0 };
+        let pty = native_pty_system().openpty(size).unwrap();
+        let mut shell = CommandBuilder::new("sh");
+        shell.args(["-c", script]);
+        shell.cwd(place.folder.path());
+        shell.env("TTMEM_HOME", place.path("home"));
+        shell.env("TERM", "xterm-256color");
+        shell.env_remove("NO_COLOR");
+        let shell = pty.slave.spawn_command(shell).unwrap();
+        let cells = |count| NonZero::new(count).unwrap();
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(cells(ROWS), cells(COLUMNS), 0)));
+        let mut reader = pty.master.try_clone_reader().unwrap();
+        let drawn = Arc::clone(&screen);
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(read) = reader.read(&mut piece)
+                && read > 0
+            {
+                drawn.lock().unwrap().process(&piece[..read]);
+            }
+        });
+        let keyboard = pty.master.take_writer().unwrap();
+        Self { screen, _master: pty.master, keyboard, shell }
+    }
+
+    fn press(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+        self.keyboard.flush().unwrap();
+    }
+
+    fn contents(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// Waits until the screen shows something.
+    #[track_caller]
+    fn until_shows(&self, wanted: &str) -> String {
+        for _ in 0..6000 {
+            let contents = self.contents();
+            if contents.contains(wanted) {
+                return contents;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{wanted:?} was never shown, but\n{}", self.contents());
+    }
+
+    /// Waits for the shell to end; its exit code.
+    fn wait(&mut self) -> u32 {
+        self.shell.wait().unwrap().exit_code()
+    }
+}
+
+/// A program that prints a log and waits; lines of a log are too long for this terminal, so it prints few.
+fn waiting(place: &Place, quiet: bool) -> Command {
+    let log: Vec<u8> = fs::read(super::corpus("info-only.log")).unwrap();
+    fs::write(place.path("log"), log).unwrap();
+    let mut command = place.run();
+    command.args(["-q"].iter().filter(|_| quiet)).arg(program("print_log.py"));
+    command.arg(place.path("log")).arg(place.path("record")).arg("wait");
+    command
+}
+
+/// The log is what the program printed, and what Python says when it is interrupted.
+#[track_caller]
+fn assert_interrupted(place: &Place) {
+    let (log, record) = (fs::read(place.log()).unwrap(), fs::read(place.path("record")).unwrap());
+    let (printed, rest) = log.split_at(record.len());
+    assert_same(printed, &record);
+    assert!(rest.starts_with(b"Traceback") && rest.ends_with(b"KeyboardInterrupt\n"));
+}
+
+#[test]
+fn quiet_on_a_terminal_is_one_line_that_counts_and_goes_away() {
+    let place = Place::new();
+    let mut terminal =
+        Terminal::start(&place, &format!("trap : INT; {}; echo code $?", line(&waiting(&place, true))));
+    let shown = terminal.until_shows("58 operations · DRAM ");
+    assert_eq!(shown.trim_end().lines().count(), 1, "{shown}");
+    assert!(
+        shown.contains(" s · 58 operations · DRAM 128.0 KiB a bank (<1 %) · peak 260.1 KiB (<1 %)"),
+        "{shown}"
+    );
+    terminal.press(b"\x03");
+    let shown = terminal.until_shows("code 130");
+    assert!(!shown.contains("operations"), "nothing of it stays:\n{shown}");
+    assert!(shown.contains("print_log was killed by signal 2 (SIGINT)"), "{shown}");
+    assert!(shown.contains("_report.html"), "{shown}");
+    assert_interrupted(&place);
+    terminal.wait();
+}
+
+#[test]
+fn the_line_stands_below_the_output() {
+    let place = Place::new();
+    // It prints on when a file is there.
+    let script = "after() { while ! [ -e $1 ]; do sleep 0.05; done; }; echo one; after go; echo two; printf half; \
+                  read word; echo; echo got $word; after end";
+    let mut command = place.run();
+    command.args(["--log-only", "sh", "-c", script]);
+    let mut terminal = Terminal::start(&place, &format!("{}; echo code $?", line(&command)));
+    let shown = terminal.until_shows("no operations yet · no memory states yet");
+    assert!(shown.lines().last().unwrap().contains(" s · no operations yet"), "it is the last:\n{shown}");
+    fs::write(place.path("go"), "").unwrap();
+    terminal.until_shows("half");
+    // In the middle of a line of the output there is no place for it.
+    thread::sleep(Duration::from_millis(500));
+    let shown = terminal.contents();
+    assert!(shown.trim_end().ends_with("one\ntwo\nhalf"), "{shown}");
+    terminal.press(b"typed\n");
+    let shown = terminal.until_shows("got typed");
+    assert!(shown.contains("\nhalftyped\n"), "{shown}");
+    terminal.until_shows("no operations yet");
+    fs::write(place.path("end"), "").unwrap();
+    let shown = terminal.until_shows("code 0");
+    assert!(!shown.contains("no operations yet"), "{shown}");
+    assert_eq!(fs::read(place.log()).unwrap(), b"one\ntwo\nhalf\ngot typed\n");
+    terminal.wait();
+}
+
+#[test]
+fn the_keys_for_signals_reach_the_command_once() {
+    let place = Place::new();
+    let mut command = place.run();
+    command.arg("--log-only").arg(program("catch_signals.py")).arg(place.path("caught"));
+    let mut terminal = Terminal::start(&place, &format!("exec {}", line(&command)));
+    let caught = |wanted: &[&str]| {
+        let lines = || {
+            fs::read_to_string(place.path("caught")).ok().filter(|text| text.lines().count() >= wanted.len())
+        };
+        assert_eq!(until(&format!("{wanted:?}"), lines).lines().collect::<Vec<_>>(), wanted);
+    };
+    caught(&["ready"]);
+    terminal.press(b"\x03");
+    caught(&["ready", "SIGINT"]);
+    terminal.press(b"\x1c");
+    caught(&["ready", "SIGINT", "SIGQUIT"]);
+    terminal.press(b"\x03");
+    caught(&["ready", "SIGINT", "SIGQUIT", "SIGINT"]);
+    let ttmem = i32::try_from(terminal.shell.process_id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(ttmem).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(terminal.wait(), 5);
+    caught(&["ready", "SIGINT", "SIGQUIT", "SIGINT", "SIGTERM"]);
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was() {
+    let place = Place::new();
+    let run = line(&waiting(&place, false));
+    let script = format!("trap : INT; stty -g >before; {run}; stty -g >after; echo over");
+    let mut terminal = Terminal::start(&place, &script);
+    until_there(&place.path("record.ready"));
+    terminal.until_shows(" s · 58 operations · DRAM ");
+    terminal.press(b"\x03");
+    terminal.until_shows("over");
+    assert_eq!(until_there(&place.path("before")), until_there(&place.path("after")));
+    let screen = terminal.screen.lock().unwrap();
+    assert!(!screen.screen().hide_cursor() && !screen.screen().alternate_screen());
+    assert_eq!(screen.screen().fgcolor(), vt100::Color::Default);
+    drop(screen);
+    terminal.wait();
+}
+
+#[test]
+fn a_stopped_run_goes_on() {
+    let place = Place::new();
+    let run = line(&waiting(&place, true));
+    // An interactive shell has jobs: Ctrl-Z stops one, `fg` has it go on.
+    let mut terminal = Terminal::start(&place, "exec sh -i");
+    terminal.press(format!("{run}; echo code $?\n").as_bytes());
+    until_there(&place.path("record.ready"));
+    terminal.until_shows(" s · 58 operations · DRAM ");
+    terminal.press(b"\x1a");
+    terminal.until_shows("code 148");
+    terminal.press(b"clear; fg\n");
+    terminal.until_shows(" s · 58 operations · DRAM ");
+    terminal.press(b"\x03");
+    terminal.until_shows("killed by signal 2");
+    terminal.until_shows("_report.html");
+    assert_interrupted(&place);
+    terminal.press(b"exit\n");
+    terminal.wait();
+}
