@@ -35,12 +35,13 @@ pub(crate) async fn serve(
         let (places, router, stop) = (Arc::clone(&places), router.clone(), stop.clone());
         let connections = open.clone();
         open.spawn(stop.clone().run_until_cancelled_owned(async move {
-            // A semaphore that is never closed always gives in the end.
-            while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     sleep(PAUSE).await;
                     continue;
                 };
+                // Those behind it wait in the queue of the system.
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
                 let (router, stop) = (router.clone(), stop.clone());
                 connections.spawn(async move {
                     talk(stream, router, limits, stop).await;

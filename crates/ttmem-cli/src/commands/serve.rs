@@ -121,12 +121,12 @@ fn explain(args: &Serve, server: &Server, machine: Option<&str>) {
     let port = server.port();
     let user =
         ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok()).filter(|user| !user.is_empty());
-    let user = user.as_deref().unwrap_or("USER");
+    let user = user.map_or_else(String::new, |user| format!("{user}@"));
     let machine = machine.unwrap_or("HOST");
     if args.bind.is_loopback() {
         console::note(&format!(
             "From another machine: run this there, then open the address there\n  \
-             ssh -L {port}:{}:{port} {user}@{machine}",
+             ssh -L {port}:{}:{port} {user}{machine}",
             server.host()
         ));
     } else {

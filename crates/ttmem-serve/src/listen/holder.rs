@@ -8,7 +8,7 @@ use std::path::Path;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// One that may be looked at: ours, as a rule.
-    Known { name: String, process: String },
+    Known { name: String, process: u32 },
     /// One of somebody else: the number of the user.
     Of { user: String },
 }
@@ -52,8 +52,9 @@ fn listening(table: &str, port: u16) -> Option<Socket> {
 fn with_file(file: &str) -> Option<Holder> {
     let processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
     processes.filter(|process| has_open(process, file)).find_map(|process| {
+        let number: u32 = process.file_name()?.to_str()?.parse().ok()?;
         let name = fs::read_to_string(process.join("comm")).ok()?.trim().to_owned();
-        Some(Holder::Known { name, process: process.file_name()?.to_str()?.to_owned() })
+        Some(Holder::Known { name, process: number })
     })
 }
 
@@ -72,7 +73,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let holder = of(listener.local_addr().unwrap().port()).unwrap();
         assert!(
-            matches!(&holder, Holder::Known { process, .. } if *process == std::process::id().to_string()),
+            matches!(&holder, Holder::Known { process, .. } if *process == std::process::id()),
             "{holder}"
         );
     }
