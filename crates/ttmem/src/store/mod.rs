@@ -8,9 +8,10 @@
 //! ```
 //!
 //! Here live the rules for names (`name`), the memory of sources (`source`), what a list says of a report
-//! (`stored`), and the way files get into a folder so that a report is whole or absent (`write`). What stands in
-//! the files is the business of [`report`](crate::report).
+//! (`stored`), the way files get into a folder so that a report is whole or absent (`write`), and who may use a
+//! name (`lock`). What stands in the files is the business of [`report`](crate::report).
 
+mod lock;
 mod name;
 mod source;
 mod stored;
@@ -20,6 +21,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lock::Lock;
 pub use name::{clean_name, name_of, plain_name, run_of};
 pub use source::SourceId;
 pub use stored::{Kind, Stored};
@@ -64,11 +66,15 @@ impl Store {
     /// It replaces the report of the same source. Where another source has a report of that name, the name gets
     /// a number. Without a name, the file's is taken.
     pub fn save(&self, profile: &mut Profile, file: &str, name: Option<&str>) -> Result<Stored> {
-        let source = SourceId::of(file);
         let wanted = name.map_or_else(|| name_of(file), clean_name);
-        let name = self.free_name(&wanted, source.as_ref())?;
+        self.save_from(profile, SourceId::of(file).as_ref(), &wanted)
+    }
+
+    /// As [`save`](Self::save), of a source that the caller knows better than its path tells: an upload.
+    pub fn save_from(&self, profile: &mut Profile, source: Option<&SourceId>, name: &str) -> Result<Stored> {
+        let (name, _lock) = self.free_name(&clean_name(name), source)?;
         let folder = self.reports.join(&name);
-        write::write_with(profile, &folder, &name, |staged| match &source {
+        write::write_with(profile, &folder, &name, |staged| match source {
             Some(source) => source.write(staged),
             None => Ok(()),
         })?;
@@ -100,8 +106,9 @@ impl Store {
         Err(too_many(&wanted))
     }
 
-    /// `vae`, `vae-2`, `vae-3` …: the first that nobody has, or that this source has already.
-    fn free_name(&self, wanted: &str, source: Option<&SourceId>) -> Result<String> {
+    /// `vae`, `vae-2`, `vae-3` …: the first that nobody has, or that this source has already. It stays so for as
+    /// long as the lock is held.
+    fn free_name(&self, wanted: &str, source: Option<&SourceId>) -> Result<(String, Lock)> {
         let is_ours = |name: &String| {
             let folder = self.reports.join(name);
             match fs::symlink_metadata(&folder) {
@@ -113,7 +120,13 @@ impl Store {
                 }
             }
         };
-        numbered(wanted).find(is_ours).ok_or_else(|| too_many(wanted))
+        numbered(wanted)
+            .map(|name| {
+                let lock = Lock::on(&self.reports, &name);
+                (name, lock)
+            })
+            .find(|(name, _)| is_ours(name))
+            .ok_or_else(|| too_many(wanted))
     }
 
     /// All reports, the newest first. A folder that holds none is none.
@@ -136,14 +149,30 @@ impl Store {
 
     /// The report of that name.
     pub fn find(&self, name: &str) -> Result<Stored> {
-        // Looked up in the list, not joined to a path: a name cannot lead out of the folder.
+        // Looked up among what is there, not joined to a path: a name cannot lead out of the folder.
+        let entries = fs::read_dir(&self.reports).into_iter().flatten().flatten();
+        let found = entries.filter(|entry| entry.file_name() == name).map(|entry| entry.path()).next();
+        if let Some(report) = found.and_then(|folder| Stored::read(name, &folder)) {
+            return Ok(report);
+        }
         let reports = self.list()?;
         let known: Vec<&str> = reports.iter().map(|report| report.name.as_str()).take(10).collect();
         let message = match known.len() {
             0 => format!("there is no report {name:?}: none is stored yet"),
             _ => format!("there is no report {name:?}: there are {}", known.join(", ")),
         };
-        reports.into_iter().find(|report| report.name == name).ok_or(Error::NotThere(message))
+        Err(Error::NotThere(message))
+    }
+
+    /// Removes what a process left half written that was killed. Its reports are whole or absent even without this;
+    /// but what it had begun takes room.
+    pub fn sweep_after(&self, process: u32) {
+        for entry in fs::read_dir(&self.reports).into_iter().flatten().flatten() {
+            // What lies elsewhere (a run) is not written by others.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                write::sweep_after(process, &entry.path());
+            }
+        }
     }
 
     /// Removes the report of that name with all that lies in its folder. A run is only taken off the list: its

@@ -131,6 +131,20 @@ fn sweep(folder: &Path) {
     }
 }
 
+/// Removes what a process left in a folder that was killed, and the folder if nothing else is in it.
+pub(super) fn sweep_after(process: u32, folder: &Path) {
+    let begin = format!("{STAGED}{process}-");
+    let is_its =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin));
+    let left: Vec<PathBuf> = entries(folder).unwrap_or_default().into_iter().filter(is_its).collect();
+    for path in &left {
+        let _ = fs::remove_dir_all(path);
+    }
+    if !left.is_empty() {
+        let _ = fs::remove_dir(folder);
+    }
+}
+
 /// Whether a folder has nothing in it but what writers left that were killed.
 pub(super) fn is_empty(folder: &Path) -> bool {
     let is_ours =

@@ -1,0 +1,91 @@
+//! What all handlers know, and where each request goes.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use ttmem::store::Store;
+
+use crate::host::{self, Hosts};
+use crate::jobs::{self, Jobs};
+use crate::refusal::Refusal;
+use crate::space::Space;
+use crate::token::{self, Token};
+use crate::worker::Worker;
+use crate::{Limits, headers, origin, pages, reports, upload};
+
+/// Questions that are being computed at the same time.
+const ASKED_AT_ONCE: usize = 2;
+
+/// What all handlers know.
+pub(crate) struct App {
+    pub(crate) store: Store,
+    pub(crate) token: Option<Token>,
+    pub(crate) hosts: Hosts,
+    pub(crate) limits: Limits,
+    pub(crate) jobs: Jobs,
+    pub(crate) worker: Worker,
+    pub(crate) space: Space,
+    pub(crate) asking: Semaphore,
+    pub(crate) stop: CancellationToken,
+}
+
+impl App {
+    pub(crate) fn new(
+        store: Store,
+        token: Option<Token>,
+        hosts: Hosts,
+        limits: Limits,
+        worker: Worker,
+        space: Space,
+    ) -> Self {
+        let jobs = Jobs::new(limits);
+        let asking = Semaphore::new(ASKED_AT_ONCE);
+        Self { store, token, hosts, limits, jobs, worker, space, asking, stop: CancellationToken::new() }
+    }
+}
+
+/// Where each request goes, and what it goes through before.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(pages::list))
+        .route("/reports/{name}", get(reports::page))
+        .route("/api", get(about))
+        .route("/api/reports", get(reports::list))
+        .route("/api/reports/{name}/summary", get(reports::summary))
+        .route("/api/reports/{name}/markdown", get(reports::markdown))
+        .route("/api/upload", post(upload::receive))
+        .route("/api/jobs", get(jobs::list))
+        .route("/api/jobs/{id}", get(jobs::show))
+        .fallback(nothing)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn(origin::check))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), token::check))
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), host::check))
+        .layer(middleware::from_fn(headers::add))
+        .with_state(app)
+}
+
+async fn about(axum::extract::State(app): axum::extract::State<Arc<App>>) -> Json<Value> {
+    Json(json!({
+        "name": "ttmem",
+        "version": env!("CARGO_PKG_VERSION"),
+        "max_upload_bytes": app.limits.upload_bytes,
+    }))
+}
+
+async fn nothing() -> Refusal {
+    Refusal::not_there("there is nothing at this address")
+}
+
+async fn wrong_method(request: Request) -> Refusal {
+    Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{} can not be done here: `Allow` says what can", request.method()),
+    )
+}

@@ -1,0 +1,197 @@
+//! What becomes of uploads: each waits for its turn, is read and stored by a worker, and is remembered for a while.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
+
+use crate::app::App;
+use crate::refusal::Refusal;
+use crate::space::Room;
+use crate::worker::{Failure, FailureKind, Message, Task};
+use crate::{Limits, pages, random};
+
+/// So many logs are read at the same time.
+const AT_ONCE: u32 = 2;
+/// So many jobs are remembered.
+const REMEMBERED: usize = 1000;
+
+/// All jobs of a server.
+pub(crate) struct Jobs {
+    all: Mutex<VecDeque<Arc<Job>>>,
+    /// Of uploads that come, wait and are processed.
+    places: Arc<Semaphore>,
+    /// Of workers.
+    turns: Semaphore,
+    large: u64,
+    running: TaskTracker,
+}
+
+/// A place that an upload takes, from its first byte until it is stored.
+pub(crate) type Place = OwnedSemaphorePermit;
+
+impl Jobs {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            all: Mutex::default(),
+            places: Arc::new(Semaphore::new(limits.uploads)),
+            turns: Semaphore::new(AT_ONCE as usize),
+            large: limits.large,
+            running: TaskTracker::new(),
+        }
+    }
+
+    /// A place for an upload, unless all are taken.
+    pub(crate) fn place(&self) -> Option<Place> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Waits until no job runs any more. They end soon once the server is told to stop.
+    pub(crate) async fn ended(&self) {
+        self.running.close();
+        self.running.wait().await;
+    }
+
+    fn all(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, job: &Arc<Job>) {
+        let mut all = self.all();
+        if all.len() == REMEMBERED {
+            all.pop_back();
+        }
+        all.push_front(Arc::clone(job));
+    }
+}
+
+/// An upload on its way to a report.
+pub(crate) struct Job {
+    id: String,
+    file: String,
+    size: u64,
+    stage: Mutex<Stage>,
+}
+
+enum Stage {
+    Queued,
+    Reading(u64),
+    Writing,
+    Done(String),
+    Failed(Failure),
+}
+
+impl Job {
+    fn set(&self, stage: Stage) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    /// What is said of it.
+    pub(crate) fn shown(&self) -> Shown {
+        let now = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        let (state, read_bytes, report, error) = match &*now {
+            Stage::Queued => ("queued", 0, None, None),
+            Stage::Reading(bytes) => ("reading", *bytes, None, None),
+            Stage::Writing => ("writing", self.size, None, None),
+            Stage::Done(report) => ("done", self.size, Some(report.clone()), None),
+            Stage::Failed(failure) => ("failed", 0, None, Some(failure.clone())),
+        };
+        Shown {
+            id: self.id.clone(),
+            file: self.file.clone(),
+            size_bytes: self.size,
+            state,
+            read_bytes,
+            page: report.as_deref().map(pages::address_of),
+            report,
+            error,
+        }
+    }
+}
+
+/// A job as the interface says it.
+#[derive(Serialize)]
+pub(crate) struct Shown {
+    pub(crate) id: String,
+    file: String,
+    size_bytes: u64,
+    state: &'static str,
+    read_bytes: u64,
+    report: Option<String>,
+    page: Option<String>,
+    error: Option<Failure>,
+}
+
+/// Begins a job for an upload that is all there.
+pub(crate) fn begin(app: &Arc<App>, room: Room, size: u64, place: Place) -> Result<Arc<Job>, Refusal> {
+    let id = random::secret().map_err(|error| Refusal::failed(&error))?;
+    let job = Arc::new(Job { id, file: room.file_name().to_owned(), size, stage: Mutex::new(Stage::Queued) });
+    app.jobs.remember(&job);
+    let (app, ours) = (Arc::clone(app), Arc::clone(&job));
+    app.jobs.running.clone().spawn(async move {
+        let ended = process(&app, &ours, &room).await;
+        drop((room, place));
+        // Last: whoever sees that it is done finds nothing of it left behind.
+        ours.set(ended.map_or_else(Stage::Failed, Stage::Done));
+    });
+    Ok(job)
+}
+
+/// Waits for its turn and lets a worker make the report; returns its name.
+async fn process(app: &App, job: &Job, room: &Room) -> Result<String, Failure> {
+    // A large log may take much memory: it takes all turns.
+    let turns = if job.size > app.jobs.large { AT_ONCE } else { 1 };
+    let _turn = tokio::select! {
+        turn = app.jobs.turns.acquire_many(turns) => turn.map_err(|error| lost(&error))?,
+        () = app.stop.cancelled() => return Err(stopped()),
+    };
+    job.set(Stage::Reading(0));
+    let home = app.store.folder().parent().map_or_else(PathBuf::new, PathBuf::from);
+    let task = Task::Report { home, file: job.file.clone() };
+    let mut working = app.worker.start(&task, room).await.map_err(|error| lost(&error))?;
+    let process = working.id();
+    let ended = tokio::select! {
+        ended = working.hear_out(|message| match message {
+            Message::Reading(bytes) => job.set(Stage::Reading(bytes)),
+            Message::Writing => job.set(Stage::Writing),
+            Message::Done(_) | Message::Failed(_) => {}
+        }) => ended,
+        () = app.stop.cancelled() => Err(stopped()),
+    };
+    working.end().await;
+    if matches!(&ended, Err(Failure { kind: FailureKind::Ended, .. })) {
+        app.store.sweep_after(process);
+    }
+    ended.and_then(|name| name.ok_or_else(|| lost(&"the worker named no report")))
+}
+
+fn stopped() -> Failure {
+    Failure { kind: FailureKind::Ended, exit_code: 70, message: "the server was stopped".into() }
+}
+
+fn lost(error: &dyn std::fmt::Display) -> Failure {
+    Failure { kind: FailureKind::Bug, exit_code: 70, message: format!("it could not be processed: {error}") }
+}
+
+/// `/api/jobs`: the newest first.
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Vec<Shown>> {
+    Json(app.jobs.all().iter().map(|job| job.shown()).collect())
+}
+
+/// `/api/jobs/ID`
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Shown>, Refusal> {
+    let Path(id) = id.map_err(|error| Refusal::bad_request(error.body_text()))?;
+    let found = app.jobs.all().iter().find(|job| job.id == id).cloned();
+    let missing =
+        || Refusal::not_there("there is no such job: the server was started anew, or it is long ago");
+    found.map(|job| Json(job.shown())).ok_or_else(missing)
+}

@@ -1,0 +1,10 @@
+//! What nobody can guess.
+
+use std::io;
+
+/// 128 random bits of the system, as 32 hexadecimal digits.
+pub(crate) fn secret() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}

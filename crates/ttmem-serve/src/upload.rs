@@ -1,0 +1,135 @@
+//! Receiving a log: `POST /api/upload?name=FILE` with the file as the body, just as it is.
+//!
+//! The body is no form: so its size is known before it comes, it needs no parser, and `curl -T` can send it. It goes to
+//! disk as it comes. Whatever breaks off leaves nothing behind.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Body, HttpBody};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, timeout_at};
+use ttmem::store::plain_name;
+
+use crate::app::App;
+use crate::refusal::Refusal;
+use crate::space::Room;
+use crate::{Limits, jobs};
+
+/// Whoever sends less than this within the patience that there is has given up, or means no good.
+pub(crate) const LEAST: u64 = 16 << 10;
+/// So much of an upload is in memory.
+const PART: usize = 256 << 10;
+
+#[derive(Deserialize)]
+struct Asked {
+    name: String,
+}
+
+/// Takes a log and begins a job for it.
+pub(crate) async fn receive(State(app): State<Arc<App>>, uri: Uri, body: Body) -> Result<Response, Refusal> {
+    let Query(asked) = Query::<Asked>::try_from_uri(&uri)
+        .map_err(|_| Refusal::bad_request("an upload has a name: /api/upload?name=model.log"))?;
+    if body.size_hint().lower() > app.limits.upload_bytes {
+        return Err(too_large(&app.limits));
+    }
+    let Some(place) = app.jobs.place() else {
+        return Err(Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many uploads wait to be processed: try again when some of them are done",
+        ));
+    };
+    let room = app.space.room(&file_name(&asked.name)).map_err(|error| not_kept(&error))?;
+    let size = tokio::select! {
+        size = save(body, &room, &app.limits) => size?,
+        () = app.stop.cancelled() => return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server stops")),
+    };
+    let shown = jobs::begin(&app, room, size, place)?.shown();
+    let location = [(header::LOCATION, format!("/api/jobs/{}", shown.id))];
+    Ok((StatusCode::ACCEPTED, location, Json(shown)).into_response())
+}
+
+/// Writes a body to the file of a room; returns its size.
+async fn save(body: Body, room: &Room, limits: &Limits) -> Result<u64, Refusal> {
+    let mut file = File::create(room.file()).await.map_err(|error| not_kept(&error))?;
+    file.set_max_buf_size(PART);
+    let mut parts = body.into_data_stream();
+    let mut size = 0;
+    let mut lately = 0;
+    let mut deadline = Instant::now() + limits.upload_patience;
+    while let Some(part) = timeout_at(deadline, parts.next()).await.map_err(|_| too_slow())? {
+        let part = part.map_err(|error| Refusal::bad_request(format!("the upload broke off: {error}")))?;
+        size += part.len() as u64;
+        lately += part.len() as u64;
+        if size > limits.upload_bytes {
+            return Err(too_large(limits));
+        }
+        file.write_all(&part).await.map_err(|error| not_kept(&error))?;
+        if lately >= LEAST {
+            lately = 0;
+            deadline = Instant::now() + limits.upload_patience;
+        }
+    }
+    file.flush().await.map_err(|error| not_kept(&error))?;
+    Ok(size)
+}
+
+/// The last part of a name, as a file can be called.
+fn file_name(given: &str) -> String {
+    let last = given.rsplit(['/', '\\']).next().unwrap_or_default();
+    match plain_name(last).as_str() {
+        // That is standard input.
+        "-" => "upload".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn too_large(limits: &Limits) -> Refusal {
+    Refusal::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!(
+            "uploads of up to {} bytes are taken (`ttmem serve --max-upload`): pack the log (gzip, zstd), or cut out \
+             its last pass (`ttmem last-run`)",
+            limits.upload_bytes
+        ),
+    )
+}
+
+fn too_slow() -> Refusal {
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, "the upload did not go on: nothing of it is kept")
+}
+
+fn not_kept(error: &io::Error) -> Refusal {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let status = if full { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::INTERNAL_SERVER_ERROR };
+    Refusal::new(status, format!("the upload could not be kept: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_upload_is_one_plain_part() {
+        for (given, name) in [
+            ("model_profile.log", "model_profile.log"),
+            ("../../etc/passwd", "passwd"),
+            ("C:\\logs\\my model.log", "my model.log"),
+            ("..", "report"),
+            ("", "report"),
+            ("a/", "report"),
+            ("-", "upload"),
+            ("x\0y\nz.log", "x-y-z.log"),
+            (".hidden", "hidden"),
+        ] {
+            assert_eq!(file_name(given), name, "{given:?}");
+        }
+    }
+}

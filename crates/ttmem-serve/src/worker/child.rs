@@ -1,0 +1,101 @@
+//! The end of the worker: does the task, and says how far it is.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use ttmem::model::Profile;
+use ttmem::query::{self, Request, RunFilter};
+use ttmem::read::{self, Options, Progress};
+use ttmem::store::{SourceId, Store, name_of};
+use ttmem::{Error, Result, report};
+
+use super::{Message, Question, SUMMARY, Task};
+
+/// How often it is said how far the reading is.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Does the task that comes from standard input: what a program runs that was started as a worker.
+pub fn work() {
+    yield_to_others();
+    let mut line = String::new();
+    let task = io::stdin().read_line(&mut line).map_err(|error| error.to_string());
+    let task = task.and_then(|_| serde_json::from_str(&line).map_err(|error| error.to_string()));
+    end_with_the_server();
+    let ended = match task {
+        Ok(Task::Report { home, file }) => store(&home, &file).map(Some),
+        Ok(Task::Summarize { profile, question }) => summarize(&profile, question).map(|()| None),
+        Err(error) => Err(Error::Bug(format!("a worker did not understand its task: {error}"))),
+    };
+    say(&ended.map_or_else(|error| Message::Failed(error.into()), Message::Done));
+}
+
+/// Should memory run out, the system ends this process and neither the server nor another program.
+fn yield_to_others() {
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// The server holds the other end of standard input: when it ends, there is nobody to work for.
+#[expect(clippy::exit, reason = "the thread that works would not notice")]
+fn end_with_the_server() {
+    thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        process::exit(1);
+    });
+}
+
+fn say(message: &Message) {
+    let mut out = io::stdout().lock();
+    // Nobody listens: then standard input has ended, too.
+    let _ = serde_json::to_writer(&mut out, message).map_err(io::Error::from).and_then(|()| writeln!(out));
+}
+
+/// Stores the report of an upload; returns its name.
+fn store(home: &Path, file: &str) -> Result<String> {
+    let mut profile = read_aloud(file)?;
+    say(&Message::Writing);
+    // An upload comes from another machine: its name is all that is known of where it was.
+    let source = SourceId::of(file).map(|source| SourceId { path: file.to_owned(), ..source });
+    Store::at(home).save_from(&mut profile, source.as_ref(), &name_of(file)).map(|stored| stored.name)
+}
+
+/// Reads a file, and says how far it is.
+fn read_aloud(file: &str) -> Result<Profile> {
+    let progress = Arc::new(Progress::default());
+    let options = Options { progress: Some(Arc::clone(&progress)), ..Options::default() };
+    let (done, wait) = channel::<()>();
+    let telling = thread::spawn(move || {
+        while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(PAUSE) {
+            say(&Message::Reading(progress.read()));
+        }
+    });
+    let profile = read::open_with(file, &options);
+    drop(done);
+    let _ = telling.join();
+    profile
+}
+
+/// Answers into a file.
+fn summarize(profile: &Path, question: Question) -> Result<()> {
+    let profile = read::open(&profile.to_string_lossy())?;
+    let run = match question.run.as_str() {
+        "all" => RunFilter::All,
+        "last" => RunFilter::Last,
+        number => RunFilter::Number(
+            number.parse().map_err(|_| Error::NotThere(format!("there is no run {number:?}")))?,
+        ),
+    };
+    let request = Request { at: question.at, top: question.top, run, rank: question.rank };
+    let answer = query::summary(&[profile], &request)?;
+    let written = File::create(SUMMARY).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        report::json(&answer, &mut out)?;
+        out.flush()
+    });
+    written.map_err(|source| Error::Write { path: SUMMARY.into(), source })
+}

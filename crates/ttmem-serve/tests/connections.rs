@@ -1,0 +1,69 @@
+//! Who takes a connection and does nothing with it does not keep others out.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use support::Running;
+
+/// A server for one at a time: whoever is let in next shows that the one before was sent away.
+fn for_one(change: impl FnOnce(&mut ttmem_serve::Limits)) -> Running {
+    Running::with_limits(|limits| {
+        limits.connections = 1;
+        change(limits);
+    })
+}
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn who_says_nothing_or_half_a_request_is_sent_away() {
+    let server = for_one(|limits| limits.request_patience = SHORT);
+    for begun in ["", "GET /api/rep", "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
+        let mut stream = server.connect();
+        stream.write_all(begun.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{begun}");
+        assert_eq!(server.get("/api").status, 200);
+    }
+}
+
+#[test]
+fn who_has_an_answer_and_asks_nothing_more_is_sent_away() {
+    let server = for_one(|limits| limits.request_patience = SHORT);
+    let mut stream = server.connect();
+    let request = server.request("GET", "/api").header("Connection", "keep-alive");
+    stream.write_all(request.head().as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    assert_eq!(server.get("/api").status, 200);
+}
+
+#[test]
+fn who_does_not_read_the_answer_is_sent_away() {
+    let server = for_one(|limits| limits.reading_patience = SHORT);
+    let folder = server.home.path().join("reports/large");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("large_memory.json"), "{}").unwrap();
+    // More than the buffers of any system hold.
+    fs::write(folder.join("large_report.html"), vec![b' '; 64 << 20]).unwrap();
+    let mut stream = server.connect();
+    stream.write_all(server.request("GET", "/reports/large").head().as_bytes()).unwrap();
+    assert_eq!(server.get("/api").status, 200);
+    drop(stream);
+    assert_eq!(server.get("/reports/large").body.len(), (64 << 20) + after_page());
+}
+
+/// What stands behind every page.
+fn after_page() -> usize {
+    let server = Running::new();
+    let stored = server.store("info-only.log");
+    let size = usize::try_from(fs::metadata(stored.page().unwrap()).unwrap().len()).unwrap();
+    server.get("/reports/info-only").body.len() - size
+}

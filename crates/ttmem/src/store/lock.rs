@@ -1,0 +1,32 @@
+//! One writer at a time for each name, whichever process it is in.
+//!
+//! Without it, two logs of one name that are stored at the same moment would both find the name free, and the second
+//! would replace the report of the first.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Beside the reports; its name keeps it off the list.
+const FOLDER: &str = ".locks";
+
+/// Holds a name for as long as it lives. The system lets go of it for whoever is killed.
+pub(super) struct Lock {
+    _file: Option<File>,
+}
+
+impl Lock {
+    /// Waits until nobody else has that name. A file system without locks has none to wait for.
+    pub(super) fn on(reports: &Path, name: &str) -> Self {
+        Self { _file: locked(reports, name).ok() }
+    }
+}
+
+fn locked(reports: &Path, name: &str) -> io::Result<File> {
+    let folder = reports.join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    // Never removed: who waits for a file that is gone would not see who has the next one.
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join(name))?;
+    file.lock()?;
+    Ok(file)
+}

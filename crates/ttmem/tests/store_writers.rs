@@ -1,0 +1,73 @@
+//! Several writers of stored reports at once, and what those leave who are killed.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use tempfile::tempdir;
+use ttmem::read;
+use ttmem::store::{SourceId, Store};
+
+fn corpus(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name).display().to_string()
+}
+
+fn names(store: &Store) -> Vec<String> {
+    let mut names: Vec<String> = store.list().unwrap().into_iter().map(|report| report.name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn two_sources_of_one_name_at_the_same_moment_get_two_reports() {
+    let home = tempdir().unwrap();
+    let store = Store::at(home.path());
+    let logs = ["vae-decoder.log", "info-only.log", "trace.log"].map(corpus);
+    thread::scope(|scope| {
+        for log in logs.iter().chain(&logs) {
+            let store = &store;
+            scope.spawn(move || store.save(&mut read::open(log).unwrap(), log, Some("same")).unwrap());
+        }
+    });
+    assert_eq!(names(&store), ["same", "same-2", "same-3"]);
+}
+
+#[test]
+fn a_source_that_has_no_place_here_is_known_by_its_name_and_content() {
+    let home = tempdir().unwrap();
+    let store = Store::at(home.path());
+    let save = |log: &str, path: &str| {
+        let source = SourceId { path: path.to_owned(), ..SourceId::of(log).unwrap() };
+        store.save_from(&mut read::open(log).unwrap(), Some(&source), "up_load").unwrap()
+    };
+    let first = save(&corpus("trace.log"), "up.log");
+    assert_eq!((first.name.as_str(), first.source.unwrap().path.as_str()), ("up-load", "up.log"));
+    // The same from another place, as an upload lies each time.
+    let copy = home.path().join("copy");
+    fs::copy(corpus("trace.log"), &copy).unwrap();
+    assert_eq!(save(copy.to_str().unwrap(), "up.log").name, "up-load");
+    assert_eq!(save(copy.to_str().unwrap(), "other.log").name, "up-load-2");
+    assert_eq!(save(&corpus("info-only.log"), "up.log").name, "up-load-3");
+}
+
+#[test]
+fn what_a_killed_process_left_is_swept_and_what_others_have_stays() {
+    let home = tempdir().unwrap();
+    let store = Store::at(home.path());
+    let log = corpus("trace.log");
+    store.save(&mut read::open(&log).unwrap(), &log, None).unwrap();
+    let half = |folder: &str, process: u32| {
+        let staged = store.folder().join(folder).join(format!(".ttmem-staged-{process}-0"));
+        fs::create_dir_all(&staged).unwrap();
+        fs::write(staged.join("half.ttmem"), "half").unwrap();
+        staged
+    };
+    let (alone, beside) = (half("new", 12), half("trace", 12));
+    let others = [half("other", 123), half("trace", 1)];
+    store.sweep_after(12);
+    assert!(!alone.parent().unwrap().exists() && !beside.exists());
+    assert!(others.iter().all(|staged| staged.exists()));
+    assert_eq!(names(&store), ["trace"]);
+}

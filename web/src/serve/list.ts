@@ -1,0 +1,169 @@
+// The table of stored reports.
+
+import { fill, h } from "../dom";
+import { count, percent, size, sizeElement, UNKNOWN } from "../format";
+import { answerOf, type Peak, type Stored } from "./api";
+import { type Column, FIRST, levelOf, type Order, reordered, shareOf, shownRows } from "./rows";
+
+interface Heading {
+  column: Column;
+  title: string;
+  number: boolean;
+}
+
+const HEADINGS: Heading[] = [
+  { column: "name", title: "Report", number: false },
+  { column: "written", title: "Written", number: false },
+  { column: "format", title: "Format", number: false },
+  { column: "peak", title: "Peak a bank", number: true },
+  { column: "share", title: "Full", number: true },
+  { column: "operations", title: "Operations", number: true },
+  { column: "bytes", title: "Size", number: true },
+];
+
+export interface List {
+  element: HTMLElement;
+  /** Shows these reports; those that are new stand out for a moment. */
+  show(rows: Stored[]): void;
+}
+
+export function list(): List {
+  let rows: Stored[] = [];
+  let order: Order = FIRST;
+  const search = h("input", {
+    type: "search",
+    id: "search",
+    placeholder: "name, format, oom …",
+    autocomplete: "off",
+  });
+  const found = h("span", { class: "note", role: "status" });
+  const head = h("tr", {});
+  const body = h("tbody", {});
+  const table = h("table", { "aria-label": "Stored reports" }, h("thead", {}, head), body);
+  const none = h("div", { class: "none" });
+  const draw = () => {
+    const shown = shownRows(rows, search.value, order);
+    fill(head, ...HEADINGS.map(heading), h("th", { scope: "col", class: "answers" }, "For programs"));
+    fill(body, ...shown.map(rowOf));
+    found.textContent = shown.length === rows.length ? "" : `${count(shown.length)} of ${count(rows.length)}`;
+    table.hidden = shown.length === 0;
+    none.hidden = shown.length > 0;
+    fill(none, rows.length === 0 ? firstSteps() : `No report has “${search.value.trim()}” in it.`);
+  };
+  const heading = ({ column, title, number }: Heading) => {
+    const sort = column === order.column ? (order.descending ? "descending" : "ascending") : null;
+    const choose = () => {
+      order = reordered(order, column);
+      draw();
+      // The heading was made anew: whoever uses the keyboard stays on it.
+      head.querySelector<HTMLElement>(`[data-column="${column}"]`)?.focus();
+    };
+    const button = h("button", { type: "button", "data-column": column, onclick: choose }, title);
+    return h("th", { scope: "col", class: number ? "number" : null, "aria-sort": sort }, button);
+  };
+  search.addEventListener("input", draw);
+  const label = h("label", { for: "search" }, "Search");
+  const top = h("div", { class: "section-head" }, h("h2", {}, "Reports"), label, search, found);
+  const element = h("section", { id: "reports" }, top, table, none);
+  return {
+    element,
+    show(now) {
+      rows = now;
+      draw();
+    },
+  };
+}
+
+/** What to do where there is nothing yet. */
+function firstSteps(): HTMLElement {
+  return h(
+    "div",
+    {},
+    h("p", {}, "There are no reports yet. To make one, drop a log above, or on this machine:"),
+    h(
+      "pre",
+      {},
+      "ttmem run model.py          # run it, capture its log, and report\nttmem report model.log      # a log that is there",
+    ),
+  );
+}
+
+function rowOf(row: Stored): HTMLElement {
+  const cell = (title: string, number: boolean, ...children: (Node | string | null)[]) =>
+    h("td", { "data-title": title, class: number ? "number" : null }, ...children);
+  return h(
+    "tr",
+    { "data-report": row.name },
+    h("th", { scope: "row" }, nameOf(row)),
+    cell("Written", false, timeOf(row.written)),
+    cell("Format", false, row.format === null ? unknown() : h("code", {}, row.format)),
+    cell("Peak a bank", true, row.peak ? peakOf(row.peak) : unknown()),
+    cell("Full", true, fullOf(row)),
+    cell("Operations", true, row.operations === null ? unknown() : count(row.operations)),
+    cell("Size", true, sizeElement(row.bytes)),
+    h("td", { class: "answers" }, answersOf(row)),
+  );
+}
+
+function nameOf({ name, page, kind, oom, folder, source }: Stored): HTMLElement {
+  const title = source ? `made from ${source.path}` : folder;
+  const text = page
+    ? h("a", { href: page, title }, name)
+    : h(
+        "span",
+        { title: "It has no page: `ttmem report` of its folder makes one." },
+        name,
+        " ",
+        h("em", { class: "note" }, "(no page)"),
+      );
+  return h(
+    "div",
+    { class: "name" },
+    text,
+    oom && h("span", { class: "mark bad", title: `Out of memory: ${words(oom)}` }, `OOM: ${words(oom)}`),
+    kind === "run" && h("span", { class: "mark", title: `The folder of a run: ${folder}` }, "run"),
+  );
+}
+
+function timeOf(written: string | null): HTMLElement {
+  if (written === null) return unknown();
+  const at = new Date(written);
+  const two = (number: number) => String(number).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return h(
+    "time",
+    { datetime: written, title: at.toString() },
+    `${day} ${two(at.getHours())}:${two(at.getMinutes())}`,
+  );
+}
+
+function peakOf({ pool, per_bank, total }: Peak): HTMLElement {
+  const device = total === null ? null : `${size(total)} on the device`;
+  return h("span", { title: device }, sizeElement(per_bank), ` ${pool}`);
+}
+
+function fullOf(row: Stored): HTMLElement {
+  const share = shareOf(row);
+  const peak = row.peak;
+  if (share === null || peak === null) return unknown();
+  const bar = h("meter", { min: 0, max: 1, value: Math.min(share, 1), "aria-hidden": "true" });
+  const text = percent(peak.per_bank ?? 0, peak.capacity_per_bank ?? 0);
+  const capacity = `of ${size(peak.capacity_per_bank)} a bank of ${peak.pool}`;
+  return h("span", { class: `full ${levelOf(peak.pool, share)}`, title: capacity }, bar, h("span", {}, text));
+}
+
+function answersOf({ name, format }: Stored): (Node | string)[] {
+  // A folder of another tool has neither.
+  if (format === null) return [];
+  const link = (what: "summary" | "markdown", text: string) =>
+    h("a", { href: answerOf(name, what), "aria-label": `${text} of ${name}` }, text);
+  return [link("summary", "JSON"), " ", link("markdown", "Markdown")];
+}
+
+function unknown(): HTMLElement {
+  return h("span", { class: "unknown" }, UNKNOWN);
+}
+
+function words(cause: string): string {
+  return cause.replaceAll("_", " ");
+}

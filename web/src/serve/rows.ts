@@ -1,0 +1,68 @@
+// Which reports are shown, and in which order.
+
+import { type SortKey, sorted } from "../order";
+import type { Stored } from "./api";
+
+/** The columns that the list can be sorted by. */
+export type Column = "name" | "written" | "format" | "peak" | "share" | "operations" | "bytes";
+
+export interface Order {
+  column: Column;
+  descending: boolean;
+}
+
+/** The newest first. */
+export const FIRST: Order = { column: "written", descending: true };
+
+/** The share of a bank that the peak takes. */
+export function shareOf({ peak }: Stored): number | null {
+  if (!peak || peak.per_bank === null || !peak.capacity_per_bank) return null;
+  return peak.per_bank / peak.capacity_per_bank;
+}
+
+/** Whether a share is a worry: as the colours of the report and of the terminal say. */
+export function levelOf(pool: string, share: number): "good" | "warn" | "bad" {
+  const [warn, bad] = pool === "DRAM" ? [0.8, 0.9] : [0.9, 0.95];
+  return share >= bad ? "bad" : share >= warn ? "warn" : "good";
+}
+
+function keyOf(row: Stored, column: Column): SortKey {
+  switch (column) {
+    case "name":
+      return row.name.toLowerCase();
+    case "written":
+      return row.written === null ? null : Date.parse(row.written);
+    case "peak":
+      return row.peak?.per_bank ?? null;
+    case "share":
+      return shareOf(row);
+    default:
+      return row[column];
+  }
+}
+
+/** The reports that have all words of a search, in order. What is not known comes last. */
+export function shownRows(rows: readonly Stored[], search: string, { column, descending }: Order): Stored[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = rows.filter((row) => {
+    const text = textOf(row);
+    return words.every((word) => text.includes(word));
+  });
+  const places = Uint32Array.from(found.keys());
+  return Array.from(
+    sorted(places, (at) => keyOf(found[at], column), descending),
+    (at) => found[at],
+  );
+}
+
+/** What a search looks at. */
+function textOf({ name, kind, format, oom, peak, source }: Stored): string {
+  const parts = [name, kind, format, oom && `oom out of memory ${oom}`, peak?.pool, source?.path];
+  return parts.filter(Boolean).join("\n").toLowerCase();
+}
+
+/** The order after a click on a column: the other way around, or the way that tells most first. */
+export function reordered(order: Order, column: Column): Order {
+  if (order.column === column) return { column, descending: !order.descending };
+  return { column, descending: column !== "name" && column !== "format" };
+}

@@ -1,0 +1,92 @@
+// A server of one's own for a test. A request to anywhere else, a message on the console or a dialog fails the test
+// that sees it.
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { test as base, expect } from "@playwright/test";
+
+export { expect };
+
+const TTMEM = resolve(import.meta.dirname, "../../..", process.env.TTMEM_BIN ?? "../target/debug/ttmem");
+
+export interface Server {
+  /** The address that it printed, with the token. */
+  address: string;
+  /** Without path and token. */
+  origin: string;
+  token: string;
+  home: string;
+  /** Stores the report of a log, as the command does. */
+  store(log: string, name?: string): void;
+  stop(): Promise<number | null>;
+}
+
+async function start(options: string[]): Promise<Server> {
+  const home = mkdtempSync(join(tmpdir(), "ttmem-serve-"));
+  const env = { ...process.env, TTMEM_HOME: home };
+  const child = spawn(TTMEM, ["serve", "--no-open", "--port", "0", ...options], {
+    env,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const address = await firstLine(child);
+  const url = new URL(address);
+  return {
+    address,
+    origin: url.origin,
+    token: url.searchParams.get("token") ?? "",
+    home,
+    store(log, name) {
+      const named = name === undefined ? [] : ["--name", name];
+      execFileSync(TTMEM, ["report", log, ...named], { env, stdio: "ignore" });
+    },
+    async stop() {
+      const ended = new Promise<number | null>((end) => child.once("exit", end));
+      child.kill("SIGTERM");
+      const code = child.exitCode ?? (await ended);
+      rmSync(home, { recursive: true, force: true });
+      return code;
+    },
+  };
+}
+
+async function firstLine(child: ChildProcess): Promise<string> {
+  if (!child.stdout) throw new Error("the server has no output");
+  for await (const line of createInterface(child.stdout)) return line;
+  throw new Error("the server printed no address");
+}
+
+export const test = base.extend<{ options: string[]; server: Server; guard: string[] }>({
+  options: [[], { option: true }],
+  server: async ({ options }, use) => {
+    const server = await start(options);
+    await use(server);
+    expect(await server.stop(), "it ends well").toBe(0);
+  },
+  /** What the page may not do; a test may take out what it expects. */
+  guard: [
+    async ({ page, server }, use) => {
+      const complaints: string[] = [];
+      page.on("request", (request) => {
+        const url = request.url();
+        const isOwn = url.startsWith(`${server.origin}/`) || /^(data|blob):/.test(url);
+        if (!isOwn) complaints.push(`request to ${url}`);
+      });
+      page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+      page.on("console", (message) => {
+        if (["error", "warning"].includes(message.type())) complaints.push(`console: ${message.text()}`);
+      });
+      page.on("dialog", (dialog) => {
+        complaints.push(`dialog: ${dialog.message()}`);
+        void dialog.dismiss();
+      });
+      await use(complaints);
+      expect(complaints, "what the page may not do").toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+
+test.use({ offline: false });
