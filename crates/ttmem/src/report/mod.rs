@@ -18,6 +18,7 @@ use std::io::{self, Write};
 pub use markdown::markdown;
 pub use page::page;
 pub use text::{Screen, text};
+pub use units::{percent, size};
 
 use crate::query::Summary;
 

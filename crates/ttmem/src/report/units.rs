@@ -43,7 +43,7 @@ impl Unit {
 }
 
 /// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
-pub(super) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..KIB => format!("{bytes} B"),
         KIB..MIB => format!("{} KiB", tenths(bytes, KIB)),
@@ -67,7 +67,7 @@ pub(super) fn mib(bytes: u64, digits: usize) -> String {
 }
 
 /// A share in percent: whole, but never 0 for what is there nor 100 for what is not all.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();
     }
