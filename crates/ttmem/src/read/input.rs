@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Reader, Sniff, readers};
 use crate::error::{Error, Result};
@@ -42,6 +42,7 @@ pub struct Options {
 pub struct Progress {
     read: AtomicU64,
     size: AtomicU64,
+    stopped: AtomicBool,
 }
 
 impl Progress {
@@ -53,6 +54,11 @@ impl Progress {
     /// The size of the file; a pipe has none.
     pub fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|size| *size > 0)
+    }
+
+    /// Lets the reading end soon, with an error: nobody wants the answer any more.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
     }
 }
 
@@ -103,6 +109,9 @@ struct Counted<R> {
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.progress.stopped.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the reading was stopped"));
+        }
         let read = self.stream.read(buffer)?;
         self.progress.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)
@@ -166,4 +175,20 @@ fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'static dyn R
 fn describe(head: &[u8]) -> String {
     let shown: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("binary data beginning {}", shown.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_that_is_stopped_ends_with_an_error() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/tt_log/vae-decoder.log");
+        let progress = Arc::new(Progress::default());
+        let options = Options { progress: Some(Arc::clone(&progress)), ..Options::default() };
+        assert!(open_with(file, &options).is_ok());
+        progress.stop();
+        let stopped = open_with(file, &options);
+        assert!(matches!(stopped, Err(Error::Read { .. })), "{stopped:?}");
+    }
 }

@@ -22,7 +22,7 @@ pub use list::{list, list_json};
 pub use markdown::markdown;
 pub use page::page;
 pub use text::{Screen, text};
-pub use units::size;
+pub use units::{percent, size};
 
 use crate::query::Summary;
 

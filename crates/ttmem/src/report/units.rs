@@ -70,7 +70,7 @@ pub(super) fn mib(bytes: u64, digits: usize) -> String {
 }
 
 /// A share in percent: whole, but never 0 for what is there nor 100 for what is not all.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();
     }

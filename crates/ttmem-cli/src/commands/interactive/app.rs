@@ -1,0 +1,196 @@
+//! The state: a stack of screens with home at its bottom, and what a message does to it. Nothing here touches the
+//! outside; what is to be done there is returned as effects.
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::field::Field;
+use super::inventory::Inventory;
+use super::message::{Answer, Effect, Message};
+use super::screens::{Home, Next, Note, Screen};
+
+/// How long a lone `q` in a text field waits for what comes next.
+const LEAVING: Duration = Duration::from_secs(1);
+/// How often something that moves is drawn.
+const MOVING: Duration = Duration::from_millis(100);
+
+const LEAVING_NOTE: &str = "q: leaving; type on for a name that begins with q";
+
+/// Ended by the user.
+const QUIT: u8 = 0;
+const HANGUP: i32 = 1;
+const INTERRUPT: i32 = 2;
+
+/// The exit code of a program that a signal has ended, as shells say it.
+pub(super) fn code_of(signal: i32) -> u8 {
+    128 + u8::try_from(signal.clamp(0, 127)).unwrap_or(0)
+}
+
+/// The state.
+pub(super) struct App {
+    /// The screens; the last is the one that is seen.
+    screens: Vec<Box<dyn Screen>>,
+    /// What there is to look at.
+    pub known: Inventory,
+    /// What is to be said on top of the screen, until the next key.
+    pub note: Option<Note>,
+    /// What is to be printed once more when the terminal is as it was.
+    farewell: Option<String>,
+}
+
+impl App {
+    /// The state at the beginning.
+    pub fn new() -> Self {
+        Self {
+            screens: vec![Box::new(Home::default())],
+            known: Inventory::default(),
+            note: None,
+            farewell: None,
+        }
+    }
+
+    /// The screen that is seen.
+    pub fn screen(&mut self) -> &mut dyn Screen {
+        // Home is never taken off.
+        let last = self.screens.len() - 1;
+        &mut *self.screens[last]
+    }
+
+    /// The screen that is seen, with what it shows.
+    pub fn scene(&mut self) -> (&mut dyn Screen, &Inventory, Option<&Note>) {
+        let last = self.screens.len() - 1;
+        (&mut *self.screens[last], &self.known, self.note.as_ref())
+    }
+
+    /// How long to wait for a message before time itself is one; `None` is for ever.
+    pub fn patience(&mut self) -> Option<Duration> {
+        let screen = self.screen();
+        if screen.field().is_some_and(Field::is_leaving) {
+            Some(LEAVING)
+        } else {
+            screen.is_moving().then_some(MOVING)
+        }
+    }
+
+    /// What is to be printed when the terminal is as it was.
+    pub fn farewell(&mut self) -> Option<String> {
+        let shown = self.screen().farewell();
+        shown.or_else(|| self.farewell.take())
+    }
+
+    /// Takes a message.
+    pub fn update(&mut self, message: Message) -> Vec<Effect> {
+        match message {
+            Message::Key(key) => self.key(key),
+            Message::Paste(text) => {
+                self.note = None;
+                self.with(|screen, known| screen.paste(&text, known))
+            }
+            Message::Resized => Vec::new(),
+            Message::Tick => self.tick(),
+            Message::Signal(signal) => vec![Effect::Quit(code_of(signal))],
+            Message::Gone => vec![Effect::Quit(code_of(HANGUP))],
+            Message::Answer(Answer::Stock(known)) => {
+                self.known = *known;
+                Vec::new()
+            }
+            Message::Answer(Answer::Bug) => vec![Effect::GiveUp],
+            Message::Answer(answer) => self.with(|screen, known| screen.answer(answer, known)),
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                KeyCode::Char('c') => return vec![Effect::Quit(code_of(INTERRUPT))],
+                KeyCode::Char('z') => return vec![Effect::Suspend],
+                // So that tests can see what a panic leaves behind. Elsewhere this key ends a program, too.
+                #[cfg(debug_assertions)]
+                KeyCode::Char('4' | '\\') => panic!("Ctrl-\\ was pressed"),
+                _ => {}
+            }
+        }
+        self.note = None;
+        match self.screen().field() {
+            Some(field) if field.is_leaving() && key.code == KeyCode::Enter => {
+                return vec![Effect::Quit(QUIT)];
+            }
+            // Letters with Ctrl or Alt are others.
+            None if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
+                return Vec::new();
+            }
+            None if key.code == KeyCode::Char('q') => return vec![Effect::Quit(QUIT)],
+            _ => {}
+        }
+        let effects = self.with(|screen, known| screen.key(key, known));
+        if self.screen().field().is_some_and(Field::is_leaving) {
+            self.note = Some(Note::said(LEAVING_NOTE));
+        }
+        effects
+    }
+
+    fn tick(&mut self) -> Vec<Effect> {
+        if self.screen().field().is_some_and(Field::is_leaving) {
+            return vec![Effect::Quit(QUIT)];
+        }
+        Vec::new()
+    }
+
+    /// Lets the screen that is seen do something, and goes where it leads.
+    fn with(&mut self, act: impl FnOnce(&mut dyn Screen, &Inventory) -> Next) -> Vec<Effect> {
+        let last = self.screens.len() - 1;
+        let next = act(&mut *self.screens[last], &self.known);
+        self.go(next)
+    }
+
+    fn go(&mut self, next: Next) -> Vec<Effect> {
+        match next {
+            Next::Stay => Vec::new(),
+            Next::Say(note) => {
+                self.note = Some(note);
+                Vec::new()
+            }
+            Next::Do(effect) => vec![effect],
+            Next::DoAndSay(effect, note) => {
+                self.note = Some(note);
+                vec![effect]
+            }
+            Next::Open(screen) => self.open(screen),
+            Next::Become(screen) => {
+                let mut effects = self.close();
+                effects.extend(self.open(screen));
+                effects
+            }
+            Next::BecomeAndSay(screen, note) => {
+                self.note = Some(note);
+                self.go(Next::Become(screen))
+            }
+            Next::Back(note) => {
+                let mut effects = self.close();
+                self.note = note;
+                // What was done there may have changed what there is.
+                effects.push(Effect::TakeStock);
+                effects
+            }
+            Next::Quit => vec![Effect::Quit(QUIT)],
+        }
+    }
+
+    fn open(&mut self, mut screen: Box<dyn Screen>) -> Vec<Effect> {
+        self.farewell = None;
+        let effect = screen.begin(&self.known);
+        self.screens.push(screen);
+        effect.into_iter().collect()
+    }
+
+    fn close(&mut self) -> Vec<Effect> {
+        if self.screens.len() == 1 {
+            return Vec::new();
+        }
+        let Some(mut screen) = self.screens.pop() else { return Vec::new() };
+        // Until something else is looked at.
+        self.farewell = screen.farewell().or_else(|| self.farewell.take());
+        screen.end().into_iter().collect()
+    }
+}

@@ -1,0 +1,297 @@
+//! How things look: a few styles, as restrained as those of `ttmem summary`, and pieces that screens share.
+
+use std::ops::Range;
+
+use ratatui::Frame;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::field::Field;
+use super::screens::Note;
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Whether there are colours.
+    pub has_colour: bool,
+}
+
+impl Look {
+    /// What is as all else.
+    pub fn plain() -> Style {
+        Style::new()
+    }
+
+    /// What matters.
+    pub fn strong() -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// What is only there to help.
+    pub fn faint() -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    /// What is chosen.
+    pub fn chosen() -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// What went wrong.
+    pub fn bad(self) -> Style {
+        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    /// What should be looked at.
+    pub fn warning(self) -> Style {
+        self.coloured(Color::Yellow)
+    }
+
+    /// What is done.
+    pub fn good(self) -> Style {
+        self.coloured(Color::Green)
+    }
+
+    /// How a note looks.
+    pub fn note(self, note: &Note) -> Style {
+        if note.is_bad { self.bad() } else { Self::strong() }
+    }
+
+    fn coloured(self, colour: Color) -> Style {
+        if self.has_colour { Style::new().fg(colour) } else { Style::new() }
+    }
+}
+
+/// Writes a line at a row of an area; what lies below the area is not seen.
+pub(super) fn put<'a>(frame: &mut Frame<'_>, area: Rect, row: usize, line: impl Into<Line<'a>>) {
+    let Some(row) = u16::try_from(row).ok().filter(|row| *row < area.height) else { return };
+    frame.render_widget(line.into(), Rect { y: area.y + row, height: 1, ..area });
+}
+
+/// Writes a row that is chosen: all of it is marked, also where it has no text.
+pub(super) fn put_chosen<'a>(frame: &mut Frame<'_>, area: Rect, row: usize, line: impl Into<Line<'a>>) {
+    let Some(at) = u16::try_from(row).ok().filter(|row| *row < area.height) else { return };
+    put(frame, area, row, line);
+    frame.buffer_mut().set_style(Rect { y: area.y + at, height: 1, ..area }, Look::chosen());
+}
+
+/// Draws a text that is being typed, with the cursor in view.
+pub(super) fn put_field(frame: &mut Frame<'_>, area: Rect, row: usize, label: &str, field: &Field) {
+    let label = format!("{label}  ");
+    let room = usize::from(area.width).saturating_sub(label.width() + 1);
+    let before = field.before_cursor();
+    // Of a long text, the end before the cursor is seen.
+    let hidden = before.len() - last_columns(before, room).len();
+    let shown = &field.text()[hidden..];
+    let column = label.width() + before[hidden..].width();
+    put(frame, area, row, Line::from(vec![Span::styled(label, Look::faint()), Span::raw(shown.to_owned())]));
+    let (Ok(column), Ok(row)) = (u16::try_from(column), u16::try_from(row)) else { return };
+    if column < area.width && row < area.height {
+        frame.set_cursor_position(Position::new(area.x + column, area.y + row));
+    }
+}
+
+/// Asks something at the bottom of an area; what is left of it.
+pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, question: &str) -> Rect {
+    let lines = wrap(question, usize::from(area.width));
+    let (rest, bottom) = bottom_of(area, lines.len());
+    for (row, line) in lines.into_iter().enumerate() {
+        put(frame, bottom, row, Line::styled(line, Look::strong()));
+    }
+    rest
+}
+
+/// Asks for a text at the bottom of an area; what is left of it.
+pub(super) fn ask_for(frame: &mut Frame<'_>, area: Rect, label: &str, field: &Field) -> Rect {
+    let (rest, bottom) = bottom_of(area, 1);
+    put_field(frame, bottom, 0, label, field);
+    rest
+}
+
+/// An area in two parts: its last rows, and what is above them and an empty one.
+fn bottom_of(area: Rect, rows: usize) -> (Rect, Rect) {
+    let rows = u16::try_from(rows).unwrap_or(u16::MAX).min(area.height);
+    let bottom = Rect { y: area.bottom() - rows, height: rows, ..area };
+    (Rect { height: (area.height - rows).saturating_sub(1), ..area }, bottom)
+}
+
+/// The rows that are seen of a list, with the chosen one in the middle where that is possible.
+pub(super) fn window(rows: usize, chosen: usize, height: usize) -> Range<usize> {
+    let first = chosen.saturating_sub(height / 2).min(rows.saturating_sub(height));
+    first..(first + height).min(rows)
+}
+
+/// A text within a width; what does not fit is cut at the front: names differ at their ends.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    format!("…{}", last_columns(text, width.saturating_sub(1)))
+}
+
+/// The first of some texts that fits a width; if none does, the last is cut at its end.
+pub(super) fn first_fitting(texts: impl IntoIterator<Item = String>, width: usize) -> String {
+    let mut shortest = String::new();
+    for text in texts {
+        if text.width() <= width {
+            return text;
+        }
+        shortest = text;
+    }
+    let room = width.saturating_sub(1);
+    while shortest.width() > room {
+        shortest.pop();
+    }
+    shortest + "…"
+}
+
+/// A text within a width, filled with spaces behind it.
+pub(super) fn fill(text: &str, width: usize) -> String {
+    let text = fit(text, width);
+    let padding = width.saturating_sub(text.width());
+    text + &" ".repeat(padding)
+}
+
+/// The same with the spaces in front.
+pub(super) fn fill_left(text: &str, width: usize) -> String {
+    let text = fit(text, width);
+    " ".repeat(width.saturating_sub(text.width())) + &text
+}
+
+/// The end of a text that takes at most so many columns.
+fn last_columns(text: &str, columns: usize) -> &str {
+    let mut room = columns;
+    let mut start = text.len();
+    for (at, letter) in text.char_indices().rev() {
+        let width = letter.width().unwrap_or(0);
+        if width > room {
+            break;
+        }
+        room -= width;
+        start = at;
+    }
+    &text[start..]
+}
+
+/// Words set to a width; the lines that a text has stay. Words that are too long are broken.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let style = Style::new();
+    let lines = text.lines().map(|line| Line::styled(line.to_owned(), style));
+    lines.flat_map(|line| wrap_line(&line, width, 0)).map(|line| line.to_string()).collect()
+}
+
+/// A line with styles set to a width; what is carried over stands behind an indent.
+pub(super) fn wrap_line(line: &Line<'_>, width: usize, indent: usize) -> Vec<Line<'static>> {
+    let letters: Vec<(char, Style)> = line
+        .spans
+        .iter()
+        .flat_map(|span| span.content.chars().map(|letter| (letter, line.style.patch(span.style))))
+        .collect();
+    let mut lines = Vec::new();
+    let mut rest = letters.as_slice();
+    let mut indent_now = 0;
+    loop {
+        let room = width.saturating_sub(indent_now).max(1);
+        let (taken, skipped) = first_line(rest, room);
+        lines.push(joined(&rest[..taken], indent_now));
+        rest = &rest[skipped..];
+        indent_now = indent;
+        if rest.is_empty() {
+            return lines;
+        }
+    }
+}
+
+/// How many letters make the first line, and how many are then done with: the space between two lines is.
+fn first_line(letters: &[(char, Style)], room: usize) -> (usize, usize) {
+    let mut columns = 0;
+    let mut end_of_word = None;
+    let indent = letters.iter().take_while(|(letter, _)| *letter == ' ').count();
+    for (at, (letter, _)) in letters.iter().enumerate() {
+        columns += letter.width().unwrap_or(0);
+        if *letter == ' ' && at > indent {
+            end_of_word = Some(at);
+        }
+        if columns > room {
+            return match end_of_word {
+                Some(end) => (end, end + 1),
+                None => (at.max(1), at.max(1)),
+            };
+        }
+    }
+    (letters.len(), letters.len())
+}
+
+/// Letters as a line, with spans of one style each.
+fn joined(letters: &[(char, Style)], indent: usize) -> Line<'static> {
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    if indent > 0 {
+        spans.push(Span::raw(" ".repeat(indent)));
+    }
+    for chunk in letters.chunk_by(|a, b| a.1 == b.1) {
+        let text: String = chunk.iter().map(|(letter, _)| letter).collect();
+        spans.push(Span::styled(text, chunk[0].1));
+    }
+    Line::from(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_fit_their_width_and_keep_their_ends() {
+        for (text, width, fitted) in [
+            ("abc", 3, "abc"),
+            ("abcdef", 4, "…def"),
+            ("日本語", 5, "…本語"),
+            ("日本語", 4, "…語"),
+            ("ab", 1, "…"),
+        ] {
+            assert_eq!(fit(text, width), fitted);
+        }
+        let texts = || ["one, two", "one"].map(str::to_owned);
+        assert_eq!(first_fitting(texts(), 8), "one, two");
+        assert_eq!(first_fitting(texts(), 7), "one");
+        assert_eq!(first_fitting(texts(), 2), "o…");
+        assert_eq!(fill("ab", 4), "ab  ");
+        assert_eq!(fill_left("ab", 4), "  ab");
+    }
+
+    #[test]
+    fn the_chosen_row_is_always_seen() {
+        for rows in 1..30 {
+            for height in 1..12 {
+                for chosen in 0..rows {
+                    let seen = window(rows, chosen, height);
+                    assert!(seen.contains(&chosen), "{rows} {chosen} {height}");
+                    assert_eq!(seen.len(), height.min(rows));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wrapping_loses_nothing_but_spaces_and_keeps_the_width() {
+        let text =
+            "  Peak DRAM before step 101, caused by averyveryverylongwordthatfitsnowhere\n\nat 日本語 x";
+        for width in 1..80 {
+            let lines = wrap(text, width);
+            let kept: String = lines.concat().chars().filter(|letter| !letter.is_whitespace()).collect();
+            let all: String = text.chars().filter(|letter| !letter.is_whitespace()).collect();
+            assert_eq!(kept, all, "{width}");
+            assert!(lines.iter().all(|line| line.width() <= width.max(2)), "{width}: {lines:#?}");
+        }
+        assert_eq!(wrap("a b c", 3), ["a b", "c"]);
+    }
+
+    #[test]
+    fn what_is_carried_over_is_indented_and_keeps_its_style() {
+        let line = Line::from(vec![Span::raw("  one "), Span::styled("two three", Look::strong())]);
+        let lines = wrap_line(&line, 9, 4);
+        assert_eq!(lines.iter().map(Line::to_string).collect::<Vec<_>>(), ["  one two", "    three"]);
+        assert_eq!(lines[1].spans[1].style, Look::strong());
+    }
+}

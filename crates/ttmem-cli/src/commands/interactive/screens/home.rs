@@ -1,0 +1,225 @@
+//! Home: what there is, and what can be done with it.
+
+use crossterm::event::{KeyCode, KeyEvent};
+use jiff::Timestamp;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ttmem::report::size;
+
+use super::path::PathPrompt;
+use super::reading::Reading;
+use super::run::RunPrompt;
+use super::serving::Serving;
+use super::stored::StoredReports;
+use super::{Next, Note, Scene, Screen};
+use crate::commands::interactive::inventory::{Inventory, RecentFile, ago};
+use crate::commands::interactive::look::{Look, fill, first_fitting, put, put_chosen, wrap};
+use crate::commands::interactive::message::Evidence;
+use crate::commands::interactive::words::{from_home, shorten};
+
+const LABEL_WIDTH: usize = 18;
+
+/// Home.
+#[derive(Debug, Default)]
+pub(in crate::commands::interactive) struct Home {
+    /// What is chosen; to begin with, the likeliest.
+    chosen: Option<Choice>,
+}
+
+/// What can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Newest,
+    Log,
+    Reports,
+    Run,
+    Serve,
+    Quit,
+}
+
+impl Choice {
+    fn letter(self) -> char {
+        match self {
+            Self::Newest => 'n',
+            Self::Log => 'l',
+            Self::Reports => 'o',
+            Self::Run => 'r',
+            Self::Serve => 's',
+            Self::Quit => 'q',
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Newest => "Newest log",
+            Self::Log => "Choose a log",
+            Self::Reports => "Stored reports",
+            Self::Run => "Run a command",
+            Self::Serve => "Serve reports",
+            Self::Quit => "Quit",
+        }
+    }
+
+    /// What is worth knowing of it, with less and less of that.
+    fn details(self, known: &Inventory) -> Vec<String> {
+        match self {
+            Self::Newest => known.recent.first().map_or_else(Vec::new, |file| described(file, known)),
+            Self::Log => match known.recent.len() {
+                0 => vec!["type or paste a path".into()],
+                1 => vec!["1 recent file, or any path".into(), "1 recent".into()],
+                number => vec![format!("{number} recent files, or any path"), format!("{number} recent")],
+            },
+            Self::Reports => reports(known),
+            Self::Run => match &known.script {
+                Some(script) => vec![
+                    format!("{script}, or any command: captured and reported"),
+                    format!("{script}, or any"),
+                ],
+                None => {
+                    vec!["a script or any command: captured and reported".into(), "any script".into()]
+                }
+            },
+            Self::Serve => {
+                vec!["in a browser, here or on your machine over SSH".into(), "over SSH, too".into()]
+            }
+            Self::Quit => vec![String::new()],
+        }
+    }
+}
+
+/// `vae_profile.log, 312.4 KiB, 5 minutes ago`.
+fn described(file: &RecentFile, known: &Inventory) -> Vec<String> {
+    let path = shorten(&file.path, &known.here, known.home.as_deref());
+    let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let written = Timestamp::try_from(file.written).ok().zip(known.taken);
+    let when = written.map_or_else(String::new, |(then, now)| format!(", {}", ago(then, now)));
+    let bytes = size(file.bytes);
+    vec![format!("{path}, {bytes}{when}"), format!("{name}, {bytes}{when}"), format!("{name}{when}"), name]
+}
+
+fn reports(known: &Inventory) -> Vec<String> {
+    if known.taken.is_none() {
+        return vec!["looking …".into()];
+    }
+    let Some(newest) = known.reports.first() else {
+        return vec![known.trouble.clone().unwrap_or_else(|| "none yet".into())];
+    };
+    let when = newest.written.zip(known.taken).map(|(then, now)| format!(", {}", ago(then, now)));
+    let (number, name, when) = (known.reports.len(), &newest.name, when.unwrap_or_default());
+    vec![format!("{number}; the newest is {name}{when}"), format!("{number}; {name}"), number.to_string()]
+}
+
+impl Home {
+    fn choices(known: &Inventory) -> Vec<Choice> {
+        let newest = (!known.recent.is_empty()).then_some(Choice::Newest);
+        let rest = [Choice::Log, Choice::Reports, Choice::Run, Choice::Serve, Choice::Quit];
+        newest.into_iter().chain(rest).collect()
+    }
+
+    /// What Enter does: the likeliest, unless something else was chosen.
+    fn chosen(&self, known: &Inventory) -> Choice {
+        let choices = Self::choices(known);
+        let likeliest = match (known.recent.is_empty(), known.reports.is_empty()) {
+            (false, _) => Choice::Newest,
+            (true, false) => Choice::Reports,
+            (true, true) if known.script.is_some() => Choice::Run,
+            (true, true) => Choice::Log,
+        };
+        self.chosen.filter(|chosen| choices.contains(chosen)).unwrap_or(likeliest)
+    }
+
+    fn step(&mut self, known: &Inventory, back: bool) {
+        let choices = Self::choices(known);
+        let chosen = self.chosen(known);
+        let at = choices.iter().position(|choice| *choice == chosen).unwrap_or(0);
+        let next = if back { at + choices.len() - 1 } else { at + 1 };
+        self.chosen = Some(choices[next % choices.len()]);
+    }
+
+    fn go(choice: Choice, known: &Inventory) -> Next {
+        match choice {
+            Choice::Newest => match known.recent.first() {
+                Some(file) => {
+                    Next::Open(Box::new(Reading::of(Evidence::file(known.name_from_here(&file.path)))))
+                }
+                None => Next::Stay,
+            },
+            Choice::Log => Next::Open(Box::new(PathPrompt::default())),
+            Choice::Reports if known.reports.is_empty() => Next::Say(Note::said(
+                "No report is stored yet. Choose a log and press p for its page, or run a command.",
+            )),
+            Choice::Reports => Next::Open(Box::new(StoredReports::default())),
+            Choice::Run => Next::Open(Box::new(RunPrompt::with(known.script.as_deref().unwrap_or_default()))),
+            Choice::Serve => Next::Open(Box::new(Serving::default())),
+            Choice::Quit => Next::Quit,
+        }
+    }
+}
+
+impl Screen for Home {
+    fn title(&self) -> String {
+        "where did the device memory go?".into()
+    }
+
+    fn status(&self, known: &Inventory) -> String {
+        from_home(&known.here, known.home.as_deref())
+    }
+
+    fn keys(&self) -> Vec<(&'static str, &'static str)> {
+        vec![("↑↓", "choose"), ("Enter", "go"), ("n l o r s", "at once"), ("q", "quit")]
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
+        let choices = Self::choices(scene.known);
+        let chosen = self.chosen(scene.known);
+        let spacing = if usize::from(area.height) >= 2 * choices.len() + 3 { 2 } else { 1 };
+        let room = usize::from(area.width).saturating_sub(LABEL_WIDTH + 5);
+        for (index, choice) in choices.iter().enumerate() {
+            let line = Line::from(vec![
+                Span::styled(format!(" {}  ", choice.letter()), Look::strong()),
+                Span::raw(fill(choice.label(), LABEL_WIDTH)),
+                Span::styled(first_fitting(choice.details(scene.known), room), Look::faint()),
+            ]);
+            let draw = if *choice == chosen { put_chosen } else { put };
+            draw(frame, area, index * spacing, line);
+        }
+        if scene.known.taken.is_some() && scene.known.recent.is_empty() {
+            let hint =
+                "There is no log here (*.log, *.ttmem, logs/*/). Paste a path, or let ttmem run your script.";
+            for (row, line) in wrap(hint, usize::from(area.width)).into_iter().enumerate() {
+                put(
+                    frame,
+                    area,
+                    (choices.len() * spacing).max(choices.len() + 1) + row,
+                    Line::styled(line, Look::faint()),
+                );
+            }
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, known: &Inventory) -> Next {
+        match key.code {
+            KeyCode::Up | KeyCode::Char('k') | KeyCode::BackTab => self.step(known, true),
+            KeyCode::Down | KeyCode::Char('j') | KeyCode::Tab => self.step(known, false),
+            KeyCode::Home => self.chosen = Self::choices(known).first().copied(),
+            KeyCode::End => self.chosen = Self::choices(known).last().copied(),
+            KeyCode::Enter => return Self::go(self.chosen(known), known),
+            // So a path begins: what follows is the rest of it.
+            KeyCode::Char(letter @ ('/' | '~' | '.')) => {
+                return Next::Open(Box::new(PathPrompt::with(letter.encode_utf8(&mut [0; 4]))));
+            }
+            KeyCode::Char(letter) => {
+                let choice = Self::choices(known).into_iter().find(|choice| choice.letter() == letter);
+                return choice.map_or(Next::Stay, |choice| Self::go(choice, known));
+            }
+            _ => {}
+        }
+        Next::Stay
+    }
+
+    /// What is pasted is a path.
+    fn paste(&mut self, text: &str, _known: &Inventory) -> Next {
+        Next::Open(Box::new(PathPrompt::with(text)))
+    }
+}

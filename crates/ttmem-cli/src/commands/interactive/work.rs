@@ -1,0 +1,109 @@
+//! What takes time, done on threads: reading, storing, writing, starting a browser.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use ttmem::query::{self, Request};
+use ttmem::read::{self, Options, Progress};
+use ttmem::store::{Store, Stored, name_of};
+use ttmem::{Error, Result};
+
+use super::message::{Answer, Evidence, Message, Report};
+use crate::console;
+
+/// Does something on a thread; its answer comes as a message. So does a panic, which is our fault.
+pub(super) fn start(sender: &Sender<Message>, work: impl FnOnce() -> Answer + Send + 'static) {
+    let sender = sender.clone();
+    thread::spawn(move || {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // Whoever asked may have left meanwhile.
+        let _ = sender.send(Message::Answer(done.unwrap_or(Answer::Bug)));
+    });
+}
+
+/// Reads evidence and answers the question.
+pub(super) fn read(evidence: Evidence, progress: Arc<Progress>) -> Result<Box<Report>> {
+    let (file, stored) = match evidence {
+        Evidence::File(readings) => (file_meant(&readings)?, None),
+        Evidence::Report(stored) => (profile_of(&stored)?, Some(*stored)),
+    };
+    let options = Options { progress: Some(progress), ..Options::default() };
+    let profile = read::open_with(&file, &options)?;
+    let summary = query::summary(std::slice::from_ref(&profile), &Request::default())?;
+    let name = stored.as_ref().map_or_else(|| name_of(&file), |stored| stored.name.clone());
+    let profile = stored.is_none().then(|| Box::new(profile));
+    Ok(Box::new(Report { name, file, summary, profile, stored }))
+}
+
+/// The first reading of a name that is there, or else the last.
+fn file_meant(readings: &[String]) -> Result<String> {
+    let is_there = |name: &&String| fs::metadata(name).is_ok();
+    let name = readings.iter().find(is_there).or(readings.last()).cloned().unwrap_or_default();
+    if is_device(Path::new(&name)) {
+        return Err(Error::NotThere(format!("{name} is a device: name a file")));
+    }
+    // `-` would be standard input, where the keys come from.
+    Ok(if name == "-" { "./-".into() } else { name })
+}
+
+#[cfg(unix)]
+fn is_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+
+    let is_device = |kind: fs::FileType| kind.is_char_device() || kind.is_block_device();
+    fs::metadata(path).is_ok_and(|metadata| is_device(metadata.file_type()))
+}
+
+#[cfg(not(unix))]
+fn is_device(_path: &Path) -> bool {
+    false
+}
+
+fn profile_of(stored: &Stored) -> Result<String> {
+    let profile = stored.profile().ok_or_else(|| {
+        Error::NotThere(format!(
+            "{} has no profile: it was written by another tool. Read its log again",
+            stored.name
+        ))
+    })?;
+    Ok(profile.display().to_string())
+}
+
+/// Removes a stored report.
+pub(super) fn remove(store: &Result<Store>, name: &str) -> Result<()> {
+    store.as_ref().map_err(again)?.remove(name)
+}
+
+/// Stores the report of a profile.
+pub(super) fn store(
+    store: &Result<Store>,
+    profile: &mut ttmem::model::Profile,
+    file: &str,
+) -> Result<Box<Stored>> {
+    store.as_ref().map_err(again)?.save(profile, file, None).map(Box::new)
+}
+
+/// An error that was met before, met again.
+fn again(error: &Error) -> Error {
+    Error::NotThere(error.to_string())
+}
+
+/// Writes a file; one that is there only if it may be replaced.
+pub(super) fn write(path: &Path, content: &[u8], may_replace: bool) -> Result<()> {
+    console::write(Some(path), may_replace, |out| out.write_all(content))
+}
+
+/// Shows a page in a browser; whether that could be done.
+pub(super) fn show(page: &Path) -> bool {
+    may_have_a_browser() && open::that_detached(page).is_ok()
+}
+
+/// Without a screen to draw on, only browsers for terminals would be found; and the terminal is taken.
+fn may_have_a_browser() -> bool {
+    const SIGNS: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME"];
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !cfg!(target_os = "linux") || SIGNS.iter().any(is_set)
+}

@@ -1,0 +1,322 @@
+//! `ttmem` on a pseudo-terminal, and a terminal emulator that says what a person would see.
+//!
+//! Everything waits for the screen, never for the clock; only what does not come at all ends a wait.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
+use ttmem_testkit::tt::{self, Scenario};
+
+/// Nothing takes that long.
+const LIMIT: Duration = Duration::from_secs(60);
+const LOOK_UP: Duration = Duration::from_millis(5);
+
+pub const ENTER: &str = "\r";
+pub const ESCAPE: &str = "\x1b";
+pub const TAB: &str = "\t";
+pub const UP: &str = "\x1b[A";
+pub const DOWN: &str = "\x1b[B";
+pub const RIGHT: &str = "\x1b[C";
+pub const LEFT: &str = "\x1b[D";
+pub const HOME: &str = "\x1b[H";
+pub const END: &str = "\x1b[F";
+pub const PAGE_UP: &str = "\x1b[5~";
+pub const PAGE_DOWN: &str = "\x1b[6~";
+pub const BACKSPACE: &str = "\x7f";
+pub const CTRL_C: &str = "\x03";
+pub const CTRL_U: &str = "\x15";
+pub const CTRL_W: &str = "\x17";
+pub const CTRL_Z: &str = "\x1a";
+
+/// A folder to work in, and a home, both empty.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Self { folder };
+        for folder in [place.work(), place.home(), place.path("bin")] {
+            fs::create_dir(folder).unwrap();
+        }
+        place
+    }
+
+    /// With a log, `vae.log`.
+    pub fn with_log() -> Self {
+        let place = Self::new();
+        place.log("vae.log", Scenario::Vae);
+        place
+    }
+
+    /// With that log and two stored reports, `vae` and `oom`.
+    pub fn with_reports() -> Self {
+        let place = Self::with_log();
+        place.log("oom.log", Scenario::OomCapacity);
+        for log in ["oom.log", "vae.log"] {
+            place.ttmem().args(["report", log]).assert().success();
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        // As the kernel says where we are.
+        fs::canonicalize(self.folder.path()).unwrap().join(name)
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    /// The folder of stored reports.
+    pub fn reports(&self) -> PathBuf {
+        self.path("home/.ttmem/reports")
+    }
+
+    /// A file in the folder to work in.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.work().join(name)
+    }
+
+    /// Writes a file into the folder to work in.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Makes a log in the folder to work in.
+    pub fn log(&self, name: &str, scenario: Scenario) -> PathBuf {
+        let mut text = Vec::new();
+        tt::make(scenario, &tt::Options::default(), &mut text).unwrap();
+        self.write(name, &String::from_utf8(text).unwrap())
+    }
+
+    /// A log that lacks the memory states.
+    pub fn log_without_memory(&self, name: &str) -> PathBuf {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/malformed");
+        let text = fs::read_to_string(corpus.join("no-memory-operations.log")).unwrap();
+        self.write(name, &text)
+    }
+
+    /// A command that the session will find.
+    pub fn program(&self, name: &str, script: &str) {
+        use std::os::unix::fs::PermissionsExt;
+
+        let path = self.path("bin").join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// `ttmem` off a terminal, in the same place.
+    pub fn ttmem(&self) -> assert_cmd::Command {
+        let mut command = assert_cmd::Command::cargo_bin("ttmem").unwrap();
+        command.current_dir(self.work()).env("HOME", self.home()).env_remove("TTMEM_HOME");
+        command
+    }
+
+    /// `ttmem` on a terminal of 80 columns and 24 rows.
+    pub fn start(&self) -> Session {
+        self.start_with(80, 24, &[])
+    }
+
+    /// The same on another terminal, with something in its environment.
+    pub fn start_with(&self, columns: u16, rows: u16, environment: &[(&str, &str)]) -> Session {
+        let mut command = CommandBuilder::new(assert_cmd::cargo::cargo_bin("ttmem"));
+        command.env_clear();
+        command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin").display()));
+        command.env("HOME", self.home());
+        command.env("TERM", "xterm-256color");
+        command.env("LANG", "C.UTF-8");
+        for (name, value) in environment {
+            command.env(name, value);
+        }
+        command.cwd(self.work());
+        Session::start(command, columns, rows)
+    }
+}
+
+/// `ttmem`, running on a pseudo-terminal.
+pub struct Session {
+    master: Box<dyn MasterPty + Send>,
+    /// Held, so that the terminal is there after the program has ended.
+    slave: Box<dyn SlavePty + Send>,
+    keyboard: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    emulator: Arc<Mutex<vt100::Parser>>,
+    is_over: Arc<AtomicBool>,
+    reader: JoinHandle<()>,
+    settings_before: String,
+}
+
+impl Session {
+    fn start(command: CommandBuilder, columns: u16, rows: u16) -> Self {
+        let pair = native_pty_system().openpty(size(columns, rows)).unwrap();
+        let settings_before = settings(&*pair.master);
+        let emulator = Arc::new(Mutex::new(vt100::Parser::new(count(rows), count(columns), 1000)));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut output = pair.master.try_clone_reader().unwrap();
+        let (screen, over) = (Arc::clone(&emulator), Arc::clone(&is_over));
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                screen.lock().unwrap().process(&bytes[..count]);
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        });
+        let keyboard = pair.master.take_writer().unwrap();
+        let child = pair.slave.spawn_command(command).unwrap();
+        Self {
+            master: pair.master,
+            slave: pair.slave,
+            keyboard,
+            child,
+            emulator,
+            is_over,
+            reader,
+            settings_before,
+        }
+    }
+
+    /// Types.
+    pub fn send(&mut self, keys: &str) -> &mut Self {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.flush().unwrap();
+        self
+    }
+
+    /// Pastes, as a terminal does that was asked to mark it.
+    pub fn paste(&mut self, text: &str) -> &mut Self {
+        self.send(&format!("\x1b[200~{text}\x1b[201~"))
+    }
+
+    /// Waits until a text is on the screen.
+    pub fn see(&mut self, text: &str) -> &mut Self {
+        self.wait_until(text, |screen| screen.contains(text))
+    }
+
+    /// Waits until a text is no more on the screen.
+    pub fn see_no(&mut self, text: &str) -> &mut Self {
+        self.wait_until(&format!("no {text}"), |screen| !screen.contains(text))
+    }
+
+    /// Waits until a text is marked as chosen.
+    pub fn see_chosen(&mut self, text: &str) -> &mut Self {
+        let is_chosen = |emulator: &vt100::Parser| {
+            let screen = emulator.screen();
+            let (rows, columns) = screen.size();
+            let columns = columns.get();
+            (0..rows.get()).any(|row| {
+                let is_marked = screen.cell(row, 1).is_some_and(vt100::Cell::inverse);
+                is_marked && screen.contents_between(row, 0, row, columns).contains(text)
+            })
+        };
+        let emulator = Arc::clone(&self.emulator);
+        self.wait_until(&format!("{text:?} chosen"), move |_| is_chosen(&emulator.lock().unwrap()))
+    }
+
+    /// Waits until the screen is as it should be.
+    pub fn wait_until(&mut self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> &mut Self {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_so(&screen) {
+                return self;
+            }
+            assert!(begun.elapsed() < LIMIT, "this was waited for: {what}\nthis is seen:\n{screen}");
+            thread::sleep(LOOK_UP);
+        }
+    }
+
+    /// What is seen.
+    pub fn screen(&self) -> String {
+        self.emulator.lock().unwrap().screen().contents()
+    }
+
+    /// What the emulator knows, text aside.
+    pub fn with_emulator<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.emulator.lock().unwrap().screen())
+    }
+
+    pub fn resize(&mut self, columns: u16, rows: u16) -> &mut Self {
+        self.emulator.lock().unwrap().screen_mut().set_size(count(rows), count(columns));
+        self.master.resize(size(columns, rows)).unwrap();
+        self
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&mut self, signal: rustix::process::Signal) -> &mut Self {
+        let id = self.child.process_id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
+        rustix::process::kill_process(id.unwrap(), signal).unwrap();
+        self
+    }
+
+    /// Waits for the end of the program: the terminal is as it was. Returns what is then seen.
+    pub fn ends_with(&mut self, code: u32) -> String {
+        assert_eq!(self.wait(), code, "{}", self.screen());
+        assert_eq!(settings(&*self.master), self.settings_before, "the terminal's settings");
+        let emulator = Arc::clone(&self.emulator);
+        self.wait_until("a terminal as it was", move |_| {
+            let emulator = emulator.lock().unwrap();
+            let screen = emulator.screen();
+            !screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste()
+        });
+        self.screen()
+    }
+
+    fn wait(&mut self) -> u32 {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.exit_code();
+            }
+            assert!(begun.elapsed() < LIMIT, "it does not end; this is seen:\n{}", self.screen());
+            thread::sleep(LOOK_UP);
+        }
+    }
+
+    /// Takes the terminal away, as a broken connection does. Returns the exit code of the program.
+    pub fn hang_up(mut self) -> u32 {
+        self.is_over.store(true, Ordering::SeqCst);
+        // The reader holds the terminal, too: it notices when something comes.
+        self.send(DOWN);
+        let Self { master, slave, keyboard, mut child, reader, .. } = self;
+        reader.join().unwrap();
+        drop((master, slave, keyboard));
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status.exit_code();
+            }
+            assert!(begun.elapsed() < LIMIT, "it does not end without a terminal");
+            thread::sleep(LOOK_UP);
+        }
+    }
+}
+
+fn count(number: u16) -> NonZeroU16 {
+    NonZeroU16::new(number).unwrap()
+}
+
+fn size(columns: u16, rows: u16) -> PtySize {
+    PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 }
+}
+
+fn settings(master: &dyn MasterPty) -> String {
+    format!("{:?}", master.get_termios().unwrap())
+}
