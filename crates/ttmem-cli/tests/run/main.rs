@@ -178,26 +178,19 @@ fn until_there(path: &Path) -> String {
     until(&path.display().to_string(), || fs::read_to_string(path).ok())
 }
 
-/// The same words as arguments of a shell.
-fn quoted(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
-    let quote = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));
-    words.into_iter().map(|word| quote(word.as_ref())).collect::<Vec<_>>().join(" ")
-}
-
 /// A command as a line of a shell.
 fn line(command: &Command) -> String {
-    quoted([command.get_program()].into_iter().chain(command.get_args()))
+    let quote = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// The same command in a line of a shell, which has it in `$@`.
 fn in_shell(place: &Place, script: &str, command: &Command) -> Command {
-    let mut shell = place.ttmem();
-    let env: Vec<_> =
-        shell.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned))).collect();
-    shell = Command::new("sh");
+    let mut shell = Command::new("sh");
     shell.arg("-c").arg(script).arg("sh").arg(command.get_program()).args(command.get_args());
     shell.current_dir(place.folder.path()).stdin(Stdio::null());
-    for (name, value) in env {
+    for (name, value) in command.get_envs() {
         match value {
             Some(value) => shell.env(name, value),
             None => shell.env_remove(name),

@@ -135,6 +135,26 @@ fn a_reader_who_stands_still_keeps_no_signal_from_the_command() {
     assert!(find(&shown, &log).is_some(), "what is in the log was shown, too");
 }
 
+/// Whoever shares a stream with others may have told it not to wait; then it is waited for here.
+#[test]
+fn a_stream_that_does_not_wait_is_shown_everything() {
+    let place = Place::new();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    let mut command = place.run();
+    command.args(["--log-only", "seq", "200000"]).stdout(Stdio::null()).stderr(writer);
+    let mut run = command.spawn().unwrap();
+    drop(command);
+    until("more than the stream holds", || {
+        let log = fs::metadata(place.runs().first()?.join("seq_profile.log")).ok()?;
+        (log.len() > 200_000).then_some(())
+    });
+    let mut shown = Vec::new();
+    reader.read_to_end(&mut shown).unwrap();
+    assert!(run.wait().unwrap().success());
+    assert!(shown.ends_with(&fs::read(place.log()).unwrap()));
+}
+
 #[test]
 fn what_is_printed_is_in_the_log_at_once_and_stays_there_when_ttmem_is_killed() {
     let place = Place::new();

@@ -37,8 +37,8 @@ Examples:
   ttmem run --log-only model.py            the log alone; `ttmem report` makes its report later
   ttmem run --output-dir /data model.py    the folder goes there instead of ./logs
 
-What stands behind the command is the command's. The log is written while it runs, and a run that crashes, is killed
-or runs out of memory is reported all the same. It prints where the page is.
+What stands behind the command is the command's. The log is written while it runs; a run that
+crashes, is killed or runs out of memory is reported all the same. It prints where the page is.
 
 Exit codes: the command's own, 128 + n if signal n killed it; 2 if that is 0 and there is no report.";
 
