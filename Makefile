@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint unit docs web web-check browser bench bench-page check-data bless soak clean
+.PHONY: test format lint unit docs web web-check browser bench bench-page bench-serve check-data bless soak clean
 
 test: web-check format lint unit docs browser
 
@@ -23,16 +23,17 @@ web/node_modules: web/package-lock.json
 	cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
-# The page, built anew into the file that the command embeds.
+# The pages, built anew into the files that the command embeds.
 web: web/node_modules
 	cd web && npm run build
 
-# The page's own tests; and what is committed must be what its sources build.
+# The pages' own tests; and what is committed must be what their sources build.
 web-check: web/node_modules
 	cd web && npm run check && npm test
 	cd web && npx vite build --outDir ../target/page --emptyOutDir --logLevel warn
-	@cmp target/page/report.html web/dist/report.html || \
-		{ echo "web/dist/report.html is not what web/ builds: run 'make web' and commit it"; exit 1; }
+	cd web && npx vite build --config vite.serve.config.ts --outDir ../target/page --logLevel warn
+	@for page in report serve; do cmp target/page/$$page.html web/dist/$$page.html || \
+		{ echo "web/dist/$$page.html is not what web/ builds: run 'make web' and commit it"; exit 1; }; done
 
 # The page in real browsers, with all network blocked.
 browser: web/node_modules
@@ -56,6 +57,11 @@ bench:
 bench-page: web/node_modules
 	$(CARGO) build --release --locked --workspace --examples --bins
 	bash bench/page.sh
+
+# The server under load: 200 readers and 8 uploads of 100 MB at once; answers, time and memory.
+bench-serve:
+	$(CARGO) build --release --locked --workspace --examples --bins
+	bash bench/serve.sh
 
 # Rewrites the expected outputs of snapshot tests; read the difference before you commit it.
 bless:

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
 /// So much of a file is in memory for each reader.
-const PART: usize = 64 << 10;
+const PART: usize = 32 << 10;
 
 /// A file that is being answered with.
 pub(crate) struct Served {

@@ -11,7 +11,7 @@ pub struct Limits {
     pub uploads: usize,
     /// A log beyond this size is processed alone, not beside another: it may take much memory.
     pub large: u64,
-    /// In this time, [`LEAST`](crate::upload::LEAST) bytes of an upload must come.
+    /// In this time a part of an upload must come, and more of it than a few bytes.
     pub upload_patience: Duration,
     /// Connections at the same time. Each takes a file of the system, and one more for what is being read.
     pub connections: usize,

@@ -59,7 +59,6 @@ impl Server {
         }
         let token = token.then(Token::new).transpose().map_err(|error| Error::NotThere(error.to_string()))?;
         let listeners = listen(bind, port)?;
-        let failed = |source| Error::Write { path: "the network".into(), source };
         let port =
             listeners.first().map_or(Ok(0), |listener| Ok(listener.local_addr()?.port())).map_err(failed)?;
         let home = store.folder().parent().map_or_else(PathBuf::new, PathBuf::from);
@@ -103,16 +102,26 @@ impl Server {
             .map_err(|source| Error::Write { path: "open.html".into(), source })
     }
 
-    /// Answers until the process is told to stop (Ctrl-C, `kill`, the end of the terminal).
-    pub fn run(self) -> Result<()> {
-        self.run_until(asked_to_stop())
+    /// Answers until the process is told to stop (Ctrl-C, `kill`, the end of the terminal). From the moment on that it
+    /// is announced, it can be asked and told.
+    pub fn run(self, announce: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let runtime = runtime().map_err(failed)?;
+        let told = {
+            let _inside = runtime.enter();
+            told_to_stop()
+        };
+        announce(&self)?;
+        self.run_on(runtime, told)
     }
 
     /// Answers until something happens. Then no new request is taken, those that are being answered get a moment to
     /// end, uploads that are not stored yet are dropped, and nothing of them stays.
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
+        self.run_on(runtime().map_err(failed)?, stop)
+    }
+
+    fn run_on(self, runtime: Runtime, stop: impl Future<Output = ()>) -> Result<()> {
         let Self { app, listeners, .. } = self;
-        let runtime = runtime().map_err(|source| Error::Write { path: "the network".into(), source })?;
         let served = runtime.block_on(async {
             let listeners: io::Result<Vec<_>> =
                 listeners.into_iter().map(tokio::net::TcpListener::from_std).collect();
@@ -128,8 +137,12 @@ impl Server {
         });
         runtime.shutdown_background();
         app.space.clear();
-        served.map_err(|source| Error::Read { path: "the network".into(), source })
+        served.map_err(failed)
     }
+}
+
+fn failed(source: io::Error) -> Error {
+    Error::Read { path: "the network".into(), source }
 }
 
 /// The name that the address has: where only this machine is meant, one that works at both ends of `ssh -L`.
@@ -154,20 +167,23 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
+/// Waits for a signal; it is caught from now on, not from when somebody waits.
 #[cfg(unix)]
-async fn asked_to_stop() {
+fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-    let [interrupt, terminate, hangup] = &mut signals;
-    tokio::select! {
-        () = arrived(interrupt) => {}
-        () = arrived(terminate) => {}
-        () = arrived(hangup) => {}
+    async move {
+        let [interrupt, terminate, hangup] = &mut signals;
+        tokio::select! {
+            () = arrived(interrupt) => {}
+            () = arrived(terminate) => {}
+            () = arrived(hangup) => {}
+        }
     }
 }
 
-/// A signal that cannot be waited for does what it does by itself.
+/// A signal that cannot be caught does what it does by itself.
 #[cfg(unix)]
 async fn arrived(signal: &mut io::Result<tokio::signal::unix::Signal>) {
     match signal {
@@ -179,6 +195,14 @@ async fn arrived(signal: &mut io::Result<tokio::signal::unix::Signal>) {
 }
 
 #[cfg(not(unix))]
-async fn asked_to_stop() {
-    let _ = tokio::signal::ctrl_c().await;
+fn told_to_stop() -> impl Future<Output = ()> {
+    let mut signal = tokio::signal::windows::ctrl_c();
+    async move {
+        match &mut signal {
+            Ok(signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `ttmem serve`: stored reports in a browser, with upload.
 
 use std::env;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use clap::Args;
@@ -50,6 +50,20 @@ pub(crate) struct Serve {
     /// Do one task for a server, which says what on standard input.
     #[arg(long, hide = true)]
     pub worker: bool,
+}
+
+/// What the command does without options.
+impl Default for Serve {
+    fn default() -> Self {
+        Self {
+            port: None,
+            bind: Ipv4Addr::LOCALHOST.into(),
+            no_open: false,
+            no_token: false,
+            max_upload: Size(Limits::default().upload_bytes),
+            worker: false,
+        }
+    }
 }
 
 /// A number of bytes.
@@ -107,13 +121,15 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
         worker: Worker::this_program(["serve", WORKER]).map_err(failed)?,
         limits: Limits { upload_bytes: args.max_upload.0, ..Limits::default() },
     })?;
-    let address = server.address(report);
-    console::write(None, false, |out| writeln!(out, "{address}"))?;
-    explain(args, &server, machine.as_deref());
-    if !args.no_open && has_screen() {
-        show(&server, &address);
-    }
-    server.run()
+    server.run(|server| {
+        let address = server.address(report);
+        console::write(None, false, |out| writeln!(out, "{address}"))?;
+        explain(args, server, machine.as_deref());
+        if !args.no_open && has_screen() {
+            show(server, &address);
+        }
+        Ok(())
+    })
 }
 
 /// Says how to come here from elsewhere, and how to end it.
@@ -141,9 +157,9 @@ fn explain(args: &Serve, server: &Server, machine: Option<&str>) {
 /// Whether a browser would be seen: not at the far end of SSH, and not without a screen.
 fn has_screen() -> bool {
     let set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_far = ["SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"].iter().any(|name| set(&name));
+    let is_far = ["SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"].iter().any(set);
     let needs_display = cfg!(all(unix, not(target_os = "macos")));
-    !is_far && (!needs_display || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| set(&name)))
+    !is_far && (!needs_display || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(set))
 }
 
 /// Shows the list in a browser. It is given a file that leads there: everybody on the machine can see the arguments
@@ -165,4 +181,54 @@ fn machine() -> Option<String> {
 #[cfg(not(unix))]
 fn machine() -> Option<String> {
     env::var("COMPUTERNAME").ok().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1234", 1234),
+            ("12b", 12),
+            ("500MB", 500_000_000),
+            ("500 mb", 500_000_000),
+            ("8GiB", 8 << 30),
+            ("1kb", 1000),
+            ("1KiB", 1024),
+            ("2TiB", 2 << 40),
+        ] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for wrong in [
+            "",
+            "GiB",
+            "1.5GiB",
+            "-1",
+            "8G",
+            "8 GiB x",
+            "0x10",
+            "1_000",
+            "18446744073709551616",
+            "99999999TiB",
+        ] {
+            assert!(wrong.parse::<Size>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_what_the_command_line_says_it_is() {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            serve: Serve,
+        }
+
+        let parsed = Line::parse_from(["x"]).serve;
+        assert_eq!(format!("{parsed:?}"), format!("{:?}", Serve::default()));
+    }
 }
