@@ -26,7 +26,7 @@ const OOM: &str = "oom.log   Tenstorrent runtime log";
 fn home_says_what_there_is_and_enter_does_the_likely_thing() {
     let place = Place::with_reports();
     let mut session = place.start();
-    session.see("~").see_no("looking").see("2 recent files").see("2; the newest is vae, just now");
+    session.see_no("looking").see("2 recent files").see("2; the newest is vae, just now");
     session.see_chosen("Newest log").send(ENTER).see("Tenstorrent runtime log").see("p page");
     session.send("q").ends_with(0);
 }
@@ -153,8 +153,15 @@ fn the_home_directory_is_known() {
     let place = Place::new();
     fs::copy(place.log("vae.log", Scenario::Vae), place.home().join("at home.log")).unwrap();
     let mut session = place.start();
-    session.see("Newest log").send("l").see("recent files").send("~").send(TAB).see("at home.log");
-    session.see("Path  ~/").send("at").send(TAB).see("Path  ~/at home.log").send(ENTER).see("p page");
+    session.see("Newest log").send("l").see("recent files").send("~/").see("in ~/").see("  at home.log");
+    session
+        .send(CTRL_U)
+        .see("recent files")
+        .send("~")
+        .send(TAB)
+        .see("Path  ~/at home.log")
+        .send(ENTER)
+        .see("p page");
     session.send("q").ends_with(0);
 }
 
@@ -258,11 +265,12 @@ fn a_file_that_may_not_be_read_is_said_with_what_to_do() {
     session.send("q").ends_with(0);
 }
 
+const LEAVING: &str = "q: leaving; type on for a name that begins with q";
+
 #[test]
 fn q_in_an_empty_field_leaves_unless_it_is_a_letter() {
     let place = Place::new();
     place.log("quick.log", Scenario::Vae);
-    const LEAVING: &str = "q: leaving; type on for a name that begins with q";
     let mut session = place.start();
     session.see("Newest log").send("l").see("recent files").send("q").see(LEAVING);
     session.send("u").see_no(LEAVING).see("Path  qu").send("ick.log").send(ENTER).see("p page");
@@ -369,12 +377,12 @@ fn the_answer_is_the_summary() {
     // Off a terminal the width is another; sentences and numbers are the same.
     let summary = String::from_utf8(output.stdout).unwrap();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let seen = words(&session.screen());
-    let missing: Vec<String> = words(&summary)
-        .into_iter()
-        .filter(|word| !word.contains(['▓', '░', '…']) && !seen.contains(word))
-        .collect();
-    assert!(missing.is_empty(), "{missing:?} of\n{summary}\nare not in\n{}", session.screen());
+    let wanted: Vec<String> =
+        words(&summary).into_iter().filter(|word| !word.contains(['▓', '░', '…'])).collect();
+    session.wait_until(&summary, |screen| {
+        let seen = words(screen);
+        wanted.iter().all(|word| seen.contains(word))
+    });
     session.send("q").ends_with(0);
 }
 
@@ -382,7 +390,7 @@ fn the_answer_is_the_summary() {
 fn all_rows_are_shown_if_asked() {
     let place = Place::with_log();
     let mut session = answered(&place);
-    session.see("all rows").send(END).see("DRAM at the end").send(HOME);
+    session.see("all rows").see("lines 1–");
     let lines = |session: &Session| session.screen().lines().next().unwrap_or_default().to_owned();
     let few = lines(&session);
     session
@@ -618,8 +626,8 @@ fn after_a_log_without_memory_data_another_can_be_chosen() {
 
 type Way = fn(&Place) -> Session;
 
-/// Every screen, what it is called, and whether a `q` there is a letter of a text that is not empty.
-fn every_screen() -> Vec<(&'static str, Way, bool)> {
+/// Every way to a screen, and whether a `q` there is a letter of a text that is not empty.
+fn every_screen() -> Vec<(Way, bool)> {
     fn at(place: &Place, keys: &[&str], seen: &str) -> Session {
         let mut session = place.start();
         session.see("2; the newest is vae");
@@ -630,41 +638,38 @@ fn every_screen() -> Vec<(&'static str, Way, bool)> {
         session
     }
     vec![
-        ("home", |place| at(place, &[], "Newest log"), false),
-        ("path", |place| at(place, &["l"], "recent files"), false),
-        ("a text in the path", |place| at(place, &["lva"], "Path  va"), true),
-        ("an error at the path", |place| at(place, &["lnowhere\r", CTRL_U], "Path"), false),
-        ("answer", |place| at(place, &["lvae.log\r"], VAE), false),
-        ("name of the Markdown", |place| at(place, &["lvae.log\r", "m"], "Save Markdown as"), true),
+        (|place| at(place, &[], "Newest log"), false),
+        (|place| at(place, &["l"], "recent files"), false),
+        (|place| at(place, &["lva"], "Path  va"), true),
+        (|place| at(place, &["lnowhere\r", CTRL_U], "Path"), false),
+        (|place| at(place, &["lvae.log\r"], VAE), false),
+        (|place| at(place, &["lvae.log\r", "m"], "Save Markdown as"), true),
         (
-            "replacing",
             |place| {
                 place.write("vae.md", "");
                 at(place, &["lvae.log\r", "m\r"], "Replace it?")
             },
             false,
         ),
-        ("stored reports", |place| at(place, &["o"], "peak of a bank"), false),
-        ("search", |place| at(place, &["o/"], "Search"), false),
-        ("removing", |place| at(place, &["ox"], "Remove the report"), false),
-        ("no memory data", without_memory, false),
-        ("command", |place| at(place, &["r"], "Command"), false),
-        ("serving", |place| at(place, &["s"], "serve the reports"), false),
+        (|place| at(place, &["o"], "peak of a bank"), false),
+        (|place| at(place, &["o/"], "Search"), false),
+        (|place| at(place, &["ox"], "Remove the report"), false),
+        (without_memory, false),
+        (|place| at(place, &["r"], "Command"), false),
+        (|place| at(place, &["s"], "serve the reports"), false),
     ]
 }
 
 #[test]
 fn ctrl_c_leaves_every_screen_and_the_terminal_as_it_was() {
-    for (name, go, _) in every_screen() {
-        println!("{name}");
+    for (go, _) in every_screen() {
         go(&Place::with_reports()).send(CTRL_C).ends_with(130);
     }
 }
 
 #[test]
 fn q_leaves_every_screen() {
-    for (name, go, is_letter) in every_screen() {
-        println!("{name}");
+    for (go, is_letter) in every_screen() {
         let mut session = go(&Place::with_reports());
         if is_letter {
             session.send("q").see("q").send(CTRL_U).see_no("leaving");
@@ -715,7 +720,7 @@ fn a_terminal_that_changes_its_size_is_drawn_anew() {
     let mut session = place.start_with(100, 30, &[]);
     session.see("2; the newest is vae").resize(60, 12).see("n l o r s at once").see_chosen("Newest log");
     session.resize(30, 5).see("ttmem needs 40x10").see("30x5").resize(40, 10).see_chosen("Newest log");
-    session.send("l").see("recent files").resize(120, 40).see("2 recent").see_no("2 recent");
+    session.send("l").see("recent files").resize(120, 40).see("q quit, when empty");
     session.send("vae").see("Path  vae").resize(50, 12).see("Path  vae").send(".log\r").see("Tenstorrent");
     session
         .resize(40, 10)
@@ -826,4 +831,174 @@ fn a_home_that_cannot_be_told_is_no_reason_to_stop() {
     let mut session = place.start_with(100, 24, &[("HOME", "")]);
     session.see("there is no home directory").send("l").see("recent files").send("vae.log\r").see(VAE);
     session.send("p").see("the report is not stored").send("q").ends_with(0);
+}
+
+// Other commands: `ttmem run` and `ttmem serve`, as processes.
+
+/// Writes a script that prints a log and then does something.
+fn script(place: &Place, scenario: Option<Scenario>, then: &str) {
+    let printed = match scenario {
+        Some(scenario) => format!("cat '{}'", place.log("elsewhere/printed.txt", scenario).display()),
+        None => "echo nothing of the runtime".to_owned(),
+    };
+    place.write("model.sh", &format!("{printed}\n{then}\n"));
+}
+
+/// Types the command, and waits until it has ended or says that it cannot be run.
+fn run(session: &mut Session, command: &str, seen: &str) -> bool {
+    session.see("Run a command").send("r").see("Command").send(CTRL_U).send(command).send(ENTER);
+    session.wait_until(seen, |screen| screen.contains(NOT_BUILT) || screen.contains(seen));
+    let is_built = !session.screen().contains(NOT_BUILT);
+    if !is_built {
+        session.see("Press Enter to go back");
+    }
+    is_built
+}
+
+const NOT_BUILT: &str = "not there yet";
+
+#[test]
+fn a_command_is_run_and_its_result_is_shown() {
+    let place = Place::new();
+    script(&place, Some(Scenario::Vae), "");
+    let mut session = place.start();
+    if !run(&mut session, "sh model.sh", "p page") {
+        session.see("ttmem run -- sh model.sh").send(ENTER);
+        session.see("sh model.sh ended with exit code 70; no log was captured").see("Command  sh model.sh");
+        session.send(ESCAPE).see("where did the device memory go?").send("q").ends_with(0);
+        return;
+    }
+    session.see("sh model.sh ended with exit code 0").see("weights").send("r").see("1; the newest is");
+    session.send("q").ends_with(0);
+}
+
+#[test]
+fn a_command_that_fails_is_reported_with_its_exit_code() {
+    let place = Place::new();
+    script(&place, Some(Scenario::OomCapacity), "exit 3");
+    let mut session = place.start();
+    if run(&mut session, "sh model.sh", "p page") {
+        session.see("sh model.sh ended with exit code 3").see("DRAM");
+    }
+    session.send(CTRL_C).ends_with(130);
+}
+
+#[test]
+fn a_command_without_memory_data_says_what_to_set() {
+    let place = Place::new();
+    script(&place, None, "");
+    let mut session = place.start();
+    if run(&mut session, "sh model.sh", "no memory data in this log") {
+        session.see("export TT_RUNTIME_MEMORY_LOG_LEVEL=any");
+        assert!(has_block(&session.send("q").ends_with(0)));
+        return;
+    }
+    session.send(CTRL_C).ends_with(130);
+}
+
+#[test]
+fn ctrl_c_while_a_command_runs_is_for_the_command() {
+    let place = Place::new();
+    script(&place, Some(Scenario::Vae), "echo it waits\nexec sleep 600");
+    let mut session = place.start();
+    if run(&mut session, "sh model.sh", "it waits") {
+        session.send(CTRL_C).see("p page").see("sh model.sh").send("q").ends_with(0);
+        return;
+    }
+    session.send(CTRL_C).ends_with(130);
+}
+
+#[test]
+fn a_signal_while_a_command_runs_ends_both() {
+    let place = Place::new();
+    script(&place, None, "echo $$ >pid\necho it waits\nexec sleep 600");
+    let mut session = place.start();
+    let is_built = run(&mut session, "sh model.sh", "it waits");
+    session.signal(Signal::TERM).ends_with(143);
+    if is_built {
+        let id = fs::read_to_string(place.file("pid")).unwrap();
+        let process = format!("/proc/{}", id.trim());
+        session.wait_until("the end of the command", |_| !std::path::Path::new(&process).exists());
+    }
+}
+
+#[test]
+fn a_command_line_that_cannot_be_run_is_said_under_the_prompt() {
+    let place = Place::new();
+    place.write("my model.sh", "");
+    place.write("my other.txt", "");
+    let mut session = place.start();
+    session.see("Run a command").send("r").see("Command").send(ENTER).see("type a script or a command");
+    for (command, said) in [("a | b", "`|` is for a shell"), ("'a", "a quote is not closed")] {
+        session.send(CTRL_U).send(command).send(ENTER).see(said).see("Command");
+    }
+    session
+        .send(CTRL_U)
+        .send("sh my")
+        .send(TAB)
+        .see("Command  sh my\\ ")
+        .see("my model.sh")
+        .see("my other.txt");
+    session.send(CTRL_U).send("sh zz").send(TAB).see("nothing there begins like that");
+    session
+        .send(CTRL_U)
+        .send("q")
+        .see("q: leaving")
+        .send("x")
+        .see("Command  qx")
+        .send(ESCAPE)
+        .see("Run a command");
+    session.send("q").ends_with(0);
+}
+
+/// Opens the screen of the server; the address, if there is a server.
+fn serving(session: &mut Session) -> Option<String> {
+    session.see("s").send("s").see("serve the reports");
+    session
+        .wait_until("a server", |screen| screen.contains(NOT_BUILT) || screen.contains("http://127.0.0.1:"));
+    let screen = session.screen();
+    let (_, rest) = screen.split_once("http://")?;
+    Some(rest.chars().take_while(|letter| letter.is_ascii_digit() || ".:".contains(*letter)).collect())
+}
+
+fn is_served(address: &str) -> bool {
+    std::net::TcpStream::connect(address).is_ok()
+}
+
+#[test]
+fn reports_are_served_until_the_screen_is_left() {
+    let place = Place::with_reports();
+    let mut session = place.start();
+    session.see("2; the newest is vae");
+    let Some(address) = serving(&mut session) else {
+        session
+            .see("The server ended with exit code 70")
+            .send(ESCAPE)
+            .see("Newest log")
+            .send("q")
+            .ends_with(0);
+        return;
+    };
+    session.see("ssh -L").see("stop and go back");
+    assert!(is_served(&address));
+    session.send(ESCAPE).see("Newest log");
+    assert!(!is_served(&address), "it is stopped before anything else is seen");
+    for (keys, code) in [("q", 0), (CTRL_C, 130)] {
+        session.see("Newest log");
+        let address = serving(&mut session).unwrap();
+        assert!(is_served(&address));
+        session.send(keys).ends_with(code);
+        assert!(!is_served(&address));
+        session = place.start();
+    }
+    session.see("Newest log").send("q").ends_with(0);
+}
+
+#[test]
+fn an_answer_is_stored_before_it_is_served() {
+    let place = Place::with_log();
+    let mut session = answered(&place);
+    serving(&mut session);
+    assert!(place.reports().join("vae/vae_report.html").is_file());
+    session.send(ESCAPE).see("p page").see(VAE).send("q").ends_with(0);
 }

@@ -153,12 +153,12 @@ impl Place {
 pub struct Session {
     master: Box<dyn MasterPty + Send>,
     /// Held, so that the terminal is there after the program has ended.
-    slave: Box<dyn SlavePty + Send>,
+    slave: Option<Box<dyn SlavePty + Send>>,
     keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     emulator: Arc<Mutex<vt100::Parser>>,
     is_over: Arc<AtomicBool>,
-    reader: JoinHandle<()>,
+    reader: Option<JoinHandle<()>>,
     settings_before: String,
 }
 
@@ -183,12 +183,12 @@ impl Session {
         let child = pair.slave.spawn_command(command).unwrap();
         Self {
             master: pair.master,
-            slave: pair.slave,
+            slave: Some(pair.slave),
             keyboard,
             child,
             emulator,
             is_over,
-            reader,
+            reader: Some(reader),
             settings_before,
         }
     }
@@ -270,13 +270,15 @@ impl Session {
     pub fn ends_with(&mut self, code: u32) -> String {
         assert_eq!(self.wait(), code, "{}", self.screen());
         assert_eq!(settings(&*self.master), self.settings_before, "the terminal's settings");
-        let emulator = Arc::clone(&self.emulator);
-        self.wait_until("a terminal as it was", move |_| {
-            let emulator = emulator.lock().unwrap();
-            let screen = emulator.screen();
-            !screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste()
-        });
-        self.screen()
+        // Nobody else writes to the terminal now: what comes to its end is all there is.
+        self.slave = None;
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        let emulator = self.emulator.lock().unwrap();
+        let screen = emulator.screen();
+        assert!(!screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste());
+        screen.contents()
     }
 
     fn wait(&mut self) -> u32 {
@@ -296,7 +298,7 @@ impl Session {
         // The reader holds the terminal, too: it notices when something comes.
         self.send(DOWN);
         let Self { master, slave, keyboard, mut child, reader, .. } = self;
-        reader.join().unwrap();
+        reader.unwrap().join().unwrap();
         drop((master, slave, keyboard));
         let begun = Instant::now();
         loop {

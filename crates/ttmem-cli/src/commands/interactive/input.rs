@@ -66,16 +66,18 @@ fn message(event: Event) -> Option<Message> {
     }
 }
 
-/// Watches for signals that end a program, and for the end of the terminal.
+/// Watches for signals, and for the end of the terminal.
 #[cfg(unix)]
 pub(super) fn watch(sender: &Sender<Message>) -> std::io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
-    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGWINCH])?;
     let to_session = sender.clone();
     thread::spawn(move || {
         for signal in signals.forever() {
-            if to_session.send(Message::Signal(signal)).is_err() {
+            // The listener for keys tells of sizes, too, but not before it has begun.
+            let message = if signal == SIGWINCH { Message::Resized } else { Message::Signal(signal) };
+            if to_session.send(message).is_err() {
                 return;
             }
         }

@@ -30,11 +30,11 @@ impl Scroll {
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let page = self.height.saturating_sub(1).max(1);
         match key.code {
-            KeyCode::Left | KeyCode::Char('h') => {
+            KeyCode::Left => {
                 self.left = self.left.saturating_sub(SIDESTEP);
                 return true;
             }
-            KeyCode::Right | KeyCode::Char('l') => {
+            KeyCode::Right => {
                 self.left = (self.left + SIDESTEP).min(self.hidden);
                 return true;
             }
@@ -146,8 +146,7 @@ mod tests {
             (KeyCode::Right, 8),
             (KeyCode::Right, 10),
             (KeyCode::Left, 2),
-            (KeyCode::Char('h'), 0),
-            (KeyCode::Char('l'), 8),
+            (KeyCode::Left, 0),
         ] {
             assert_eq!(press(&mut scroll, code), "← →");
             assert_eq!(scroll.left, left);

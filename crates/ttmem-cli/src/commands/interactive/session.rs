@@ -23,7 +23,7 @@ use crate::console;
 
 /// What is done that quickly is awaited before the next frame and the next key: nothing flickers, and keys that
 /// were typed ahead meet what they were typed for.
-const AT_ONCE: Duration = Duration::from_millis(100);
+const AT_ONCE: Duration = Duration::from_millis(250);
 /// So often it is looked whether a command that runs has ended.
 const LOOK_UP: Duration = Duration::from_millis(50);
 /// For ever, as far as anybody waits.

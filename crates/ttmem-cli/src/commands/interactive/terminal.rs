@@ -21,8 +21,10 @@ static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, while it is ours.
 pub(super) struct Terminal {
-    drawn: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    drawn: Option<Drawn>,
 }
+
+type Drawn = ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
 impl Terminal {
     /// Takes the terminal over.
@@ -33,13 +35,16 @@ impl Terminal {
         let entered = execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste);
         let out = BufWriter::with_capacity(FRAME, stdout());
         let drawn = entered.and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(out)));
-        drawn.map(|drawn| Self { drawn }).inspect_err(|_| restore())
+        drawn.map(|drawn| Self { drawn: Some(drawn) }).inspect_err(|_| {
+            // One error is enough.
+            let _ = restore();
+        })
     }
 
     /// Draws a frame; only what has changed is sent.
     pub fn draw(&mut self, view: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        if IS_OURS.load(Ordering::SeqCst) {
-            self.drawn.draw(view)?;
+        if let Some(drawn) = self.drawn.as_mut().filter(|_| IS_OURS.load(Ordering::SeqCst)) {
+            drawn.draw(view)?;
         }
         Ok(())
     }
@@ -47,17 +52,21 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        restore();
+        let drawn = self.drawn.take();
+        if restore().is_err() {
+            // The terminal is gone. Dropped, this would complain on standard error, which is gone, too, and panic.
+            std::mem::forget(drawn);
+        }
     }
 }
 
 /// Leaves the terminal as it was.
-fn restore() {
-    if IS_OURS.swap(false, Ordering::SeqCst) {
-        // Where the terminal is gone, there is nobody to tell.
-        let _ = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
-        let _ = disable_raw_mode();
+fn restore() -> io::Result<()> {
+    if !IS_OURS.swap(false, Ordering::SeqCst) {
+        return Ok(());
     }
+    let left = execute!(stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+    disable_raw_mode().and(left)
 }
 
 /// What a panic says must be readable: it comes after the terminal is as it was.
@@ -66,7 +75,8 @@ fn restore_at_panic() {
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            restore();
+            // Where the terminal is gone, there is nobody to tell.
+            let _ = restore();
             usual(info);
         }));
     });

@@ -123,8 +123,8 @@ mod tests {
     fn the_bar_says_bytes_and_share_and_fits() {
         let look = Look { has_colour: false };
         let draw = |read, all, width| bar(read, all, width, look).to_string();
-        assert_eq!(draw(512 << 20, Some(1 << 30), 42), "▓▓▓▓▓░░░░░░  50 %   512.0 MiB of 1.00 GiB");
-        assert_eq!(draw(0, Some(1000), 34), "░░░░░░░░░░░░░   0 %   0 B of 1000 B");
+        assert_eq!(draw(512 << 20, Some(1 << 30), 42), "▓▓▓▓▓▓░░░░░░  50 %   512.0 MiB of 1.00 GiB");
+        assert_eq!(draw(0, Some(1000), 34), "░░░░░░░░░░░░   0 %   0 B of 1000 B");
         assert_eq!(draw(5 << 10, None, 40), "5.0 KiB read");
         // A file that grows while it is read.
         assert!(draw(3000, Some(1000), 60).contains("100 %   2.9 KiB of 1000 B"));
