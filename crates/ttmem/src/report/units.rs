@@ -1,8 +1,10 @@
 //! Numbers as people read them. Bytes stay whole numbers until here.
 
+use crate::query::words::tenths;
+pub(super) use crate::query::words::{shape, size};
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 /// A unit for a column or a line, chosen once so that its numbers can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +44,6 @@ impl Unit {
     }
 }
 
-/// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..KIB => format!("{bytes} B"),
-        KIB..MIB => format!("{} KiB", tenths(bytes, KIB)),
-        MIB..GIB => format!("{} MiB", tenths(bytes, MIB)),
-        _ => format!("{} GiB", hundredths(bytes, GIB)),
-    }
-}
-
 /// As [`size`], with a sign.
 pub(super) fn change(bytes: i64) -> String {
     let sign = if bytes < 0 { "−" } else { "+" };
@@ -88,14 +80,6 @@ pub(super) fn percent_tenths(part: u64, whole: u64) -> String {
     format!("{}.{} %", share / 10, share % 10)
 }
 
-/// `1x32x64`.
-pub(super) fn shape(dims: &[u64]) -> String {
-    if dims.is_empty() {
-        return "scalar".into();
-    }
-    dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
-}
-
 /// `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -107,16 +91,6 @@ pub(super) fn count(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
-}
-
-fn tenths(bytes: u64, unit: u64) -> String {
-    let scaled = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{}", scaled / 10, scaled % 10)
-}
-
-fn hundredths(bytes: u64, unit: u64) -> String {
-    let scaled = (u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{:02}", scaled / 100, scaled % 100)
 }
 
 #[cfg(test)]
