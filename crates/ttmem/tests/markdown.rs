@@ -324,8 +324,6 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
-
     #[test]
     fn hostile_texts_stay_texts(
         texts in prop::collection::vec(hostile(), 1..12),

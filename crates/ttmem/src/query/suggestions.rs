@@ -110,8 +110,13 @@ impl<'a> Words<'a> {
         match (shortage.cause, shortage.lacks()) {
             (Cause::Capacity, Some(lacks)) => format!(
                 "{who} lacks {} of {pool}: it {asked}, and {free} were free. Free that much before it, or ask for \
-                 less: a smaller batch, a narrower dtype, more devices.",
-                self.both(lacks)
+                 less: {}.",
+                self.both(lacks),
+                if pool.starts_with("L1") {
+                    "smaller blocks, more cores, or DRAM instead"
+                } else {
+                    "a smaller batch, a narrower dtype, more devices"
+                },
             ),
             (Cause::Fragmentation, Some(lacks)) => format!(
                 "{who} lacks {}/bank of {pool} in one piece: it {asked}, {free} were free, but the largest piece \
@@ -151,7 +156,7 @@ impl<'a> Words<'a> {
             percent(full.peak, full.capacity),
             self.both(full.left())
         );
-        let goal = format!("{} less bring it under {}%", self.both(full.too_much()), full.target);
+        let goal = format!("Taking {} off brings it to {}%", self.both(full.too_much()), full.target);
         if pool == "L1" {
             return format!(
                 "{is} Kernels need room there for circular buffers, too: operations may spill to DRAM and get \
@@ -160,7 +165,7 @@ impl<'a> Words<'a> {
         }
         let is_risky = full.over >= 90 && self.situation.fault.is_none();
         let risk = if is_risky { " Risk of running out of memory." } else { "" };
-        format!("{is}{risk} {goal}: reduce the batch or the model, or follow the suggestions with savings.")
+        format!("{is}{risk} {goal}: reduce the batch or the model.")
     }
 
     fn padding(&self, padded: u64, logical: u64) -> String {
@@ -233,7 +238,7 @@ impl<'a> Words<'a> {
             format!("{loads} ttcore.load_cached, steps {first} to {last} of {total}, load")
         };
         format!(
-            "{who} weights that const-eval programs prepared once; they take {} and stay. That is normal.",
+            "{who} weights that const-eval programs prepared once; they take {}, and stay. That is normal.",
             self.share(per_bank)
         )
     }
@@ -285,11 +290,18 @@ impl<'a> Words<'a> {
             let s = if steps == 1 { "" } else { "s" };
             format!(", most of it left behind by {} ({}/bank in {steps} step{s})", self.op(op), size(bytes))
         });
-        let advice = if rest.once_for_each_shape > rest.per_bank / 2 {
+        let half = rest.per_bank / 2;
+        let advice = if rest.once_for_each_shape > half {
             format!(
                 "{}/bank came when an operation first ran with its shapes: the program cache keeps that, and \
                  fewer different shapes keep it small.",
                 size(rest.once_for_each_shape)
+            )
+        } else if rest.from_before > half {
+            format!(
+                "{}/bank were there before the first step: arguments that no step has used, or another program on \
+                 the device.",
+                size(rest.from_before)
             )
         } else {
             "Compare --run 1 with --run last: if it grows, something leaks.".to_owned()

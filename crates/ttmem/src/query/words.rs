@@ -24,9 +24,10 @@ pub(crate) fn shape(dims: &[u64]) -> String {
     dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// A share in percent with one digit: `98.5%`.
+/// A share in percent with one digit: `98.5%`. What is not all is never 100.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     let share = (u128::from(part) * 1000 + u128::from(whole) / 2).checked_div(u128::from(whole)).unwrap_or(0);
+    let share = if part < whole { share.min(999) } else { share };
     format!("{}.{}%", share / 10, share % 10)
 }
 
@@ -68,6 +69,7 @@ mod tests {
 
     #[test]
     fn shares_have_one_digit() {
+        assert_eq!((percent(99_999, 100_000), percent(7, 7)), ("99.9%".into(), "100.0%".into()));
         assert_eq!(
             (percent(1, 3), percent(2, 3), percent(0, 0)),
             ("33.3%".into(), "66.7%".into(), "0.0%".into())

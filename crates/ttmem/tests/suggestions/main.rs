@@ -4,7 +4,7 @@
 
 mod scene;
 
-use scene::{BANK, BANKS, KIB, L1_BANK, MIB, Scene, bytes, tiled};
+use scene::{BANK, BANKS, KIB, L1_BANK, MIB, Of, Scene, bytes, tiled};
 use ttmem::model::{Class, FaultKind, TensorId};
 use ttmem::query::{Request, RunFilter, Suggestion, summary};
 use ttmem_testkit::tt::{Options, Scenario, make};
@@ -36,7 +36,7 @@ fn dram_over_90() {
     assert_eq!((saves(&found), found.step, &*found.pool), (None, Some(0), "DRAM"));
     let found = holding(950 * MIB).only("dram_over_90");
     says(&found, &["95.0% full", "50.0 MiB/bank (400.0 MiB on the device) are left", "Risk"]);
-    says(&found, &["150.0 MiB/bank (1.17 GiB on the device) less bring it under 80%"]);
+    says(&found, &["Taking 150.0 MiB/bank (1.17 GiB on the device) off brings it to 80%"]);
     holding(900 * MIB).silent("dram_over_90");
 }
 
@@ -46,7 +46,7 @@ fn dram_over_80() {
     assert!(!found.message.contains("Risk"), "{}", found.message);
     says(
         &holding(850 * MIB).only("dram_over_80"),
-        &["85.0% full", "50.0 MiB/bank (400.0 MiB on the device) less"],
+        &["85.0% full", "Taking 50.0 MiB/bank (400.0 MiB on the device) off"],
     );
     holding(900 * MIB).only("dram_over_80");
     holding(900 * MIB + 1).silent("dram_over_80");
@@ -62,7 +62,7 @@ fn l1_over_90_and_95() {
     };
     let found = holding(L1_BANK / 100 * 96).only("l1_over_95");
     says(&found, &["L1 is 96.0% full", "40.0 KiB/bank (2.5 MiB on the device) are left", "spill to DRAM"]);
-    says(&found, &["60.0 KiB/bank (3.8 MiB on the device) less bring it under 90%"]);
+    says(&found, &["Taking 60.0 KiB/bank (3.8 MiB on the device) off brings it to 90%"]);
     assert_eq!((found.step, &*found.pool), (Some(0), "L1"));
     holding(L1_BANK / 100 * 95).silent("l1_over_95");
     says(&holding(L1_BANK / 100 * 95).only("l1_over_90"), &["95.0% full"]);
@@ -373,6 +373,16 @@ fn unexplained_bytes_that_come_again_and_again() {
 }
 
 #[test]
+fn unexplained_bytes_that_were_there_before() {
+    let mut scene = Scene::new();
+    scene.hide(4 * MIB);
+    scene.make("ttnn.full", &[], "%0", &bytes(90 * MIB));
+    let found = scene.only("unexplained");
+    says(&found, &["4.0 MiB/bank, 4.3%", "4.0 MiB/bank were there before the first step"]);
+    assert_eq!(found.step, None);
+}
+
+#[test]
 fn out_of_memory_of_every_cause() {
     let oom = |pool: &'static str, need: u64, free: u64, largest: u64| {
         let mut scene = holding(400 * MIB);
@@ -466,6 +476,47 @@ fn the_most_urgent_comes_first_then_what_saves_most() {
     let rules: Vec<&str> = scene.suggestions().iter().map(|one| one.rule).collect();
     assert_eq!(rules[..2], ["out_of_memory", "dram_over_90"]);
     assert_eq!(rules[2..], ["padding_over_50", "tensor_padding_over_50"]);
+}
+
+/// Tensors that come, each the n-th of a list of kinds, and sometimes go again.
+fn coming_and_going(kinds: &[Of], events: &[(usize, bool)]) -> Scene {
+    let mut scene = Scene::new();
+    let mut alive = Vec::new();
+    for (number, (kind, frees)) in events.iter().enumerate() {
+        alive.push(scene.make("ttnn.relu", &[], &format!("%{number}"), &kinds[kind % kinds.len()]));
+        if *frees {
+            scene.free(alive.remove(kind % alive.len()));
+        }
+    }
+    scene
+}
+
+/// Asserts that what a rule saves is what the peak is lower by where the change was made.
+fn saves_what_the_change_saves(rule: &str, now: &[Of], then: &[Of], events: &[(usize, bool)]) {
+    let peak = |kinds: &[Of]| {
+        let answer = summary(&[coming_and_going(kinds, events).finish()], &Request::default()).unwrap();
+        answer.ranks[0].pools.get("DRAM").unwrap().peak_per_bank.unwrap()
+    };
+    let (before, after) = (peak(now), peak(then));
+    let found = coming_and_going(now, events).of_rule(rule);
+    let worth_saying = before > after && (before - after) * 100 >= before;
+    if let [found] = &found[..] {
+        assert_eq!(found.saves_per_bank, worth_saying.then(|| before - after), "{found:?}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_saving_is_what_the_change_saves(
+        events in proptest::collection::vec((0usize..12, proptest::bool::ANY), 1..24),
+    ) {
+        let kinds = |shape: &[u64], dtype| vec![tiled(shape, dtype), bytes(MIB), tiled(&[1024, 1024], "bf16")];
+        let (wide, narrow) = (kinds(&[2048, 1024], "f32"), kinds(&[2048, 1024], "bf16"));
+        saves_what_the_change_saves("f32_tensors", &wide, &narrow, &events);
+        let (thin, folded) = (kinds(&[32, 4, 8192], "bf16"), kinds(&[1, 128, 8192], "bf16"));
+        saves_what_the_change_saves("padding_over_50", &thin, &folded, &events);
+        saves_what_the_change_saves("tensor_padding_over_50", &thin, &folded, &events);
+    }
 }
 
 fn suggestions_of(log: &[u8]) -> Vec<Suggestion> {

@@ -1,22 +1,22 @@
 //! Padding that another shape would not need.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Finding, PoolAtPeak, Situation, WORTH_SAYING, What};
 use crate::analyze::{padding, tiles};
-use crate::model::{TensorId, TypeId};
+use crate::model::{Bytes, Profile, StrId, TensorId, TensorType, TypeId};
 
 /// More padding than this share of the elements, in percent, is much.
 const MUCH: u64 = 50;
 /// Of so many shapes is said what they could be.
 const SHAPES: usize = 3;
 
-/// Tensors of one type that could have a better shape.
+/// Tensors of one shape and element that could have a better shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaddedShape {
-    /// Their type.
+    /// Their type, or one that looks the same.
     pub ty: TypeId,
-    /// The largest of them that is alive at the peak, or the first of several.
+    /// The first of them that is alive at the peak.
     pub example: TensorId,
     /// How many are alive at the peak.
     pub count: usize,
@@ -51,34 +51,55 @@ pub fn in_all(situation: &Situation<'_>) -> Vec<Finding> {
 pub fn of_shapes(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
     let mut better = Better::new(situation, &pool);
-    let mut shapes: FxHashMap<TypeId, (TensorId, usize)> = FxHashMap::default();
-    for tensor in pool.alive(situation.rank) {
-        if let Some(ty) = situation.rank.tensors.ty[tensor.index()] {
-            shapes.entry(ty).or_insert((tensor, 0)).1 += 1;
-        }
-    }
-    let mut shapes: Vec<(TypeId, (TensorId, usize))> = shapes.into_iter().collect();
-    shapes.sort_unstable_by_key(|(_, (example, _))| *example);
-    let mut found: Vec<Finding> = shapes
+    let mut found: Vec<Finding> = alive_by_shape(situation, &pool)
         .into_iter()
-        .filter_map(|(ty, (example, count))| {
+        .filter_map(|(ty, example, count)| {
             let friendly = better.of(ty, example).filter(|better| better.is_much)?;
             let at_peak = friendly.saves.saturating_mul(count as u64);
             if !pool.is_share(at_peak, WORTH_SAYING) {
                 return None;
             }
-            let of_type = situation
-                .ever_in(&pool)
-                .filter(|tensor| situation.rank.tensors.ty[tensor.index()] == Some(ty));
-            let saves = situation.fall_of(&pool, of_type.map(|tensor| (tensor, friendly.saves)))?;
-            let what =
-                What::PaddedShape(PaddedShape { ty, example, count, friendly: friendly.shape.clone() });
+            let alike = alike(situation.profile, ty);
+            let is_alike = |tensor: &TensorId| {
+                situation.rank.tensors.ty[tensor.index()].is_some_and(|ty| alike.contains(&ty))
+            };
+            let of_shape = situation.ever_in(&pool).filter(is_alike).map(|tensor| (tensor, friendly.saves));
+            let saves = situation.fall_of(&pool, of_shape)?;
+            let what = What::PaddedShape(PaddedShape { ty, example, count, friendly: friendly.shape });
             Some(Finding { step: situation.made_by(example), saves: Some(saves), ..pool.finding(what) })
         })
         .collect();
     found.sort_by_key(|finding| std::cmp::Reverse(finding.saves));
     found.truncate(SHAPES);
     found
+}
+
+/// What makes tensors the same to people: types may differ in their texts alone.
+fn looks(ty: &TensorType) -> (&[u64], StrId, Bytes) {
+    (&ty.shape, ty.dtype, ty.padded)
+}
+
+/// The types that look as one does.
+fn alike(profile: &Profile, ty: TypeId) -> FxHashSet<TypeId> {
+    let wanted = profile.tensor_type(ty).map(looks);
+    let types = (0..profile.types.len()).filter_map(TypeId::new);
+    types.filter(|ty| profile.tensor_type(*ty).map(looks) == wanted).collect()
+}
+
+/// The shapes of what is alive at the peak: a type of that shape, the first tensor, and how many there are.
+fn alive_by_shape(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<(TypeId, TensorId, usize)> {
+    let mut places: FxHashMap<(&[u64], StrId, u64), usize> = FxHashMap::default();
+    let mut shapes: Vec<(TypeId, TensorId, usize)> = Vec::new();
+    for tensor in pool.alive(situation.rank) {
+        let Some(id) = situation.rank.tensors.ty[tensor.index()] else { continue };
+        let Some((shape, dtype, padded)) = situation.ty(tensor).map(looks) else { continue };
+        let place = *places.entry((shape, dtype, padded.or_zero())).or_insert(shapes.len());
+        match shapes.get_mut(place) {
+            Some((_, _, count)) => *count += 1,
+            None => shapes.push((id, tensor, 1)),
+        }
+    }
+    shapes
 }
 
 /// A better shape for a type.

@@ -43,6 +43,8 @@ pub struct Unexplained {
     pub per_bank: u64,
     /// Those of operations that keep something once for each shape.
     pub once_for_each_shape: u64,
+    /// Those that were there before the first step.
+    pub from_before: u64,
     /// The operation that left most behind, how much, and in how many steps.
     pub most: Option<(StrId, u64, usize)>,
 }
@@ -110,10 +112,14 @@ fn left_behind(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Findi
     let rows = residue::by_operation(situation.profile, pool.account, pool.peak.at);
     let kept = |row: &residue::LeftBehind| u64::try_from(row.per_bank).unwrap_or(0);
     let is_once = |row: &&residue::LeftBehind| !row.steps.is_empty() && row.first_uses == row.steps.len();
+    let is_from_before = |row: &&residue::LeftBehind| row.who == Some(residue::Who::Before);
+    let sum =
+        |rows: &mut dyn Iterator<Item = &residue::LeftBehind>| rows.map(kept).fold(0, u64::saturating_add);
     let most = rows.iter().filter(|row| kept(row) > 0).find(|row| row.op.is_some());
     let what = What::Unexplained(Unexplained {
         per_bank: rest,
-        once_for_each_shape: rows.iter().filter(is_once).map(kept).fold(0, u64::saturating_add).min(rest),
+        once_for_each_shape: sum(&mut rows.iter().filter(is_once)).min(rest),
+        from_before: sum(&mut rows.iter().filter(is_from_before)).min(rest),
         most: most.and_then(|row| Some((row.op?, kept(row), row.steps.len()))),
     });
     let step = most.and_then(|row| row.steps.first().copied());

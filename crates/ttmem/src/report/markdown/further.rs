@@ -41,7 +41,8 @@ fn live_at_peak(rank: &RankSummary) -> Option<Section> {
         ("Until", Align::Left),
     ];
     let section = Section::new("## Live at Peak").paragraph(format!(
-        "{total} tensors in {} before step {}{}. The largest:",
+        "{total} tensor{} in {} before step {}{}. The largest:",
+        if total == 1 { "" } else { "s" },
         cell(&peak.pool, NAME),
         number(peak.step),
         classes(peak)
@@ -132,6 +133,15 @@ fn program_cache(peak: &PoolMoment) -> String {
 
 fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     let oom = rank.oom.as_ref()?;
+    let errors = match rank.faults.len() {
+        0 | 1 => String::new(),
+        errors => format!(" There are {errors} errors in all."),
+    };
+    let section = Section::new("## Out of Memory").paragraph(cell(&advice::verdict(oom), SENTENCE) + &errors);
+    let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
+    if !is_known {
+        return Some(section.paragraph(advice::advice(oom)));
+    }
     let columns = [
         ("Memory", Align::Left),
         ("Cause", Align::Left),
@@ -152,17 +162,7 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         mb(oom.largest_free_per_bank),
         (if oom.evidence == "message" { "the message" } else { "the state before" }).into(),
     ];
-    let errors = match rank.faults.len() {
-        0 | 1 => String::new(),
-        errors => format!(" It is the last of {errors} errors."),
-    };
-    Some(
-        Section::new("## Out of Memory")
-            .paragraph(cell(&advice::verdict(oom), SENTENCE) + &errors)
-            .table(columns, [row])
-            .floors(1, 1)
-            .paragraph(advice::advice(oom)),
-    )
+    Some(section.table(columns, [row]).floors(1, 1).paragraph(advice::advice(oom)))
 }
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {
@@ -209,7 +209,8 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
     Some(
         Section::new("## Ranks")
             .paragraph(format!(
-                "All above is about rank {}, which {why}. The others (`{how}` shows the first of them):",
+                "All above is about {}{}, which {why}. The others (`{how}` shows the first of them):",
+                if with_files { "" } else { "rank " },
                 label(main, with_files)
             ))
             .table(columns, others.iter().take(RANKS).map(row))

@@ -140,7 +140,7 @@ fn cause(peak: &PoolMoment) -> String {
 fn consumers(rank: &RankSummary) -> Section {
     let section = Section::new("## Top 10 Memory Consumers (DRAM)");
     if rank.suspects.is_empty() {
-        return section.paragraph("No step added to it, or none was seen to.");
+        return section.paragraph("No steps to list.");
     }
     let columns = [
         ("Step", Align::Right),
@@ -165,7 +165,7 @@ fn padding(rank: &RankSummary) -> Section {
     let section = Section::new("## Top 10 Padding Overhead");
     let Some(padding) = &rank.padding else { return section.paragraph(NO_TENSORS) };
     if padding.top.is_empty() {
-        return section.paragraph("No tensor alive at the DRAM peak is padded.");
+        return section.paragraph("No padded tensors to list.");
     }
     let columns = [
         ("Tensor", Align::Left),
