@@ -111,9 +111,11 @@ fn what_is_alive_is_the_same_everywhere_and_adds_up() {
             if peak["step"].is_null() {
                 continue;
             }
-            for tensor in live.iter().take(20) {
+            for (place, tensor) in live.iter().take(20).enumerate() {
                 let bytes = number(&tensor["per_bank"]).unwrap();
-                assert!(forms.markdown.contains(&format!("| {} |", mib(bytes))), "{file}: {tensor}");
+                // Markdown has at least three of them, however tight it gets.
+                let shown = || forms.markdown.contains(&format!("| {} |", mib(bytes)));
+                assert!(place >= 3 || shown(), "{file}: {tensor}");
                 let largest = allocated.max(sum);
                 assert!(forms.text.contains(&tenths(bytes, largest)), "{file}: {tensor}");
             }

@@ -15,14 +15,21 @@ impl LiveSums {
     /// Adds up the tensors of a pool.
     pub fn new(rank: &Rank, pool: PoolId) -> Self {
         let tensors = &rank.tensors;
+        let of_pool = (0..tensors.len()).filter(|&index| tensors.pool[index] == pool);
+        Self::of(
+            of_pool
+                .map(|index| (tensors.born[index], tensors.dies[index], tensors.per_bank[index].or_zero())),
+        )
+    }
+
+    /// Adds up bytes that are there from one moment until before another.
+    pub fn of(lives: impl Iterator<Item = (Moment, Moment, u64)>) -> Self {
         let mut changes: Vec<(Moment, i64)> = Vec::new();
-        for index in 0..tensors.len() {
-            let bytes = i64::try_from(tensors.per_bank[index].or_zero()).unwrap_or(i64::MAX);
-            if tensors.pool[index] == pool && bytes > 0 && tensors.born[index] < tensors.dies[index] {
-                changes.push((tensors.born[index], bytes));
-                if tensors.dies[index] != Moment::NEVER {
-                    changes.push((tensors.dies[index], -bytes));
-                }
+        for (born, dies, bytes) in lives.filter(|(born, dies, bytes)| born < dies && *bytes > 0) {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            changes.push((born, bytes));
+            if dies != Moment::NEVER {
+                changes.push((dies, -bytes));
             }
         }
         changes.sort_unstable();

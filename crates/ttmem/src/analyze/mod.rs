@@ -4,9 +4,12 @@
 
 pub mod account;
 pub mod effects;
+pub mod findings;
 pub mod fragmentation;
 pub mod held;
+pub mod interleaved;
 pub mod live;
+pub mod lowered;
 pub mod oom;
 pub mod outside;
 pub mod over_time;

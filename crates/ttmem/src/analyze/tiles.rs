@@ -4,29 +4,54 @@ use crate::model::TensorType;
 
 /// A shape near the tensor's own that needs less padding, or none; `None` where there is nothing to save.
 ///
-/// 1. The same elements: outer dims folded into the rows (`8x1x64` as `1x8x64`), or rows and columns cut anew where
-///    one of them is smaller than a tile (`1024x1` as `32x32`); whichever takes less.
+/// 1. The same elements, see [`same_elements`].
 /// 2. Where that does not help, rows and columns rounded to the nearest whole tile: `50257x768` as `50272x768`.
 pub fn friendly_shape(ty: &TensorType) -> Option<Vec<u64>> {
-    let (height, width) = ty.layout.as_ref()?.tile?;
-    let (height, width) = (u64::from(height), u64::from(width));
-    if ty.padded.get()? <= ty.logical.get()? || height == 0 || width == 0 {
-        return None;
-    }
-    let tile = Tile { height, width };
-    let now = tile.padded(&ty.shape)?;
-    let elements = ty.shape.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))?;
-    let padding_of = |shape: &[u64], elements: u64| Some(tile.padded(shape)?.saturating_sub(elements));
-    // The same elements in another shape: whichever of the two takes least, if it takes less.
-    let same_elements = [folded(&ty.shape, elements), tile.cut_anew(&ty.shape, elements)];
-    let best = same_elements.into_iter().flatten().min_by_key(|shape| tile.padded(shape));
-    if let Some(best) = best.filter(|shape| tile.padded(shape).is_some_and(|then| then < now)) {
-        return Some(best);
+    if let Some(shape) = same_elements(ty) {
+        return Some(shape);
     }
     // Other sizes: only if then nearly nothing is padding.
+    let (tile, now, elements) = padded_now(ty)?;
     let rounded = tile.rounded(&ty.shape)?;
-    let then = padding_of(&rounded, rounded.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))?)?;
+    let then = tile.padded(&rounded)?.saturating_sub(product(&rounded)?);
     (then <= (now - elements) / 10).then_some(rounded)
+}
+
+/// A shape of the same elements that needs less padding.
+///
+/// Outer dims are folded into the rows (`8x1x64` as `1x8x64`), which leaves the columns as they are; or, where that
+/// leaves more than a tenth of padding, rows and columns are cut anew if one of them is smaller than a tile
+/// (`1024x1` as `32x32`) and if that takes less.
+pub fn same_elements(ty: &TensorType) -> Option<Vec<u64>> {
+    let (tile, now, elements) = padded_now(ty)?;
+    let folded = folded(&ty.shape, elements);
+    let is_enough = |shape: &Vec<u64>| {
+        tile.padded(shape).is_some_and(|padded| padded.saturating_sub(elements) <= elements / 10)
+    };
+    let cut_anew =
+        if folded.as_ref().is_some_and(is_enough) { None } else { tile.cut_anew(&ty.shape, elements) };
+    let best = [folded, cut_anew].into_iter().flatten().min_by_key(|shape| tile.padded(shape))?;
+    (tile.padded(&best)? < now).then_some(best)
+}
+
+/// How many tiles a tensor would have in some shape; `None` where it has no tiles.
+pub fn count(ty: &TensorType, shape: &[u64]) -> Option<u64> {
+    let tile = Tile::of(ty)?;
+    tile.padded(shape)?.checked_div(tile.height.checked_mul(tile.width)?)
+}
+
+/// The tile of a tensor with padding, its elements with and without it.
+fn padded_now(ty: &TensorType) -> Option<(Tile, u64, u64)> {
+    if ty.padded.get()? <= ty.logical.get()? {
+        return None;
+    }
+    let tile = Tile::of(ty)?;
+    let (padded, elements) = (tile.padded(&ty.shape)?, product(&ty.shape)?);
+    (padded >= elements).then_some((tile, padded, elements))
+}
+
+fn product(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))
 }
 
 struct Tile {
@@ -35,12 +60,16 @@ struct Tile {
 }
 
 impl Tile {
+    fn of(ty: &TensorType) -> Option<Self> {
+        let (height, width) = ty.layout.as_ref()?.tile?;
+        (height > 0 && width > 0).then(|| Self { height: height.into(), width: width.into() })
+    }
+
     /// How many elements a shape takes with its last two dims padded; `None` beyond all measure.
     fn padded(&self, shape: &[u64]) -> Option<u64> {
         let (outer, rows, columns) = parts(shape);
         let whole = |dim: u64, tile: u64| dim.div_ceil(tile).checked_mul(tile);
-        let outer = outer.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))?;
-        outer.checked_mul(whole(rows, self.height)?)?.checked_mul(whole(columns, self.width)?)
+        product(outer)?.checked_mul(whole(rows, self.height)?)?.checked_mul(whole(columns, self.width)?)
     }
 
     fn cut_anew(&self, shape: &[u64], elements: u64) -> Option<Vec<u64>> {
@@ -128,12 +157,15 @@ mod tests {
         assert_eq!(friendly(&[8, 64, 1, 128]), Some(vec![1, 1, 512, 128]));
         assert_eq!(friendly(&[32, 1, 64]), Some(vec![1, 32, 64]));
         assert_eq!(friendly(&[3, 20, 64]), Some(vec![1, 60, 64]));
+        // A little padding is left, but 8192 columns are 8192 columns still.
+        assert_eq!(friendly(&[3, 21, 8192]), Some(vec![1, 63, 8192]));
     }
 
     #[test]
     fn thin_tensors_are_cut_anew() {
         assert_eq!(friendly(&[1024, 1]), Some(vec![32, 32]));
         assert_eq!(friendly(&[4096]), Some(vec![128, 32]));
+        assert_eq!(friendly(&[64, 1, 4]), Some(vec![1, 8, 32]));
     }
 
     #[test]

@@ -83,6 +83,25 @@ pub struct RankSummary {
     pub faults: Vec<FaultSummary>,
     /// The phases.
     pub phases: Vec<PhaseSummary>,
+    /// What could be changed, what matters most first.
+    pub suggestions: Vec<Suggestion>,
+}
+
+/// What could be changed, and what that would save.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// The rule that it is from.
+    pub rule: &'static str,
+    /// The pool that it is about.
+    pub pool: String,
+    /// The sentence, with its numbers.
+    pub message: String,
+    /// By how much the peak of the pool would be lower, in each bank.
+    pub saves_per_bank: Option<u64>,
+    /// The same of the device.
+    pub saves_bytes: Option<u64>,
+    /// The step that it is about.
+    pub step: Option<Step>,
 }
 
 /// How many operations there are.
@@ -298,6 +317,10 @@ pub struct Suspect {
     pub op: Option<String>,
     /// Its location.
     pub loc: Option<String>,
+    /// The shape of its first result.
+    pub shape: Option<Vec<u64>>,
+    /// The element of its first result.
+    pub dtype: Option<String>,
     /// What it added to each bank of DRAM (of the first pool, where there is no DRAM).
     pub added_per_bank: u64,
 }

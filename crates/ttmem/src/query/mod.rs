@@ -10,14 +10,16 @@ mod named;
 pub mod operations;
 pub mod registry;
 mod rows;
+mod suggestions;
 mod summary;
 pub mod timeline;
+pub(crate) mod words;
 
 pub use about::{About, AboutPeak};
 pub use answer::{
     AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,
     OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    ResidueRow, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use ir::IrFile;
 pub use named::Named;

@@ -8,7 +8,9 @@ use super::answer::{
     ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::named::Named;
+use super::suggestions::suggestions;
 use crate::analyze::account::Held;
+use crate::analyze::findings::{PoolAtPeak, Situation};
 use crate::analyze::residue::{self, Who};
 use crate::analyze::{
     Account, Span, effects, fragmentation, live, oom, outside, padding, passes, peak, weights,
@@ -207,7 +209,33 @@ impl<'a> View<'a> {
                 .map(|fault| self.fault(fault))
                 .collect(),
             phases: self.phases(),
+            suggestions: suggestions(&self.situation(&peaks, dram, fault)),
         })
+    }
+
+    /// What the rules look at.
+    fn situation(
+        &'a self,
+        peaks: &[Option<peak::Peak>],
+        main: Option<usize>,
+        fault: Option<&'a Fault>,
+    ) -> Situation<'a> {
+        let main = main.and_then(|main| self.accounts.get(main)).map(|account| account.id);
+        let pools = self.accounts.iter().zip(peaks);
+        let pools: Vec<PoolAtPeak<'a>> = pools
+            .filter_map(|(account, peak)| {
+                let capacity = self.capacity(account.pool, fault);
+                Some(PoolAtPeak { account, peak: (*peak)?, capacity })
+            })
+            .collect();
+        Situation {
+            profile: self.profile,
+            rank: self.rank,
+            span: self.span,
+            main: pools.iter().position(|pool| Some(pool.account.id) == main),
+            pools,
+            fault,
+        }
     }
 
     /// The top-level runs that are asked about.
@@ -469,11 +497,18 @@ impl<'a> View<'a> {
 
     fn suspects(&self, account: &Account<'_>) -> Vec<Suspect> {
         let largest = effects::largest(account, self.span, self.request.top.unwrap_or(RANKED));
-        let suspect = |(step, added): (Step, u64)| Suspect {
-            step,
-            op: self.profile.op_name(self.rank, step).map(str::to_owned),
-            loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
-            added_per_bank: added,
+        let suspect = |(step, added): (Step, u64)| {
+            let op = self.profile.op_of(self.rank, step);
+            let result = op.and_then(|op| op.result_types.first().copied().flatten());
+            let result = result.and_then(|ty| self.profile.tensor_type(ty));
+            Suspect {
+                step,
+                op: self.profile.op_name(self.rank, step).map(str::to_owned),
+                loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
+                shape: result.map(|ty| ty.shape.clone()),
+                dtype: result.map(|ty| self.text(ty.dtype)),
+                added_per_bank: added,
+            }
         };
         largest.into_iter().map(suspect).collect()
     }

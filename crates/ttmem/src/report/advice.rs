@@ -11,7 +11,7 @@ pub(super) fn verdict(oom: &Oom) -> String {
         (Some(step), Some(op)) => {
             let loc =
                 oom.loc.as_ref().map_or_else(String::new, |loc| format!(" at {}", cut(&one_line(loc), 80)));
-            format!("Step {step}, {op}{loc},")
+            format!("Step {step}, {}{loc},", cut(&one_line(op), 60))
         }
         (Some(step), None) => format!("Step {step}"),
         (None, _) => "The program".to_owned(),
@@ -63,7 +63,9 @@ fn owner(oom: &Oom) -> String {
         _ => "the argument",
     };
     let wide = if owner.widened { ", if its elements are made twice as wide on the way" } else { "" };
-    format!(" That is the size of {what} {}, {} {}{wide}.", one_line(&name), shape(&owner.shape), owner.dtype)
+    let short = |text: &str| cut(&one_line(text), 60);
+    let (shape, dtype) = (short(&shape(&owner.shape)), short(&owner.dtype));
+    format!(" That is the size of {what} {}, {shape} {dtype}{wide}.", short(&name))
 }
 
 /// What to do about it.
@@ -74,11 +76,11 @@ pub(super) fn advice(oom: &Oom) -> &'static str {
     match oom.cause {
         "fragmentation" => {
             "What helps: allocate what lives long (weights, caches) before what lives short, free the tensors \
-             between the pieces (listed below), or make the tensor smaller."
+             between the pieces (see what is alive at the peak), or make the tensor smaller."
         }
         "capacity" => {
-            "What helps: free or shrink what is alive (listed below, the largest first): a smaller batch, a \
-             narrower dtype (bf16, bfp8), less padding, or more devices."
+            "What helps: free or shrink what is alive at the peak, the largest first: a smaller batch, a narrower \
+             dtype (bf16, bfp8), less padding, or more devices."
         }
         "never_fits" => {
             "What helps: split the tensor, shard it over more devices, or store it in a narrower dtype."

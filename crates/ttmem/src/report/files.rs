@@ -3,7 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `<name>.ttmem` | the whole profile, all ranks |
-//! | `<name>_summary.md` | the summary as Markdown, all ranks |
+//! | `<name>_summary.md` | the summary as Markdown |
 //! | `<name>_summary.json` | the summary as `ttmem summary --json` prints it, all ranks |
 //! | `<name>_about.json` | what a list of reports says of this one |
 //! | `<name>_report.html` | the page, all ranks |

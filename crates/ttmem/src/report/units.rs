@@ -1,8 +1,11 @@
 //! Numbers as people read them. Bytes stay whole numbers until here.
 
+use crate::query::words::tenths;
+pub(super) use crate::query::words::shape;
+pub use crate::query::words::size;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 /// A unit for a column or a line, chosen once so that its numbers can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,19 +45,6 @@ impl Unit {
     }
 }
 
-/// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
-pub fn size(bytes: u64) -> String {
-    // What rounds to 1024.0 of a unit is 1.0 of the next.
-    const NEARLY_MIB: u64 = MIB - KIB / 20;
-    const NEARLY_GIB: u64 = GIB - MIB / 20;
-    match bytes {
-        0..KIB => format!("{bytes} B"),
-        KIB..NEARLY_MIB => format!("{} KiB", tenths(bytes, KIB)),
-        NEARLY_MIB..NEARLY_GIB => format!("{} MiB", tenths(bytes, MIB)),
-        _ => format!("{} GiB", hundredths(bytes, GIB)),
-    }
-}
-
 /// As [`size`], with a sign.
 pub(super) fn change(bytes: i64) -> String {
     let sign = if bytes < 0 { "−" } else { "+" };
@@ -91,14 +81,6 @@ pub(super) fn percent_tenths(part: u64, whole: u64) -> String {
     format!("{}.{} %", share / 10, share % 10)
 }
 
-/// `1x32x64`.
-pub(super) fn shape(dims: &[u64]) -> String {
-    if dims.is_empty() {
-        return "scalar".into();
-    }
-    dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
-}
-
 /// `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -110,16 +92,6 @@ pub(super) fn count(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
-}
-
-fn tenths(bytes: u64, unit: u64) -> String {
-    let scaled = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{}", scaled / 10, scaled % 10)
-}
-
-fn hundredths(bytes: u64, unit: u64) -> String {
-    let scaled = (u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{:02}", scaled / 100, scaled % 100)
 }
 
 #[cfg(test)]

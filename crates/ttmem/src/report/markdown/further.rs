@@ -1,0 +1,245 @@
+//! The sections behind the promised ones, each only where there is something to say.
+
+use super::document::{Align, Section};
+use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
+use crate::query::{LiveTensor, Named, PoolMoment, RankSummary, ResidueRow, Summary};
+use crate::report::advice;
+use crate::report::units::{mib, size};
+
+/// How many rows lists have at most.
+const ROWS: usize = 10;
+/// How many other ranks have a line.
+const RANKS: usize = 32;
+/// How many characters a sentence may have that texts of the evidence are part of.
+const SENTENCE: usize = 600;
+
+/// The sections, in order.
+pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSummary]) -> Vec<Section> {
+    [
+        live_at_peak(rank),
+        unexplained(rank),
+        out_of_memory(rank),
+        suggestions(rank),
+        ranks(rank, others, summary.source.files.len() > 1),
+        warnings(summary),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn live_at_peak(rank: &RankSummary) -> Option<Section> {
+    let peak = rank.peak.as_ref()?;
+    let live = peak.live.as_deref().filter(|live| !live.is_empty())?;
+    let total = peak.live_count.unwrap_or(live.len());
+    let columns = [
+        ("Tensor", Align::Left),
+        ("Shape", Align::Left),
+        ("Class", Align::Left),
+        ("MB/bank", Align::Right),
+        ("Made by", Align::Left),
+        ("Until", Align::Left),
+    ];
+    let section = Section::new("## Live at Peak").paragraph(format!(
+        "{total} tensor{} in {} before step {}{}. The largest:",
+        if total == 1 { "" } else { "s" },
+        cell(&peak.pool, NAME),
+        number(peak.step),
+        classes(peak)
+    ));
+    let rows = live.iter().take(ROWS).map(live_row);
+    Some(section.table(columns, rows).floors(5, 3).of(total, " (ttmem summary --json has all)"))
+}
+
+/// What is alive, by class.
+fn classes(peak: &PoolMoment) -> String {
+    let class = |(class, bytes): (&str, &u64)| {
+        let share = share(Some(*bytes), peak.allocated_per_bank);
+        format!("{} {} MB/bank ({share})", cell(class, NAME), mib(*bytes, 3))
+    };
+    let classes: Vec<String> = peak.by_class_per_bank.iter().flat_map(Named::iter).map(class).collect();
+    if classes.is_empty() { String::new() } else { format!(": {}", classes.join(", ")) }
+}
+
+fn live_row(tensor: &LiveTensor) -> [String; 6] {
+    let made = match (tensor.born_step, &tensor.op) {
+        (Some(step), Some(op)) => format!("step {step} {}", cell(op, NAME)),
+        (Some(step), None) => format!("step {step}"),
+        (None, _) => "argument".into(),
+    };
+    let until = match (tensor.dies_step, tensor.gone_before_step) {
+        (Some(step), _) => format!("step {step}"),
+        (None, Some(step)) => format!("before step {step}"),
+        (None, None) => "the end".into(),
+    };
+    let shape = typed(tensor.shape.as_deref(), tensor.dtype.as_deref());
+    let class = tensor.class.as_str().to_owned();
+    [named(tensor.name.as_deref()), shape, class, mb(tensor.per_bank), made, until]
+}
+
+/// What the device reports beyond the tensors, where rounding does not explain it.
+fn unexplained(rank: &RankSummary) -> Option<Section> {
+    let peak = rank.peak.as_ref()?;
+    let (rest, explained, allocated) =
+        (peak.unexplained_per_bank?, peak.explained_per_bank?, peak.allocated_per_bank?);
+    let quantum = rank.pools.get(&peak.pool).map_or(0, |pool| pool.quantum_per_bank);
+    if rest.unsigned_abs() <= quantum {
+        return None;
+    }
+    let (bytes, way) = (mib(rest.unsigned_abs(), 3), if rest < 0 { "more" } else { "less" });
+    let section = Section::new("## Unexplained").paragraph(format!(
+        "At the {} peak the device reports {} MB/bank; the tensors alive add up to {} MB/bank, {bytes} {way}.{}",
+        cell(&peak.pool, NAME),
+        mib(allocated, 3),
+        mib(explained, 3),
+        program_cache(peak),
+    ));
+    let columns = [
+        ("Left behind by", Align::Left),
+        ("MB/bank", Align::Right),
+        ("Steps", Align::Right),
+        ("First with their shapes", Align::Right),
+    ];
+    let rows = peak.residue.as_deref().unwrap_or_default();
+    if rows.is_empty() {
+        return Some(section);
+    }
+    Some(section.table(columns, rows.iter().take(ROWS).map(residue_row)).floors(4, 2).of(rows.len(), ""))
+}
+
+fn residue_row(row: &ResidueRow) -> [String; 4] {
+    let sign = if row.per_bank < 0 { "−" } else { "+" };
+    [
+        named(row.op.as_deref().or(row.note)),
+        format!("{sign}{}", mib(row.per_bank.unsigned_abs(), 3)),
+        row.steps.to_string(),
+        row.first_uses.to_string(),
+    ]
+}
+
+/// What stayed only where an operation ran with its shapes for the first time.
+fn program_cache(peak: &PoolMoment) -> String {
+    let rows = peak.residue.as_deref().unwrap_or_default();
+    let once = rows.iter().filter(|row| row.steps > 0 && row.first_uses == row.steps);
+    let kept = once.map(|row| row.per_bank).fold(0, i64::saturating_add);
+    if kept <= 0 {
+        return String::new();
+    }
+    format!(
+        " {}/bank came only where an operation ran with its shapes for the first time: the program cache keeps it.",
+        size(kept.unsigned_abs())
+    )
+}
+
+fn out_of_memory(rank: &RankSummary) -> Option<Section> {
+    let oom = rank.oom.as_ref()?;
+    let errors = match rank.faults.len() {
+        0 | 1 => String::new(),
+        errors => format!(" There are {errors} errors in all."),
+    };
+    let section = Section::new("## Out of Memory").paragraph(cell(&advice::verdict(oom), SENTENCE) + &errors);
+    let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
+    if !is_known {
+        return Some(section.paragraph(advice::advice(oom)));
+    }
+    let columns = [
+        ("Memory", Align::Left),
+        ("Cause", Align::Left),
+        ("Requested MB/bank", Align::Right),
+        ("Requested MB", Align::Right),
+        ("Banks", Align::Right),
+        ("Free MB/bank", Align::Right),
+        ("Largest free MB/bank", Align::Right),
+        ("Numbers from", Align::Left),
+    ];
+    let row = [
+        named(oom.pool.as_deref()),
+        oom.cause.to_owned(),
+        mb(oom.requested_per_bank),
+        mb(oom.requested_total),
+        number(oom.banks),
+        mb(oom.free_per_bank),
+        mb(oom.largest_free_per_bank),
+        (if oom.evidence == "message" { "the message" } else { "the state before" }).into(),
+    ];
+    Some(section.table(columns, [row]).floors(1, 1).paragraph(advice::advice(oom)))
+}
+
+fn suggestions(rank: &RankSummary) -> Option<Section> {
+    let found = &rank.suggestions;
+    let row = |(number, one): (usize, &crate::query::Suggestion)| {
+        format!("{number}. {} ({})", cell(&one.message, SENTENCE), one.rule)
+    };
+    (!found.is_empty()).then(|| {
+        Section::new("## Suggestions")
+            .paragraph("Most urgent first, then by what they save. Each saving is for that change alone; they overlap.")
+            .list((1..).zip(found).map(row))
+            .floors(8, 5)
+            .of(found.len(), " (ttmem summary --json has all)")
+    })
+}
+
+/// One line for each rank that the document is not about.
+fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Option<Section> {
+    let first = others.first()?;
+    let how = match &first.rank {
+        Some(label) => format!("ttmem summary --markdown --rank {} FILE", cell(label, NAME)),
+        None => format!("ttmem summary --markdown {}", cell(&first.file, LOCATION)),
+    };
+    let why = if main.oom.is_some() { "ran out of memory" } else { "has the highest DRAM peak" };
+    let columns = [
+        ("Rank", Align::Left),
+        ("DRAM MB/bank", Align::Right),
+        ("Of capacity", Align::Right),
+        ("L1 MB/bank", Align::Right),
+        ("Ops", Align::Right),
+        ("Out of memory", Align::Left),
+    ];
+    let row = |rank: &&RankSummary| {
+        let dram = rank.pools.get("DRAM");
+        [
+            label(rank, with_files),
+            mb(peak_of(rank, "DRAM")),
+            share(peak_of(rank, "DRAM"), dram.and_then(|pool| pool.capacity_per_bank)),
+            mb(peak_of(rank, "L1")),
+            rank.operations.reported.to_string(),
+            rank.oom.as_ref().map_or_else(none, |oom| oom.cause.to_owned()),
+        ]
+    };
+    Some(
+        Section::new("## Ranks")
+            .paragraph(format!(
+                "All above is about {}{}, which {why}. The others (`{how}` shows the first of them):",
+                if with_files { "" } else { "rank " },
+                label(main, with_files)
+            ))
+            .table(columns, others.iter().take(RANKS).map(row))
+            .floors(RANKS, RANKS)
+            .of(others.len(), ""),
+    )
+}
+
+/// `1,0`, with its file where there are several.
+fn label(rank: &RankSummary, with_file: bool) -> String {
+    let file = with_file.then(|| cell(&rank.file, NAME));
+    let label = rank.rank.as_deref().map(|label| cell(label, NAME));
+    match (file, label) {
+        (Some(file), Some(label)) => format!("{file} {label}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => "without a tag".into(),
+    }
+}
+
+fn warnings(summary: &Summary) -> Option<Section> {
+    let warnings = &summary.source.warnings;
+    let row = |warning: &crate::query::WarningSummary| {
+        let line = warning.line.map_or_else(String::new, |line| format!(", line {line}"));
+        format!("- {}{line}: {}", cell(&warning.file, NAME), cell(&warning.message, 240))
+    };
+    (!warnings.is_empty()).then(|| {
+        Section::new("## Warnings")
+            .list(warnings.iter().take(ROWS).map(row))
+            .floors(3, 1)
+            .of(warnings.len(), "")
+    })
+}
