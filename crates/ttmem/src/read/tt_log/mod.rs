@@ -6,8 +6,10 @@
 //! line": between any two lines there may be lines of other writers.
 
 mod brackets;
+mod carried;
 mod fault;
 mod graphs;
+pub mod last_pass;
 mod life;
 mod line;
 mod module;
