@@ -45,7 +45,8 @@ type Kind = (StrId, Option<ModuleId>);
 fn sequence(runs: &[&Run]) -> Vec<Kind> {
     let mut sequence: Vec<Kind> = runs.iter().map(|run| (run.program, run.module)).collect();
     let broke_off = runs.last().is_some_and(|run| !run.finished && run.module.is_none());
-    if let Some((last, before)) = sequence.split_last_mut().filter(|(_, before)| broke_off && !before.is_empty())
+    if let Some((last, before)) =
+        sequence.split_last_mut().filter(|(_, before)| broke_off && !before.is_empty())
     {
         let turn = before[before.len() % period(before)];
         if turn.0 == last.0 {

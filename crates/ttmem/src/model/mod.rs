@@ -24,7 +24,7 @@ pub use pool::{Cursor, Curve, CurveKind, Moments, Pool, Reading};
 pub use profile::{Made, Profile, Rank};
 pub use strings::Strings;
 pub use tables::{
-    Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations, Fault,
-    FaultKind, Module, Origin, Origins, Phase, Run, Stage, StepMarks, StepNumber, StepRow, Steps, Tensor,
-    Tensors, Warning,
+    Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations,
+    Fault, FaultKind, Module, Origin, Origins, Phase, Run, Stage, StepMarks, StepNumber, StepRow, Steps,
+    Tensor, Tensors, Warning,
 };

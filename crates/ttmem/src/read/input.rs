@@ -136,10 +136,8 @@ fn read_stream(
 
 /// How a file is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packing {
-    /// By gzip.
+pub(super) enum Packing {
     Gzip,
-    /// By zstd.
     Zstd,
 }
 

@@ -10,7 +10,7 @@ mod reread;
 pub mod tt_log;
 mod ttmem;
 
-pub use input::{Input, Options, Packing, Progress, open, open_with};
+pub use input::{Input, Options, Progress, open, open_with};
 pub use tt_log::last_pass::{Cutting, LastPass};
 
 use crate::error::Result;

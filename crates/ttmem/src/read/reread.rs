@@ -51,8 +51,8 @@ impl Reread {
 
 /// A copy of a stream in a file that nobody else sees and that is gone when it is closed.
 fn copy_of(mut stream: impl Read, name: &str) -> Result<File> {
-    let mut copy = tempfile::tempfile()
-        .map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
+    let mut copy =
+        tempfile::tempfile().map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
     io::copy(&mut stream, &mut copy).map_err(|source| Error::Read { path: name.into(), source })?;
     Ok(copy)
 }

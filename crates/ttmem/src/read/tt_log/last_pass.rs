@@ -25,7 +25,7 @@ use super::rank::{At, RankState};
 use super::streams::Log;
 use crate::analyze::passes::Passes;
 use crate::error::{Error, Result};
-use crate::model::{Builder, Profile, Rank, RunId};
+use crate::model::{Builder, Profile, Rank, RunId, Warning};
 use crate::read::Reader;
 use crate::read::input::{Packing, Progress, pick};
 use crate::read::lines::Line;
@@ -103,6 +103,11 @@ impl LastPass {
         Ok(Self { name: name.to_owned(), source, packing: content.packing, profile, parts, lines })
     }
 
+    /// What people should know about the reading.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.profile.warnings
+    }
+
     /// How many passes each rank has, with its label where lines are tagged.
     pub fn passes(&self) -> impl Iterator<Item = (Option<String>, usize)> {
         self.parts.iter().map(|part| (part.label(), part.of))
@@ -113,11 +118,6 @@ impl LastPass {
         self.parts.iter().all(|part| part.begin.is_none())
     }
 
-    /// How the log is packed. What is written is not.
-    pub fn packing(&self) -> Option<Packing> {
-        self.packing
-    }
-
     /// The first and the last line of the pass, and how many lines the log has.
     pub fn lines(&self) -> (u64, u64, u64) {
         let first = self.parts.iter().map(|part| part.begin.map_or(1, |begin| begin.others.line)).min();
@@ -125,7 +125,25 @@ impl LastPass {
         (first.unwrap_or(1), last.unwrap_or(self.lines), self.lines)
     }
 
-    /// Writes it. `path` is for messages only.
+    /// Writes it as the log is: packed, if that is packed. `path` is for messages only.
+    pub fn write_alike(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
+        let failed = |source| Error::Write { path: path.into(), source };
+        match self.packing {
+            None => self.write(out, path),
+            Some(Packing::Gzip) => {
+                let mut packed = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+                self.write(&mut packed, path)?;
+                packed.finish().map(|_| ()).map_err(failed)
+            }
+            Some(Packing::Zstd) => {
+                let mut packed = zstd::stream::write::Encoder::new(out, 0).map_err(failed)?;
+                self.write(&mut packed, path)?;
+                packed.finish().map(|_| ()).map_err(failed)
+            }
+        }
+    }
+
+    /// Writes it, as text. `path` is for messages only.
     pub fn write(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let content = self.source.content()?;
         if self.is_everything() {
@@ -264,7 +282,9 @@ impl Markers {
 
 /// The last passes of all ranks that have any.
 fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers) -> Result<Vec<Part>> {
-    if markers.finder.is_some() && markers.found.is_empty() {
+    // A cut-out may end before its marker: it is one pass all the same.
+    let is_cut_out = profile.ranks.iter().any(|rank| rank.cut_out.is_some());
+    if markers.finder.is_some() && markers.found.is_empty() && !is_cut_out {
         return Err(Error::NotThere(format!("no line of {name} has the marker's text")));
     }
     let mut parts = Vec::new();

@@ -171,7 +171,12 @@ impl Lives {
     }
 
     /// Adds an allocation that is known from before the log begins, and says it at once.
-    pub fn take_up(&mut self, alloc: Alloc, rank: RankId, tables: &mut Tables<'_>) -> Result<(AllocRef, TensorId)> {
+    pub fn take_up(
+        &mut self,
+        alloc: Alloc,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<(AllocRef, TensorId)> {
         let slot = self.add(alloc);
         self.young.pop();
         let tensor = self.say_one(slot, rank, tables)?;

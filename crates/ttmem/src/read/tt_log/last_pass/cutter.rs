@@ -225,7 +225,8 @@ impl<'a> Cutter<'a> {
             let number = u32::try_from(retold.steps.len()).unwrap_or(u32::MAX);
             retold.steps.insert(steps, number);
         }
-        let Some((run, _)) = part.const_evals.get(*done).filter(|(_, place)| place.start == line.offset) else {
+        let Some((run, _)) = part.const_evals.get(*done).filter(|(_, place)| place.start == line.offset)
+        else {
             return Ok(());
         };
         retold.runs.insert(*run, *done);

@@ -312,7 +312,9 @@ impl Giver<'_> {
             let Some(&tensor) = self.numbers.get(&self.state.lives.resolve(*alloc)) else { continue };
             let number = *number;
             arguments[tensor].push(match *owner {
-                Owner::Function(of) => ArgumentOf::Function { graph: of.graph, function: of.function, number },
+                Owner::Function(of) => {
+                    ArgumentOf::Function { graph: of.graph, function: of.function, number }
+                }
                 Owner::Program(program) => ArgumentOf::Program { program: self.text(program), number },
             });
         }

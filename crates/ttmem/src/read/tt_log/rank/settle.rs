@@ -176,7 +176,8 @@ impl RankState {
                     .zip(&results)
                     .all(|(kept, (_, ty))| kept.is_none_or(|kept| Some(lives.get(kept).ty) == *ty))
         };
-        let found = self.cache.get(&key).filter(|kept| !is_fresh && types(&kept.results, &self.lives)).cloned();
+        let found =
+            self.cache.get(&key).filter(|kept| !is_fresh && types(&kept.results, &self.lives)).cloned();
         let earlier = found.as_ref().and_then(|found| found.maker).filter(|_| current.maker.is_none());
         if let Some(maker) = earlier {
             self.asked.insert(maker, self.begins.len());
