@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
+use ttmem::model::Warning;
 use ttmem::query::{Summary, WarningSummary};
 use ttmem::report::Screen;
 use ttmem::{Error, Result};
@@ -75,15 +76,29 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
+/// How many warnings are said one by one.
+const MOST_WARNINGS: usize = 10;
+
 /// Says the warnings of a summary.
 pub(crate) fn warn(summary: &Summary) {
-    const MOST: usize = 10;
     let warnings = &summary.source.warnings;
-    for WarningSummary { file, line, message } in warnings.iter().take(MOST) {
+    for WarningSummary { file, line, message } in warnings.iter().take(MOST_WARNINGS) {
         warning(file, *line, message);
     }
-    if warnings.len() > MOST {
-        note(&format!("{YELLOW}warning:{YELLOW:#} {} more; --json has all", warnings.len() - MOST));
+    more_warnings(warnings.len(), "--json");
+}
+
+/// Says the warnings about the reading of a file.
+pub(crate) fn warn_of(file: &str, warnings: &[Warning]) {
+    for Warning { line, message } in warnings.iter().take(MOST_WARNINGS) {
+        warning(file, *line, message);
+    }
+    more_warnings(warnings.len(), "`ttmem summary --json`");
+}
+
+fn more_warnings(all: usize, has_all: &str) {
+    if let Some(more) = all.checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
+        note(&format!("{YELLOW}warning:{YELLOW:#} {more} more; {has_all} has all"));
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn open(file: &str, format: Option<&str>) -> Result<Profile> {
 }
 
 /// Does something that counts its bytes, with a bar where somebody would see it.
-fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() || console::is_quiet() {
         return work();
     }

@@ -14,10 +14,10 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use ttmem::model::{
-    Alias, Argument, ArgumentKind, Builder, ByteRange, Bytes, Class, Derivation, Event, Fault, FaultKind,
-    Layout, ModuleId, Moment, Op, OpId, OpKind, Origin, Phase, PoolId, Profile, RankEvent, RankId, Reading,
-    Run, RunId, Sink, Source, Stage, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TensorType,
-    TypeId, Warning,
+    Alias, Argument, ArgumentKind, Builder, ByteRange, Bytes, Carried, Class, CutOut, Derivation, Event,
+    Fault, FaultKind, Layout, ModuleId, Moment, Op, OpId, OpKind, Origin, Phase, PoolId, Profile, RankEvent,
+    RankId, Reading, Run, RunId, Sink, Source, Stage, StepMarks, StepNumber, StepRow, StrId, Tensor,
+    TensorId, TensorType, TypeId, Warning,
 };
 use ttmem::record::frame::{self, Writer};
 use ttmem::{Error, Result};
@@ -349,6 +349,13 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
         (tensor_id(), module(), any::<u32>()).prop_map(|(tensor, module, argument)| {
             RankEvent::Origin(Origin { tensor, module, argument })
         }),
+        (tensor_id(), string(ids), of(string(ids)), of(string(ids)))
+            .prop_map(|(tensor, program, op, loc)| RankEvent::Carried(Carried { tensor, program, op, loc })),
+        (any::<u32>(), any::<u32>(), 0..ids).prop_map(|(pass, of, first)| RankEvent::CutOut(CutOut {
+            pass,
+            of,
+            first
+        })),
         phase(ids).prop_map(RankEvent::Phase),
         fault(ids).prop_map(RankEvent::Fault),
     ]
@@ -405,10 +412,12 @@ fn variant(event: &Event<'_>) -> usize {
             RankEvent::Unchanged(..) => 26,
             RankEvent::Origin(_) => 27,
             RankEvent::Banks(..) => 28,
+            RankEvent::Carried(_) => 29,
+            RankEvent::CutOut(_) => 30,
         },
     }
 }
-const VARIANTS: usize = 29;
+const VARIANTS: usize = 31;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
@@ -633,6 +642,8 @@ fn one_of_each_row() -> Vec<RankEvent> {
         RankEvent::Alias(Alias { tensor, run: Some(run), ssa: s(5) }),
         RankEvent::Derived(Derivation { tensor, source: TensorId::new(2).unwrap() }),
         RankEvent::Origin(Origin { tensor, module, argument: 7 }),
+        RankEvent::Carried(Carried { tensor, program: s(4), op: Some(s(5)), loc: None }),
+        RankEvent::CutOut(CutOut { pass: 2, of: 3, first: 300 }),
         RankEvent::Phase(Phase {
             name: s(6),
             segment_peak: Some(-1),
@@ -829,7 +840,7 @@ fn the_bytes_of_version_1_0() {
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
 }
 
-const VERSION_1_0: [&str; 54] = [
+const VERSION_1_0: [&str; 56] = [
     "010f0674745f6c6f670772756e2e6c6f67",
     "020c0b74746e6e2e6d61746d756c",
     "032400023c5a0501020103040120100208080102024060e0a801b054ffffffffffffffffff01",
@@ -855,6 +866,8 @@ const VERSION_1_0: [&str; 54] = [
     "2d050105010306",
     "2e03010503",
     "320401050207",
+    "3406010505010600",
+    "3505010203ac02",
     "2f1301070101010201030107010a00010701080109",
     "2803010701",
     "2803010702",

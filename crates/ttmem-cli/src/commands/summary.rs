@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   ttmem summary model.log                  the screen
   ttmem summary model.log --at 1517        what was in memory before step 1517
-  ttmem summary model.log --run last       the last program run alone
+  ttmem summary model.log --run last       the last pass alone, without warm-up
   python model.py 2>&1 | ttmem summary -   from a pipe
   ttmem summary rank*.log --json           for scripts: every field is in docs/json.md
 
@@ -39,7 +39,8 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
 
-    /// Which program run: `all`, `last` or a number from 1.
+    /// Which program runs: `all`, those of the last pass (`last`; mostly that is one run), or one by its number
+    /// from 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
     pub run: WhichRun,
 

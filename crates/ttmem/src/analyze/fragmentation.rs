@@ -37,7 +37,10 @@ pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
     let (free, largest) = (pool.curve(CurveKind::Free)?, pool.curve(CurveKind::LargestFree)?);
     let (mut free_values, mut largest_values) = (free.cursor(), largest.cursor());
     let mut worst: Option<Fragmented> = None;
-    for at in merged(&free.at, &largest.at).filter(|at| span.contains(*at, rank)) {
+    // A span may begin with what has not changed for long.
+    let first = pool.observed.range(span.start(), span.last(rank)).next();
+    let changes = merged(&free.at, &largest.at).filter(|at| span.contains(*at, rank));
+    for at in first.into_iter().chain(changes) {
         if let (Some(free), Some(largest_free)) = (free_values.value_at(at), largest_values.value_at(at)) {
             let found = Fragmented { at, free, largest_free };
             // As much in pieces hurts more where less is free.

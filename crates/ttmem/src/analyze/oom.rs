@@ -115,7 +115,8 @@ fn out_of_memory(need: Option<u64>, capacity: Option<u64>, free: Option<u64>, la
     }
 }
 
-/// Free, largest free and capacity of the fault's pool, as of the state before its step.
+/// Free, largest free and capacity of the fault's pool, as of the state before its step; for one that ended it all
+/// outside of programs, as of the last state.
 fn state_before(
     profile: &Profile,
     rank: &Rank,
@@ -123,7 +124,7 @@ fn state_before(
 ) -> Option<(Option<u64>, Option<u64>, Option<u64>)> {
     let name = profile.text(fault.pool?);
     let (_, pool) = rank.pool_named(profile, name)?;
-    let at = fault.step.map_or(Moment::late(0), Moment::before);
+    let at = fault.step.map_or(Moment::late(rank.end()), Moment::before);
     let value = |kind| pool.curve(kind).and_then(|curve| curve.value_at(at));
     Some((value(CurveKind::Free), value(CurveKind::LargestFree), value(CurveKind::Capacity)))
 }

@@ -1,5 +1,6 @@
-//! Which part of a rank is asked about: all of it, or one run.
+//! Which part of a rank is asked about: all of it, one run, or the last pass.
 
+use super::passes::Passes;
 use crate::model::{Moment, Position, Rank, RunId};
 
 /// A range of positions, both ends included.
@@ -15,6 +16,19 @@ impl Span {
     /// All of a rank.
     pub fn whole(rank: &Rank) -> Self {
         Self { first: 0, end: rank.end() }
+    }
+
+    /// All that a rank tells of itself. A cut-out begins with const-eval programs of what was cut away: they are
+    /// not part of it.
+    pub fn told(rank: &Rank) -> Self {
+        let first = rank.cut_out.map_or(0, |cut_out| cut_out.first.min(rank.end()));
+        Self { first, ..Self::whole(rank) }
+    }
+
+    /// The last pass, which reaches up to the end; `None` where there are no runs.
+    pub fn of_last_pass(rank: &Rank) -> Option<Self> {
+        let first = rank.run(*Passes::of(rank).last().first()?)?.first;
+        Some(Self { first: first.min(rank.end()), ..Self::whole(rank) })
     }
 
     /// One run.

@@ -135,6 +135,11 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.modules.get(origin.module.index())?;
             rank.origins.push(origin);
         }
+        RankEvent::Carried(carried) => {
+            rank.tensors.get(carried.tensor.index())?;
+            rank.carried.push(carried);
+        }
+        RankEvent::CutOut(cut_out) => rank.cut_out = Some(cut_out),
         RankEvent::Phase(phase) => rank.phases.push(phase),
         RankEvent::Fault(fault) => rank.faults.push(fault),
     }
@@ -233,6 +238,8 @@ impl Rank {
         self.aliases.iter().try_for_each(|alias| say(RankEvent::Alias(alias)))?;
         self.derivations.iter().try_for_each(|row| say(RankEvent::Derived(row)))?;
         self.origins.iter().try_for_each(|row| say(RankEvent::Origin(row)))?;
+        self.carried.iter().try_for_each(|row| say(RankEvent::Carried(row)))?;
+        self.cut_out.iter().try_for_each(|&cut_out| say(RankEvent::CutOut(cut_out)))?;
         self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
         self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))
     }

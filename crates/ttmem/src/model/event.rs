@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, Argument, ByteRange, Class, Derivation, Fault, ModuleId, Moment, Op, Origin, Phase, PoolId,
-    RankId, Reading, Run, RunId, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType,
-    Warning,
+    Alias, Argument, ByteRange, Carried, Class, CutOut, Derivation, Fault, ModuleId, Moment, Op, Origin,
+    Phase, PoolId, RankId, Reading, Run, RunId, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
+    TensorType, Warning,
 };
 use crate::error::Result;
 
@@ -101,6 +101,10 @@ pub enum RankEvent {
     Derived(Derivation),
     /// Which argument an allocation goes back to.
     Origin(Origin),
+    /// Where an allocation is from that was carried over.
+    Carried(Carried),
+    /// That the rank is one pass of a longer log.
+    CutOut(CutOut),
     /// A phase.
     Phase(Phase),
     /// An error.

@@ -21,9 +21,10 @@ pub use ids::{
 };
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Cursor, Curve, CurveKind, Moments, Pool, Reading};
-pub use profile::{Profile, Rank};
+pub use profile::{Made, Profile, Rank};
 pub use strings::Strings;
 pub use tables::{
-    Alias, Aliases, Argument, ArgumentKind, Class, Derivation, Derivations, Fault, FaultKind, Module, Origin,
-    Origins, Phase, Run, Stage, StepMarks, StepNumber, StepRow, Steps, Tensor, Tensors, Warning,
+    Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations,
+    Fault, FaultKind, Module, Origin, Origins, Phase, Run, Stage, StepMarks, StepNumber, StepRow, Steps,
+    Tensor, Tensors, Warning,
 };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, ByteRange, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind, Ops, Origins, Phase,
-    Pool, PoolId, Position, Run, RunId, Source, Step, Steps, StrId, Strings, TensorType, Tensors, TypeId,
-    Warning,
+    Aliases, ByteRange, CarriedOver, CutOut, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind,
+    Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, Source, Step, StepNumber, Steps, StrId, Strings,
+    TensorId, TensorType, Tensors, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -52,10 +52,25 @@ pub struct Rank {
     pub derivations: Derivations,
     /// Which arguments the allocations go back to.
     pub origins: Origins,
+    /// Where allocations are from that no step here made.
+    pub carried: CarriedOver,
+    /// Set where the rank is one pass of a longer log.
+    pub cut_out: Option<CutOut>,
     /// The phases.
     pub phases: Vec<Phase>,
     /// The errors.
     pub faults: Vec<Fault>,
+}
+
+/// Where an allocation is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Made<'a> {
+    /// The program in which it got its first name.
+    pub program: Option<&'a str>,
+    /// The operation that made it.
+    pub op: Option<&'a str>,
+    /// Where that operation is from.
+    pub loc: Option<&'a str>,
 }
 
 impl Profile {
@@ -87,6 +102,27 @@ impl Profile {
     /// The kind of a step's operation.
     pub fn op_kind(&self, rank: &Rank, step: Step) -> OpKind {
         rank.op_id(step).map_or(OpKind::Compute, |op| self.ops.kind(op))
+    }
+
+    /// Where an allocation is from: as its step and run say, or as it was carried over.
+    pub fn made(&self, rank: &Rank, tensor: TensorId) -> Made<'_> {
+        if let Ok(row) = rank.carried.tensor.binary_search(&tensor) {
+            let text = |id: Option<StrId>| id.map(|id| self.text(id));
+            let carried = &rank.carried;
+            return Made {
+                program: Some(self.text(carried.program[row])),
+                op: text(carried.op[row]),
+                loc: text(carried.loc[row]),
+            };
+        }
+        let tensors = &rank.tensors;
+        let run = tensors.run.get(tensor.index()).copied().flatten();
+        let step = tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get);
+        Made {
+            program: run.and_then(|run| rank.run(run)).map(|run| self.text(run.program)),
+            op: step.and_then(|step| self.op_name(rank, step)),
+            loc: step.and_then(|step| self.op_loc(rank, step)),
+        }
     }
 
     /// A text of the source that was taken along.
@@ -132,23 +168,23 @@ impl Rank {
         Some((PoolId::new(index)?, &self.pools[index]))
     }
 
-    /// The runs that ran in no other, with their ids, in order.
+    /// The runs that ran in no other, with their ids, in order. A const-eval program always ran in another.
     pub fn top_level_runs(&self) -> impl Iterator<Item = (RunId, &Run)> {
         self.runs
             .iter()
             .enumerate()
-            .filter(|(_, run)| run.parent.is_none())
+            .filter(|(_, run)| run.is_top_level())
             .filter_map(|(index, run)| Some((RunId::new(index)?, run)))
     }
 
-    /// For each run the number of the top-level run that it is part of, from 1.
+    /// For each run the number of the top-level run that it is part of, from 1; 0 for what was cut away.
     pub fn run_numbers(&self) -> Vec<usize> {
         let mut numbers: Vec<usize> = Vec::with_capacity(self.runs.len());
         let mut top = 0;
         for run in &self.runs {
             // A parent is always an earlier row.
             let of_parent = run.parent.and_then(|parent| numbers.get(parent.index()).copied());
-            top += usize::from(run.parent.is_none());
+            top += usize::from(run.is_top_level());
             numbers.push(of_parent.unwrap_or(top));
         }
         numbers

@@ -189,6 +189,32 @@ columns! {
     argument: u32,
 }
 
+columns! {
+    /// Where an allocation is from that was made in what was cut away from the evidence.
+    row Carried;
+    /// The allocations that were carried over from there, in their order, as far as no step that is left made them.
+    table CarriedOver;
+    /// Which allocation.
+    tensor: TensorId,
+    /// The program in which it got its first name.
+    program: StrId,
+    /// The operation that made it; `None` for what was there before the program.
+    op: Option<StrId>,
+    /// Where that operation is from.
+    loc: Option<StrId>,
+}
+
+/// That a rank is one pass of a longer log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutOut {
+    /// Which pass, from 1.
+    pub pass: u32,
+    /// Of how many.
+    pub of: u32,
+    /// Its first step; those before are of const-eval programs that ran in passes that are cut away.
+    pub first: Step,
+}
+
 /// One execution of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
@@ -198,7 +224,7 @@ pub struct Run {
     pub parent: Option<RunId>,
     /// The compiled graph that it belongs to, where that is certain.
     pub module: Option<ModuleId>,
-    /// Whether it computes constants once, to be kept.
+    /// Whether it computes constants once, to be kept. Without a parent, it ran in what was cut away.
     pub const_eval: bool,
     /// Its first step.
     pub first: Step,
@@ -208,6 +234,13 @@ pub struct Run {
     pub finished: bool,
     /// Where it stands in the source.
     pub source: ByteRange,
+}
+
+impl Run {
+    /// Whether it ran in no other. One that computes constants always did, even if the other was cut away.
+    pub fn is_top_level(&self) -> bool {
+        self.parent.is_none() && !self.const_eval
+    }
 }
 
 /// A compiled graph.

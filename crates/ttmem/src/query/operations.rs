@@ -433,7 +433,7 @@ impl<'a> View<'a> {
         let run = self.rank.steps.run.get(step as usize).copied().flatten();
         OperationRow {
             program: self.rank.run_of(step).map(|run: &Run| text(run.program)),
-            run: run.and_then(|run| self.run_numbers.get(run.index()).copied()),
+            run: run.and_then(|run| self.run_numbers.get(run.index()).copied()).filter(|number| *number > 0),
             result: op.results.first().map(|&name| text(name)),
             results: known.then(|| op.results.iter().map(|&name| text(name)).collect()),
             inputs: known.then(|| op.operands.iter().map(|&name| text(name)).collect()),

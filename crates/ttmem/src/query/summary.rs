@@ -11,10 +11,10 @@ use super::named::Named;
 use super::suggestions::suggestions;
 use crate::analyze::account::Held;
 use crate::analyze::findings::{PoolAtPeak, Situation};
+use crate::analyze::passes::Passes;
 use crate::analyze::residue::{self, Who};
 use crate::analyze::{
-    Account, Span, effects, fragmentation, live, oom, outside, padding, passes, peak, weights,
-    weights::WEIGHTS,
+    Account, Span, effects, fragmentation, live, oom, outside, padding, peak, weights, weights::WEIGHTS,
 };
 use crate::error::{Error, Result};
 use crate::model::{
@@ -41,7 +41,7 @@ pub enum RunFilter {
     /// All of them.
     #[default]
     All,
-    /// The last.
+    /// Those of the last pass.
     Last,
     /// The one with this number, from 1.
     Number(usize),
@@ -115,17 +115,18 @@ fn is_rank(label: Option<&str>, wanted: &str) -> bool {
 }
 
 fn span(rank: &Rank, request: &Request) -> Result<Span> {
-    let runs: Vec<RunId> = rank.top_level_runs().map(|(id, _)| id).collect();
-    let run = match request.run {
-        RunFilter::All => return Ok(Span::whole(rank)),
-        RunFilter::Last => runs.last(),
-        RunFilter::Number(number) => number.checked_sub(1).and_then(|index| runs.get(index)),
+    let found = match request.run {
+        RunFilter::All => Some(Span::told(rank)),
+        RunFilter::Last => Span::of_last_pass(rank),
+        RunFilter::Number(number) => {
+            let run = number.checked_sub(1).and_then(|before| rank.top_level_runs().nth(before));
+            run.and_then(|(id, _)| Span::of_run(rank, id))
+        }
     };
-    let missing = || match runs.len() {
+    found.ok_or_else(|| match rank.top_level_runs().count() {
         0 => Error::NotThere("the evidence names no program runs to choose from".into()),
         count => Error::NotThere(format!("there is no such run: they are numbered from 1 to {count}")),
-    };
-    run.and_then(|run| Span::of_run(rank, *run)).ok_or_else(missing)
+    })
 }
 
 /// One rank, as far as it is asked about.
@@ -177,7 +178,7 @@ impl<'a> View<'a> {
             rank: self.rank.label.map(|label| self.text(label)),
             file: self.profile.source.file.clone(),
             runs: self.runs().count(),
-            passes: passes::passes(self.runs()),
+            passes: self.passes(),
             operations: self.counts(),
             distribution: self.distribution(),
             pools: Named(
@@ -245,10 +246,22 @@ impl<'a> View<'a> {
         runs.filter(move |run| span.first <= run.first && run.end.max(run.first) <= span.end)
     }
 
+    fn passes(&self) -> usize {
+        match self.request.run {
+            RunFilter::All => Passes::of(self.rank).count(),
+            RunFilter::Last | RunFilter::Number(_) => 1,
+        }
+    }
+
     /// Whether an error happened in the part that is asked about.
     fn is_within(&self, fault: &Fault) -> bool {
-        let whole = self.request.run == RunFilter::All;
-        whole || fault.step.is_some_and(|step| (self.span.first..self.span.end).contains(&step))
+        let within = |step| (self.span.first..self.span.end).contains(&step);
+        match self.request.run {
+            RunFilter::All => true,
+            // One of no step that ended it all came after all programs: the last pass reaches up to there.
+            RunFilter::Last => fault.step.map_or(fault.ended_program, within),
+            RunFilter::Number(_) => fault.step.is_some_and(within),
+        }
     }
 
     fn text(&self, id: StrId) -> String {
@@ -304,7 +317,7 @@ impl<'a> View<'a> {
             peak_total: total(peak_per_bank),
             peak_step: position,
             caused_by_step: peak
-                .filter(|_| position.is_some())
+                .filter(|peak| position.is_some() && !self.is_at_the_beginning(peak.at))
                 .and_then(|peak| peak::step_before(self.profile, account, peak.at)),
             final_per_bank: end.map(|end| end.per_bank),
             final_total: total(end.map(|end| end.per_bank)),
@@ -367,7 +380,7 @@ impl<'a> View<'a> {
         // A sum with a part that is not known is not known.
         let known = live.as_ref().filter(|live| live.unknown == 0);
         let explained = known.map(|live| live.per_bank);
-        let cause = at.map(|at| peak::cause(self.profile, account, at));
+        let cause = at.map(|at| self.cause(account, at));
         let caused_by = cause.and_then(peak::Cause::step);
         let most = self.request.top.unwrap_or(usize::MAX);
         PoolMoment {
@@ -394,6 +407,19 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What brought a pool to where it is. What is there when the part that is asked about begins, nothing in
+    /// that part has caused.
+    fn cause(&self, account: &Account<'_>, at: Moment) -> peak::Cause {
+        if self.is_at_the_beginning(at) {
+            return peak::Cause::Beginning;
+        }
+        peak::cause(self.profile, account, at)
+    }
+
+    fn is_at_the_beginning(&self, at: Moment) -> bool {
+        at <= self.span.start()
+    }
+
     fn caused(&self, step: Step) -> Caused {
         let run = self.rank.steps.run.get(step as usize).copied().flatten();
         Caused {
@@ -406,7 +432,7 @@ impl<'a> View<'a> {
     }
 
     fn run_number(&self, run: RunId) -> Option<usize> {
-        self.run_numbers.get(run.index()).copied()
+        self.run_numbers.get(run.index()).copied().filter(|number| *number > 0)
     }
 
     fn residue(&self, account: &Account<'_>, at: Moment) -> Vec<ResidueRow> {
@@ -427,22 +453,22 @@ impl<'a> View<'a> {
         let tensor = self.rank.tensors.get(id.index())?;
         let ty = tensor.ty.and_then(|ty| self.profile.tensor_type(ty));
         let ssa = tensor.ssa.map(|ssa| self.text(ssa));
-        let step = tensor.step.map(crate::model::StepNumber::get);
+        let made = self.profile.made(self.rank, id);
         Some(LiveTensor {
             name: tensor.name.map(|name| self.text(name)).or_else(|| ssa.clone()),
             ssa,
-            program: tensor.run.and_then(|run| self.rank.run(run)).map(|run| self.text(run.program)),
+            program: made.program.map(str::to_owned),
             run: tensor.run.and_then(|run| self.run_number(run)),
             also: self.names.get(&id).into_iter().flatten().map(|name| self.text(*name)).collect(),
-            op: step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
-            loc: step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
+            op: made.op.map(str::to_owned),
+            loc: made.loc.map(str::to_owned),
             class: tensor.class,
             shape: ty.map(|ty| ty.shape.clone()),
             dtype: ty.map(|ty| self.text(ty.dtype)),
             per_bank: tensor.per_bank.get(),
             padded_bytes: ty.and_then(|ty| ty.padded.get()),
             logical_bytes: ty.and_then(|ty| ty.logical.get()),
-            born_step: step,
+            born_step: tensor.step.map(crate::model::StepNumber::get),
             dies_step: dies_step(tensor.dies),
             gone_before_step: gone_before_step(tensor.dies),
         })

@@ -51,6 +51,11 @@ impl Progress {
         self.read.load(Ordering::Relaxed)
     }
 
+    /// Sets how many bytes there will be.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.size.store(bytes, Ordering::Relaxed);
+    }
+
     /// The size of the file; a pipe has none.
     pub fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|size| *size > 0)
@@ -88,7 +93,7 @@ pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<(
         return Err(Error::Directory { path: path.into() });
     }
     if let Some(progress) = options.progress.as_ref().filter(|_| metadata.is_file()) {
-        progress.size.store(metadata.len(), Ordering::Relaxed);
+        progress.expect(metadata.len());
     }
     // What a pipe gave once it does not give again.
     read_stream(name, counted(file, options), metadata.is_file(), format, sink)
@@ -96,7 +101,14 @@ pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<(
 
 /// A stream whose bytes are counted, where anybody wants to know.
 fn counted(stream: impl Read + Send + 'static, options: &Options) -> Box<dyn Read + Send> {
-    match &options.progress {
+    counted_by(stream, options.progress.as_ref())
+}
+
+pub(super) fn counted_by(
+    stream: impl Read + Send + 'static,
+    progress: Option<&Arc<Progress>>,
+) -> Box<dyn Read + Send> {
+    match progress {
         Some(progress) => Box::new(Counted { stream, progress: Arc::clone(progress) }),
         None => Box::new(stream),
     }
@@ -126,22 +138,48 @@ fn read_stream(
     format: Option<&str>,
     sink: &mut dyn Sink,
 ) -> Result<()> {
+    let Unpacked { head, stream, packing } = unpack(name, raw)?;
+    let (reader, sniff) = pick(name, &head, format)?;
+    run(reader, Input { name, sniff, stream, rereadable: rereadable && packing.is_none() }, sink)
+}
+
+/// How a file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Gzip,
+    Zstd,
+}
+
+/// The content of a stream.
+pub(super) struct Unpacked {
+    /// Its first bytes.
+    pub head: Vec<u8>,
+    /// All of it, the first bytes included.
+    pub stream: Box<dyn Read + Send>,
+    /// How it was packed.
+    pub packing: Option<Packing>,
+}
+
+/// Unpacks a stream, if it is packed. One without content is an error.
+pub(super) fn unpack(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
     let failed = |source| Error::Read { path: name.into(), source };
     let (mut head, mut stream) = peek(raw).map_err(failed)?;
-    let packed = head.starts_with(GZIP) || head.starts_with(ZSTD);
-    if packed {
-        let unpacked: Box<dyn Read + Send> = if head.starts_with(GZIP) {
-            Box::new(flate2::read::MultiGzDecoder::new(stream))
-        } else {
-            Box::new(zstd::stream::read::Decoder::new(stream).map_err(failed)?)
+    let packing = match head.as_slice() {
+        head if head.starts_with(GZIP) => Some(Packing::Gzip),
+        head if head.starts_with(ZSTD) => Some(Packing::Zstd),
+        _ => None,
+    };
+    if let Some(packing) = packing {
+        let unpacked: Box<dyn Read + Send> = match packing {
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(stream)),
+            Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(stream).map_err(failed)?),
         };
         (head, stream) = peek(unpacked).map_err(failed)?;
     }
     if head.is_empty() {
         return Err(Error::Empty { file: name.into() });
     }
-    let (reader, sniff) = pick(name, &head, format)?;
-    run(reader, Input { name, sniff, stream, rereadable: rereadable && !packed }, sink)
+    Ok(Unpacked { head, stream, packing })
 }
 
 fn run(reader: &dyn Reader, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
@@ -158,7 +196,7 @@ fn peek(mut stream: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read +
 }
 
 /// The reader that is surest of itself, or the one that was asked for.
-fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'static dyn Reader, Sniff)> {
+pub(super) fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'static dyn Reader, Sniff)> {
     if let Some(format) = format {
         let reader = readers().iter().find(|reader| reader.name() == format);
         return reader.map(|&reader| (reader, Sniff::Yes)).ok_or(Error::NoSuchFormat { name: format.into() });

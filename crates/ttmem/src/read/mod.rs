@@ -6,10 +6,12 @@
 
 mod input;
 mod lines;
+mod reread;
 pub mod tt_log;
 mod ttmem;
 
 pub use input::{Input, Options, Progress, open, open_with};
+pub use tt_log::last_pass::{Cutting, LastPass};
 pub use tt_log::{Seen, SeenPool, Watch};
 
 use crate::error::Result;

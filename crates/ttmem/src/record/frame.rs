@@ -143,6 +143,8 @@ kinds! {
     49 [Event::Of(rank, RankEvent::Unchanged(pool, at))] (rank, pool, at);
     50 [Event::Of(rank, RankEvent::Origin(origin))] (rank, origin);
     51 [Event::Of(rank, RankEvent::Banks(pool, banks))] (rank, pool, banks);
+    52 [Event::Of(rank, RankEvent::Carried(carried))] (rank, carried);
+    53 [Event::Of(rank, RankEvent::CutOut(cut_out))] (rank, cut_out);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

@@ -495,6 +495,8 @@ fn maker(tensor: &LiveTensor) -> String {
         (Some(step), Some(op)) => {
             format!("step {step} {op}")
         }
+        // In a part of the log that was cut away.
+        (None, Some(op)) => format!("{op}, earlier"),
         _ => match tensor.class {
             Class::Weight => "argument (weight)".into(),
             Class::Input => "argument (input)".into(),

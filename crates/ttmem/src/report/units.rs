@@ -1,8 +1,8 @@
 //! Numbers as people read them. Bytes stay whole numbers until here.
 
-use crate::query::words::tenths;
 pub(super) use crate::query::words::shape;
 pub use crate::query::words::size;
+use crate::query::words::tenths;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -31,6 +31,11 @@ pub enum Scenario {
     OomFragmentation,
     /// Random programs with everything that may happen in one.
     Random,
+    /// Random programs in the same order, pass after pass. A line `Got output shape: …` ends each pass.
+    Passes {
+        /// How many times.
+        passes: u64,
+    },
     /// One program over and over, until at least this many operations ran. For benchmarks.
     Repeated {
         /// At least this many operations.
@@ -53,6 +58,7 @@ impl Scenario {
             Self::OomCapacity => "oom",
             Self::OomFragmentation => "oom-frag",
             Self::Random => "random",
+            Self::Passes { .. } => "passes",
             Self::Repeated { .. } => "repeated",
             Self::Distinct { .. } => "distinct",
         }
@@ -67,6 +73,7 @@ impl Scenario {
             Self::OomCapacity,
             Self::OomFragmentation,
             Self::Random,
+            Self::Passes { passes: 3 },
             Self::Repeated { ops },
             Self::Distinct { ops },
         ]
@@ -82,6 +89,7 @@ impl Scenario {
             Self::OomCapacity => shortage::play_capacity(runtime, random, chip),
             Self::OomFragmentation => shortage::play_fragmentation(runtime, random, chip),
             Self::Random => random_graphs::play(runtime, random, chip),
+            Self::Passes { passes } => random_graphs::play_passes(runtime, random, chip, passes),
             Self::Repeated { ops } => llm::play_repeated(runtime, random, ops),
             Self::Distinct { ops } => distinct::play(runtime, random, chip, ops),
         }

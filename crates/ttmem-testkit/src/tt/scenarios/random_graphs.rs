@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::tt::chip::{Chip, Pool};
 use crate::tt::dialect::Loc;
 use crate::tt::program::{Builder, Function, Graph, GraphBuilder, Role, Value, shape_attribute};
-use crate::tt::runtime::{Runtime, Stop};
+use crate::tt::runtime::{Program, Runtime, Stop};
 use crate::tt::tensor::{DType, Place, Tensor, TensorType};
 
 /// Tensors that a function holds at most, before it gives one up.
@@ -33,6 +33,37 @@ pub fn play(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip) -> Resul
         }
         let program = random.index(programs.len());
         kept.push(runtime.submit(&mut programs[program])?);
+    }
+    Ok(())
+}
+
+/// Programs in the same order, pass after pass; what they return goes at once, or later, or never.
+pub fn play_passes(
+    runtime: &mut Runtime<'_>,
+    random: &mut Random,
+    chip: Chip,
+    passes: u64,
+) -> Result<(), Stop> {
+    let graphs = random.index(3) + 1;
+    let order: Vec<usize> = (0..graphs).chain((0..random.index(3)).map(|_| random.index(graphs))).collect();
+    let mut programs: Vec<Option<Program>> = (0..graphs).map(|_| None).collect();
+    let mut kept = Vec::new();
+    for pass in 0..passes {
+        for &number in &order {
+            for outputs in std::mem::take(&mut kept) {
+                if random.chance(70) {
+                    runtime.release(outputs);
+                } else {
+                    kept.push(outputs);
+                }
+            }
+            let program = match &mut programs[number] {
+                Some(program) => program,
+                unknown => unknown.insert(runtime.compile(graph(random, chip, number))?),
+            };
+            kept.push(runtime.submit(program)?);
+        }
+        runtime.python(&format!("Got output shape: torch.Size([{pass}])"))?;
     }
     Ok(())
 }

@@ -170,6 +170,43 @@ impl Lives {
         alloc
     }
 
+    /// Adds an allocation that is known from before the log begins, and says it at once.
+    pub fn take_up(
+        &mut self,
+        alloc: Alloc,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<(AllocRef, TensorId)> {
+        let slot = self.add(alloc);
+        self.young.pop();
+        let tensor = self.say_one(slot, rank, tables)?;
+        Ok((slot, tensor))
+    }
+
+    /// What is there and was said, in the order it was said.
+    pub fn standing(&self) -> Vec<(TensorId, AllocRef)> {
+        let alive = |slot: &Alloc| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT;
+        let slots = (0..).map(AllocRef).zip(&self.slots).filter(|(_, slot)| alive(slot));
+        let mut standing: Vec<_> = slots.filter_map(|(alloc, slot)| Some((slot.tensor?, alloc))).collect();
+        standing.sort_unstable();
+        standing
+    }
+
+    /// The row that an allocation was said as, if it was.
+    pub fn said_as(&self, alloc: AllocRef) -> Option<TensorId> {
+        self.get(alloc).tensor
+    }
+
+    /// What a pool held when it was last looked at.
+    pub fn observed(&self, pool: PoolId) -> Option<u64> {
+        self.accounts.get(pool.index()).and_then(|account| account.observed)
+    }
+
+    /// Takes up what a pool held before the log begins.
+    pub fn take_up_observed(&mut self, pool: PoolId, observed: Option<u64>) {
+        self.account(pool).observed = observed;
+    }
+
     /// Adds a holder.
     pub fn hold(&mut self, alloc: AllocRef) {
         self.get_mut(alloc).holders += 1;
@@ -372,7 +409,7 @@ impl Lives {
         Ok(())
     }
 
-    fn say_one(&mut self, slot: AllocRef, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+    fn say_one(&mut self, slot: AllocRef, rank: RankId, tables: &mut Tables<'_>) -> Result<TensorId> {
         let id = TensorId::new(self.tensors).ok_or_else(|| {
             Error::NotThere("the log has more tensors than can be numbered; split it".into())
         })?;
@@ -391,7 +428,8 @@ impl Lives {
             step: alloc.step.and_then(StepNumber::new),
             name: alloc.name,
         };
-        tables.say(rank, RankEvent::Tensor(tensor))
+        tables.say(rank, RankEvent::Tensor(tensor))?;
+        Ok(id)
     }
 
     fn say_changes(&self, changed: &[AllocRef], rank: RankId, tables: &mut Tables<'_>) -> Result<()> {

@@ -15,6 +15,13 @@ pub(super) struct Tag<'a> {
     pub stream: &'a [u8],
 }
 
+impl Tag<'_> {
+    /// The label of the rank: spaces in a tag do not matter.
+    pub fn label(&self) -> Vec<u8> {
+        self.rank.iter().copied().filter(|byte| *byte != b' ').collect()
+    }
+}
+
 /// Takes an MPI tag off the front of a line.
 pub(super) fn split_tag(line: &[u8]) -> (Option<Tag<'_>>, &[u8]) {
     const LONGEST: usize = 96;

@@ -7,8 +7,10 @@
 //! written.
 
 mod brackets;
+mod carried;
 mod fault;
 mod graphs;
+pub mod last_pass;
 mod life;
 mod line;
 mod module;

@@ -3,10 +3,11 @@
 //! Standard output and standard error of each rank have a state machine of their own (modules come on one,
 //! operations on the other); both lead to the same rank.
 
-use std::io;
+use std::io::{self, Read};
 
 use rustc_hash::FxHashMap;
 
+use super::carried;
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
@@ -20,55 +21,24 @@ use crate::read::lines::{LONGEST_LINE, Line, Lines};
 /// Reads a whole log.
 pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
     let Input { name, stream, rereadable, .. } = input;
-    let mut log = Log {
-        file: name,
-        keep_texts: !rereadable,
-        tables: Tables::new(sink),
-        ranks: Vec::new(),
-        streams: Vec::new(),
-        streams_by_tag: FxHashMap::default(),
-        last_stream: 0,
-        signs: Signs::default(),
-        skipped: 0,
-        first_skipped: None,
-    };
-    let mut prefixes = Prefixes::default();
-    let mut end = At { line: 0, offset: 0, next: 0 };
-    let mut lines = Lines::new(stream);
-    loop {
-        match lines.next() {
-            Ok(Some(line)) => {
-                end = At { line: line.number, offset: line.offset, next: line.next };
-                log.line(&line, &mut prefixes)?;
-            }
-            Ok(None) => break,
-            // A packed log that was cut: a run that crashed is the normal case.
-            Err(error) if is_damage(&error) && end.line > 0 => {
-                let message = format!(
-                    "the packed file is damaged behind this line ({error}); everything before is answered"
-                );
-                log.tables.warn(Some(end.line), message)?;
-                break;
-            }
-            Err(source) => return Err(Error::Read { path: name.into(), source }),
-        }
-    }
-    log.finish(end)
+    let mut log = Log::new(name, !rereadable, sink);
+    log.read(stream, |_, _| Ok(()))
 }
 
 /// Whether what unpacks the log says that it is cut or damaged.
-fn is_damage(error: &io::Error) -> bool {
+pub(super) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
 }
 
 /// A log, being read.
-struct Log<'s, 'n> {
+pub(super) struct Log<'s, 'n> {
     file: &'n str,
     /// Whether module texts must be taken along, because the source cannot be read again.
     keep_texts: bool,
     tables: Tables<'s>,
-    ranks: Vec<(Option<Vec<u8>>, RankState)>,
+    /// The ranks with their labels, in the order they appeared.
+    pub ranks: Vec<(Option<Vec<u8>>, RankState)>,
     streams: Vec<Stream>,
     streams_by_tag: FxHashMap<OwnedTag, usize>,
     last_stream: usize,
@@ -143,8 +113,56 @@ struct OpenDump {
     text: Vec<u8>,
 }
 
-impl Log<'_, '_> {
-    fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
+impl<'s, 'n> Log<'s, 'n> {
+    /// A log of which nothing was read yet.
+    pub fn new(file: &'n str, keep_texts: bool, sink: &'s mut dyn Sink) -> Self {
+        Self {
+            file,
+            keep_texts,
+            tables: Tables::new(sink),
+            ranks: Vec::new(),
+            streams: Vec::new(),
+            streams_by_tag: FxHashMap::default(),
+            last_stream: 0,
+            signs: Signs::default(),
+            skipped: 0,
+            first_skipped: None,
+        }
+    }
+
+    /// Reads all of it. Who follows is shown every line when it was understood.
+    pub fn read(
+        &mut self,
+        stream: impl Read + Send + 'static,
+        mut follow: impl FnMut(&mut Self, &Line<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut prefixes = Prefixes::default();
+        let mut end = At { line: 0, offset: 0, next: 0 };
+        let mut lines = Lines::new(stream);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => {
+                    end = At { line: line.number, offset: line.offset, next: line.next };
+                    self.line(&line, &mut prefixes)?;
+                    follow(self, &line)?;
+                }
+                Ok(None) => break,
+                // A packed log that was cut: a run that crashed is the normal case.
+                Err(error) if is_damage(&error) && end.line > 0 => {
+                    let message = format!(
+                        "the packed file is damaged behind this line ({error}); everything before is answered"
+                    );
+                    self.tables.warn(Some(end.line), message)?;
+                    break;
+                }
+                Err(source) => return Err(Error::Read { path: self.file.into(), source }),
+            }
+        }
+        self.finish(end)
+    }
+
+    /// Takes the next line.
+    pub fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
         if self.repeats(line)? {
             return Ok(());
         }
@@ -313,7 +331,7 @@ impl Log<'_, '_> {
         let state = &mut self.ranks[rank].1;
         let moment = match header {
             Header::BeforeOperation(op_type) => state.state_header(op_type, at, &mut self.tables)?,
-            Header::BeforeSubmit => Some(state.before_submit()),
+            Header::BeforeSubmit => Some(state.before_submit(at)),
             Header::AfterSubmit => Some(state.after_submit(&mut self.tables)?),
         };
         let Some(moment) = moment else { return Err(self.mixed(at)) };
@@ -356,6 +374,9 @@ impl Log<'_, '_> {
 
     /// A line that the runtime's logger did not write.
     fn foreign(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        if let Some(text) = text.strip_prefix(carried::MARK) {
+            return self.carried(stream, text, at);
+        }
         // Whoever writes in front of every line wrote in front of the dump's header, too.
         let prefix = self.streams[stream].dump.as_ref().map_or(&b""[..], |open| &open.prefix);
         let text = text.strip_prefix(prefix).unwrap_or(text);
@@ -393,6 +414,22 @@ impl Log<'_, '_> {
         self.fault(stream, text, at)
     }
 
+    /// A line that `ttmem last-run` wrote.
+    fn carried(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        let taken_up = match carried::Line::parse(text) {
+            None => return Ok(()),
+            Some(Ok(line)) => {
+                let rank = self.rank(stream)?;
+                self.ranks[rank].1.take_up(&line, &mut self.tables)?
+            }
+            Some(Err(carried::Malformed)) => false,
+        };
+        if !taken_up {
+            self.skip(at);
+        }
+        Ok(())
+    }
+
     fn fault(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
         let Some(parsed) = ParsedFault::find(text) else {
             return if is_unsafe_allocation(text) { self.unsafe_allocation(at) } else { Ok(()) };
@@ -424,7 +461,7 @@ impl Log<'_, '_> {
     }
 
     /// The end of the log.
-    fn finish(mut self, end: At) -> Result<()> {
+    fn finish(&mut self, end: At) -> Result<()> {
         for stream in 0..self.streams.len() {
             if let Some(open) = &self.streams[stream].dump {
                 let message = format!("the dump of module {} that begins here has no end", open.stage);
@@ -505,7 +542,7 @@ fn is_unsafe_allocation(text: &[u8]) -> bool {
 
 /// What stands in front of the compiler's own words: its preamble begins with the date; without one, all that is
 /// in front of the header itself.
-fn before_preamble(header: &[u8]) -> &[u8] {
+pub(super) fn before_preamble(header: &[u8]) -> &[u8] {
     let is_date = |window: &[u8]| {
         window.iter().zip(b"0000-00-00 ").all(|(byte, like)| match like {
             b'0' => byte.is_ascii_digit(),

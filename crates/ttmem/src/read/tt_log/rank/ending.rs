@@ -317,7 +317,7 @@ impl RankState {
         let fresh: FxHashSet<AllocRef> = new.iter().map(|slot| self.lives.resolve(*slot)).collect();
         let mut resident: Vec<AllocRef> =
             self.resident.values().map(|alloc| self.lives.resolve(*alloc)).collect();
-        resident.sort_unstable_by(|a, b| b.cmp(a));
+        resident.sort_unstable_by_key(|alloc| std::cmp::Reverse(self.lives.said_as(*alloc)));
         resident.dedup();
         let mut known: FxHashMap<_, Vec<AllocRef>> = FxHashMap::default();
         for alloc in resident.into_iter().filter(|alloc| !fresh.contains(alloc)) {
@@ -338,10 +338,10 @@ impl RankState {
             lives.get(*alloc).is_alive()
         });
         self.cache.retain(|_, kept| {
-            for alloc in kept.iter_mut().flatten() {
+            for alloc in kept.results.iter_mut().flatten() {
                 *alloc = lives.resolve(*alloc);
             }
-            kept.iter().flatten().all(|alloc| lives.get(*alloc).is_alive())
+            kept.results.iter().flatten().all(|alloc| lives.get(*alloc).is_alive())
         });
         for group in &mut self.outputs {
             for alloc in group.iter_mut() {

@@ -5,11 +5,13 @@
 //! the next one begins, or when its program ends.
 
 mod ending;
+pub(super) mod handover;
 mod settle;
 mod states;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::handover::TakenUp;
 use super::fault::ParsedFault;
 use super::graphs::{FunctionRef, Graphs, RunTraits};
 use super::life::{AllocRef, Lives};
@@ -22,7 +24,7 @@ use crate::model::{
 };
 
 /// Where a line stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct At {
     pub line: u64,
     pub offset: u64,
@@ -47,8 +49,20 @@ pub(super) struct RankState {
     submitted: Option<Step>,
     /// Whether any operation was given by its text.
     has_texts: bool,
+    /// Where the text of each top-level run begins: with its submit, or with its start.
+    begins: Vec<At>,
+    /// Where a submit was announced whose program has not started.
+    submit: Option<At>,
+    /// Where something began that belongs to no program, the first since somebody looked.
+    nameless: Option<At>,
     /// What const-eval programs and traces have left behind, by what asks for it.
-    cache: FxHashMap<CacheKey, Vec<Option<AllocRef>>>,
+    cache: FxHashMap<CacheKey, Kept>,
+    /// For const-eval runs whose results were asked for later, the number of the last top-level run that did.
+    asked: FxHashMap<RunId, usize>,
+    /// The texts of operations that capture traces.
+    traces: FxHashMap<OpRef, Box<[u8]>>,
+    /// What was taken up from the head of a cut-out.
+    taken_up: TakenUp,
     /// What const-eval programs made in this run, and the numbers of the arguments they made it from.
     constants: Vec<(AllocRef, Vec<u32>)>,
     /// Arguments that are on the device, by the function and number they were given as.
@@ -72,6 +86,14 @@ enum CacheKey {
     Constants(Option<StrId>, Option<StrId>),
     /// An operation that captures a trace.
     Trace(OpRef),
+}
+
+/// What is kept for whoever asks for it.
+#[derive(Clone, Debug)]
+struct Kept {
+    results: Vec<Option<AllocRef>>,
+    /// The const-eval run that made them, where it was seen.
+    maker: Option<RunId>,
 }
 
 /// Whose arguments they are.
@@ -109,6 +131,8 @@ struct Frame {
     operations: u32,
     fingerprint: u64,
     const_eval: bool,
+    /// It ran in a pass that was cut away: its steps are told again, but what it left is told elsewhere.
+    retold: bool,
     /// In a const-eval program: the caller's arguments that each name was computed from, by their numbers.
     sources: FxHashMap<StrId, Vec<u32>>,
     /// Arguments in use: number, type, allocation. Of top-level programs only.
@@ -130,6 +154,8 @@ struct Current {
     key: Option<StrId>,
     /// What a program that ran inside it returned.
     returned: Option<Vec<Option<AllocRef>>>,
+    /// The const-eval run that ran inside it.
+    maker: Option<RunId>,
 }
 
 #[derive(Debug)]
@@ -156,7 +182,13 @@ impl RankState {
             skipped_operation: false,
             submitted: None,
             has_texts: false,
+            begins: Vec::new(),
+            submit: None,
+            nameless: None,
             cache: FxHashMap::default(),
+            asked: FxHashMap::default(),
+            traces: FxHashMap::default(),
+            taken_up: TakenUp::default(),
             constants: Vec::new(),
             resident: FxHashMap::default(),
             outputs: Vec::new(),
@@ -174,12 +206,33 @@ impl RankState {
     }
 
     pub fn has_states(&self) -> bool {
-        // A pool without a text is only named by a layout.
-        self.pools.iter().any(|pool| !pool.text.is_empty())
+        // A pool without banks is only named by a layout.
+        self.pools.iter().any(|pool| pool.banks.is_some())
     }
 
     pub fn has_steps(&self) -> bool {
         self.steps > 0
+    }
+
+    /// How many steps there were.
+    pub fn steps(&self) -> Step {
+        self.steps
+    }
+
+    /// Where the text of each top-level run begins: with its submit, or with its start.
+    pub fn begins(&self) -> &[At] {
+        &self.begins
+    }
+
+    /// Where something began that belongs to no program: the first since this was asked last.
+    pub fn take_nameless(&mut self) -> Option<At> {
+        self.nameless.take()
+    }
+
+    /// The const-eval runs whose results were asked for later, each with the number of the last top-level run
+    /// that did, from 1.
+    pub fn asked(&self) -> impl Iterator<Item = (RunId, usize)> {
+        self.asked.iter().map(|(maker, number)| (*maker, *number))
     }
 
     /// `Executing operation: …`
@@ -191,6 +244,10 @@ impl RankState {
         self.skipped_operation = false;
         self.has_texts = true;
         self.types_only = false;
+        let facts = tables.op_facts(op);
+        if facts.kind == OpKind::Call && facts.callee.is_none() {
+            self.traces.entry(op).or_insert_with(|| text.into());
+        }
         self.begin_step(op, at, tables)?;
         Ok(true)
     }
@@ -198,6 +255,9 @@ impl RankState {
     fn begin_step(&mut self, op: OpRef, at: At, tables: &mut Tables<'_>) -> Result<()> {
         if self.frames.is_empty() {
             self.push_frame(None, tables.text(b"")?, String::new(), false);
+        }
+        if self.frames.last().is_some_and(|frame| frame.run.is_none()) {
+            self.nameless.get_or_insert(at);
         }
         self.settle_current(tables)?;
         let facts = tables.op_facts(op);
@@ -219,8 +279,12 @@ impl RankState {
             failed: false,
             key: None,
             returned: None,
+            maker: None,
         });
         let run = frame.run;
+        if frame.retold {
+            self.taken_up.steps.push(run);
+        }
         let row = StepRow { op: facts.id, run, offset: at.offset, marks: StepMarks::default() };
         tables.say(self.id, RankEvent::Step(row))
     }
@@ -254,8 +318,10 @@ impl RankState {
     }
 
     /// `Device memory state before submit`
-    pub fn before_submit(&mut self) -> Moment {
+    pub fn before_submit(&mut self, at: At) -> Moment {
         self.submitted = Some(self.steps);
+        self.submit.get_or_insert(at);
+        self.nameless.get_or_insert(at);
         Moment::late(self.steps)
     }
 
@@ -313,7 +379,14 @@ impl RankState {
             self.abandon(at.offset, tables)?;
         }
         let parent = self.frames.last().and_then(|frame| frame.run);
-        let const_eval = matches!(&caller, Some((_, facts)) if facts.kind == OpKind::LoadCached);
+        let retold = match self.frames.last() {
+            Some(frame) => frame.retold,
+            None => std::mem::take(&mut self.taken_up.const_eval_follows),
+        };
+        let const_eval = match &caller {
+            Some((_, facts)) => facts.kind == OpKind::LoadCached,
+            None => retold,
+        };
         let run = RunId::new(self.runs).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
         self.runs += 1;
         let row = Run {
@@ -327,10 +400,17 @@ impl RankState {
             source: ByteRange { start: at.offset, end: at.offset },
         };
         tables.say(self.id, RankEvent::Run(row))?;
+        if row.is_top_level() {
+            self.begins.push(self.submit.take().unwrap_or(at));
+        }
+        let program_text = String::from_utf8_lossy(name).into_owned();
+        if retold {
+            return self.retell(run, program, program_text, const_eval);
+        }
         let operands =
             caller.map(|(_, facts)| self.operands(&facts, tables)).transpose()?.unwrap_or_default();
         let numbers = caller.map(|(_, facts)| argument_numbers(&facts, tables)).unwrap_or_default();
-        self.push_frame(Some(run), program, String::from_utf8_lossy(name).into_owned(), const_eval);
+        self.push_frame(Some(run), program, program_text, const_eval);
         self.bind_arguments(&operands, &numbers, tables)
     }
 
@@ -362,6 +442,7 @@ impl RankState {
             operations: 0,
             fingerprint: 0,
             const_eval,
+            retold: false,
             sources: FxHashMap::default(),
             arguments: Vec::new(),
             slots: FxHashMap::default(),
@@ -415,6 +496,9 @@ impl RankState {
     }
 
     fn end_innermost(&mut self, finished: bool, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
+        if self.frames.last().is_some_and(|frame| frame.retold) {
+            return self.end_retold(finished, offset, tables);
+        }
         if self.frames.len() > 1 {
             self.end_nested(finished, offset, tables)?;
             if !finished {
@@ -460,10 +544,11 @@ impl RankState {
             self.lives.hold(*alloc);
         }
         self.leave(&frame);
-        if frame.const_eval && finished {
+        let maker = frame.run.filter(|_| frame.const_eval && finished);
+        if maker.is_some() {
             self.keep_constants(&frame, &returned, tables)?;
         }
-        self.mark(|current| current.returned = Some(returned));
+        self.mark(|current| (current.returned, current.maker) = (Some(returned), maker));
         Ok(())
     }
 

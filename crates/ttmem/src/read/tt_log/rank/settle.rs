@@ -3,7 +3,7 @@
 use super::super::life::{Alloc, AllocRef, Lives};
 use super::super::tables::{OpFacts, Tables, TypeRef};
 use super::super::types::{Alignment, Place};
-use super::{CacheKey, Current, RankState};
+use super::{CacheKey, Current, Kept, RankState};
 use crate::error::Result;
 use crate::model::{Class, Moment, OpKind, PoolId, RankEvent, RunId, StepMarks, StrId};
 
@@ -15,6 +15,9 @@ impl RankState {
         };
         let facts = tables.op_facts(current.op);
         self.say_marks(&current, tables)?;
+        if self.frames.last().is_some_and(|frame| frame.retold) {
+            return Ok(());
+        }
         if current.failed {
             // It did nothing, but what it was to read is there.
             return self.operands(&facts, tables).map(|_| ());
@@ -173,11 +176,16 @@ impl RankState {
                     .zip(&results)
                     .all(|(kept, (_, ty))| kept.is_none_or(|kept| Some(lives.get(kept).ty) == *ty))
         };
-        let kept =
-            match fresh.or_else(|| self.cache.get(&key).filter(|kept| types(kept, &self.lives)).cloned()) {
-                Some(kept) => kept,
-                None => self.resident_before(&results, class, tables)?,
-            };
+        let found =
+            self.cache.get(&key).filter(|kept| !is_fresh && types(&kept.results, &self.lives)).cloned();
+        let earlier = found.as_ref().and_then(|found| found.maker).filter(|_| current.maker.is_none());
+        if let Some(maker) = earlier {
+            self.asked.insert(maker, self.begins.len());
+        }
+        let kept = match fresh.or_else(|| found.map(|found| found.results)) {
+            Some(kept) => kept,
+            None => self.resident_before(&results, class, tables)?,
+        };
         let (run, program) = self.owner(tables)?;
         for (index, (name, _)) in results.iter().enumerate() {
             let alloc = kept.get(index).copied().flatten();
@@ -190,8 +198,10 @@ impl RankState {
             }
             self.name(*name, alloc, Moment::after(current.step));
         }
-        let before = self.cache.insert(key, kept.clone());
+        let maker = current.maker.or(earlier);
+        let before = self.cache.insert(key, Kept { results: kept.clone(), maker });
         // Evaluated again, the cache lets go of what it had.
+        let before = before.map(|before| before.results);
         for old in before.into_iter().flatten().flatten().filter(|old| !kept.contains(&Some(*old))) {
             self.lives.release(old, Moment::after(current.step), false);
         }

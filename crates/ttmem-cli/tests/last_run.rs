@@ -1,0 +1,231 @@
+//! `ttmem last-run` as people call it: streams, files, exit codes.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name)
+}
+
+/// A folder with a log of two passes in it.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(corpus("vae-decoder.log"), folder.path().join("vae.log")).unwrap();
+    folder
+}
+
+fn ttmem(folder: &Path) -> Command {
+    let mut command = Command::cargo_bin("ttmem").unwrap();
+    command.current_dir(folder).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command
+}
+
+/// What a call that succeeds prints on both streams.
+fn run(folder: &Path, args: &[&str]) -> (Vec<u8>, String) {
+    let output = ttmem(folder).args(args).assert().success().get_output().clone();
+    (output.stdout, String::from_utf8(output.stderr).unwrap())
+}
+
+/// What a call that fails with exit code 2 says.
+fn refused(folder: &Path, args: &[&str]) -> String {
+    let output = ttmem(folder).args(args).assert().code(2).get_output().clone();
+    assert_eq!(output.stdout, b"", "nothing is written");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// What the screen is about: the peak, its cause, and who is alive.
+fn peak(folder: &Path, args: &[&str]) -> Value {
+    let (json, _) = run(folder, &[&["summary", "--json"], args].concat());
+    let mut peak: Value = serde_json::from_slice::<Value>(&json).unwrap()["ranks"][0]["peak"].take();
+    peak["step"].take();
+    peak["residue"].take();
+    for field in ["step", "run"] {
+        peak["caused_by"][field].take();
+    }
+    for tensor in peak["live"].as_array_mut().unwrap() {
+        for field in ["run", "also", "born_step", "dies_step", "gone_before_step"] {
+            tensor[field].take();
+        }
+    }
+    peak
+}
+
+#[test]
+fn the_cut_out_answers_as_the_log_does_for_its_last_pass() {
+    let folder = folder();
+    run(folder.path(), &["last-run", "vae.log", "-o", "last.log"]);
+    let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
+    assert_eq!(peak(folder.path(), &["last.log"]), whole);
+    assert!(whole["live"].as_array().unwrap().len() > 10);
+}
+
+#[test]
+fn standard_output_a_file_and_a_pipe_are_the_same() {
+    let folder = folder();
+    let (printed, said) = run(folder.path(), &["last-run", "vae.log"]);
+    assert_eq!(said, "");
+    run(folder.path(), &["last-run", "vae.log", "-o", "last.log"]);
+    assert_eq!(fs::read(folder.path().join("last.log")).unwrap(), printed);
+    let log = fs::read(folder.path().join("vae.log")).unwrap();
+    let piped = ttmem(folder.path()).args(["last-run", "-"]).write_stdin(log).assert().success();
+    let piped = String::from_utf8(piped.get_output().stdout.clone()).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert_eq!(piped.split_once('\n').unwrap().1, printed.split_once('\n').unwrap().1);
+    assert!(piped.starts_with("ttmem | the last pass of standard input: pass 2 of 2, "));
+}
+
+#[test]
+fn what_was_found_is_said_to_who_asks() {
+    let folder = folder();
+    let (_, said) = run(folder.path(), &["last-run", "vae.log", "-v", "-o", "last.log"]);
+    assert!(said.contains("vae.log: pass 2 of 2, lines 1069 to 1579 of 1579"), "{said}");
+}
+
+#[test]
+fn a_file_is_replaced_only_by_force() {
+    let folder = folder();
+    fs::write(folder.path().join("mine.log"), "mine").unwrap();
+    let said = refused(folder.path(), &["last-run", "vae.log", "-o", "mine.log"]);
+    assert!(said.contains("mine.log is there already; --force replaces it"), "{said}");
+    assert_eq!(fs::read(folder.path().join("mine.log")).unwrap(), b"mine");
+    run(folder.path(), &["last-run", "vae.log", "-o", "mine.log", "--force"]);
+    assert!(
+        fs::read(folder.path().join("mine.log")).unwrap().starts_with(b"ttmem | the last pass of vae.log")
+    );
+    // The log itself is a file like any other.
+    run(folder.path(), &["last-run", "vae.log", "-o", "vae.log", "--force"]);
+    assert!(
+        fs::read(folder.path().join("vae.log")).unwrap().starts_with(b"ttmem | the last pass of vae.log")
+    );
+    assert_eq!(names(folder.path()), ["mine.log", "vae.log"]);
+}
+
+#[test]
+fn in_place_the_log_becomes_its_last_pass() {
+    let folder = folder();
+    let (expected, _) = run(folder.path(), &["last-run", "vae.log"]);
+    run(folder.path(), &["last-run", "vae.log", "--in-place"]);
+    assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
+    // Once is enough.
+    let (_, said) = run(folder.path(), &["last-run", "vae.log", "--in-place"]);
+    assert!(said.contains("there is only one pass, all of it is kept"), "{said}");
+    assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
+    assert_eq!(names(folder.path()), ["vae.log"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn in_place_permissions_and_links_stay() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = folder();
+    let log = folder.path().join("vae.log");
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("vae.log", folder.path().join("link.log")).unwrap();
+    run(folder.path(), &["last-run", "link.log", "--in-place"]);
+    assert!(folder.path().join("link.log").symlink_metadata().unwrap().is_symlink());
+    assert_eq!(log.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(fs::read(&log).unwrap().starts_with(b"ttmem | the last pass of link.log"));
+}
+
+#[test]
+fn in_place_a_packed_log_stays_packed() {
+    let folder = folder();
+    let log = fs::read(folder.path().join("vae.log")).unwrap();
+    let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
+    let packed = |program: &str| {
+        let mut child = std::process::Command::new(program)
+            .arg("-c")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let mut stdin = child.stdin.take().unwrap();
+        let log = log.clone();
+        let writer = std::thread::spawn(move || stdin.write_all(&log).unwrap());
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Some(output.stdout)
+    };
+    for (program, name) in [("gzip", "vae.log.gz"), ("zstd", "vae.log.zst")] {
+        // Where there is no such program, the library's own tests have to do.
+        let Some(before) = packed(program) else { continue };
+        fs::write(folder.path().join(name), &before).unwrap();
+        run(folder.path(), &["last-run", name, "--in-place"]);
+        let after = fs::read(folder.path().join(name)).unwrap();
+        assert_eq!(after[..2], before[..2]);
+        assert_eq!(peak(folder.path(), &[name]), whole);
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_is_left_alone() {
+    let folder = folder();
+    fs::copy(corpus("info-only.log"), folder.path().join("info.log")).unwrap();
+    fs::write(folder.path().join("hello.txt"), "hello\n").unwrap();
+    run(folder.path(), &["report", "vae.log", "-o", "out"]);
+    let before = names(folder.path());
+    let cases: [(&[&str], &str); 9] = [
+        (&["info.log"], "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"),
+        (&["info.log", "--in-place"], "--marker"),
+        (&["info.log", "-o", "new.log"], "names no programs"),
+        (&["hello.txt", "-o", "new.log"], "no reader knows this format"),
+        (&["out/vae.ttmem", "-o", "new.log"], "only logs have passes"),
+        (&["out"], "is a directory"),
+        (&["nothing.log"], "cannot read nothing.log"),
+        (&["-", "--in-place"], "standard input cannot be replaced"),
+        (
+            &["vae.log", "--marker", "never printed", "-o", "new.log"],
+            "no line of vae.log has the marker's text",
+        ),
+    ];
+    for (args, expected) in cases {
+        let said = refused(folder.path(), &[&["last-run"], args].concat());
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+    assert_eq!(names(folder.path()), before);
+    assert_eq!(fs::read(folder.path().join("info.log")).unwrap(), fs::read(corpus("info-only.log")).unwrap());
+    for args in
+        [&["vae.log", "--marker", ""][..], &["vae.log", "--in-place", "-o", "x"], &["vae.log", "--force"]]
+    {
+        refused(folder.path(), &[&["last-run"], args].concat());
+    }
+}
+
+#[test]
+fn a_log_of_one_pass_is_kept_and_said() {
+    let folder = folder();
+    fs::copy(corpus("oom-capacity.log"), folder.path().join("oom.log")).unwrap();
+    let (printed, said) = run(folder.path(), &["last-run", "oom.log"]);
+    assert_eq!(printed, fs::read(corpus("oom-capacity.log")).unwrap());
+    assert!(said.contains("oom.log: there is only one pass, all of it is kept; --marker TEXT"), "{said}");
+    let (_, said) = run(folder.path(), &["last-run", "oom.log", "-q"]);
+    assert_eq!(said, "");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let folder = folder();
+    let binary = assert_cmd::cargo::cargo_bin("ttmem");
+    let command = format!("set -o pipefail; {} last-run vae.log | head -n 1", binary.display());
+    let output = Command::new("bash").args(["-c", &command]).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stderr, b"");
+}
