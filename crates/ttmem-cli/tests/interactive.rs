@@ -955,10 +955,10 @@ fn a_command_line_that_cannot_be_run_is_said_under_the_prompt() {
 fn serving(session: &mut Session) -> Option<String> {
     session.see("s").send("s").see("serve the reports");
     session
-        .wait_until("a server", |screen| screen.contains(NOT_BUILT) || screen.contains("http://127.0.0.1:"));
+        .wait_until("a server", |screen| screen.contains(NOT_BUILT) || screen.contains("http://localhost:"));
     let screen = session.screen();
     let (_, rest) = screen.split_once("http://")?;
-    Some(rest.chars().take_while(|letter| letter.is_ascii_digit() || ".:".contains(*letter)).collect())
+    Some(rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || ".:".contains(*letter)).collect())
 }
 
 fn is_served(address: &str) -> bool {

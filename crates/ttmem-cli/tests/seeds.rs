@@ -142,7 +142,7 @@ fn a_log_of_a_run_is_analyzed_beside_it_and_any_other_in_the_store() {
 }
 
 #[test]
-fn a_page_is_made_from_a_folder_with_and_without_a_profile() {
+fn a_page_is_made_from_a_folder() {
     for line in [
         "tt-memory-profiler --visualize ~/.ttmem/reports/script/",
         "python memory_profiler/generate_viz.py ~/.ttmem/reports/script/",
@@ -154,14 +154,6 @@ fn a_page_is_made_from_a_folder_with_and_without_a_profile() {
         fs::remove_file(&page).unwrap();
         place.stdout(line);
         assert!(page.is_file(), "{line}");
-        // As the first tool left it.
-        for file in ["script.ttmem", "script_report.html", "script_about.json", "script_summary.json"] {
-            fs::remove_file(folder.join(file)).unwrap();
-        }
-        let output = place.shell(line);
-        assert!(output.status.success() && page.is_file(), "{line}: {output:?}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.contains("warning:") && said.contains("deallocation"), "{line}: {said}");
     }
 }
 

@@ -215,11 +215,11 @@ fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
     let opener = home.path().join("xdg-open");
     fs::write(
         &opener,
-        "#!/bin/sh\nprintf '%s\\n' \"$*\" >\"$TTMEM_HOME/opened\"\ncat \"$1\" >>\"$TTMEM_HOME/opened\"\n",
+        "#!/bin/sh\nprintf '%s\\n' \"$*\" >\"$TTMEM_HOME/shown\"\ncat \"$1\" >>\"$TTMEM_HOME/shown\"\n",
     )
     .unwrap();
     fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
-    let opened = home.path().join("opened");
+    let shown = home.path().join("shown");
     let start = |args: &[&str], more: &[(&str, &str)]| {
         let mut command = command(home.path(), args);
         command
@@ -230,7 +230,7 @@ fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
     };
     let serving = start(&["--port", "0"], &[]);
     let address = serving.address.clone();
-    let read = || fs::read_to_string(&opened).unwrap_or_default();
+    let read = || fs::read_to_string(&shown).unwrap_or_default();
     while !read().contains(&address) {
         thread::sleep(Duration::from_millis(10));
     }
@@ -239,7 +239,7 @@ fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
     assert!(!argument.contains(serving.token()), "everybody can see the arguments: {argument}");
     assert!(page.contains(&format!("url={address}\"")), "{page}");
     serving.stop(Signal::TERM);
-    fs::remove_file(&opened).unwrap();
+    fs::remove_file(&shown).unwrap();
     for (args, more) in [
         (&["--port", "0", "--no-open"][..], &[][..]),
         (&["--port", "0"], &[("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")]),
@@ -247,6 +247,6 @@ fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
     ] {
         let (status, said) = start(args, more).stop(Signal::TERM);
         assert_eq!(status.code(), Some(0));
-        assert!(!opened.exists() && !said.contains("browser"), "{args:?} {more:?}: {said}");
+        assert!(!shown.exists() && !said.contains("browser"), "{args:?} {more:?}: {said}");
     }
 }

@@ -52,11 +52,15 @@ fn the_fields_are_those_that_are_answered() {
     {
         add_fields(&answer, &mut answered);
     }
-    jobs.iter().for_each(|job| add_fields(job, &mut answered));
+    for job in &jobs {
+        add_fields(job, &mut answered);
+    }
 
     let page = page();
     let mut shown = BTreeSet::new();
-    examples(&page).iter().for_each(|example| add_fields(example, &mut shown));
+    for example in &examples(&page) {
+        add_fields(example, &mut shown);
+    }
     assert_eq!(shown, answered, "the examples have the fields that there are");
     let of_refusals = ["status"];
     let missing: Vec<&String> = answered

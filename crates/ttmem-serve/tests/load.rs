@@ -56,7 +56,7 @@ fn readers_and_uploads_at_once_get_right_answers() {
                 scope.spawn(move || server.upload(&format!("upload-{number}.log"), log))
             })
             .collect();
-        let ended: Vec<_> = uploads.into_iter().map(|upload| upload.join()).collect();
+        let ended: Vec<_> = uploads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         // Before anything can fail: the readers would read for ever.
         is_over.store(true, Ordering::Relaxed);
         for (number, job) in ended.into_iter().enumerate() {

@@ -153,7 +153,7 @@ fn names_of_uploads_do_not_lead_out_either() {
         .into_iter()
         .filter(|file| !file.starts_with(server.home.path().join("reports")))
         .collect();
-    assert_eq!(outside, [PathBuf::new(); 0]);
+    assert_eq!(outside, Vec::<PathBuf>::new());
     for report in fs::read_dir(server.home.path().join("reports")).unwrap().flatten() {
         assert!(report.file_type().unwrap().is_dir());
     }
@@ -354,7 +354,7 @@ fn garbage_is_refused_and_the_server_lives_on() {
     let server = server();
     let before = files(&server);
     let good = server.request("GET", "/api/reports").head();
-    let lines = |count: usize| (0..count).map(|at| format!("X-{at}: {at}\r\n")).collect::<String>();
+    let lines = |count: usize| (0..count).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
     let garbage: Vec<Vec<u8>> = vec![
         b"\0\0\0\0\r\n\r\n".to_vec(),
         b"hello\r\n\r\n".to_vec(),
@@ -454,7 +454,7 @@ fn beyond_loopback_there_is_no_way_without_the_token() {
         let Err(error) = Server::new(config) else { panic!("{bind}") };
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("--no-token is for loopback alone"), "{error}");
-        assert_eq!(all_in(home.path()), [PathBuf::new(); 0]);
+        assert_eq!(all_in(home.path()), Vec::<PathBuf>::new());
     }
 }
 

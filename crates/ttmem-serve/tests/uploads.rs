@@ -275,7 +275,7 @@ fn who_does_not_go_on_is_told_so_and_leaves_nothing_behind() {
     let mut reader = stream.try_clone().unwrap();
     let dripping = thread::spawn(move || {
         while stream.write_all(b"x").is_ok() {
-            thread::sleep(Duration::from_millis(20))
+            thread::sleep(Duration::from_millis(20));
         }
     });
     assert_eq!(Answer::read(&mut reader).status, 408);
@@ -378,7 +378,7 @@ fn stopping_drops_what_is_half_there_and_ends_the_workers() {
     let mut server = Running::with(home, |config| config.worker = shell(&line));
     assert_eq!(server.request("POST", "/api/upload?name=x").body(b"x").send().status, 202);
     let mut stream = begin(&server, "half.log", "1000000");
-    stream.write_all(&[b'x'; 100_000]).unwrap();
+    stream.write_all(&vec![b'x'; 100_000]).unwrap();
     server.wait_for_upload_of(100);
     while fs::read_to_string(&pids).map_or(0, |text| text.lines().count()) == 0 {
         thread::sleep(Duration::from_millis(10));

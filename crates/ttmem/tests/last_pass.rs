@@ -131,6 +131,10 @@ fn hold(log: &[u8], cut: &[u8], case: &str) {
     let (whole, part) = (profile_of(log), profile_of(cut));
     let mut answers = (answer(&whole, RunFilter::Last), answer(&part, RunFilter::All));
     leave_out_unseen(&mut answers.0, &mut answers.1);
+    for answer in [&mut answers.0, &mut answers.1] {
+        // They name steps, whose numbers differ, in sentences.
+        answer.as_array_mut().unwrap().iter_mut().for_each(|rank| drop(rank["suggestions"].take()));
+    }
     let mut found = Vec::new();
     differences("", &answers.0, &answers.1, &mut found);
     assert!(found.is_empty(), "{case}:\n  {}", found.join("\n  "));

@@ -206,7 +206,7 @@ impl Request<'_> {
     pub fn head(&self) -> String {
         let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         for (name, value) in &self.headers {
-            text += &format!("{name}: {value}\r\n");
+            text.extend([name, ": ", value, "\r\n"]);
         }
         text + "\r\n"
     }
@@ -233,7 +233,7 @@ impl Answer {
     /// Reads to the end of the connection.
     pub fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        let mut part = [0; 64 << 10];
+        let mut part = vec![0; 64 << 10];
         loop {
             match stream.read(&mut part) {
                 Ok(0) => break,

@@ -237,7 +237,7 @@ mod tests {
         for line in lines() {
             let mut written = Vec::new();
             line.write(b"[1,0]<stdout>:", &mut written).unwrap();
-            assert_eq!(written.iter().filter(|byte| **byte == b'\n').count(), 1, "a line is one line");
+            assert_eq!(memchr::memchr_iter(b'\n', &written).count(), 1, "a line is one line");
             let text = written.strip_prefix(b"[1,0]<stdout>:ttmem | ").unwrap();
             assert_eq!(Line::parse(text.trim_ascii_end()), Some(Ok(line)));
         }

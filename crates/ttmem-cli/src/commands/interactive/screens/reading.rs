@@ -51,8 +51,18 @@ fn bar(read: u64, all: Option<u64>, width: u16, look: Look) -> Line<'static> {
 fn ended(outcome: ttmem::Result<Box<Report>>) -> Next {
     match outcome {
         Ok(report) => Next::Become(Box::new(Answered::new(*report))),
-        Err(error @ Error::NoMemoryData { .. }) => Next::Become(Box::new(NoMemory::of(&error))),
+        Err(error) if lacks_settings(&error) => Next::Become(Box::new(NoMemory::of(&error))),
         Err(error) => Next::Back(Some(Note::bad(in_words(&error)))),
+    }
+}
+
+/// Whether it is a log that would have memory data in it, had it been captured with the right settings: also text
+/// without any line of the runtime.
+fn lacks_settings(error: &Error) -> bool {
+    match error {
+        Error::NoMemoryData { .. } => true,
+        Error::UnknownFormat { what, .. } => what.starts_with("text"),
+        _ => false,
     }
 }
 

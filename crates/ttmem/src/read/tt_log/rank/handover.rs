@@ -41,13 +41,7 @@ const MOST_HOLDERS: u32 = 1 << 24;
 
 impl RankState {
     /// Begins a program that ran in a pass that was cut away.
-    pub(super) fn retell(
-        &mut self,
-        run: RunId,
-        program: StrId,
-        program_text: String,
-        const_eval: bool,
-    ) -> Result<()> {
+    pub(super) fn retell(&mut self, run: RunId, program: StrId, program_text: String, const_eval: bool) {
         if self.frames.is_empty() {
             self.taken_up.runs.push(run);
         }
@@ -55,7 +49,6 @@ impl RankState {
         if let Some(frame) = self.frames.last_mut() {
             frame.retold = true;
         }
-        Ok(())
     }
 
     pub(super) fn end_retold(&mut self, finished: bool, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
@@ -306,6 +299,7 @@ impl Giver<'_> {
     }
 
     /// Which arguments the tensors are, by their numbers.
+    #[allow(clippy::iter_over_hash_type, reason = "what is gathered is sorted")]
     fn arguments(&self, tensors: usize) -> Vec<Vec<ArgumentOf>> {
         let mut arguments: Vec<Vec<ArgumentOf>> = vec![Vec::new(); tensors];
         for ((owner, number, _), alloc) in &self.state.resident {
@@ -318,7 +312,9 @@ impl Giver<'_> {
                 Owner::Program(program) => ArgumentOf::Program { program: self.text(program), number },
             });
         }
-        arguments.iter_mut().for_each(|list| list.sort_unstable());
+        for list in &mut arguments {
+            list.sort_unstable();
+        }
         arguments
     }
 
@@ -347,6 +343,7 @@ impl Giver<'_> {
         }
     }
 
+    #[allow(clippy::iter_over_hash_type, reason = "what is gathered is sorted")]
     fn cached(&self) -> Vec<Line> {
         let number = |alloc: &AllocRef| self.numbers.get(&self.state.lives.resolve(*alloc)).copied();
         let mut lines = Vec::new();
