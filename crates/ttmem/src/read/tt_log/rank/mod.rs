@@ -405,7 +405,8 @@ impl RankState {
         }
         let program_text = String::from_utf8_lossy(name).into_owned();
         if retold {
-            return self.retell(run, program, program_text, const_eval);
+            self.retell(run, program, program_text, const_eval);
+            return Ok(());
         }
         let operands =
             caller.map(|(_, facts)| self.operands(&facts, tables)).transpose()?.unwrap_or_default();
