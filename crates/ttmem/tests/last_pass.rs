@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use ttmem::model::{CurveKind, Profile, Rank};
+use ttmem::query::timeline::{Column, Texts, Timeline};
 use ttmem::query::{Request, RunFilter, summary};
 use ttmem::read::{self, Cutting, LastPass};
 use ttmem::record::frame::Writer;
@@ -207,6 +208,34 @@ fn a_last_pass_that_was_cut_short_is_still_the_last_pass() {
         let log = &log[..length];
         hold(log, &cut(log), &format!("{length} bytes of {case}"));
     });
+}
+
+/// One rank may have crashed passes ago: of each, its own last pass is kept.
+#[test]
+fn each_rank_has_a_last_pass_of_its_own() {
+    let mut apart = 0;
+    let mut random = Random::new(10);
+    for case in 0..40 {
+        let (scenario, options) = draw(&mut random);
+        let log = made(scenario, &Options { ranks: 3, ..options.clone() });
+        let mut lines: Vec<&[u8]> = log.split_inclusive(|byte| *byte == b'\n').collect();
+        let from = lines.len() / 3 + random.index(lines.len() / 2);
+        let mut number = 0;
+        lines.retain(|line| {
+            number += 1;
+            number < from || !line.starts_with(b"[1,1]")
+        });
+        let log = lines.concat();
+        let case = format!("rank 1 ends at line {from} of case {case}: {scenario:?} {options:?}");
+        let mut pass = find(&log, None).unwrap();
+        let passes: Vec<usize> = pass.passes().map(|(_, of)| of).collect();
+        apart += usize::from(passes.iter().any(|of| *of != passes[0]));
+        let mut cut = Vec::new();
+        pass.write(&mut cut, Path::new("cut.log")).unwrap();
+        hold(&log, &cut, &case);
+        assert!(cut_at(&cut, None).0 == cut, "{case}");
+    }
+    assert!(apart > 10, "{apart}");
 }
 
 /// The lines of an error, as the runtime prints them.
@@ -468,6 +497,39 @@ fn only_logs_are_cut() {
     for (bytes, code) in [(&b""[..], 2), (b"hello\n", 2), (b"\x00\x01\x02", 2)] {
         assert_eq!(find(bytes, None).unwrap_err().exit_code(), code);
     }
+}
+
+/// The page asks for runs by their numbers, and for each there is a peak.
+#[test]
+fn the_runs_of_a_cut_out_are_those_of_its_pass() {
+    for_any_log(8, 30, |log, _, case| {
+        let profile = profile_of(&cut(log));
+        for rank in &profile.ranks {
+            let mut texts = Texts::new(&profile);
+            let columns: Vec<Column> = Timeline::new(&profile, rank)
+                .columns(&mut texts, |part: &mut Vec<Column>, column| part.push(column))
+                .concat();
+            let column = |name: &str| &columns.iter().find(|column| column.name == name).unwrap().values;
+            let of_no_other = column("runs.parent").iter().filter(|parent| **parent == 0).count();
+            assert_eq!(of_no_other, rank.top_level_runs().count(), "{case}");
+            assert_eq!(of_no_other, column("pool.0.run_peak").len(), "{case}");
+            assert_eq!(column("runs.number").first(), Some(&1), "{case}");
+            let runs = column("runs.program").len() as u64;
+            assert!(column("steps.run").iter().all(|run| *run <= runs), "{case}");
+            assert_eq!(column("steps.run").len(), column("pool.0.effect").len(), "{case}");
+        }
+    });
+}
+
+/// What a cut-out says besides is in its profile, too.
+#[test]
+fn the_profile_of_a_cut_out_reads_back_equal() {
+    for_any_log(9, 30, |log, _, case| {
+        let profile = profile_of(&cut(log));
+        let mut writer = Writer::create(Vec::new(), "cut.ttmem").unwrap();
+        profile.replay(&mut writer).unwrap();
+        assert!(profile_of(&writer.finish().unwrap()) == profile, "{case}");
+    });
 }
 
 // Lines of ours that nobody of us wrote.

@@ -9,7 +9,7 @@ use ttmem_testkit::tt::{Chip, ErrorEra, LayoutEra, Level, MemoryLevel, Modules, 
 const USAGE: &str = "\
 usage: make-log SCENARIO -o FILE [options]
 
-SCENARIO is one of: vae llm two-graphs oom oom-frag random repeated distinct
+SCENARIO is one of: vae llm two-graphs oom oom-frag random passes repeated distinct
 
   -o FILE                       where the log goes
   --truth FILE                  where the truth goes, as JSON

@@ -177,6 +177,12 @@ impl Rank {
             .filter_map(|(index, run)| Some((RunId::new(index)?, run)))
     }
 
+    /// How many runs come first that ran in what was cut away.
+    pub fn retold_runs(&self) -> usize {
+        let first = self.cut_out.map_or(0, |cut_out| cut_out.first);
+        self.runs.partition_point(|run| run.first < first)
+    }
+
     /// For each run the number of the top-level run that it is part of, from 1; 0 for what was cut away.
     pub fn run_numbers(&self) -> Vec<usize> {
         let mut numbers: Vec<usize> = Vec::with_capacity(self.runs.len());

@@ -9,7 +9,7 @@
 //! | `steps` | a step |
 //! | `ops` | a distinct operation; `results` and `operands` say how many of the types of all are its own |
 //! | `types` | a distinct type |
-//! | `runs` | a program run, as in the model |
+//! | `runs` | a program run, as in the model; steps and tensors of what was cut away are of none |
 //! | `tensors` | an allocation; `life` is 0 for those that never die, else the moments they live, plus 1 |
 //! | `aliases` | a further name of a tensor |
 //! | `weights` | a weight, the largest first |
@@ -26,8 +26,8 @@ use crate::analyze::residue::{self, Who};
 use crate::analyze::tiles::friendly_shape;
 use crate::analyze::{Account, Span, effects, held, peak, weights};
 use crate::model::{
-    Class, Curve, CurveKind, Moment, OpId, OpKind, PoolId, Profile, Rank, StepMarks, StrId, TensorType,
-    TypeId,
+    Class, Curve, CurveKind, Moment, OpId, OpKind, PoolId, Profile, Rank, RunId, StepMarks, StrId,
+    TensorType, TypeId,
 };
 
 use super::rows::Shape;
@@ -250,7 +250,7 @@ impl<'a> Tables<'a> {
     fn steps(&self, emit: &mut impl FnMut(Column)) {
         let steps = &self.rank.steps;
         emit(numbers("steps.op", steps.op.iter().map(|op| self.ops.find(*op).unwrap_or(0).into())));
-        emit(ascending_maybe("steps.run", steps.run.iter().map(|run| run.map(crate::model::RunId::index))));
+        emit(ascending_maybe("steps.run", steps.run.iter().map(self.run_row())));
         emit(numbers("steps.marks", (0..steps.len()).map(|step| self.marks(step))));
     }
 
@@ -302,14 +302,22 @@ impl<'a> Tables<'a> {
         emit("ops.operand_types", Kind::Maybe, Pattern::Scattered, operand_types);
     }
 
+    /// The row of a run in the table `runs`, which begins behind those of what was cut away.
+    fn run_row(&self) -> impl Fn(&Option<RunId>) -> Option<usize> + use<> {
+        let first = self.rank.retold_runs();
+        move |run| run.and_then(|run| run.index().checked_sub(first))
+    }
+
     fn runs(&self, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
-        let runs = &self.rank.runs;
+        let first = self.rank.retold_runs();
+        let runs = &self.rank.runs[first..];
         emit(numbers("runs.program", runs.iter().map(|run| texts.number(run.program))));
-        let parents = runs.iter().map(|run| run.parent.map(crate::model::RunId::index));
-        emit(ascending_maybe("runs.parent", parents));
+        let row = self.run_row();
+        emit(ascending_maybe("runs.parent", runs.iter().map(|run| row(&run.parent))));
         let modules = runs.iter().map(|run| run.module.map(crate::model::ModuleId::index));
         emit(ascending_maybe("runs.module", modules));
-        emit(ascending("runs.number", self.rank.run_numbers().into_iter().map(|number| number as u64)));
+        let run_numbers = self.rank.run_numbers().into_iter().skip(first);
+        emit(ascending("runs.number", run_numbers.map(|number| number as u64)));
         emit(numbers("runs.const_eval", runs.iter().map(|run| run.const_eval.into())));
         emit(ascending("runs.first", runs.iter().map(|run| run.first.into())));
         emit(ascending("runs.end", runs.iter().map(|run| run.end.into())));
@@ -331,8 +339,7 @@ impl<'a> Tables<'a> {
         emit(numbers("tensors.life", tensors.born.iter().zip(&tensors.dies).map(life)));
         let number = |class: &Class| Class::ALL.iter().position(|known| known == class).unwrap_or(0) as u64;
         emit(numbers("tensors.class", tensors.class.iter().map(number)));
-        let runs = tensors.run.iter().map(|run| run.map(crate::model::RunId::index));
-        emit(ascending_maybe("tensors.run", runs));
+        emit(ascending_maybe("tensors.run", tensors.run.iter().map(self.run_row())));
         let mut text =
             |id: &Option<StrId>| id.map(|id| usize::try_from(texts.number(id)).unwrap_or(usize::MAX));
         emit(ascending_maybe("tensors.ssa", tensors.ssa.iter().map(&mut text)));

@@ -299,21 +299,24 @@ impl Giver<'_> {
     }
 
     /// Which arguments the tensors are, by their numbers.
-    #[allow(clippy::iter_over_hash_type, reason = "what is gathered is sorted")]
     fn arguments(&self, tensors: usize) -> Vec<Vec<ArgumentOf>> {
-        let mut arguments: Vec<Vec<ArgumentOf>> = vec![Vec::new(); tensors];
-        for ((owner, number, _), alloc) in &self.state.resident {
-            let Some(&tensor) = self.numbers.get(&self.state.lives.resolve(*alloc)) else { continue };
+        let found = self.state.resident.iter().filter_map(|((owner, number, _), alloc)| {
+            let tensor = self.number(*alloc)?;
             let number = *number;
-            arguments[tensor].push(match *owner {
+            let argument = match *owner {
                 Owner::Function(of) => {
                     ArgumentOf::Function { graph: of.graph, function: of.function, number }
                 }
                 Owner::Program(program) => ArgumentOf::Program { program: self.text(program), number },
-            });
-        }
-        for list in &mut arguments {
-            list.sort_unstable();
+            };
+            Some((tensor, argument))
+        });
+        let mut found: Vec<(usize, ArgumentOf)> = found.collect();
+        // The same log always gives the same lines.
+        found.sort_unstable();
+        let mut arguments: Vec<Vec<ArgumentOf>> = vec![Vec::new(); tensors];
+        for (tensor, argument) in found {
+            arguments[tensor].push(argument);
         }
         arguments
     }
@@ -343,37 +346,41 @@ impl Giver<'_> {
         }
     }
 
-    #[allow(clippy::iter_over_hash_type, reason = "what is gathered is sorted")]
     fn cached(&self) -> Vec<Line> {
-        let number = |alloc: &AllocRef| self.numbers.get(&self.state.lives.resolve(*alloc)).copied();
-        let mut lines = Vec::new();
-        for (key, kept) in &self.state.cache {
-            let results = kept.results.iter().map(|result| match result {
-                Some(alloc) => number(alloc).map(Some),
-                None => Some(None),
-            });
-            // What is not all there any more is not asked for again.
-            let Some(results) = results.collect::<Option<Vec<_>>>() else { continue };
-            let run = kept.maker.and_then(|maker| self.retold.runs.get(&maker).copied());
-            let (function, hash, trace) = match key {
-                CacheKey::Constants(function, hash) => {
-                    (function.map(|id| self.text(id)), hash.map(|id| self.text(id)), None)
-                }
-                CacheKey::Trace(op) => {
-                    let text = self.state.traces.get(op).map(|text| String::from_utf8_lossy(text));
-                    (None, None, text.map(std::borrow::Cow::into_owned))
-                }
-            };
-            lines.push(Cached { function, hash, trace, run, results });
-        }
-        lines.sort_unstable();
-        lines.into_iter().map(Line::Cached).collect()
+        let entries = self.state.cache.iter().filter_map(|(key, kept)| self.entry(key, kept));
+        let mut entries: Vec<Cached> = entries.collect();
+        entries.sort_unstable();
+        entries.into_iter().map(Line::Cached).collect()
+    }
+
+    /// What is kept for somebody; `None` where it is not all there any more, so that nobody gets it.
+    fn entry(&self, key: &CacheKey, kept: &Kept) -> Option<Cached> {
+        let result = |result: &Option<AllocRef>| match result {
+            Some(alloc) => self.number(*alloc).map(Some),
+            None => Some(None),
+        };
+        let results = kept.results.iter().map(result).collect::<Option<Vec<_>>>()?;
+        let run = kept.maker.and_then(|maker| self.retold.runs.get(&maker).copied());
+        let text = |id: &Option<StrId>| id.map(|id| self.text(id));
+        Some(match key {
+            CacheKey::Constants(function, hash) => {
+                Cached { function: text(function), hash: text(hash), trace: None, run, results }
+            }
+            CacheKey::Trace(op) => {
+                let trace = String::from_utf8_lossy(self.state.traces.get(op)?).into_owned();
+                Cached { function: None, hash: None, trace: Some(trace), run, results }
+            }
+        })
+    }
+
+    fn number(&self, alloc: AllocRef) -> Option<usize> {
+        self.numbers.get(&self.state.lives.resolve(alloc)).copied()
     }
 
     fn results(&self) -> impl Iterator<Item = Line> {
         self.state.outputs.iter().map(|group| {
-            let number = |alloc: &AllocRef| self.numbers.get(&self.state.lives.resolve(*alloc)).copied();
-            Line::Results(Results { tensors: group.iter().filter_map(number).collect() })
+            let tensors = group.iter().filter_map(|alloc| self.number(*alloc)).collect();
+            Line::Results(Results { tensors })
         })
     }
 
