@@ -73,10 +73,10 @@ fn a_report_of_a_folder_is_made_from_its_profile() {
 }
 
 #[test]
-fn a_folder_without_a_profile_says_what_to_do() {
+fn a_folder_without_a_report_says_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let output = ttmem(home.path()).arg("report").arg(home.path()).assert().code(2).get_output().clone();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("holds no profile"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory without a report"));
 }
 
 #[cfg(unix)]

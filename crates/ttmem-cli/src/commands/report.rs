@@ -1,12 +1,11 @@
 //! `ttmem report`: the report folder, and the page in it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::report::files::page_of;
-use ttmem::store::{Store, clean_name, name_of, write_report};
-use ttmem::{Error, Result};
+use ttmem::report::files::{name_in, page_of};
+use ttmem::store::{self, Store, plain_name, write_report};
+use ttmem::{Error, Result, read};
 
 use crate::{console, reading};
 
@@ -78,7 +77,7 @@ fn report(file: &str, args: &Report) -> Result<PathBuf> {
     let page = match args.output.clone().or(here) {
         Some(folder) => {
             write_report(&mut profile, &folder, &name)?;
-            folder.join(page_of(&clean_name(&name)))
+            folder.join(page_of(&plain_name(&name)))
         }
         None => {
             let stored = Store::from_env()?.save(&mut profile, &source, Some(&name))?;
@@ -91,23 +90,14 @@ fn report(file: &str, args: &Report) -> Result<PathBuf> {
     Ok(page)
 }
 
-/// The file to read: a folder stands for the profile in it.
+/// The file to read: a folder stands for the report in it.
 fn source_of(file: &str) -> Result<String> {
     let path = Path::new(file);
-    if !path.is_dir() {
-        return Ok(file.to_owned());
-    }
-    let failed = |source| Error::Read { path: path.into(), source };
-    let mut profiles: Vec<PathBuf> = fs::read_dir(path)
-        .map_err(failed)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ttmem"))
-        .collect();
-    profiles.sort();
-    match profiles.first() {
-        Some(profile) => Ok(profile.display().to_string()),
-        None => {
-            Err(Error::NotThere(format!("{file} holds no profile (.ttmem): name the log it was made from")))
-        }
-    }
+    if path.is_dir() { Ok(read::report_in(path)?.display().to_string()) } else { Ok(file.to_owned()) }
+}
+
+/// What the report of a file is called. The files of a report keep their names.
+fn name_of(source: &str) -> String {
+    let file = Path::new(source).file_name().and_then(|name| name.to_str());
+    file.and_then(name_in).map_or_else(|| store::name_of(source), str::to_owned)
 }

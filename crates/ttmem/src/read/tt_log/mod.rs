@@ -5,19 +5,19 @@
 //! step did (`life`). Module dumps (`module`) give arguments their names. Nothing here looks at "the next
 //! line": between any two lines there may be lines of other writers.
 
-mod brackets;
+pub(super) mod brackets;
 mod fault;
 mod graphs;
 mod life;
 mod line;
 mod module;
-mod operation;
+pub(super) mod operation;
 mod rank;
 mod streams;
-mod tables;
+pub(super) mod tables;
 pub(super) mod texts;
 mod types;
-mod view;
+pub(super) mod view;
 
 use memchr::memmem;
 
