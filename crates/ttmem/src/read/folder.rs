@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 const PROFILE: &str = ".ttmem";
 
-/// The file that has the report of a folder: its profile, or else the memory file that the seeds' tool wrote, too.
+/// The file that has the report of a folder: its profile, or else the memory file that the earlier tool wrote, too.
 ///
 /// Of several, the one that is named like the folder. A folder of `ttmem run` has a time behind that name.
 pub fn report_in(folder: &Path) -> Result<PathBuf> {

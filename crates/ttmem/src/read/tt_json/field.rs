@@ -131,7 +131,7 @@ pub(super) struct Mib(f64);
 impl Value for Mib {
     fn from_number(number: f64) -> Option<Self> {
         /// No bank is so large: 2^60 bytes.
-        const MOST: f64 = (1u64 << 40) as f64;
+        const MOST: f64 = 1_099_511_627_776.0;
         (0.0..=MOST).contains(&number).then_some(Self(number))
     }
 }

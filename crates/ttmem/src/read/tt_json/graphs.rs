@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
 use serde::de::MapAccess;
 
 use super::document::Document;
@@ -20,6 +21,7 @@ const LONGEST: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
     by_number: BTreeMap<u32, Graph>,
+    ids: FxHashMap<u32, ModuleId>,
     /// How long the texts are so far: they are numbered as if they stood one behind the other.
     texts: u64,
 }
@@ -34,8 +36,8 @@ struct Graph {
 impl Graphs {
     /// Says the graphs of a rank, in the order of their numbers.
     pub fn say(&self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        for (index, graph) in self.by_number.values().enumerate() {
-            let id = ModuleId::new(index).ok_or_else(|| Error::NotThere("too many graphs".into()))?;
+        for (number, graph) in &self.by_number {
+            let id = self.id(*number).ok_or_else(|| Error::NotThere("too many graphs".into()))?;
             tables.say(rank, RankEvent::Module { name: graph.name })?;
             for &stage in &graph.stages {
                 tables.say(rank, RankEvent::Stage(id, stage))?;
@@ -47,14 +49,15 @@ impl Graphs {
         Ok(())
     }
 
-    /// The graph of that number; the only one, where there is no number.
-    pub fn id(&self, number: Option<u32>) -> Option<ModuleId> {
-        let index = match number {
-            Some(number) => self.by_number.keys().position(|known| *known == number)?,
-            None if self.by_number.len() == 1 => 0,
-            None => return None,
-        };
-        ModuleId::new(index)
+    /// Numbers the graphs, once all of them are known.
+    pub fn number(&mut self) {
+        let ids = (0..).map_while(ModuleId::new);
+        self.ids = self.by_number.keys().copied().zip(ids).collect();
+    }
+
+    /// The graph of that number.
+    pub fn id(&self, number: u32) -> Option<ModuleId> {
+        self.ids.get(&number).copied()
     }
 
     /// Takes a text along.
@@ -130,13 +133,16 @@ impl Registry<'_, '_> {
     }
 }
 
-/// `tensor<1x32xbf16>`; `None` where the element is not known. A scalar has no shape.
+/// `tensor<1x32xbf16>`; `None` where shape or element are none. A scalar has no shape.
 pub(super) fn type_text(shape: Option<String>, dtype: Option<String>) -> Option<String> {
     let dtype = dtype?;
-    Some(match shape.filter(|shape| !shape.is_empty()) {
-        Some(shape) => format!("tensor<{shape}x{dtype}>"),
-        None => format!("tensor<{dtype}>"),
-    })
+    match shape.filter(|shape| !shape.is_empty()) {
+        Some(shape) => {
+            let is_shape = shape.bytes().all(|byte| byte.is_ascii_digit() || byte == b'x');
+            is_shape.then(|| format!("tensor<{shape}x{dtype}>"))
+        }
+        None => Some(format!("tensor<{dtype}>")),
+    }
 }
 
 /// The file of the graphs' texts, being read.

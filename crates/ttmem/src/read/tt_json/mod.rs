@@ -1,4 +1,4 @@
-//! Reads the JSON files of a report, where there is no profile: the seeds' tool wrote none.
+//! Reads the JSON files of a report, where there is no profile: the earlier tool (tt-memory-profiler) wrote none.
 //!
 //! | file | gives |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `<stem>_ir.json` | the texts of the graphs |
 //!
 //! The first is the evidence; the others are read where they lie beside it. Types are taken apart as those of a log
-//! are: what the files derive from them (padding, weights, bytes) is derived anew, because the seeds' tool was wrong
+//! are: what the files derive from them (padding, weights, bytes) is derived anew, because the earlier tool was wrong
 //! about some of it.
 //!
 //! The lists leave deallocations out. So births of tensors are known and deaths are not: there is no saying what was
@@ -64,7 +64,7 @@ impl Reader for TtJson {
     }
 
     fn capture(&self) -> &'static str {
-        "ttmem report writes them, and the first tt-memory-profiler did"
+        "ttmem report writes them, as the earlier tt-memory-profiler did"
     }
 
     fn sniff(&self, head: &[u8]) -> Sniff {
@@ -85,7 +85,7 @@ impl Reader for TtJson {
         let mut steps = Steps::new(&operations, &graphs, &mut notes, &mut tables);
         let damage = document::read(stream, &mut steps)?;
         if !steps.pools.observed {
-            return Err(no_memory_data(name, steps.steps, damage));
+            return Err(no_memory_data(name, steps.count, damage));
         }
         steps.finish(damage.is_none())?;
         if let Some(operations) = operations_name {
@@ -169,6 +169,7 @@ fn read_graphs(
         read_sibling(file, &mut texts, |texts| texts.notes)?;
         texts.finish()?;
     }
+    graphs.number();
     Ok(graphs)
 }
 

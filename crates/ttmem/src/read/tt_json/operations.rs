@@ -6,7 +6,7 @@ use super::document::Document;
 use super::field::{Field, Names, Object, Types};
 use super::graphs::{Graphs, type_text};
 use super::notes::Notes;
-use super::rows::{OperationRow, WeightRow};
+use super::rows::OperationRow;
 use crate::error::Result;
 use crate::model::{ModuleId, StrId};
 use crate::read::tt_log::operation::ParsedOp;
@@ -101,10 +101,7 @@ impl Reading<'_, '_> {
         let loc = notes.known(std::mem::take(&mut row.loc), "loc").and_then(|loc| location(loc, is_ours));
         let program = notes.known(std::mem::take(&mut row.program), "program");
         let run = notes.known(std::mem::take(&mut row.run), "run");
-        let weights = notes.known(std::mem::take(&mut row.weights), "weights");
-        // The seeds' tool guessed weights from shapes; only who knows the program knows them.
-        let weights = weights.filter(|_| program.is_some());
-        let module = weights.and_then(|weights| graph_of(weights, graphs, notes));
+        let graph = notes.known(std::mem::take(&mut row.graph), "graph");
         let parts = OwnedParts::new(row, notes);
         let Some(op) = tables.operation_of(&parts.parts(&name, loc.as_deref()))? else { return Ok(None) };
         let mut text = |text: &str| tables.text(text.as_bytes());
@@ -116,21 +113,12 @@ impl Reading<'_, '_> {
             loc: loc.as_deref().map(&mut text).transpose()?,
             program: program.as_deref().map(&mut text).transpose()?,
             run,
-            module,
+            module: graph.and_then(|graph| graphs.id(graph)),
         }))
     }
 }
 
-/// The graph that weights are of.
-fn graph_of(weights: Vec<Field<Object<WeightRow>>>, graphs: &Graphs, notes: &mut Notes) -> Option<ModuleId> {
-    let mut numbers = weights.into_iter().filter_map(|weight| match weight {
-        Field::Is(Object(weight)) => notes.known(weight.graph, "graph"),
-        Field::Missing | Field::Wrong => None,
-    });
-    graphs.id(numbers.next())
-}
-
-/// A location as the log has it. The seeds' tool took the quotes off, and made some up.
+/// A location as the log has it. The earlier tool took the quotes off, and made some up.
 pub(super) fn location(loc: String, is_ours: bool) -> Option<String> {
     match loc.as_str() {
         "" | "N/A" | "unknown" => None,
@@ -188,7 +176,7 @@ impl OwnedParts {
     }
 
     fn parts<'a>(&'a self, name: &'a str, loc: Option<&'a str>) -> ParsedOp<'a> {
-        let all = |texts: &'a [String]| texts.iter().map(|text| text.as_bytes()).collect();
+        let all = |texts: &'a [String]| texts.iter().map(String::as_bytes).collect();
         let is_load = name.ends_with(".load_cached") || name == "LoadCachedOp";
         ParsedOp {
             name: name.as_bytes(),
@@ -205,7 +193,7 @@ impl OwnedParts {
     }
 }
 
-/// Operands and callee. The seeds' tool split `@f, [%arg0, %arg1]` at every comma.
+/// Operands and callee. The earlier tool split `@f, [%arg0, %arg1]` at every comma.
 fn operands(inputs: Vec<String>) -> (Vec<String>, Option<String>) {
     let mut callee = None;
     let mut operands = Vec::with_capacity(inputs.len());

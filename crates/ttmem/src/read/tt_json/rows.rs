@@ -54,17 +54,19 @@ pub(super) struct PoolState {
     pub largest_free: Field<Mib>,
 }
 
-/// A row of the operations file. Shapes and layouts are in the types, too, and are taken from there.
+/// A row of the operations file. Its layout is in the types, too, and is taken from there; its weights the earlier tool
+/// guessed from shapes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OperationRow {
     pub index: Field<u32>,
-    /// Only `ttmem` writes it, as well as `program`, `run` and `results`.
+    /// Only `ttmem` writes it, as well as `program`, `run`, `graph` and `results`.
     pub step: Field<u32>,
     pub mlir_op: Field<String>,
     pub loc: Field<String>,
     pub program: Field<String>,
     pub run: Field<u32>,
+    pub graph: Field<u32>,
     pub const_eval_graph: Field<String>,
     pub result: Field<String>,
     pub results: Field<Names>,
@@ -76,14 +78,6 @@ pub(super) struct OperationRow {
     pub input_dtypes: Field<Vec<Field<String>>>,
     pub output_shapes: Field<Vec<Field<String>>>,
     pub output_dtypes: Field<Vec<Field<String>>>,
-    pub weights: Field<Vec<Field<Object<WeightRow>>>>,
-}
-
-/// A weight that an operation reads.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WeightRow {
-    pub graph: Field<u32>,
 }
 
 /// An entry of the inputs registry.

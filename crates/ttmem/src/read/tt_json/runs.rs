@@ -1,7 +1,7 @@
 //! The programs that ran, rebuilt from the rows: each has the name of its program.
 //!
 //! A program starts where a row has another name than the one before, and goes on where that name comes back. The
-//! seeds' tool names const-eval programs only. What it does not name is of a program that nobody named, which runs
+//! earlier tool names const-eval programs only. What it does not name is of a program that nobody named, which runs
 //! anew where the numbers of its results (`%0`, `%1` …) start again.
 
 use rustc_hash::FxHashMap;
@@ -36,7 +36,7 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub name: StrId,
-    /// Whether the name is none of an operation: the seeds' tool has that of the function where one is called.
+    /// Whether the name is none of an operation: the earlier tool has that of the function where one is called.
     pub is_function: bool,
     pub facts: OpFacts,
 }
@@ -174,7 +174,7 @@ impl Runs {
             tables.say(self.rank, RankEvent::Marks(load.step, StepMarks::CACHE_MISS))?;
             return self.start(program, true, step, tables);
         }
-        // The seeds' tool went by names alone. It has the name of a function where that is called.
+        // The earlier tool went by names alone. It has the name of a function where that is called.
         let is_called = last.is_some_and(|last| last.op.name == program);
         self.start(program, place.const_eval == Some(program) && !is_called, step, tables)
     }

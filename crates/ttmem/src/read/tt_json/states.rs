@@ -71,7 +71,7 @@ impl Pools {
             let Some(Object(config)) = notes.known(config, "memory_config") else { continue };
             self.listed.push(Listed {
                 name,
-                // The seeds' tool writes 0 where it does not know.
+                // The earlier tool writes 0 where it does not know.
                 banks: notes.known(config.num_banks, "num_banks").filter(|banks| *banks > 0),
                 total: notes.known(config.total, "total_bytes_per_bank_MB"),
             });
@@ -104,7 +104,7 @@ impl Pools {
     /// Says the pools that are listed before the rows, in that order. The first states tell how they are rounded.
     fn say_listed(&mut self, rank: RankId, first: &[(String, State)], tables: &mut Tables<'_>) -> Result<()> {
         for Listed { name, banks, total } in std::mem::take(&mut self.listed) {
-            if self.known.iter().any(|known| known.name == name) {
+            if self.known.len() >= MOST || self.known.iter().any(|known| known.name == name) {
                 continue;
             }
             let state = first.iter().find(|(other, _)| *other == name);
@@ -172,13 +172,15 @@ impl Pools {
         tables.say(rank, RankEvent::State(pool.id, at, reading))
     }
 
-    /// Wants people to know what was left out.
-    pub fn finish(&self, notes: &mut Notes) {
+    /// Says the pools that no row has, and wants people to know what was left out.
+    pub fn finish(&mut self, rank: RankId, notes: &mut Notes, tables: &mut Tables<'_>) -> Result<()> {
+        self.say_listed(rank, &[], tables)?;
         if self.beyond > 0 {
             let beyond = self.beyond;
             notes.warn(format!(
                 "the file has more than {MOST} pools; {beyond} states of the others were left out"
             ));
         }
+        Ok(())
     }
 }

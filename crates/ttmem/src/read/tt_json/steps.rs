@@ -22,17 +22,17 @@ const UNKNOWN: &str = "unknown";
 pub(super) struct Steps<'a, 's> {
     operations: &'a Operations,
     graphs: &'a Graphs,
-    pub notes: &'a mut Notes,
-    pub tables: &'a mut Tables<'s>,
+    notes: &'a mut Notes,
+    tables: &'a mut Tables<'s>,
     pub pools: Pools,
-    /// What stands before the rows.
+    /// What stands before the rows: the rank's label, and how many rows there should be.
     pub label: Option<String>,
     total: Option<u32>,
     /// The rank, from the first row on.
     rank: Option<(RankId, Runs)>,
     /// How many rows there were, and how many became steps.
     rows: usize,
-    pub steps: Step,
+    pub count: Step,
     misplaced: usize,
     mismatched: usize,
     not_listed: usize,
@@ -84,28 +84,27 @@ impl<'a, 's> Steps<'a, 's> {
             total: None,
             rank: None,
             rows: 0,
-            steps: 0,
+            count: 0,
             misplaced: 0,
             mismatched: 0,
             not_listed: 0,
         }
     }
 
-    fn step(&mut self, row: MemoryRow) -> Result<()> {
+    fn step(&mut self, mut row: MemoryRow) -> Result<()> {
         let (rank, mut runs) = match self.rank.take() {
             Some(begun) => begun,
             None => self.begin()?,
         };
-        let memory = row.memory;
-        let operation = MemoryRow { memory: Field::Missing, ..row };
-        let step = self.operation(operation, &mut runs)?;
+        let memory = std::mem::take(&mut row.memory);
+        let step = self.operation(row, &mut runs)?;
         self.tables.say(rank, RankEvent::Step(step))?;
         if let Some(states) = self.notes.known(memory, "memory") {
-            self.pools.observe(rank, Moment::before(self.steps), states, self.notes, self.tables)?;
+            self.pools.observe(rank, Moment::before(self.count), states, self.notes, self.tables)?;
         }
         self.rank = Some((rank, runs));
-        self.steps += 1;
-        if self.steps < Moment::MAX_STEPS {
+        self.count += 1;
+        if self.count < Moment::MAX_STEPS {
             Ok(())
         } else {
             Err(Error::NotThere("too many operations".into()))
@@ -150,7 +149,7 @@ impl<'a, 's> Steps<'a, 's> {
             result: listed.and_then(|listed| listed.result),
         };
         let is_known = place.program.is_some() || place.const_eval.is_some() || is_weight.is_some();
-        let run = if is_known { Some(runs.of(self.steps, place, op, self.tables)?) } else { None };
+        let run = if is_known { Some(runs.of(self.count, place, op, self.tables)?) } else { None };
         Ok(StepRow { op: op.facts.id, run, offset: 0, marks: marks(loads && graph.is_some(), cache_miss) })
     }
 
@@ -188,10 +187,10 @@ impl<'a, 's> Steps<'a, 's> {
 
     /// Ends the programs, and wants people to know what did not fit.
     pub fn finish(&mut self, is_whole: bool) -> Result<()> {
-        if let Some((_, runs)) = &mut self.rank {
-            runs.end(self.steps, is_whole, self.tables)?;
+        if let Some((rank, runs)) = &mut self.rank {
+            runs.end(self.count, is_whole, self.tables)?;
+            self.pools.finish(*rank, self.notes, self.tables)?;
         }
-        self.pools.finish(self.notes);
         let rows = self.rows;
         if let Some(total) = self.total.filter(|total| is_whole && *total as usize != rows) {
             self.notes.warn(format!("the file counts {total} operations, but has {rows}"));
