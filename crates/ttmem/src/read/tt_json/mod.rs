@@ -51,6 +51,10 @@ const NOT_IN_THEM: &str = "the JSON files of a report leave out what happened at
     before one is not in them, what a step changed includes the deallocations behind it, and what was alive, what is \
     left at the end and whether memory ran out is not known; make the report from the log, where there is one";
 
+/// What those of the earlier tool lack besides.
+const EARLIER_TOOL: &str = "the files are of the earlier tt-memory-profiler: operations that it found no state for have no \
+    rows, and of the arguments it has those of the first graph, not all of them where they are block floats";
+
 /// The reader of the JSON files of a report.
 pub(super) struct TtJson;
 
@@ -91,8 +95,11 @@ impl Reader for TtJson {
         if let Some(operations) = operations_name {
             steps.compare(&operations);
         }
-        let label = steps.label.take();
+        let (label, is_ours) = (steps.label.take(), steps.is_ours);
         notes.warn(NOT_IN_THEM);
+        if !is_ours {
+            notes.warn(EARLIER_TOOL);
+        }
         if let Some(damage) = &damage {
             notes.damaged(damage);
         }

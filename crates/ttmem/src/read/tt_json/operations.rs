@@ -16,8 +16,8 @@ use crate::read::tt_log::tables::{OpRef, Tables};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     pub op: OpRef,
+    /// The name as the row has it.
     pub name: StrId,
-    pub is_function: bool,
     pub loc: Option<StrId>,
     /// The number of its first result: 7 of `%7`.
     pub result: Option<u32>,
@@ -103,12 +103,13 @@ impl Reading<'_, '_> {
         let run = notes.known(std::mem::take(&mut row.run), "run");
         let graph = notes.known(std::mem::take(&mut row.graph), "graph");
         let parts = OwnedParts::new(row, notes);
-        let Some(op) = tables.operation_of(&parts.parts(&name, loc.as_deref()))? else { return Ok(None) };
+        let Some(op) = tables.operation_of(&parts.parts(&name, is_ours, loc.as_deref()))? else {
+            return Ok(None);
+        };
         let mut text = |text: &str| tables.text(text.as_bytes());
         Ok(Some(Listed {
             op,
             name: text(&name)?,
-            is_function: !name.contains('.'),
             result: parts.result.strip_prefix('%').and_then(|number| number.parse().ok()),
             loc: loc.as_deref().map(&mut text).transpose()?,
             program: program.as_deref().map(&mut text).transpose()?,
@@ -126,6 +127,12 @@ pub(super) fn location(loc: String, is_ours: bool) -> Option<String> {
         bare if !is_ours && !bare.contains('"') => Some(format!("\"{bare}\"")),
         _ => Some(loc),
     }
+}
+
+/// The operation of that name, and the function that it calls: where one is called, the earlier tool has its name.
+pub(super) fn operation_name(name: &str, is_ours: bool) -> (&str, Option<&str>) {
+    // All other operations have that of their dialect in front.
+    if is_ours || name.contains('.') { (name, None) } else { ("func.call", Some(name)) }
 }
 
 /// The parts of an operation.
@@ -175,16 +182,18 @@ impl OwnedParts {
         }
     }
 
-    fn parts<'a>(&'a self, name: &'a str, loc: Option<&'a str>) -> ParsedOp<'a> {
+    fn parts<'a>(&'a self, name: &'a str, is_ours: bool, loc: Option<&'a str>) -> ParsedOp<'a> {
         let all = |texts: &'a [String]| texts.iter().map(String::as_bytes).collect();
         let is_load = name.ends_with(".load_cached") || name == "LoadCachedOp";
+        // What else has the name of a const-eval program only ran inside of it.
+        let loaded = self.callee.as_deref().filter(|_| is_load);
+        let (name, called) = operation_name(name, is_ours);
         ParsedOp {
             name: name.as_bytes(),
             result: self.result.as_bytes(),
             results: self.results,
             operands: all(&self.operands),
-            // What else has the name of a const-eval program only ran inside of it.
-            callee: self.callee.as_deref().filter(|_| is_load).map(str::as_bytes),
+            callee: loaded.or(called).map(str::as_bytes),
             attributes: self.attributes.as_deref().map(str::as_bytes),
             operand_types: all(&self.operand_types),
             result_types: all(&self.result_types),

@@ -32,15 +32,6 @@ pub(super) struct Place {
     pub result: Option<u32>,
 }
 
-/// The operation of a row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
-    pub name: StrId,
-    /// Whether the name is none of an operation: the earlier tool has that of the function where one is called.
-    pub is_function: bool,
-    pub facts: OpFacts,
-}
-
 /// The runs of a rank.
 #[derive(Debug)]
 pub(super) struct Runs {
@@ -70,11 +61,19 @@ impl Results {
             self.0.push(result);
             return false;
         }
+        let is_first = self.0.is_empty();
         while self.0.pop_if(|last| result <= *last).is_some() {}
-        let starts = self.0.is_empty();
+        let starts = self.0.is_empty() && !is_first;
         self.0.pop();
         self.0.push(result);
         starts
+    }
+
+    /// Forgets the numbers of a program that has ended; whether there were any.
+    fn end(&mut self) -> bool {
+        let were_any = !self.0.is_empty();
+        self.0.clear();
+        were_any
     }
 }
 
@@ -89,13 +88,13 @@ struct Frame {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     step: Step,
-    op: Operation,
+    op: OpFacts,
 }
 
 impl Last {
     /// Whether it starts programs.
     fn calls(&self) -> bool {
-        matches!(self.op.facts.kind, OpKind::LoadCached | OpKind::Call) || self.op.is_function
+        matches!(self.op.kind, OpKind::LoadCached | OpKind::Call)
     }
 }
 
@@ -113,8 +112,8 @@ impl Runs {
     }
 
     /// The run of a step.
-    pub fn of(&mut self, step: Step, place: Place, op: Operation, tables: &mut Tables<'_>) -> Result<RunId> {
-        if self.starts(place) {
+    pub fn of(&mut self, step: Step, place: Place, op: OpFacts, tables: &mut Tables<'_>) -> Result<RunId> {
+        if self.starts(place, op) {
             self.end(step, true, tables)?;
             let program = place.program.map_or_else(|| self.unnamed(op, tables), Ok)?;
             self.start(program, false, step, tables)?;
@@ -135,8 +134,8 @@ impl Runs {
     }
 
     /// What a program without a name is called: those that begin alike are one.
-    fn unnamed(&mut self, first: Operation, tables: &mut Tables<'_>) -> Result<StrId> {
-        if let Some(&known) = self.unnamed.get(&first.facts.id) {
+    fn unnamed(&mut self, first: OpFacts, tables: &mut Tables<'_>) -> Result<StrId> {
+        if let Some(&known) = self.unnamed.get(&first.id) {
             return Ok(known);
         }
         let name = match self.unnamed.len() {
@@ -144,18 +143,22 @@ impl Runs {
             others => format!("{UNNAMED} {}", others + 1),
         };
         let name = tables.text(name.as_bytes())?;
-        self.unnamed.insert(first.facts.id, name);
+        self.unnamed.insert(first.id, name);
         Ok(name)
     }
 
     /// Whether a top-level program starts with a step.
-    fn starts(&mut self, place: Place) -> bool {
-        if place.program.is_some() || place.const_eval.is_some() {
-            return self.frames.is_empty() || place.number.is_some() && place.number != self.number;
-        }
-        let last = self.frames.first().and_then(|frame| frame.last);
-        let after_call = last.is_some_and(|last| last.calls());
-        let starts = place.result.is_some_and(|result| self.results.start_again(result, after_call));
+    fn starts(&mut self, place: Place, op: OpFacts) -> bool {
+        let starts = if place.program.is_some() || place.const_eval.is_some() {
+            place.number.is_some() && place.number != self.number
+        } else if let Some(result) = place.result {
+            // A program with a name has a frame of its own, and numbers that are not looked at.
+            let last = if let [only] = &self.frames[..] { only.last } else { None };
+            self.results.start_again(result, last.is_some_and(|last| last.op.kind == OpKind::Call))
+        } else {
+            // The earlier tool knows no number of several results. But one program has one operation only once.
+            self.unnamed.contains_key(&op.id) && self.results.end()
+        };
         starts || self.frames.is_empty()
     }
 
@@ -169,14 +172,17 @@ impl Runs {
         let depth = self.frames.iter().rposition(calls).unwrap_or(0) + 1;
         self.leave(depth.min(DEEPEST), step, true, tables)?;
         let last = self.frames.last().and_then(|frame| frame.last);
-        if let Some(load) = last.filter(|last| last.op.facts.callee == Some(program)) {
-            // What is found in the cache runs no program.
-            tables.say(self.rank, RankEvent::Marks(load.step, StepMarks::CACHE_MISS))?;
-            return self.start(program, true, step, tables);
-        }
-        // The earlier tool went by names alone. It has the name of a function where that is called.
-        let is_called = last.is_some_and(|last| last.op.name == program);
-        self.start(program, place.const_eval == Some(program) && !is_called, step, tables)
+        let const_eval = match last.filter(|last| last.op.callee == Some(program)) {
+            Some(Last { step: load, op }) if op.kind == OpKind::LoadCached => {
+                // What is found in the cache runs no program.
+                tables.say(self.rank, RankEvent::Marks(load, StepMarks::CACHE_MISS))?;
+                true
+            }
+            // The earlier tool went by names alone: a function may be called `const_eval`, too.
+            Some(_) => false,
+            None => place.const_eval == Some(program),
+        };
+        self.start(program, const_eval, step, tables)
     }
 
     fn start(

@@ -6,14 +6,14 @@ use super::document::Document;
 use super::field::{Field, Object};
 use super::graphs::Graphs;
 use super::notes::Notes;
-use super::operations::{Listed, Operations, location};
+use super::operations::{Listed, Operations, location, operation_name};
 use super::rows::{MemoryRow, Metadata};
-use super::runs::{Operation, Place, Runs};
+use super::runs::{Place, Runs};
 use super::states::Pools;
 use crate::error::{Error, Result};
 use crate::model::{Moment, OpKind, RankEvent, RankId, Step, StepMarks, StepRow, StrId};
 use crate::read::tt_log::operation::ParsedOp;
-use crate::read::tt_log::tables::Tables;
+use crate::read::tt_log::tables::{OpRef, Tables};
 
 /// What an operation is called of which a row says nothing.
 const UNKNOWN: &str = "unknown";
@@ -27,6 +27,8 @@ pub(super) struct Steps<'a, 's> {
     pub pools: Pools,
     /// What stands before the rows: the rank's label, and how many rows there should be.
     pub label: Option<String>,
+    /// Whether `ttmem` wrote the last row: the earlier tool numbers no steps.
+    pub is_ours: bool,
     total: Option<u32>,
     /// The rank, from the first row on.
     rank: Option<(RankId, Runs)>,
@@ -81,6 +83,7 @@ impl<'a, 's> Steps<'a, 's> {
             tables,
             pools: Pools::default(),
             label: None,
+            is_ours: false,
             total: None,
             rank: None,
             rows: 0,
@@ -127,19 +130,25 @@ impl<'a, 's> Steps<'a, 's> {
         let name = self.notes.known(row.mlir_op, "mlir_op");
         let op_type = self.notes.known(row.op_type, "op_type");
         let is_ours = !matches!(row.step, Field::Missing);
+        self.is_ours = is_ours;
         let loc = self.notes.known(row.loc, "loc").and_then(|loc| location(loc, is_ours));
         let listed = self.listed(index, name.as_deref(), loc.as_deref())?;
         let op = match listed {
-            Some(Listed { op, name, is_function, .. }) => {
-                Operation { name, is_function, facts: self.tables.op_facts(op) }
+            Some(listed) => listed.op,
+            None => {
+                let (name, callee) = match &name {
+                    Some(name) => operation_name(name, is_ours),
+                    None => (op_type.as_deref().unwrap_or(UNKNOWN), None),
+                };
+                self.bare_op(name, callee, loc.as_deref())?
             }
-            None => self.bare_op(name.or(op_type).as_deref().unwrap_or(UNKNOWN), loc.as_deref())?,
         };
+        let facts = self.tables.op_facts(op);
         let graph = self.notes.known(row.const_eval_graph, "const_eval_graph");
         let graph = graph.map(|graph| self.tables.text(graph.as_bytes())).transpose()?;
         let cache_miss = self.notes.known(row.const_eval_cache_miss, "const_eval_cache_miss");
         let is_weight = self.notes.known(row.is_weight_op, "is_weight_op");
-        let loads = op.facts.kind == OpKind::LoadCached;
+        let loads = facts.kind == OpKind::LoadCached;
         let place = Place {
             program: listed.and_then(|listed| listed.program),
             number: listed.and_then(|listed| listed.run),
@@ -149,8 +158,8 @@ impl<'a, 's> Steps<'a, 's> {
             result: listed.and_then(|listed| listed.result),
         };
         let is_known = place.program.is_some() || place.const_eval.is_some() || is_weight.is_some();
-        let run = if is_known { Some(runs.of(self.count, place, op, self.tables)?) } else { None };
-        Ok(StepRow { op: op.facts.id, run, offset: 0, marks: marks(loads && graph.is_some(), cache_miss) })
+        let run = if is_known { Some(runs.of(self.count, place, facts, self.tables)?) } else { None };
+        Ok(StepRow { op: facts.id, run, offset: 0, marks: marks(loads && graph.is_some(), cache_miss) })
     }
 
     /// The row of the operations file, if it is the same operation.
@@ -176,13 +185,12 @@ impl<'a, 's> Steps<'a, 's> {
         Ok(Some(listed))
     }
 
-    /// An operation of which only the name and the location are known.
-    fn bare_op(&mut self, name: &str, loc: Option<&str>) -> Result<Operation> {
-        let parts = ParsedOp { name: name.as_bytes(), loc: loc.map(str::as_bytes), ..ParsedOp::default() };
+    /// An operation of which nothing is known but this.
+    fn bare_op(&mut self, name: &str, callee: Option<&str>, loc: Option<&str>) -> Result<OpRef> {
+        let (callee, loc) = (callee.map(str::as_bytes), loc.map(str::as_bytes));
+        let parts = ParsedOp { name: name.as_bytes(), callee, loc, ..ParsedOp::default() };
         let op = self.tables.operation_of(&parts)?;
-        let op = op.ok_or_else(|| Error::Bug("an operation without operands has too many".into()))?;
-        let (facts, is_function) = (self.tables.op_facts(op), !name.contains('.'));
-        Ok(Operation { name: self.tables.text(name.as_bytes())?, is_function, facts })
+        op.ok_or_else(|| Error::Bug("an operation without operands has too many".into()))
     }
 
     /// Ends the programs, and wants people to know what did not fit.
