@@ -324,9 +324,9 @@ fn as_the_earlier_tool_writes_them(folder: &Path) {
         }
         let operation = operation.as_object_mut().unwrap();
         if operation["mlir_op"] == "ttcore.load_cached" {
-            let callee = called.map_or("@main_const_eval_0".into(), |name| format!("@{name}"));
+            let function = called.map_or("@main_const_eval_0".into(), |name| format!("@{name}"));
             let inputs = operation["inputs"].as_array_mut().unwrap();
-            inputs.insert(0, callee.into());
+            inputs.insert(0, function.into());
         }
         for key in ["program", "run", "graph", "results"] {
             operation.remove(key);
