@@ -73,10 +73,51 @@ fn a_report_of_a_folder_is_made_from_its_profile() {
 }
 
 #[test]
-fn a_folder_without_a_profile_says_what_to_do() {
+fn a_folder_without_a_report_says_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let output = ttmem(home.path()).arg("report").arg(home.path()).assert().code(2).get_output().clone();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("holds no profile"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory without a report"));
+}
+
+/// A folder that the earlier tool wrote.
+fn small_model(parent: &Path) -> PathBuf {
+    let folder = parent.join("small_model_20260122_143957");
+    fs::create_dir(&folder).unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_json/small_model");
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_report_of_a_folder_without_a_profile_is_made_from_its_json_files() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = small_model(home.path());
+    let before: Vec<(String, Vec<u8>)> =
+        names(&folder).into_iter().map(|name| (name.clone(), fs::read(folder.join(name)).unwrap())).collect();
+    let output = ttmem(home.path()).arg("report").arg(&folder).assert().success().get_output().clone();
+    let page = folder.join("small_model_report.html");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), page.display().to_string());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("deallocations"));
+    assert!(page.is_file() && folder.join("small_model.ttmem").is_file());
+    // What it was made from is still there, byte for byte, also when it is made again from the profile.
+    assert_eq!(report(home.path(), &[&folder.display().to_string()]), folder);
+    for (name, content) in &before {
+        assert_eq!(&fs::read(folder.join(name)).unwrap(), content, "{name}");
+    }
+    let answer = |file: &Path| {
+        let output =
+            ttmem(home.path()).args(["summary", "--json"]).arg(file).assert().success().get_output().clone();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    // The folder, its memory file and its profile give one answer.
+    let of_file = answer(&folder.join("small_model_memory.json"));
+    assert_eq!((of_file["source"]["format"].as_str(), &answer(&folder)), (Some("tt_json"), &of_file));
+    // A memory file by itself is stored under the report's name.
+    let memory = folder.join("small_model_memory.json").display().to_string();
+    assert_eq!(report(home.path(), &[&memory]), home.path().join("reports/small-model"));
 }
 
 #[cfg(unix)]

@@ -28,8 +28,8 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A directory was given where a file is wanted.
-    #[error("{} is a directory: name a file in it", path.display())]
+    /// A directory was given that holds no report.
+    #[error("{} is a directory without a report (NAME.ttmem or NAME_memory.json): name a file in it", path.display())]
     Directory {
         /// Which.
         path: PathBuf,

@@ -236,7 +236,7 @@ fn operation_fields(row: &Value) {
         words(
             "index step result results mlir_op inputs attributes input_types output_type input_shapes \
              input_dtypes output_shapes output_dtypes output_layout_info loc const_eval_graph \
-             const_eval_cache_miss is_weight_op weights program run"
+             const_eval_cache_miss is_weight_op weights program run graph"
         )
     );
     let layout = &row["output_layout_info"];

@@ -321,6 +321,12 @@ export class Rank {
     return this.typeTable;
   }
 
+  /** Whether the operations come with the types of their results. Their lives may still not be known. */
+  get hasResults(): boolean {
+    const { name, resultTypes } = this.ops;
+    return name.some((_, op) => resultTypes.get(op).length > 0);
+  }
+
   /** The allocations. */
   get tensors() {
     this.tensorTable ??= tensorTable(this.block);

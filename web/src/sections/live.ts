@@ -42,7 +42,8 @@ export function liveSection(store: Store): Section {
       title.textContent = of ? `What is alive in ${of.name} ${momentTitle(rank, moment)}` : "What is alive";
       const hasTensors = rank.hasTensors && of !== undefined;
       for (const part of [legend, map, table.element, csv]) part.hidden = !hasTensors;
-      why.textContent = hasTensors || !of ? "" : NO_TENSORS;
+      why.textContent =
+        hasTensors || !of ? "" : `Which tensors these bytes belong to is not known: ${reason(rank)}`;
       if (!of) return;
       const live = rank.live(pool, moment);
       const held = of.heldAt(rank, moment);
@@ -58,9 +59,12 @@ export function liveSection(store: Store): Section {
   });
 }
 
-const NO_TENSORS =
-  "Which tensors these bytes belong to is not known: the log shows the state of the memory, but not the operations " +
-  "with their results. `ttmem formats` says which setting prints them.";
+function reason(rank: Rank): string {
+  return rank.hasResults
+    ? "what this was read from has the operations with their results, but not when those were given back."
+    : "the log shows the state of the memory, but not the operations with their results. `ttmem formats` says which " +
+        "setting prints them.";
+}
 
 /** The figure of the device, the sum of the tensors, and what is between them. */
 function showFacts(

@@ -164,7 +164,8 @@ function countCards(rank: Rank): HTMLElement[] {
       "operations",
       "Operations",
       [h("data", { value: operations.reported }, count(operations.reported))],
-      `${counted(operations.total, "step")} with deallocations`,
+      counted(operations.total, "step") +
+        (operations.total > operations.reported ? " with deallocations" : ", none of them a deallocation"),
       operations.weight === null
         ? "which of them make weights is not known: the log names no programs"
         : `${count(operations.weight)} for weights, ${count(operations.activation ?? 0)} for activations`,
@@ -196,7 +197,7 @@ function countCards(rank: Rank): HTMLElement[] {
             " of elements",
           ),
         )
-      : card("padding", "Padding", [unknown()], "the log names no tensors with their layouts"),
+      : card("padding", "Padding", [unknown()], "it is not known which tensors are alive, and how they lie"),
   );
   if (peak) {
     const { unexplained_per_bank: rest, allocated_per_bank: all } = peak;
@@ -213,7 +214,7 @@ function countCards(rank: Rank): HTMLElement[] {
 }
 
 function unexplainedText(rest: number | null, all: number | null, quantum: number): string {
-  if (rest === null) return "the log does not name the tensors that are alive";
+  if (rest === null) return "what this was read from does not name the tensors that are alive";
   if (rest !== 0 && Math.abs(rest) <= quantum) return "no more than what the log rounds to";
   if (rest < 0) return "the tensors add up to more than the device says";
   return all ? `${percent(rest, all)} of ${size(all)} belong to no tensor` : "nothing was allocated here";

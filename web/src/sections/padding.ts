@@ -127,6 +127,9 @@ class PaddingView {
 const peakPool = (rank: Rank) => rank.pools.find((pool) => pool.name === "DRAM") ?? rank.pools[0];
 
 function whyUnknown(rank: Rank): string {
+  if (!rank.hasTensors && rank.hasResults) {
+    return "It is not known which tensors are alive at the peak, so neither is how much of them is padding.";
+  }
   if (!rank.hasTensors) {
     return (
       "The log names no tensors: without their shapes and layouts nobody can say how much of them is padding. " +

@@ -109,6 +109,9 @@ class TensorsView {
   private why(rank: Rank, pool: number): string | null {
     const name = rank.pools[pool]?.name;
     if (name === undefined) return "The log has no memory pools.";
+    if (!rank.hasTensors && rank.hasResults) {
+      return "It is not known when the results of the operations were given back, so nobody can say whose the bytes are.";
+    }
     if (!rank.hasTensors) {
       return (
         "The log names no tensors, so nobody can say whose the bytes are: " +

@@ -15,7 +15,7 @@ import {
   values,
   wordsOf,
 } from "./support/page";
-import { corpus, logOf, type RankAnswer, summary } from "./support/tool";
+import { corpus, jsonFilesOf, logOf, type RankAnswer, summary } from "./support/tool";
 
 for (const name of corpus()) {
   test(`${name}: every section, with the numbers of the summary`, async ({ page, open }) => {
@@ -261,3 +261,23 @@ for (const name of ["info-only", "two-ranks-info-only", "memory-snapshot"]) {
     }
   });
 }
+
+test("JSON files alone: what they cannot tell is said, and the rest is shown", async ({ page, open }) => {
+  const folder = jsonFilesOf("small_model");
+  const { ranks } = summary(folder);
+  await open(folder);
+  expect(await sectionsOf(page)).toEqual(SECTIONS);
+  await checkRank(page, ranks[0]);
+  const card = (of: string) => page.locator(`#overview [data-card="${of}"]`);
+  await expect(card("operations")).toContainText("none of them a deallocation");
+  await expect(page.locator("#overview")).toContainText("what happened at deallocations");
+  for (const [id, why] of [
+    ["live", /not when those were given back/],
+    ["tensors", /not known when the results of the operations were given back/],
+    ["padding", /not known which tensors are alive/],
+  ] as const) {
+    const section = await show(page, id);
+    await expect(section.locator(".section-body")).toContainText(why);
+  }
+  await expect(await show(page, "ir")).toContainText("@main_const_eval_0");
+});

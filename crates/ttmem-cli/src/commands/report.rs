@@ -1,13 +1,12 @@
 //! `ttmem report`: the report folder, and the page in it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ttmem::model::Profile;
 use ttmem::report::files::page_of;
 use ttmem::store::{Store, Stored, clean_name, name_of, plain_name, write_report};
-use ttmem::{Error, Result};
+use ttmem::{Error, Result, read};
 
 use crate::{console, reading};
 
@@ -128,23 +127,8 @@ pub(crate) fn register(folder: &Path) {
     }
 }
 
-/// The file to read: a folder stands for the profile in it.
+/// The file to read: a folder stands for the report in it.
 fn source_of(file: &str) -> Result<String> {
     let path = Path::new(file);
-    if !path.is_dir() {
-        return Ok(file.to_owned());
-    }
-    let failed = |source| Error::Read { path: path.into(), source };
-    let mut profiles: Vec<PathBuf> = fs::read_dir(path)
-        .map_err(failed)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "ttmem"))
-        .collect();
-    profiles.sort();
-    match profiles.first() {
-        Some(profile) => Ok(profile.display().to_string()),
-        None => {
-            Err(Error::NotThere(format!("{file} holds no profile (.ttmem): name the log it was made from")))
-        }
-    }
+    if path.is_dir() { Ok(read::report_in(path)?.display().to_string()) } else { Ok(file.to_owned()) }
 }

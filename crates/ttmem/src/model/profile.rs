@@ -162,6 +162,18 @@ impl Rank {
         self.modules.get(id.index())
     }
 
+    /// The graph of a run: its own, or that of the run it is nested in.
+    pub fn module_of(&self, mut run: RunId) -> Option<ModuleId> {
+        loop {
+            let found = self.run(run)?;
+            if found.module.is_some() {
+                return found.module;
+            }
+            // A parent is always an earlier row.
+            run = found.parent.filter(|parent| *parent < run)?;
+        }
+    }
+
     /// The pool with that name.
     pub fn pool_named<'a>(&'a self, profile: &Profile, name: &str) -> Option<(PoolId, &'a Pool)> {
         let index = self.pools.iter().position(|pool| profile.text(pool.name) == name)?;

@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::rows::{Entries, Rows};
-use crate::model::{Module, OpId, Profile, Rank, StrId};
+use crate::model::{Module, ModuleId, OpId, Profile, Rank, RunId, StrId};
 
 /// The stages that people look at: the graph as it came, and as it runs.
 pub const STAGES: [&str; 2] = ["ttir", "ttnn"];
@@ -204,7 +204,8 @@ impl<'a> Executed<'a> {
     pub fn new(profile: &'a Profile, rank: &Rank) -> Self {
         let mut by_module = vec![Vec::new(); rank.modules.len()];
         let mut seen: FxHashSet<(usize, OpId, StrId)> = FxHashSet::default();
-        let modules: Vec<Option<usize>> = (0..rank.runs.len()).map(|run| module_of(rank, run)).collect();
+        let runs = (0..rank.runs.len()).map(RunId::new);
+        let modules: Vec<Option<usize>> = runs.map(|run| rank.module_of(run?).map(ModuleId::index)).collect();
         for (op, run) in rank.steps.op.iter().zip(&rank.steps.run) {
             let Some(run) = *run else { continue };
             let Some(module) = modules.get(run.index()).copied().flatten() else { continue };
@@ -241,17 +242,6 @@ impl<'a> Executed<'a> {
             .collect();
         lines.sort_unstable();
         lines
-    }
-}
-
-/// The graph of a run: its own, or that of the run it is nested in.
-fn module_of(rank: &Rank, mut run: usize) -> Option<usize> {
-    loop {
-        let found = rank.runs.get(run)?;
-        if let Some(module) = found.module {
-            return Some(module.index());
-        }
-        run = found.parent.filter(|parent| parent.index() < run)?.index();
     }
 }
 

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a pool in `memory` | null where the pool was not looked at right before the step |
 //! | `unpadded_memory` | null where the evidence has no tensors (memory lines only) |
-//! | operands, types, shapes, `weights` | null where only the OpType is known; `weights` also where it is not known which graph ran |
+//! | operands, types, shapes, `weights` | null where only the OpType is known; `weights` also where it is not known which graph ran, or the evidence has no tensors |
 //! | `is_weight_op` | null where the evidence names no programs |
 //!
 //! Sizes with `MB` in their name are MiB. Those of `memory` are what the evidence printed, with its three
@@ -22,8 +22,8 @@ use crate::analyze::over_time::{PaddedSum, PaddingOverTime};
 use crate::analyze::traced::{Traced, WeightRef, number_of};
 use crate::analyze::{Account, Span, peak};
 use crate::model::{
-    Curve, CurveKind, Moment, Op, OpKind, Pool, PoolId, Profile, Rank, Run, Step, StepMarks, TensorType,
-    TypeId,
+    Curve, CurveKind, ModuleId, Moment, Op, OpKind, Pool, PoolId, Profile, Rank, Run, Step, StepMarks,
+    TensorType, TypeId,
 };
 
 /// The content of `<name>_memory.json`.
@@ -315,6 +315,8 @@ pub struct OperationRow<'a> {
     pub program: Option<&'a str>,
     /// The number of the top-level run, from 1.
     pub run: Option<usize>,
+    /// The graph of that run, from 0, where it is known.
+    pub graph: Option<usize>,
     /// Its first result.
     pub result: Option<&'a str>,
     /// All its results.
@@ -402,7 +404,8 @@ pub fn operation_rows<'a>(
     // Weights are followed from the first step on, whatever is asked for.
     reported(profile, rank, Span { first: 0, end: span.end }).filter_map(move |step| {
         let op = profile.op_of(rank, step)?;
-        let weights = traced.of(step, &op);
+        // Without tensors nobody knows which results are views: weights cannot be followed through them.
+        let weights = traced.of(step, &op).filter(|_| rank.has_tensors());
         if step < span.first {
             return None;
         }
@@ -434,6 +437,7 @@ impl<'a> View<'a> {
         OperationRow {
             program: self.rank.run_of(step).map(|run: &Run| text(run.program)),
             run: run.and_then(|run| self.run_numbers.get(run.index()).copied()).filter(|number| *number > 0),
+            graph: run.and_then(|run| self.rank.module_of(run)).map(ModuleId::index),
             result: op.results.first().map(|&name| text(name)),
             results: known.then(|| op.results.iter().map(|&name| text(name)).collect()),
             inputs: known.then(|| op.operands.iter().map(|&name| text(name)).collect()),

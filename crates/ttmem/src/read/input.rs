@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Reader, Sniff, readers};
+use super::siblings::Siblings;
+use super::{Reader, Sniff, folder, readers};
 use crate::error::{Error, Result};
 use crate::model::{Builder, Event, Profile, Sink, Source};
 
@@ -26,6 +27,8 @@ pub struct Input<'a> {
     pub stream: Box<dyn Read + Send>,
     /// Whether byte ranges can be read from the file again later. A pipe or a packed file cannot be.
     pub rereadable: bool,
+    /// The files beside it, for formats that have several.
+    pub siblings: Siblings,
 }
 
 /// How evidence is to be read.
@@ -37,7 +40,7 @@ pub struct Options {
     pub progress: Option<Arc<Progress>>,
 }
 
-/// How far the reading of a file is. The reader counts; others look whenever they like.
+/// How far the reading of a file, and of those beside it, is. The reader counts; others look whenever they like.
 #[derive(Debug, Default)]
 pub struct Progress {
     read: AtomicU64,
@@ -56,7 +59,7 @@ impl Progress {
         self.size.store(bytes, Ordering::Relaxed);
     }
 
-    /// The size of the file; a pipe has none.
+    /// The size of the files; a pipe has none.
     pub fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|size| *size > 0)
     }
@@ -65,9 +68,15 @@ impl Progress {
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
+
+    /// There is a file more to read.
+    pub(super) fn add_size(&self, bytes: u64) {
+        self.size.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
-/// Reads a file (`-` is standard input) into a profile, in whatever format it is.
+/// Reads a file (`-` is standard input; a folder stands for the report in it) into a profile, in whatever format
+/// it is.
 pub fn open(name: &str) -> Result<Profile> {
     open_with(name, &Options::default())
 }
@@ -82,35 +91,31 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
 /// Reads a file into any sink.
 pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<()> {
     let failed = |source| Error::Read { path: name.into(), source };
-    let format = options.format.as_deref();
     if name == "-" {
-        return read_stream(name, counted(io::stdin(), options), false, format, sink);
+        return read_stream(name, Box::new(io::stdin()), None, options, sink);
     }
     let path = Path::new(name);
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(Error::Directory { path: path.into() });
+        return read_into(&folder::report_in(path)?.to_string_lossy(), options, sink);
     }
-    if let Some(progress) = options.progress.as_ref().filter(|_| metadata.is_file()) {
-        progress.expect(metadata.len());
+    // What a pipe gave once it does not give again, and nothing lies beside it.
+    let path = metadata.is_file().then_some(path);
+    if let Some(progress) = options.progress.as_ref().filter(|_| path.is_some()) {
+        progress.add_size(metadata.len());
     }
-    // What a pipe gave once it does not give again.
-    read_stream(name, counted(file, options), metadata.is_file(), format, sink)
+    read_stream(name, Box::new(file), path, options, sink)
 }
 
 /// A stream whose bytes are counted, where anybody wants to know.
-fn counted(stream: impl Read + Send + 'static, options: &Options) -> Box<dyn Read + Send> {
-    counted_by(stream, options.progress.as_ref())
-}
-
-pub(super) fn counted_by(
+pub(super) fn counted(
     stream: impl Read + Send + 'static,
     progress: Option<&Arc<Progress>>,
 ) -> Box<dyn Read + Send> {
     match progress {
         Some(progress) => Box::new(Counted { stream, progress: Arc::clone(progress) }),
-        None => Box::new(stream),
+        None => stream,
     }
 }
 
@@ -130,17 +135,19 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Reads a stream that may be packed.
+/// Reads a stream that may be packed; `path` is the file that it is of.
 fn read_stream(
     name: &str,
     raw: Box<dyn Read + Send>,
-    rereadable: bool,
-    format: Option<&str>,
+    path: Option<&Path>,
+    options: &Options,
     sink: &mut dyn Sink,
 ) -> Result<()> {
-    let Unpacked { head, stream, packing } = unpack(name, raw)?;
-    let (reader, sniff) = pick(name, &head, format)?;
-    run(reader, Input { name, sniff, stream, rereadable: rereadable && packing.is_none() }, sink)
+    let Unpacked { head, stream, packing } = unpack(name, counted(raw, options.progress.as_ref()))?;
+    let (reader, sniff) = pick(name, &head, options.format.as_deref())?;
+    let siblings = Siblings::new(path, options.progress.clone());
+    let rereadable = path.is_some() && packing.is_none();
+    run(reader, Input { name, sniff, stream, rereadable, siblings }, sink)
 }
 
 /// How a file is packed.

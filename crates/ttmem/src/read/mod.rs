@@ -4,15 +4,22 @@
 //! events. Here also lives `open`, which finds the file, unpacks it and picks the reader. Nothing here answers
 //! questions.
 
+mod folder;
 mod input;
 mod lines;
 mod reread;
+mod siblings;
+mod tt_json;
 pub mod tt_log;
 mod ttmem;
 
+pub use folder::report_in;
 pub use input::{Input, Options, Progress, open, open_with};
+pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};
 pub use tt_log::{Seen, SeenPool, Watch};
+
+use std::path::Path;
 
 use crate::error::Result;
 use crate::model::{Profile, Sink};
@@ -48,7 +55,18 @@ pub trait Reader: Sync {
 
 /// All readers, in the order they are asked.
 pub fn readers() -> &'static [&'static dyn Reader] {
-    &[&ttmem::TtmemFile, &tt_log::TtLog]
+    &[&ttmem::TtmemFile, &tt_json::TtJson, &tt_log::TtLog]
+}
+
+/// Whether a memory file of a report is what a profile was read from, or may be: then it says more than what can be
+/// made from the profile.
+pub fn is_evidence(profile: &Profile, memory_file: &Path) -> bool {
+    let source = Path::new(&profile.source.file);
+    let is_named_so = source.file_name() == memory_file.file_name() && memory_file.is_file();
+    // A relative path leads nowhere from another folder; then the name must do.
+    let is_elsewhere =
+        || source.canonicalize().is_ok_and(|source| memory_file.canonicalize().ok() != Some(source));
+    profile.source.format == tt_json::TtJson.name() && is_named_so && !is_elsewhere()
 }
 
 /// Takes along the texts that a profile only knows the places of, so that it needs its source no more.

@@ -45,7 +45,7 @@ impl Reread {
         let failed = |source| Error::Read { path: self.name.clone().into(), source };
         let mut file = self.file.try_clone().map_err(failed)?;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        unpack(&self.name, counted_by(file.take(self.length), self.progress.as_ref()))
+        unpack(&self.name, counted(file.take(self.length), self.progress.as_ref()))
     }
 }
 

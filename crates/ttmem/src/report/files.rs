@@ -101,9 +101,13 @@ fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
 /// Whether a file of that name is one of ours, of a report of that name.
 pub fn is_derived(name: &str, file: &str) -> bool {
     let Some(rest) = file.strip_prefix(name) else { return false };
-    [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].contains(&rest)
-        || OF_RANK.contains(&rest)
-        || rest.starts_with("_rank") && OF_RANK.iter().any(|end| rest.ends_with(end))
+    [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].contains(&rest) || is_of_rank(name, file)
+}
+
+/// Whether a file of that name is one of the JSON files of a rank, of a report of that name.
+pub fn is_of_rank(name: &str, file: &str) -> bool {
+    let Some(rest) = file.strip_prefix(name) else { return false };
+    OF_RANK.contains(&rest) || rest.starts_with("_rank") && OF_RANK.iter().any(|end| rest.ends_with(end))
 }
 
 /// The name of the page of a report of that name.

@@ -97,6 +97,7 @@ impl Page<'_> {
         let label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
         let kind = match self.format {
             "tt_log" => "Tenstorrent runtime log",
+            "tt_json" => "JSON files of a report",
             "ttmem" => "ttmem profile",
             other => other,
         };

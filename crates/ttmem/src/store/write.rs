@@ -27,7 +27,7 @@ const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// Writes the report of a profile into a folder, which need not be there; returns the files.
 ///
 /// The profile takes its texts along first. The files' names begin with the name, as far as it is a plain one.
-/// Files of an earlier report of that name are replaced.
+/// Files of an earlier report of that name are replaced, but for those that the profile was read from.
 pub fn write_report(profile: &mut Profile, folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
     write_with(profile, folder, &super::plain_name(name), |_| Ok(()))
 }
@@ -40,19 +40,27 @@ pub(super) fn write_with(
     more: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Vec<PathBuf>> {
     read::embed_texts(profile);
+    let has_evidence = read::is_evidence(profile, &folder.join(files::memory_of(name)));
+    let is_evidence = |path: &Path| has_evidence && is_named(path, |file| files::is_of_rank(name, file));
     let written = replace_files(folder, |staged| {
         files::write(profile, name, staged)?;
+        remove_all(&entries(staged)?, is_evidence)?;
         more(staged)
     })?;
     // What an earlier report had and this one has not: another rank, a page.
-    for path in entries(folder)? {
-        let is_old =
-            path.file_name().and_then(|file| file.to_str()).is_some_and(|file| files::is_derived(name, file));
-        if is_old && !written.contains(&path) {
-            fs::remove_file(&path).map_err(|source| Error::Write { path, source })?;
-        }
-    }
+    let is_old = |path: &Path| is_named(path, |file| files::is_derived(name, file)) && !is_evidence(path);
+    remove_all(&entries(folder)?, |path| is_old(path) && !written.iter().any(|file| file == path))?;
     Ok(written)
+}
+
+fn is_named(path: &Path, is_it: impl Fn(&str) -> bool) -> bool {
+    path.file_name().and_then(|file| file.to_str()).is_some_and(is_it)
+}
+
+fn remove_all(files: &[PathBuf], is_one: impl Fn(&Path) -> bool) -> Result<()> {
+    let remove =
+        |path: &PathBuf| fs::remove_file(path).map_err(|source| Error::Write { path: path.clone(), source });
+    files.iter().filter(|path| is_one(path)).try_for_each(remove)
 }
 
 /// Fills a folder with files, replacing those of the same names: all of them or none.

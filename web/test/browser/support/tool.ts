@@ -67,6 +67,11 @@ export function logOf(name: string): string {
   return join(CORPUS, `${name}.log`);
 }
 
+/** A folder with the JSON files of a report alone. */
+export function jsonFilesOf(name: string): string {
+  return resolve(CORPUS, "../tt_json", name);
+}
+
 /** Makes a log with the test kit, once. */
 export function madeLog(name: string, ...options: string[]): string {
   const log = join(FILES, `${name}.log`);

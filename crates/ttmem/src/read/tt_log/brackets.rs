@@ -36,7 +36,7 @@ fn next_part(text: &[u8], at: usize) -> Option<(usize, Part)> {
 }
 
 /// Where the bracket that opens at `open` closes. `None` if it does not.
-pub(super) fn closing(text: &[u8], open: usize) -> Option<usize> {
+pub(in crate::read) fn closing(text: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut from = open;
     while let Some((mut at, part)) = next_part(text, from) {
@@ -98,12 +98,12 @@ pub(super) fn string_end(text: &[u8], open: usize) -> Option<usize> {
 }
 
 /// The parts of a list that commas separate outside of all brackets and strings.
-pub(super) fn parts(text: &[u8]) -> Parts<'_> {
+pub(in crate::read) fn parts(text: &[u8]) -> Parts<'_> {
     Parts { rest: Some(text) }
 }
 
 /// See [`parts`].
-pub(super) struct Parts<'a> {
+pub(in crate::read) struct Parts<'a> {
     rest: Option<&'a [u8]>,
 }
 

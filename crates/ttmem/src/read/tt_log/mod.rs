@@ -6,7 +6,7 @@
 //! line": between any two lines there may be lines of other writers. `watch` looks over a log that is still being
 //! written.
 
-mod brackets;
+pub(super) mod brackets;
 mod carried;
 mod fault;
 mod graphs;
@@ -14,13 +14,13 @@ pub mod last_pass;
 mod life;
 mod line;
 mod module;
-mod operation;
+pub(super) mod operation;
 mod rank;
 mod streams;
-mod tables;
+pub(super) mod tables;
 pub(super) mod texts;
 mod types;
-mod view;
+pub(super) mod view;
 mod watch;
 
 use memchr::memmem;

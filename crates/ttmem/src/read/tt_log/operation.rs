@@ -5,8 +5,8 @@
 use super::brackets::{closing, list, parts};
 
 /// An operation, taken apart. All parts are slices of the text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ParsedOp<'a> {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::read) struct ParsedOp<'a> {
     pub name: &'a [u8],
     /// The name before ` = `, and how many results stand behind it (0 for none).
     pub result: &'a [u8],

@@ -1,9 +1,10 @@
 //! What the reader remembers of the texts that it has passed on: ids, and the little that the replay needs.
 
 use std::borrow::Cow;
+use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::module::fingerprint;
 use super::operation::ParsedOp;
@@ -16,15 +17,15 @@ use crate::model::{
 
 /// A type, by its row in [`Tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct TypeRef(u32);
+pub(in crate::read) struct TypeRef(u32);
 
 /// An operation, by its row in [`Tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct OpRef(u32);
+pub(in crate::read) struct OpRef(u32);
 
 /// What the replay needs of a type.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TypeFacts {
+pub(in crate::read) struct TypeFacts {
     pub id: TypeId,
     /// Where it is kept; its size may still be unknown.
     pub place: Option<Place>,
@@ -35,7 +36,7 @@ pub(super) struct TypeFacts {
 
 /// What the replay needs of an operation; its lists are in the table's arena.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpFacts {
+pub(in crate::read) struct OpFacts {
     pub id: OpId,
     pub kind: OpKind,
     /// See [`fingerprint`].
@@ -49,7 +50,7 @@ pub(super) struct OpFacts {
 }
 
 /// Passes definitions on to the sink and remembers them.
-pub(super) struct Tables<'s> {
+pub(in crate::read) struct Tables<'s> {
     sink: &'s mut dyn Sink,
     strings: FxHashMap<u128, StrId>,
     types: Vec<TypeFacts>,
@@ -196,9 +197,24 @@ impl<'s> Tables<'s> {
         if let Some(&known) = self.ops_by_text.get(&key) {
             return Ok(Some(known));
         }
-        let fits = |op: &ParsedOp<'_>| u16::try_from(op.operands.len().max(op.result_types.len())).is_ok();
         let Some(parsed) = ParsedOp::parse(text).filter(fits) else { return Ok(None) };
         let row = self.define_op(&parsed)?;
+        self.ops_by_text.insert(key, row);
+        Ok(Some(row))
+    }
+
+    /// The row of an operation of which the parts are known and not the text; `None` when it has too many.
+    pub fn operation_of(&mut self, parts: &ParsedOp<'_>) -> Result<Option<OpRef>> {
+        let mut hash = Xxh3::new();
+        parts.hash(&mut hash);
+        let key = hash.digest128();
+        if let Some(&known) = self.ops_by_text.get(&key) {
+            return Ok(Some(known));
+        }
+        if !fits(parts) {
+            return Ok(None);
+        }
+        let row = self.define_op(parts)?;
         self.ops_by_text.insert(key, row);
         Ok(Some(row))
     }
@@ -300,6 +316,12 @@ fn push_list(lists: &mut Vec<u32>, names: &[StrId], types: &[Option<TypeRef>]) {
         // An id is an index of 32 bits by construction.
         lists.extend([u32::try_from(name.index()).unwrap_or(u32::MAX), ty]);
     }
+}
+
+/// Whether the lists of an operation are as short as the model has them.
+fn fits(op: &ParsedOp<'_>) -> bool {
+    let longest = [op.operands.len(), op.operand_types.len(), op.result_types.len()].into_iter().max();
+    longest.is_none_or(|longest| u16::try_from(longest).is_ok())
 }
 
 fn kind_of(op: &ParsedOp<'_>) -> OpKind {

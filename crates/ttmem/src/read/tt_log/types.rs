@@ -141,7 +141,7 @@ fn tile_bytes(element: &[u8], (height, width): (u32, u32)) -> Option<u64> {
 
 /// Where the runtime keeps a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::read) enum Place {
     Dram,
     L1,
     L1Small,
@@ -176,7 +176,7 @@ impl Place {
 
 /// What a tensor takes, as far as that is known without the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Footprint {
+pub(in crate::read) struct Footprint {
     pub place: Place,
     /// The unit of allocation: a tile, or a row.
     page: u64,
@@ -189,7 +189,7 @@ pub(super) struct Footprint {
 
 /// What the rules need to know of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Alignment {
+pub(in crate::read) struct Alignment {
     /// 32 bytes on Wormhole, 64 on Blackhole.
     pub dram: u64,
 }

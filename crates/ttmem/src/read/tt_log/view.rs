@@ -5,7 +5,7 @@
 pub(super) struct MilliMib(pub u64);
 
 /// The step in which the log rounds: 0.001 MiB, up to the next byte.
-pub(super) const QUANTUM: u64 = 1049;
+pub(in crate::read) const QUANTUM: u64 = 1049;
 
 impl MilliMib {
     /// The nearest whole bytes.

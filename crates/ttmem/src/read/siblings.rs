@@ -1,0 +1,92 @@
+//! The files beside the evidence, for formats that are several files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::input::{Progress, counted, unpack};
+
+/// Where the files beside the evidence lie. Beside a pipe there are none.
+#[derive(Debug, Default)]
+pub struct Siblings {
+    path: Option<PathBuf>,
+    progress: Option<Arc<Progress>>,
+}
+
+/// A file beside the evidence, ready to be read.
+pub struct Sibling {
+    /// Its name, without the folder.
+    pub name: String,
+    /// Its bytes, unpacked.
+    pub stream: Box<dyn Read + Send>,
+}
+
+impl Siblings {
+    /// Those of a file. What is read of them is counted, too.
+    pub(super) fn new(path: Option<&Path>, progress: Option<Arc<Progress>>) -> Self {
+        Self { path: path.map(Path::to_owned), progress }
+    }
+
+    /// What stands before `end` in the name of the evidence: `vae` of `vae_memory.json` and of `vae_memory.json.gz`.
+    pub fn stem(&self, end: &str) -> Option<&str> {
+        Some(self.split(end)?.0)
+    }
+
+    /// The file that has `other` in its name where the evidence has `end`, packed or not; `None` where there is none.
+    pub fn open(&self, end: &str, other: &str) -> Option<io::Result<Sibling>> {
+        let (stem, packed) = self.split(end)?;
+        let names = [format!("{stem}{other}{packed}"), format!("{stem}{other}")];
+        let folder = self.path.as_deref()?.parent()?;
+        // Nothing but files: a pipe that nobody writes to would keep us waiting.
+        let name = names.into_iter().find(|name| folder.join(name).is_file())?;
+        Some(self.open_file(&folder.join(&name)).map(|stream| Sibling { name, stream }))
+    }
+
+    fn open_file(&self, path: &Path) -> io::Result<Box<dyn Read + Send>> {
+        let file = File::open(path)?;
+        if let Some(progress) = &self.progress {
+            progress.add_size(file.metadata()?.len());
+        }
+        Ok(unpack(counted(Box::new(file), self.progress.as_ref()))?.stream)
+    }
+
+    /// What stands before and behind `end` in the name of the evidence. Behind it only a packer's ending may stand.
+    fn split(&self, end: &str) -> Option<(&str, &str)> {
+        let name = self.path.as_deref()?.file_name()?.to_str()?;
+        let at = name.rfind(end)?;
+        let packed = &name[at + end.len()..];
+        matches!(packed, "" | ".gz" | ".zst" | ".zstd").then(|| (&name[..at], packed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stem_is_what_stands_before_the_end_of_the_name() {
+        let stem =
+            |path: &str| Siblings::new(Some(Path::new(path)), None).stem("_memory.json").map(str::to_owned);
+        assert_eq!(stem("logs/my_model_memory.json").as_deref(), Some("my_model"));
+        assert_eq!(stem("x_memory.json.gz").as_deref(), Some("x"));
+        assert_eq!(stem("x_memory.json_memory.json").as_deref(), Some("x_memory.json"));
+        assert_eq!(stem("x_memory.json.bak"), None);
+        assert_eq!(stem("memory.json"), None);
+        assert_eq!(Siblings::default().stem("_memory.json"), None);
+    }
+
+    #[test]
+    fn only_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("x_ir.json")).unwrap();
+        std::fs::write(folder.path().join("x_operations.json"), "[]").unwrap();
+        let siblings = Siblings::new(Some(&folder.path().join("x_memory.json.gz")), None);
+        assert!(siblings.open("_memory.json", "_ir.json").is_none());
+        assert!(siblings.open("_memory.json", "_inputs_registry.json").is_none());
+        let mut found = siblings.open("_memory.json", "_operations.json").unwrap().unwrap();
+        let mut text = String::new();
+        found.stream.read_to_string(&mut text).unwrap();
+        assert_eq!((found.name.as_str(), text.as_str()), ("x_operations.json", "[]"));
+    }
+}

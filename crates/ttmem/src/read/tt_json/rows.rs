@@ -1,0 +1,112 @@
+//! What stands in the files. Keys that are not listed here are passed over.
+
+use serde::Deserialize;
+
+use super::field::{ByName, Field, Mib, Names, Object, Types};
+
+/// `metadata` of the memory file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Metadata {
+    pub memory_config: Field<ByName<PoolConfig>>,
+    pub total_operations: Field<u32>,
+    pub rank: Field<String>,
+}
+
+/// What is said of a pool once.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PoolConfig {
+    pub num_banks: Field<u32>,
+    #[serde(rename = "total_bytes_per_bank_MB")]
+    pub total: Field<Mib>,
+}
+
+/// A row of the memory file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct MemoryRow {
+    pub index: Field<u32>,
+    /// Only `ttmem` writes it.
+    pub step: Field<u32>,
+    pub mlir_op: Field<String>,
+    pub loc: Field<String>,
+    pub op_type: Field<String>,
+    pub is_weight_op: Field<bool>,
+    pub const_eval_graph: Field<String>,
+    pub const_eval_cache_miss: Field<bool>,
+    pub memory: Field<ByName<PoolState>>,
+}
+
+/// A state of a pool.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PoolState {
+    #[serde(rename = "numBanks")]
+    pub banks: Field<u32>,
+    #[serde(rename = "totalBytesPerBank_MB")]
+    pub total: Field<Mib>,
+    #[serde(rename = "totalBytesAllocatedPerBank_MB")]
+    pub allocated: Field<Mib>,
+    #[serde(rename = "totalBytesFreePerBank_MB")]
+    pub free: Field<Mib>,
+    #[serde(rename = "largestContiguousBytesFreePerBank_MB")]
+    pub largest_free: Field<Mib>,
+}
+
+/// A row of the operations file. Its layout is in the types, too, and is taken from there; its weights the earlier tool
+/// guessed from shapes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OperationRow {
+    pub index: Field<u32>,
+    /// Only `ttmem` writes it, as well as `program`, `run`, `graph` and `results`.
+    pub step: Field<u32>,
+    pub mlir_op: Field<String>,
+    pub loc: Field<String>,
+    pub program: Field<String>,
+    pub run: Field<u32>,
+    pub graph: Field<u32>,
+    pub const_eval_graph: Field<String>,
+    pub result: Field<String>,
+    pub results: Field<Names>,
+    pub inputs: Field<Names>,
+    pub attributes: Field<String>,
+    pub input_types: Field<Types>,
+    pub output_type: Field<Types>,
+    pub input_shapes: Field<Vec<Field<String>>>,
+    pub input_dtypes: Field<Vec<Field<String>>>,
+    pub output_shapes: Field<Vec<Field<String>>>,
+    pub output_dtypes: Field<Vec<Field<String>>>,
+}
+
+/// An entry of the inputs registry.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RegistryRow {
+    pub index: Field<u32>,
+    pub graph: Field<u32>,
+    pub ssa: Field<String>,
+    pub name: Field<String>,
+    #[serde(rename = "type")]
+    pub kind: Field<String>,
+    pub shape: Field<String>,
+    pub dtype: Field<String>,
+}
+
+/// A graph of the texts' file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct GraphRow {
+    pub graph: Field<u32>,
+    pub name: Field<String>,
+    pub ttir: Field<Object<StageRow>>,
+    pub ttnn: Field<Object<StageRow>>,
+}
+
+/// A stage of a graph.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StageRow {
+    pub text: Field<String>,
+}
