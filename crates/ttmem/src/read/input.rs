@@ -115,7 +115,7 @@ pub(super) fn counted(
 ) -> Box<dyn Read + Send> {
     match progress {
         Some(progress) => Box::new(Counted { stream, progress: Arc::clone(progress) }),
-        None => stream,
+        None => Box::new(stream),
     }
 }
 
@@ -143,7 +143,7 @@ fn read_stream(
     options: &Options,
     sink: &mut dyn Sink,
 ) -> Result<()> {
-    let Unpacked { head, stream, packing } = unpack(name, counted(raw, options.progress.as_ref()))?;
+    let Unpacked { head, stream, packing } = content(name, counted(raw, options.progress.as_ref()))?;
     let (reader, sniff) = pick(name, &head, options.format.as_deref())?;
     let siblings = Siblings::new(path, options.progress.clone());
     let rereadable = path.is_some() && packing.is_none();
@@ -168,25 +168,28 @@ pub(super) struct Unpacked {
 }
 
 /// Unpacks a stream, if it is packed. One without content is an error.
-pub(super) fn unpack(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
-    let failed = |source| Error::Read { path: name.into(), source };
-    let (mut head, mut stream) = peek(raw).map_err(failed)?;
-    let packing = match head.as_slice() {
-        head if head.starts_with(GZIP) => Some(Packing::Gzip),
-        head if head.starts_with(ZSTD) => Some(Packing::Zstd),
-        _ => None,
-    };
-    if let Some(packing) = packing {
-        let unpacked: Box<dyn Read + Send> = match packing {
-            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(stream)),
-            Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(stream).map_err(failed)?),
-        };
-        (head, stream) = peek(unpacked).map_err(failed)?;
-    }
-    if head.is_empty() {
+pub(super) fn content(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
+    let content = unpack(raw).map_err(|source| Error::Read { path: name.into(), source })?;
+    if content.head.is_empty() {
         return Err(Error::Empty { file: name.into() });
     }
-    Ok(Unpacked { head, stream, packing })
+    Ok(content)
+}
+
+/// Unpacks a stream, if it is packed.
+pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
+    let (head, stream) = peek(raw)?;
+    let (packing, unpacked): (_, Box<dyn Read + Send>) = match head.as_slice() {
+        head if head.starts_with(GZIP) => {
+            (Packing::Gzip, Box::new(flate2::read::MultiGzDecoder::new(stream)))
+        }
+        head if head.starts_with(ZSTD) => {
+            (Packing::Zstd, Box::new(zstd::stream::read::Decoder::new(stream)?))
+        }
+        _ => return Ok(Unpacked { head, stream, packing: None }),
+    };
+    let (head, stream) = peek(unpacked)?;
+    Ok(Unpacked { head, stream, packing: Some(packing) })
 }
 
 fn run(reader: &dyn Reader, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {

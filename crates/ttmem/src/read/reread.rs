@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::input::{Progress, Unpacked, counted_by, unpack};
+use super::input::{Progress, Unpacked, content, counted};
 use crate::error::{Error, Result};
 
 /// A file, or a copy of what came through a pipe.
@@ -45,7 +45,7 @@ impl Reread {
         let failed = |source| Error::Read { path: self.name.clone().into(), source };
         let mut file = self.file.try_clone().map_err(failed)?;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        unpack(&self.name, counted(file.take(self.length), self.progress.as_ref()))
+        content(&self.name, counted(file.take(self.length), self.progress.as_ref()))
     }
 }
 
