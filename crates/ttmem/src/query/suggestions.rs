@@ -218,7 +218,7 @@ impl<'a> Words<'a> {
         };
         let inside = match busy.family {
             Family::Matmul => "",
-            Family::Reduction => " It needs buffers in between besides.",
+            Family::Reduction => " It may need buffers in between, which no state shows.",
         };
         let split = match self.finding.saves {
             Some(_) => {
@@ -246,22 +246,24 @@ impl<'a> Words<'a> {
     fn expanded(&self, largest: TensorId, count: usize, per_bank: u64, sources: u64) -> String {
         let typed = self.ty(largest).and_then(|ty| self.situation.profile.tensor_type(ty));
         let typed = typed.map_or_else(String::new, |ty| format!(", {}", self.typed(ty)));
-        let tensors = if count == 1 { "tensor" } else { "tensors" };
+        let (tensors, take) = if count == 1 { ("tensor", "takes") } else { ("tensors", "take") };
         format!(
-            "Const-eval programs made {count} {tensors} of {}, out of {} of weights; the largest is {}{typed}.{}",
-            self.share(per_bank),
+            "Const-eval programs made {count} {tensors} out of {} of weights that {take} {}; the largest is \
+             {}{typed}.{}",
             size(sources),
+            self.share(per_bank),
             self.name(largest),
             self.lowers("Broadcasting where they are used, instead of keeping them expanded, lowers"),
         )
     }
 
     fn narrower(&self, count: usize, per_bank: u64, what: &str, to: &str) -> String {
-        let (s, take) = if count == 1 { ("", "takes") } else { ("s", "take") };
+        let (s, take, lower) =
+            if count == 1 { ("", "takes", "it lowers") } else { ("s", "take", "they lower") };
         format!(
             "{count} {what}{s} {take} {}.{}",
             self.share(per_bank),
-            self.lowers(&format!("As {to}, if accuracy allows, they lower")),
+            self.lowers(&format!("As {to}, if accuracy allows, {lower}")),
         )
     }
 
@@ -288,7 +290,7 @@ impl<'a> Words<'a> {
     fn unexplained(&self, rest: &Unexplained) -> String {
         let most = rest.most.map_or_else(String::new, |(op, bytes, steps)| {
             let s = if steps == 1 { "" } else { "s" };
-            format!(", most of it left behind by {} ({}/bank in {steps} step{s})", self.op(op), size(bytes))
+            format!("; {} left {}/bank of that behind, in {steps} step{s}", self.op(op), size(bytes))
         });
         let half = rest.per_bank / 2;
         let advice = if rest.once_for_each_shape > half {

@@ -253,7 +253,10 @@ fn weights_expanded() {
         scene
     };
     let found = with(&[32, 4096], 36 * MIB).only("weights_expanded");
-    says(&found, &["made 1 tensor of 4.0 MiB/bank, 10.0% of the DRAM peak, out of 256.0 KiB of weights"]);
+    says(
+        &found,
+        &["made 1 tensor out of 256.0 KiB of weights that takes 4.0 MiB/bank, 10.0% of the DRAM peak"],
+    );
     says(&found, &["the largest is %0, 4096x4096 (bf16)"]);
     assert_eq!((saves(&found), found.step), (Some(4 * MIB - 32 * KIB), Some(0)));
     with(&[32, 4096], 36 * MIB + 1).silent("weights_expanded");
@@ -273,7 +276,7 @@ fn f32_tensors() {
     let found = with(72 * MIB).only("f32_tensors");
     says(&found, &["1 f32 tensor takes 8.0 MiB/bank, 10.0% of the DRAM peak", "As bf16"]);
     assert_eq!(saves(&found), Some(4 * MIB));
-    says(&found, &["lower the peak by 4.0 MiB/bank (32.0 MiB on the device)"]);
+    says(&found, &["it lowers the peak by 4.0 MiB/bank (32.0 MiB on the device)"]);
     with(72 * MIB + 1).silent("f32_tensors");
 }
 
@@ -355,7 +358,7 @@ fn unexplained() {
     };
     let found = with(MIB).only("unexplained");
     says(&found, &["No tensor explains 1.0 MiB/bank, 1.0% of the DRAM peak"]);
-    says(&found, &["left behind by ttnn.reshape (1.0 MiB/bank in 1 step)", "program cache"]);
+    says(&found, &["ttnn.reshape left 1.0 MiB/bank of that behind, in 1 step", "program cache"]);
     assert_eq!((saves(&found), found.step), (None, Some(1)));
     with(MIB - 1).silent("unexplained");
 }
