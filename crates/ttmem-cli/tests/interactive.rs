@@ -550,7 +550,7 @@ fn a_report_that_somebody_else_has_removed_is_said() {
     let mut session = stored(&place);
     fs::remove_dir_all(place.reports().join("vae")).unwrap();
     session.send("x").see("Remove the report vae").send("y").see("there is no report \"vae\"");
-    session.send(ENTER).see("has no profile").send("q").ends_with(0);
+    session.send(ENTER).see("the report vae is gone").send("q").ends_with(0);
 }
 
 #[test]
@@ -691,6 +691,15 @@ fn signals_and_a_lost_terminal_end_it() {
     let place = Place::new();
     let (session, _writer) = reading(&place);
     assert_eq!(session.hang_up(), 129);
+}
+
+#[test]
+fn ctrl_l_draws_over_whatever_others_have_written() {
+    let place = Place::with_log();
+    let mut session = place.start();
+    session.see_chosen("Newest log");
+    session.scribble("\x1b[H\x1b[2JThe system goes down for maintenance.").see_no("Newest log");
+    session.send("\x0c").see_chosen("Newest log").see_no("maintenance").send("q").ends_with(0);
 }
 
 #[test]

@@ -205,6 +205,12 @@ impl Session {
         self.send(&format!("\x1b[200~{text}\x1b[201~"))
     }
 
+    /// Writes to the screen, as somebody else would.
+    pub fn scribble(&mut self, text: &str) -> &mut Self {
+        self.emulator.lock().unwrap().process(text.as_bytes());
+        self
+    }
+
     /// Waits until a text is on the screen.
     pub fn see(&mut self, text: &str) -> &mut Self {
         self.wait_until(text, |screen| screen.contains(text))

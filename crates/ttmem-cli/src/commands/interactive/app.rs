@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT};
 
-use super::field::Field;
+use super::field::{Field, is_enter};
 use super::inventory::Inventory;
 use super::message::{Answer, Effect, Message};
 use super::screens::{Home, Next, Note, Screen};
@@ -19,8 +20,6 @@ const LEAVING_NOTE: &str = "q: leaving; type on for a name that begins with q";
 
 /// Ended by the user.
 const QUIT: u8 = 0;
-const HANGUP: i32 = 1;
-const INTERRUPT: i32 = 2;
 
 /// The exit code of a program that a signal has ended, as shells say it.
 pub(super) fn code_of(signal: i32) -> u8 {
@@ -29,12 +28,13 @@ pub(super) fn code_of(signal: i32) -> u8 {
 
 /// The state.
 pub(super) struct App {
-    /// The screens; the last is the one that is seen.
-    screens: Vec<Box<dyn Screen>>,
+    home: Home,
+    /// The screens above; the last is the one that is seen.
+    above: Vec<Box<dyn Screen>>,
     /// What there is to look at.
-    pub known: Inventory,
-    /// What is to be said on top of the screen, until the next key.
-    pub note: Option<Note>,
+    known: Inventory,
+    /// What is to be said, until the next key.
+    note: Option<Note>,
     /// What is to be printed once more when the terminal is as it was.
     farewell: Option<String>,
 }
@@ -42,35 +42,30 @@ pub(super) struct App {
 impl App {
     /// The state at the beginning.
     pub fn new() -> Self {
-        Self {
-            screens: vec![Box::new(Home::default())],
-            known: Inventory::default(),
-            note: None,
-            farewell: None,
-        }
+        let (home, known) = (Home::default(), Inventory::default());
+        Self { home, above: Vec::new(), known, note: None, farewell: None }
     }
 
-    /// The screen that is seen.
-    pub fn screen(&mut self) -> &mut dyn Screen {
-        // Home is never taken off.
-        let last = self.screens.len() - 1;
-        &mut *self.screens[last]
-    }
-
-    /// The screen that is seen, with what it shows.
+    /// The screen that is seen, with what there is to look at and what is to be said.
     pub fn scene(&mut self) -> (&mut dyn Screen, &Inventory, Option<&Note>) {
-        let last = self.screens.len() - 1;
-        (&mut *self.screens[last], &self.known, self.note.as_ref())
+        let screen: &mut dyn Screen = match self.above.last_mut() {
+            Some(screen) => &mut **screen,
+            None => &mut self.home,
+        };
+        (screen, &self.known, self.note.as_ref())
+    }
+
+    fn screen(&mut self) -> &mut dyn Screen {
+        self.scene().0
+    }
+
+    fn is_leaving(&mut self) -> bool {
+        self.screen().field().is_some_and(Field::is_leaving)
     }
 
     /// How long to wait for a message before time itself is one; `None` is for ever.
     pub fn patience(&mut self) -> Option<Duration> {
-        let screen = self.screen();
-        if screen.field().is_some_and(Field::is_leaving) {
-            Some(LEAVING)
-        } else {
-            screen.is_moving().then_some(MOVING)
-        }
+        if self.is_leaving() { Some(LEAVING) } else { self.screen().is_moving().then_some(MOVING) }
     }
 
     /// What is to be printed when the terminal is as it was.
@@ -87,10 +82,11 @@ impl App {
                 self.note = None;
                 self.with(|screen, known| screen.paste(&text, known))
             }
-            Message::Resized => Vec::new(),
-            Message::Tick => self.tick(),
+            Message::Tick if self.is_leaving() => vec![Effect::Quit(QUIT)],
+            // There is nothing to do but to draw.
+            Message::Tick | Message::Resized => Vec::new(),
             Message::Signal(signal) => vec![Effect::Quit(code_of(signal))],
-            Message::Gone => vec![Effect::Quit(code_of(HANGUP))],
+            Message::Gone => vec![Effect::Quit(code_of(SIGHUP))],
             Message::Answer(Answer::Stock(known)) => {
                 self.known = *known;
                 Vec::new()
@@ -103,8 +99,9 @@ impl App {
     fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             match key.code {
-                KeyCode::Char('c') => return vec![Effect::Quit(code_of(INTERRUPT))],
+                KeyCode::Char('c') => return vec![Effect::Quit(code_of(SIGINT))],
                 KeyCode::Char('z') => return vec![Effect::Suspend],
+                KeyCode::Char('l') => return vec![Effect::Redraw],
                 // So that tests can see what a panic leaves behind. Elsewhere this key ends a program, too.
                 #[cfg(debug_assertions)]
                 KeyCode::Char('4' | '\\') => panic!("Ctrl-\\ was pressed"),
@@ -113,9 +110,7 @@ impl App {
         }
         self.note = None;
         match self.screen().field() {
-            Some(field) if field.is_leaving() && key.code == KeyCode::Enter => {
-                return vec![Effect::Quit(QUIT)];
-            }
+            Some(field) if field.is_leaving() && is_enter(key) => return vec![Effect::Quit(QUIT)],
             // Letters with Ctrl or Alt are others.
             None if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
                 return Vec::new();
@@ -124,23 +119,16 @@ impl App {
             _ => {}
         }
         let effects = self.with(|screen, known| screen.key(key, known));
-        if self.screen().field().is_some_and(Field::is_leaving) {
+        if self.is_leaving() {
             self.note = Some(Note::said(LEAVING_NOTE));
         }
         effects
     }
 
-    fn tick(&mut self) -> Vec<Effect> {
-        if self.screen().field().is_some_and(Field::is_leaving) {
-            return vec![Effect::Quit(QUIT)];
-        }
-        Vec::new()
-    }
-
     /// Lets the screen that is seen do something, and goes where it leads.
     fn with(&mut self, act: impl FnOnce(&mut dyn Screen, &Inventory) -> Next) -> Vec<Effect> {
-        let last = self.screens.len() - 1;
-        let next = act(&mut *self.screens[last], &self.known);
+        let (screen, known, _) = self.scene();
+        let next = act(screen, known);
         self.go(next)
     }
 
@@ -180,15 +168,12 @@ impl App {
     fn open(&mut self, mut screen: Box<dyn Screen>) -> Vec<Effect> {
         self.farewell = None;
         let effect = screen.begin(&self.known);
-        self.screens.push(screen);
+        self.above.push(screen);
         effect.into_iter().collect()
     }
 
     fn close(&mut self) -> Vec<Effect> {
-        if self.screens.len() == 1 {
-            return Vec::new();
-        }
-        let Some(mut screen) = self.screens.pop() else { return Vec::new() };
+        let Some(mut screen) = self.above.pop() else { return Vec::new() };
         // Until something else is looked at.
         self.farewell = screen.farewell().or_else(|| self.farewell.take());
         screen.end().into_iter().collect()

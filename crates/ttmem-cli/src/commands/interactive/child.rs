@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::message::{Answer, Message};
 use super::words::CommandLine;
 
@@ -104,7 +106,7 @@ impl Process {
 
     fn stop(&self) {
         if self.ended().is_none() {
-            ask_to_end(&mut self.child());
+            ask_to_end(&self.child());
         }
         for _ in 0..LOOKS {
             if self.ended().is_some() {
@@ -119,17 +121,9 @@ impl Process {
 }
 
 /// Asks a process to end, as `kill` does.
-#[cfg(unix)]
-pub(super) fn ask_to_end(child: &mut Child) {
-    use rustix::process::{Pid, Signal, kill_process};
-
+pub(super) fn ask_to_end(child: &Child) {
     // One that has ended just now has done what it was asked.
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
-}
-
-#[cfg(not(unix))]
-pub(super) fn ask_to_end(child: &mut Child) {
-    let _ = child.kill();
 }
 
 /// Starts `ttmem run` on the terminal.

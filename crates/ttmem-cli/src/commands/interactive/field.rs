@@ -67,7 +67,7 @@ impl Field {
         self.is_leaving = false;
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
         match key.code {
-            KeyCode::Enter => return Edit::Submitted,
+            _ if is_enter(key) => return Edit::Submitted,
             KeyCode::Esc => return Edit::Cancelled,
             KeyCode::Char(letter) if plain => {
                 self.is_leaving = letter == 'q' && self.text.is_empty();
@@ -93,8 +93,6 @@ impl Field {
     /// The keys of a shell's line.
     fn control(&mut self, letter: char) -> Edit {
         match letter {
-            // What a terminal sends for the end of a line of a paste.
-            'j' => return Edit::Submitted,
             'a' => self.cursor = 0,
             'e' => self.cursor = self.text.len(),
             'b' => self.cursor = self.previous(),
@@ -140,6 +138,12 @@ impl Field {
         let skipped = after.len() - word.len();
         self.cursor + skipped + word.find(is_between).unwrap_or(word.len())
     }
+}
+
+/// Whether a key ends a line. A paste may do that with another key than people.
+pub(super) fn is_enter(key: KeyEvent) -> bool {
+    let is_line_feed = key.code == KeyCode::Char('j') && key.modifiers.contains(KeyModifiers::CONTROL);
+    key.code == KeyCode::Enter || is_line_feed
 }
 
 fn is_between(character: char) -> bool {

@@ -106,14 +106,13 @@ fn recent(here: &Path, found: &[RecentFile], reports: &[Stored]) -> Vec<RecentFi
     files.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.path.cmp(&b.path)));
     // A source is known by its real path, a file here by the way we came: they may be one.
     let mut seen = Vec::new();
-    files.retain(|file| {
+    let mut is_new = |file: &RecentFile| {
         let path = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
         let is_new = !seen.contains(&path);
         seen.push(path);
-        is_new && seen.len() <= 2 * MOST_RECENT
-    });
-    files.truncate(MOST_RECENT);
-    files
+        is_new
+    };
+    files.into_iter().filter(|file| is_new(file)).take(MOST_RECENT).collect()
 }
 
 /// Whether a file is called like a log or a profile.
@@ -166,16 +165,10 @@ fn folders_of_runs(logs: &Path) -> Vec<PathBuf> {
 }
 
 /// How this machine is called from another, as far as it knows.
-#[cfg(unix)]
 fn host() -> Option<String> {
     let host = rustix::system::uname().nodename().to_str().ok()?.to_owned();
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
     Some(user.map_or_else(|| host.clone(), |user| format!("{user}@{host}")))
-}
-
-#[cfg(not(unix))]
-fn host() -> Option<String> {
-    None
 }
 
 /// How long ago something was, in words.

@@ -85,6 +85,8 @@ pub(super) enum Effect {
     StopServing,
     /// Run a command on the terminal.
     Run(CommandLine),
+    /// Draw all of the screen, whatever is on it.
+    Redraw,
     /// Go to the background, as other programs do at Ctrl-Z.
     Suspend,
     /// End, with an exit code.

@@ -1,11 +1,12 @@
 //! A session: owns the terminal and the state, waits for messages, and does what the state asks for.
 
 use std::collections::VecDeque;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::SIGINT;
 use ttmem::store::Store;
 use ttmem::{Error, Result};
 
@@ -29,14 +30,11 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 /// For ever, as far as anybody waits.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
-const INTERRUPTED: i32 = 2;
-const HUNG_UP: i32 = 1;
-
 /// Asks until the user leaves; the exit code.
 pub(super) fn run() -> Result<u8> {
     let look = Look { has_colour: console::screen(None).colour };
     let (sender, messages) = channel();
-    input::watch(&sender).map_err(on_terminal)?;
+    input::watch(sender.clone()).map_err(on_terminal)?;
     let seat = Some(Seat::take(&sender)?);
     let store = Arc::new(Store::from_env());
     let backlog = VecDeque::new();
@@ -67,24 +65,17 @@ struct Session {
     server: Option<Server>,
 }
 
-/// The terminal and its keys.
+/// The terminal and its keys, which are left in this order.
 struct Seat {
+    _keys: Keys,
     terminal: Terminal,
-    keys: Option<Keys>,
 }
 
 impl Seat {
     fn take(sender: &Sender<Message>) -> Result<Self> {
         let terminal = Terminal::enter().map_err(on_terminal)?;
-        Ok(Self { terminal, keys: Some(Keys::listen(sender.clone())) })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if let Some(keys) = self.keys.take() {
-            keys.stop();
-        }
+        let keys = Keys::listen(sender.clone()).map_err(on_terminal)?;
+        Ok(Self { _keys: keys, terminal })
     }
 }
 
@@ -196,6 +187,7 @@ impl Session {
                 Done::Now
             }
             Effect::Run(command) => self.run(&command)?,
+            Effect::Redraw => self.redraw()?,
             Effect::Suspend => self.suspend()?,
             Effect::Quit(code) => Done::Over(code),
             Effect::GiveUp => return Err(Error::Bug("a thread panicked, see above".into())),
@@ -234,7 +226,7 @@ impl Session {
         console::say(&format!("ttmem run -- {line}"));
         let how = match child::run(command) {
             Ok(child) => match self.wait_for(child) {
-                Ok(status) => child::in_words(status),
+                Ok(how) => how,
                 Err(signal) => return Ok(Done::Over(code_of(signal))),
             },
             Err(error) => format!("cannot be started: {error}"),
@@ -252,29 +244,27 @@ impl Session {
         Ok(Done::Now)
     }
 
-    /// Waits until a process has ended. A signal that ends us is passed on to it first, and then an error.
-    fn wait_for(&mut self, mut child: Child) -> Result<ExitStatus, i32> {
+    /// Waits until a process has ended, and says how. A signal that ends us is passed on to it first, and then an
+    /// error.
+    fn wait_for(&mut self, mut child: Child) -> Result<String, i32> {
         let mut ended_by = None;
         loop {
+            // Before the messages: the Ctrl-C that has ended it came to us, too.
             let ended = child.try_wait();
             match self.messages.recv_timeout(LOOK_UP) {
                 // Ctrl-C goes to all on the terminal: it is meant for the command.
-                Ok(Message::Signal(INTERRUPTED)) | Err(_) => {}
+                Ok(Message::Signal(SIGINT)) | Err(_) => {}
                 Ok(Message::Signal(signal)) => {
-                    child::ask_to_end(&mut child);
+                    child::ask_to_end(&child);
                     ended_by = Some(signal);
-                }
-                Ok(Message::Gone) => {
-                    child::ask_to_end(&mut child);
-                    ended_by = Some(HUNG_UP);
                 }
                 Ok(other) => self.backlog.push_back(other),
             }
             match (ended, ended_by) {
                 (Ok(None), _) => {}
-                (Err(_), signal) => return Err(signal.unwrap_or(HUNG_UP)),
-                (Ok(Some(_)), Some(signal)) => return Err(signal),
-                (Ok(Some(status)), None) => return Ok(status),
+                (_, Some(signal)) => return Err(signal),
+                (Ok(Some(status)), None) => return Ok(child::in_words(status)),
+                (Err(error), None) => return Ok(format!("cannot be waited for: {error}")),
             }
         }
     }
@@ -286,7 +276,6 @@ impl Session {
         while !reader.is_finished() {
             match self.messages.recv_timeout(LOOK_UP) {
                 Ok(Message::Signal(signal)) => return Err(signal),
-                Ok(Message::Gone) => return Err(HUNG_UP),
                 Ok(other) => self.backlog.push_back(other),
                 Err(_) => {}
             }
@@ -297,9 +286,14 @@ impl Session {
     /// Goes to the background, as other programs do at Ctrl-Z, and comes back when it is called.
     fn suspend(&mut self) -> Result<Done> {
         self.seat = None;
-        #[cfg(unix)]
         // Where nobody could call us back, the system lets us go on.
         let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
+        self.redraw()
+    }
+
+    /// Takes the terminal anew, and draws all of it.
+    fn redraw(&mut self) -> Result<Done> {
+        self.seat = None;
         self.seat = Some(Seat::take(&self.sender)?);
         Ok(Done::Now)
     }

@@ -1,6 +1,7 @@
 //! What takes time, done on threads: reading, storing, writing, starting a browser.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -49,27 +50,20 @@ fn file_meant(readings: &[String]) -> Result<String> {
     Ok(if name == "-" { "./-".into() } else { name })
 }
 
-#[cfg(unix)]
 fn is_device(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-
     let is_device = |kind: fs::FileType| kind.is_char_device() || kind.is_block_device();
     fs::metadata(path).is_ok_and(|metadata| is_device(metadata.file_type()))
 }
 
-#[cfg(not(unix))]
-fn is_device(_path: &Path) -> bool {
-    false
-}
-
 fn profile_of(stored: &Stored) -> Result<String> {
-    let profile = stored.profile().ok_or_else(|| {
-        Error::NotThere(format!(
-            "{} has no profile: it was written by another tool. Read its log again",
-            stored.name
-        ))
-    })?;
-    Ok(profile.display().to_string())
+    let name = &stored.name;
+    match stored.profile() {
+        Some(profile) => Ok(profile.display().to_string()),
+        None if stored.folder.is_dir() => Err(Error::NotThere(format!(
+            "{name} has no profile, because another tool has written it: read its log again"
+        ))),
+        None => Err(Error::NotThere(format!("the report {name} is gone: somebody has removed it"))),
+    }
 }
 
 /// Removes a stored report.

@@ -20,6 +20,9 @@ use crate::commands::interactive::words::{from_home, shorten};
 
 const LABEL_WIDTH: usize = 18;
 
+/// Stands where it is not known yet what there is.
+const LOOKING: &str = "looking …";
+
 /// Home.
 #[derive(Debug, Default)]
 pub(in crate::commands::interactive) struct Home {
@@ -64,7 +67,10 @@ impl Choice {
     /// What is worth knowing of it, with less and less of that.
     fn details(self, known: &Inventory) -> Vec<String> {
         match self {
-            Self::Newest => known.recent.first().map_or_else(Vec::new, |file| described(file, known)),
+            Self::Newest => match known.recent.first() {
+                Some(file) => described(file, known),
+                None => vec![LOOKING.into()],
+            },
             Self::Log => match known.recent.len() {
                 0 => vec!["type or paste a path".into()],
                 1 => vec!["1 recent file, or any path".into(), "1 recent".into()],
@@ -100,7 +106,7 @@ fn described(file: &RecentFile, known: &Inventory) -> Vec<String> {
 
 fn reports(known: &Inventory) -> Vec<String> {
     if known.taken.is_none() {
-        return vec!["looking …".into()];
+        return vec![LOOKING.into()];
     }
     let Some(newest) = known.reports.first() else {
         return vec![known.trouble.clone().unwrap_or_else(|| "none yet".into())];
@@ -112,7 +118,9 @@ fn reports(known: &Inventory) -> Vec<String> {
 
 impl Home {
     fn choices(known: &Inventory) -> Vec<Choice> {
-        let newest = (!known.recent.is_empty()).then_some(Choice::Newest);
+        // As long as nothing is known there may be one: what is there later should not move.
+        let has_newest = known.taken.is_none() || !known.recent.is_empty();
+        let newest = has_newest.then_some(Choice::Newest);
         let rest = [Choice::Log, Choice::Reports, Choice::Run, Choice::Serve, Choice::Quit];
         newest.into_iter().chain(rest).collect()
     }
@@ -120,11 +128,14 @@ impl Home {
     /// What Enter does: the likeliest, unless something else was chosen.
     fn chosen(&self, known: &Inventory) -> Choice {
         let choices = Self::choices(known);
-        let likeliest = match (known.recent.is_empty(), known.reports.is_empty()) {
-            (false, _) => Choice::Newest,
-            (true, false) => Choice::Reports,
-            (true, true) if known.script.is_some() => Choice::Run,
-            (true, true) => Choice::Log,
+        let likeliest = if choices.contains(&Choice::Newest) {
+            Choice::Newest
+        } else if !known.reports.is_empty() {
+            Choice::Reports
+        } else if known.script.is_some() {
+            Choice::Run
+        } else {
+            Choice::Log
         };
         self.chosen.filter(|chosen| choices.contains(chosen)).unwrap_or(likeliest)
     }
