@@ -20,6 +20,12 @@ const OF_REPORTS: HeaderValue = HeaderValue::from_static(
      form-action 'none'; frame-ancestors 'none'",
 );
 
+/// Small pages have nothing but an empty icon, so that browsers ask for none.
+const OF_SMALL_PAGES: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+const NO_ICON: &str = "<link rel=\"icon\" href=\"data:,\">";
+
 /// Stands behind the page of a report, which knows nothing of lists.
 pub(crate) const WAY_BACK: &str = r#"
 <style>
@@ -61,12 +67,12 @@ pub(crate) fn address_of(report: &str) -> String {
 /// Leaves the token in a cookie and goes on to the page, which is asked for without it.
 pub(crate) fn signed_in(page: &str, cookie: &str) -> Response {
     let body = format!(
-        "<!doctype html><meta charset=\"utf-8\"><title>ttmem</title>\
+        "<!doctype html><meta charset=\"utf-8\"><title>ttmem</title>{NO_ICON}\
          <meta http-equiv=\"refresh\" content=\"0; url={}\">",
         escaped(page)
     );
-    ([(header::SET_COOKIE, format!("{cookie}; Path=/; HttpOnly; SameSite=Strict"))], Html(body))
-        .into_response()
+    let cookie = [(header::SET_COOKIE, format!("{cookie}; Path=/; HttpOnly; SameSite=Strict"))];
+    (cookie, [(header::CONTENT_SECURITY_POLICY, OF_SMALL_PAGES)], Html(body)).into_response()
 }
 
 /// A refusal for a person, with the headers that it has as JSON.
@@ -76,13 +82,14 @@ pub(crate) fn refused(refusal: &Refusal, mut headers: HeaderMap) -> Response {
     let back = if status == StatusCode::NOT_FOUND { "<p><a href=\"/\">All reports</a></p>" } else { "" };
     let body = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>{NO_ICON}\
          <h1>{title}</h1><p>{}</p>{back}",
         escaped(&refusal.message)
     );
     for replaced in [header::CONTENT_TYPE, header::CONTENT_LENGTH] {
         headers.remove::<HeaderName>(replaced);
     }
+    headers.insert(header::CONTENT_SECURITY_POLICY, OF_SMALL_PAGES);
     (status, headers, Html(body)).into_response()
 }
 

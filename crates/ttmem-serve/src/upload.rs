@@ -24,7 +24,7 @@ use crate::space::Room;
 use crate::{Limits, jobs};
 
 /// Whoever sends less than this within the patience that there is has given up, or means no good.
-pub(crate) const LEAST: u64 = 16 << 10;
+const LEAST: u64 = 16 << 10;
 /// So much of an upload is in memory.
 const PART: usize = 256 << 10;
 
@@ -114,7 +114,43 @@ fn not_kept(error: &io::Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures_util::stream;
+
     use super::*;
+    use crate::space::Space;
+
+    /// What becomes of an upload that comes in parts of a size, each so long after the one before. The clock is not the
+    /// real one: it jumps to whatever is waited for.
+    async fn slowly(parts: usize, size: usize, pause: Duration) -> Result<u64, Refusal> {
+        let home = tempfile::tempdir().unwrap();
+        let space = Space::under(home.path()).unwrap();
+        let room = space.room("x.log").unwrap();
+        let body = Body::from_stream(stream::iter(0..parts).then(move |_| async move {
+            tokio::time::sleep(pause).await;
+            Ok::<_, io::Error>(vec![b'x'; size])
+        }));
+        save(body, &room, &Limits::default()).await
+    }
+
+    const LEAST_PART: usize = 16 << 10;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_on_is_waited_for_however_long_it_takes_in_all() {
+        let size = slowly(200, LEAST_PART, Duration::from_secs(50)).await.unwrap();
+        assert_eq!(size, 200 * LEAST);
+        // Smaller parts, as long as enough of them come in a minute.
+        assert!(slowly(1000, LEAST_PART / 4, Duration::from_secs(10)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stands_still_or_drips_is_not() {
+        for (parts, size, pause) in [(1, LEAST_PART, 61), (100, 1, 1), (100, LEAST_PART / 4, 20)] {
+            let refusal = slowly(parts, size, Duration::from_secs(pause)).await.unwrap_err();
+            assert_eq!(refusal.status, StatusCode::REQUEST_TIMEOUT, "{parts} of {size} each {pause} s");
+        }
+    }
 
     #[test]
     fn the_name_of_an_upload_is_one_plain_part() {

@@ -15,7 +15,6 @@ use support::{Answer, Running, all_in, corpus};
 use ttmem::query::{self, Request};
 use ttmem::read;
 use ttmem_serve::Worker;
-use ttmem_testkit::tt::{Options, Scenario, make};
 
 fn log(name: &str) -> Vec<u8> {
     fs::read(corpus(name)).unwrap()
@@ -283,24 +282,6 @@ fn who_does_not_go_on_is_told_so_and_leaves_nothing_behind() {
     dripping.join().unwrap();
     server.wait_until_nothing_is_left();
     assert!(server.reports().is_empty());
-}
-
-#[test]
-fn who_goes_on_slowly_is_waited_for() {
-    let server = Running::with_limits(|limits| limits.upload_patience = Duration::from_secs(2));
-    let mut made = Vec::new();
-    make(Scenario::Vae, &Options::default(), &mut made).unwrap();
-    let parts = made.chunks(64 << 10);
-    assert!(parts.len() >= 4);
-    let pause = Duration::from_millis(u64::try_from(3000 / parts.len()).unwrap());
-    let mut stream = begin(&server, "slow.log", &made.len().to_string());
-    for part in parts {
-        stream.write_all(part).unwrap();
-        thread::sleep(pause);
-    }
-    let answer = Answer::read(&mut stream);
-    assert_eq!(answer.status, 202, "longer in all than the patience, but never for as long without a part");
-    assert_eq!(server.ended(answer.json()["id"].as_str().unwrap())["report"], "slow");
 }
 
 #[test]

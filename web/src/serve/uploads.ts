@@ -118,7 +118,7 @@ function uploadRow(name: string): Row {
 
 /** A link to the report, or what to do so that the next log has memory data in it. */
 function whatNext({ state, report, page, error }: api.Job): HTMLElement | null {
-  if (state === "done" && page) return h("a", { href: page }, `Open ${report}`);
+  if (state === "done" && page) return h("a", { href: page, "aria-label": `Open ${report}` }, "Open");
   if (!lacksMemoryData(error)) return null;
   const copy = h("button", { type: "button" }, "Copy");
   copy.addEventListener("click", () => {
