@@ -91,6 +91,17 @@ fn standard_output_a_file_and_a_pipe_are_the_same() {
     assert!(piped.starts_with("ttmem | the last pass of standard input: pass 2 of 2, "));
 }
 
+/// A tensor of an earlier pass has an operation, but no step.
+#[test]
+fn what_was_made_in_what_was_cut_away_is_said_so() {
+    let folder = folder();
+    fs::copy(corpus("trace.log"), folder.path().join("trace.log")).unwrap();
+    run(folder.path(), &["last-run", "trace.log", "-o", "last.log"]);
+    let (screen, _) = run(folder.path(), &["summary", "last.log"]);
+    let screen = String::from_utf8(screen).unwrap();
+    assert!(screen.contains("ttnn.relu, earlier"), "{screen}");
+}
+
 #[test]
 fn what_was_found_is_said_to_who_asks() {
     let folder = folder();

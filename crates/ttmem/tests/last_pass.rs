@@ -265,6 +265,26 @@ fn an_error_in_the_last_pass_is_answered_alike() {
     assert!(errors > 40, "{errors} errors were answered");
 }
 
+/// An error of an earlier pass that somebody caught, and that pytest tells again when all is over.
+#[test]
+fn an_error_of_an_earlier_pass_is_not_new_when_it_is_told_again() {
+    for seed in 0..10 {
+        let options = Options { seed, ..Options::default() };
+        let log = lines(&made(Scenario::Repeated { ops: 600 }, &options));
+        let first =
+            log.iter().position(|line| line.ends_with("Finished execution of program: main")).unwrap();
+        let error = lines(&error_lines(&mut Random::new(seed), &options));
+        // Instead of its end, the first run has the error; another begins behind it.
+        let text = [&log[..first], &error[..], &log[first + 1..], &error[..]].concat().join("\n") + "\n";
+        let (cut, passes) = cut_at(text.as_bytes(), None);
+        let told = lines(&cut).iter().any(|line| line.starts_with("ttmem | told before: "));
+        assert!(passes > 2 && told, "{passes} passes, seed {seed}");
+        let answered = answer(&profile_of(&cut), RunFilter::All);
+        assert_eq!((&answered[0]["oom"], &answered[0]["faults"]), (&Value::Null, &Value::Array(Vec::new())));
+        hold(text.as_bytes(), &cut, &format!("seed {seed}"));
+    }
+}
+
 #[test]
 fn a_cut_out_of_a_cut_out_is_the_same() {
     for_any_log(4, 60, |log, _, case| {
