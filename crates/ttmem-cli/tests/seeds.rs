@@ -142,7 +142,7 @@ fn a_log_of_a_run_is_analyzed_beside_it_and_any_other_in_the_store() {
 }
 
 #[test]
-fn a_page_is_made_from_a_folder() {
+fn a_page_is_made_from_a_folder_with_and_without_a_profile() {
     for line in [
         "tt-memory-profiler --visualize ~/.ttmem/reports/script/",
         "python memory_profiler/generate_viz.py ~/.ttmem/reports/script/",
@@ -154,6 +154,14 @@ fn a_page_is_made_from_a_folder() {
         fs::remove_file(&page).unwrap();
         place.stdout(line);
         assert!(page.is_file(), "{line}");
+
+        // The seeds' tool wrote JSON files and no profile: what they do not tell is said.
+        for end in [".ttmem", "_about.json", "_summary.json", "_report.html"] {
+            fs::remove_file(folder.join(format!("script{end}"))).unwrap();
+        }
+        let output = place.shell(line);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && page.is_file() && said.contains("warning:") && said.contains("deallocation"), "{said}");
     }
 }
 

@@ -7,7 +7,8 @@ const LONGEST: usize = 120;
 
 /// The name of a file's report: its own without extension and without `_profile`.
 ///
-/// `logs/my_model_profile.log.gz` gives `my-model`; standard input gives `stdin`.
+/// `logs/my_model_profile.log.gz` gives `my-model`, and so does the `my_model_memory.json` of its report; standard input
+/// gives `stdin`.
 pub fn name_of(file: &str) -> String {
     if file == "-" {
         return "stdin".to_owned();
@@ -16,7 +17,8 @@ pub fn name_of(file: &str) -> String {
     let packed = path.extension().is_some_and(|end| ["gz", "zst", "zstd"].iter().any(|known| end == *known));
     let path = if packed { path.with_extension("") } else { path.to_owned() };
     let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
-    clean_name(stem.strip_suffix("_profile").unwrap_or(&stem))
+    let end = if path.extension().is_some_and(|end| end == "json") { "_memory" } else { "_profile" };
+    clean_name(stem.strip_suffix(end).unwrap_or(&stem))
 }
 
 /// A name that is one plain part of a path, whatever it was: `_` and `/` become `-`.
@@ -68,6 +70,9 @@ mod tests {
             ("/abs/x.log.gz", "x"),
             ("x_profile.log.zst", "x"),
             ("x.ttmem", "x"),
+            ("logs/my_model_memory.json", "my-model"),
+            ("x_memory.json.gz", "x"),
+            ("x_memory.log", "x-memory"),
             ("no-extension", "no-extension"),
             ("profile.log", "profile"),
             ("_profile.log", "report"),
