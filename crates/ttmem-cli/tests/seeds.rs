@@ -161,7 +161,13 @@ fn a_page_is_made_from_a_folder_with_and_without_a_profile() {
         }
         let output = place.shell(line);
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && page.is_file() && said.contains("warning:") && said.contains("deallocation"), "{said}");
+        assert!(
+            output.status.success()
+                && page.is_file()
+                && said.contains("warning:")
+                && said.contains("deallocation"),
+            "{said}"
+        );
     }
 }
 

@@ -126,6 +126,10 @@ fn leave_out_unseen(whole: &mut Value, part: &mut Value) {
     }
 }
 
+fn suggestions(rank: &mut Value) -> impl Iterator<Item = &mut Value> {
+    rank["suggestions"].as_array_mut().unwrap().iter_mut()
+}
+
 /// Holds a cut-out against the log that it is from.
 #[track_caller]
 fn hold(log: &[u8], cut: &[u8], case: &str) {
@@ -133,8 +137,11 @@ fn hold(log: &[u8], cut: &[u8], case: &str) {
     let mut answers = (answer(&whole, RunFilter::Last), answer(&part, RunFilter::All));
     leave_out_unseen(&mut answers.0, &mut answers.1);
     for answer in [&mut answers.0, &mut answers.1] {
-        // They name steps, whose numbers differ, in sentences.
-        answer.as_array_mut().unwrap().iter_mut().for_each(|rank| drop(rank["suggestions"].take()));
+        for suggestion in answer.as_array_mut().unwrap().iter_mut().flat_map(suggestions) {
+            // They name steps, whose numbers differ.
+            suggestion["step"].take();
+            suggestion["message"].take();
+        }
     }
     let mut found = Vec::new();
     differences("", &answers.0, &answers.1, &mut found);

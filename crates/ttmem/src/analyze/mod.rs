@@ -10,6 +10,7 @@ pub mod held;
 pub mod interleaved;
 pub mod live;
 pub mod lowered;
+pub mod names;
 pub mod oom;
 pub mod outside;
 pub mod over_time;

@@ -185,6 +185,39 @@ fn a_matmul_that_begins_at_the_peak() {
     assert_eq!((saves(&found), found.step), (None, Some(1)));
 }
 
+/// Arguments and cached results are named once, and used by every run of the program.
+#[test]
+fn operands_of_a_later_run_are_known() {
+    for cached in [false, true] {
+        let mut scene = Scene::new();
+        let weight = scene.argument("%arg0", &bytes(90 * MIB).class(Class::Weight));
+        scene.argument("%arg1", &bytes(MIB));
+        let operand = if cached { "%0" } else { "%arg0" };
+        scene.load_cached("%0", weight);
+        scene.leave();
+        scene.enter("main", false);
+        scene.make("ttnn.matmul", &["%arg1", operand], "%1", &bytes(MIB));
+        let found = scene.only("matmul_at_peak");
+        says(&found, &["Step 1, ttnn.matmul,", "92.0 MiB/bank, 100.0% of the DRAM peak"]);
+    }
+}
+
+#[test]
+fn what_another_run_or_program_calls_so_is_no_operand() {
+    let with = |program: &str| {
+        let mut scene = Scene::new();
+        scene.make("ttnn.relu", &[], "%0", &bytes(90 * MIB));
+        scene.argument("%arg0", &bytes(9 * MIB));
+        scene.leave();
+        scene.enter(program, false);
+        scene.make("ttnn.matmul", &["%0", "%arg0"], "%1", &bytes(3 * MIB));
+        scene
+    };
+    // 12 MiB of 102; without the argument, which is another's, 3.
+    says(&with("main").only("matmul_at_peak"), &["12.0 MiB/bank, 11.8% of the DRAM peak"]);
+    with("other").silent("matmul_at_peak");
+}
+
 #[test]
 fn reduction_at_peak() {
     let with = |op: &str, others: u64| {

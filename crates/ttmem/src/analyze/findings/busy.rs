@@ -3,8 +3,9 @@
 use rustc_hash::FxHashSet;
 
 use super::{Finding, LARGE, PoolAtPeak, Situation, What};
+use crate::analyze::names::Names;
 use crate::analyze::{Span, effects};
-use crate::model::{Alias, OpId, OpKind, Step, StrId, TensorId};
+use crate::model::{OpId, OpKind, Step, StrId, TensorId};
 
 /// A step at the peak that works on much of what is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,25 +103,18 @@ fn alive_at(
     step: Step,
     operands: &[StrId],
 ) -> Vec<TensorId> {
-    let rank = situation.rank;
-    let run = rank.steps.run.get(step as usize).copied().flatten();
-    let is_operand = |alias: &Alias| alias.run == run && operands.contains(&alias.ssa);
-    let aliased: FxHashSet<TensorId> =
-        rank.aliases.iter().filter(is_operand).map(|alias| alias.tensor).collect();
-    let tensors = &rank.tensors;
-    let is_named = |index: usize| {
-        tensors.run[index] == run && tensors.ssa[index].is_some_and(|ssa| operands.contains(&ssa))
-    };
-    let is_part = |tensor: &TensorId| {
-        situation.made_by(*tensor) == Some(step) || aliased.contains(tensor) || is_named(tensor.index())
-    };
-    pool.alive(rank).into_iter().filter(is_part).collect()
+    let names = Names::of(situation.profile, situation.rank);
+    let operands: FxHashSet<TensorId> =
+        operands.iter().filter_map(|operand| names.meant(step, *operand)).collect();
+    let is_part = |tensor: &TensorId| situation.made_by(*tensor) == Some(step) || operands.contains(tensor);
+    pool.alive(situation.rank).into_iter().filter(is_part).collect()
 }
 
 /// By how much the peak would fall if an operation made its results in two halves, one after the other.
 fn fall_by_halves(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, op: OpId) -> Option<u64> {
     let is_made = |tensor: &TensorId| {
-        situation.made_by(*tensor).and_then(|step| situation.rank.op_id(step)) == Some(op)
+        let step = situation.made_by(*tensor).filter(|step| *step >= situation.span.first);
+        step.and_then(|step| situation.rank.op_id(step)) == Some(op)
     };
     let results = situation.ever_in(pool).filter(is_made);
     situation.fall_of(pool, results.map(|tensor| (tensor, situation.per_bank(tensor) / 2)))

@@ -3,7 +3,8 @@
 use rustc_hash::FxHashSet;
 
 use super::{Finding, Situation, What};
-use crate::model::{Class, OpId, Profile, RunId, StrId, TensorId};
+use crate::analyze::names::Names;
+use crate::model::{Class, OpId, Profile, StrId, TensorId};
 
 /// Caches that hold at least this share of the peak, in percent, dominate it.
 const DOMINATES: u64 = 30;
@@ -14,20 +15,12 @@ const DOMINATES: u64 = 30;
 /// a step of decoding attends over, or what the evidence calls one.
 pub fn dominate(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
-    let names = names(situation);
-    let tensors = &situation.rank.tensors;
-    let aliased: FxHashSet<TensorId> = situation
-        .rank
-        .aliases
-        .iter()
-        .filter(|alias| names.contains(&(alias.run, alias.ssa)))
-        .map(|alias| alias.tensor)
-        .collect();
-    let is_cache = |tensor: &TensorId| {
-        let index = tensor.index();
-        let is_named = tensors.ssa[index].is_some_and(|ssa| names.contains(&(tensors.run[index], ssa)));
-        let is_read = is_named || aliased.contains(tensor);
-        tensors.class[index] == Class::KvCache || is_read && tensors.class[index] != Class::Weight
+    let read = read_as_caches(situation);
+    let class = |tensor: TensorId| situation.rank.tensors.class[tensor.index()];
+    let is_cache = |tensor: &TensorId| match class(*tensor) {
+        Class::KvCache => true,
+        Class::Weight => false,
+        _ => read.contains(tensor),
     };
     let alive: Vec<TensorId> = pool.alive(situation.rank).into_iter().filter(is_cache).collect();
     let per_bank = situation.sum(&alive);
@@ -40,16 +33,21 @@ pub fn dominate(situation: &Situation<'_>) -> Vec<Finding> {
     vec![Finding { saves: situation.fall_of(&pool, halved), ..pool.finding(what) }]
 }
 
-/// The names that caches have, in the runs where they have them.
-fn names(situation: &Situation<'_>) -> FxHashSet<(Option<RunId>, StrId)> {
-    let profile = situation.profile;
+/// What the steps use as caches.
+fn read_as_caches(situation: &Situation<'_>) -> FxHashSet<TensorId> {
+    let (profile, rank) = (situation.profile, situation.rank);
     let caches_of = |op: OpId| op_caches(profile, op).unwrap_or_default();
     let caches: Vec<Vec<StrId>> = (0..profile.ops.len()).filter_map(OpId::new).map(caches_of).collect();
-    let mut names = FxHashSet::default();
-    for (op, run) in situation.rank.steps.op.iter().zip(&situation.rank.steps.run) {
-        names.extend(caches.get(op.index()).into_iter().flatten().map(|name| (*run, *name)));
+    if caches.iter().all(Vec::is_empty) {
+        return FxHashSet::default();
     }
-    names
+    let names = Names::of(profile, rank);
+    let mut read = FxHashSet::default();
+    for step in situation.span.first..situation.span.end {
+        let caches = rank.op_id(step).and_then(|op| caches.get(op.index()));
+        read.extend(caches.into_iter().flatten().filter_map(|name| names.meant(step, *name)));
+    }
+    read
 }
 
 /// The operands of an operation that are caches.

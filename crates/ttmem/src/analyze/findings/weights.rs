@@ -32,7 +32,7 @@ pub fn kept_twice(situation: &Situation<'_>) -> Vec<Finding> {
     if !pool.is_share(per_bank, WORTH_SAYING) {
         return Vec::new();
     }
-    // An original can go once something was computed from it: for one state, both are there.
+    // An original can go once something was computed from it: if that is done here, both are there for one state.
     let mut savings: FxHashMap<TensorId, Saving> = FxHashMap::default();
     for row in rank.derivations.iter() {
         let in_pool = |tensor: TensorId| rank.tensors.pool.get(tensor.index()) == Some(&pool.account.id);
@@ -43,7 +43,8 @@ pub fn kept_twice(situation: &Situation<'_>) -> Vec<Finding> {
             && is_weight
         {
             let both = rank.tensors.born[row.tensor.index()].max(saving.from);
-            let from = Moment::early(both.position().saturating_add(1));
+            let is_made = situation.made_by(row.tensor).is_some_and(|step| step >= situation.span.first);
+            let from = if is_made { Moment::early(both.position().saturating_add(1)) } else { both };
             let known = savings.entry(row.source).or_insert(Saving { from, ..saving });
             known.from = known.from.min(from);
         }
@@ -102,10 +103,10 @@ pub fn expanded(situation: &Situation<'_>) -> Vec<Finding> {
 
 /// What const-eval programs made of what is alive at the peak.
 fn made_by_const_eval(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<TensorId> {
-    let tensors = &situation.rank.tensors;
+    // Whatever else operations make is no weight.
     let is_made = |tensor: &TensorId| {
-        let run = tensors.run[tensor.index()].and_then(|run| situation.rank.run(run));
-        situation.made_by(*tensor).is_some() && run.is_some_and(|run| run.const_eval)
+        situation.rank.tensors.class[tensor.index()] == Class::Weight
+            && situation.profile.made(situation.rank, *tensor).op.is_some()
     };
     pool.alive(situation.rank).into_iter().filter(is_made).collect()
 }
