@@ -14,8 +14,9 @@ export function size(bytes: number | null): string {
   if (bytes === null || Number.isNaN(bytes)) return UNKNOWN;
   if (bytes < 0) return `−${size(-bytes)}`;
   if (bytes < KIB) return `${bytes} B`;
-  if (bytes < MIB) return `${(bytes / KIB).toFixed(1)} KiB`;
-  if (bytes < GIB) return `${(bytes / MIB).toFixed(1)} MiB`;
+  // What rounds to 1024.0 of a unit is 1.0 of the next.
+  if (bytes < MIB - KIB / 20) return `${(bytes / KIB).toFixed(1)} KiB`;
+  if (bytes < GIB - MIB / 20) return `${(bytes / MIB).toFixed(1)} MiB`;
   return `${(bytes / GIB).toFixed(2)} GiB`;
 }
 

@@ -25,8 +25,8 @@ struct Terminal {
 
 impl Terminal {
     fn start(args: &[&str], set: Option<&str>) -> Self {
-        let (rows, columns) = (NonZeroU16::new(40).unwrap(), NonZeroU16::new(100).unwrap());
-        let size = PtySize { rows: 40, cols: 100, pixel_width: 0, pixel_height: 0 };
+        let (rows, columns) = (NonZeroU16::new(60).unwrap(), NonZeroU16::new(100).unwrap());
+        let size = PtySize { rows: 60, cols: 100, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(assert_cmd::cargo::cargo_bin("ttmem"));
         command.args(args);

@@ -38,6 +38,15 @@ export interface RankSummary {
     message: string;
   }[];
   phases: Phase[];
+  suggestions: Suggestion[];
+}
+
+export interface Suggestion {
+  rule: string;
+  pool: string;
+  message: string;
+  saves_per_bank: number | null;
+  step: number | null;
 }
 
 export interface PoolSummary {

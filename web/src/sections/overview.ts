@@ -2,7 +2,7 @@
 
 import "./header.css";
 import type { Pool, Rank } from "../data/report";
-import type { PoolSummary } from "../data/summary";
+import type { PoolSummary, Suggestion } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
 import { bringIntoView } from "../jump";
@@ -16,8 +16,9 @@ export function overviewSection(store: Store): Section {
     const facts = h("p", { class: "facts" });
     const pools = h("div", { class: "cards" });
     const counts = h("div", { class: "cards" });
+    const changes = h("div", {});
     const more = h("div", {});
-    body.append(verdict, facts, pools, counts, more);
+    body.append(verdict, facts, pools, counts, changes, more);
     return (state) => {
       const { rank } = state;
       fill(verdict, verdictBox(store, rank));
@@ -27,6 +28,7 @@ export function overviewSection(store: Store): Section {
         rank.pools.map((pool) => poolCard(store, state, pool)),
       );
       fill(counts, countCards(rank));
+      fill(changes, changesBox(store, rank));
       fill(more, warnings(rank));
     };
   });
@@ -44,6 +46,40 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
     h("p", {}, rank.verdict.advice.replaceAll("listed below", "listed under “What is alive”")),
     oom.step !== null &&
       h("p", {}, "Look at it: ", stepLink(store, oom.step, `what was alive before step ${count(oom.step)}`)),
+  );
+}
+
+/** So many suggestions are seen at once: what the memory did is not to be pushed out of sight. */
+const SHOWN = 3;
+
+/** What could be changed, in sentences, with what that would save. The verdict has said what went wrong. */
+function changesBox(store: Store, rank: Rank): HTMLElement | null {
+  const found = rank.summary.suggestions.filter(({ rule }) => rule !== "out_of_memory");
+  if (found.length === 0) return null;
+  const row = ({ rule, message, saves_per_bank: saves, step }: Suggestion) =>
+    h(
+      "li",
+      { "data-rule": rule },
+      h("div", { class: "saves" }, saves === null ? "" : h("span", {}, "−", sizeElement(saves), " a bank")),
+      h("p", {}, message, step !== null && " ", step !== null && stepLink(store, step)),
+    );
+  return h(
+    "div",
+    { class: "changes", role: "group", "aria-label": "What to change" },
+    h(
+      "h3",
+      {},
+      "What to change ",
+      h("span", { class: "note" }, "each saving is for that change alone; they overlap"),
+    ),
+    h("ol", {}, found.slice(0, SHOWN).map(row)),
+    found.length > SHOWN &&
+      h(
+        "details",
+        {},
+        h("summary", {}, `${count(found.length - SHOWN)} more`),
+        h("ol", {}, found.slice(SHOWN).map(row)),
+      ),
   );
 }
 

@@ -48,11 +48,25 @@ async function checkRank(page: Page, rank: RankAnswer): Promise<void> {
   await checkPoolCards(page, rank);
   await checkCountCards(page, rank);
   await checkVerdict(page, rank);
+  await checkSuggestions(page, rank);
   await checkConsumers(page, rank);
   await checkDistribution(page, rank);
   await checkWeights(page, rank);
   await checkPadding(page, rank);
   await checkFragmentation(page, rank);
+}
+
+/** What to change, as the command says it; what went wrong stands in the verdict. */
+async function checkSuggestions(page: Page, rank: RankAnswer): Promise<void> {
+  const found = rank.suggestions.filter(({ rule }) => rule !== "out_of_memory");
+  const rows = page.locator("#overview .changes li");
+  await expect(rows).toHaveCount(found.length);
+  for (const [index, { rule, message, saves_per_bank: saves }] of found.entries()) {
+    const row = rows.nth(index);
+    await expect(row).toHaveAttribute("data-rule", rule);
+    await expect(row).toContainText(message.trim());
+    expect(await values(row.locator(".saves")), rule).toEqual(saves === null ? [] : [saves]);
+  }
 }
 
 async function checkPoolCards(page: Page, rank: RankAnswer): Promise<void> {

@@ -10,6 +10,8 @@ describe("sizes", () => {
     expect(size(KIB)).toBe("1.0 KiB");
     expect(size(12 * KIB)).toBe("12.0 KiB");
     expect(size(393.7 * MIB)).toBe("393.7 MiB");
+    expect(size(MIB - 1)).toBe("1.0 MiB");
+    expect(size(GIB - 1)).toBe("1.00 GiB");
     expect(size(4.69 * GIB)).toBe("4.69 GiB");
     expect(size(64 * 1024 * GIB)).toBe("65536.00 GiB");
   });

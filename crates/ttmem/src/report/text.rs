@@ -7,7 +7,8 @@ use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, size};
 use crate::model::Class;
 use crate::query::{
-    AtMoment, Caused, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow, Summary,
+    AtMoment, Caused, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow, Suggestion,
+    Summary,
 };
 
 /// How a screen is set.
@@ -89,7 +90,8 @@ impl Page<'_> {
         }
         self.suspects(out)?;
         self.facts(out)?;
-        self.phases(out)
+        self.phases(out)?;
+        self.suggestions(out)
     }
 
     fn head(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -420,6 +422,29 @@ impl Page<'_> {
         table.lines("  ", self.screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
+    /// What to change, last: that is where people look first.
+    fn suggestions(&self, out: &mut dyn Write) -> io::Result<()> {
+        /// The verdict has said it, or there is nothing to change.
+        const NOT_HERE: [&str; 2] = ["out_of_memory", "load_cached"];
+        const SHOWN: usize = 3;
+        let all = &self.rank.suggestions;
+        let found: Vec<&Suggestion> = all.iter().filter(|one| !NOT_HERE.contains(&one.rule)).collect();
+        if found.is_empty() || self.rank.at.is_some() {
+            return Ok(());
+        }
+        writeln!(out, "\n{}", self.bold("What to change"))?;
+        for (number, one) in (1..).zip(found.iter().take(SHOWN)) {
+            for (index, line) in wrap(&one.message, self.screen.width.saturating_sub(5)).iter().enumerate() {
+                let head = if index == 0 { format!("{number}. ") } else { "   ".into() };
+                writeln!(out, "  {head}{line}")?;
+            }
+        }
+        match found.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(out, "  … and {more} more (--markdown shows more)"),
+        }
+    }
+
     fn paint(&self, code: &str, text: &str) -> String {
         if self.screen.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
@@ -523,16 +548,22 @@ fn how(row: &ResidueRow) -> String {
     }
 }
 
-/// Words set to a width.
+/// Words set to a width. A number stays with its unit.
 fn wrap(text: &str, width: usize) -> Vec<String> {
+    let is_unit = |word: &str| ["KiB", "MiB", "GiB"].iter().any(|unit| word.starts_with(unit));
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let word = match words.next_if(|next| is_unit(next)) {
+            Some(unit) => format!("{word} {unit}"),
+            None => word.to_owned(),
+        };
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
