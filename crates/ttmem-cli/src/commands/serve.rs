@@ -1,8 +1,8 @@
 //! `ttmem serve`: stored reports in a browser, with upload.
 
-use std::env;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
+use std::{env, io};
 
 use clap::Args;
 use ttmem::store::Store;
@@ -108,6 +108,12 @@ pub(crate) fn run(args: &Serve) -> Result<()> {
     serve(args, None)
 }
 
+/// This program as the server's second process. What it frees goes back to the system at once: that takes it a little
+/// longer, and a quarter less memory.
+fn worker() -> io::Result<Worker> {
+    Ok(Worker::this_program(["serve", WORKER])?.with("MIMALLOC_PURGE_DELAY", "0"))
+}
+
 /// Serves until it is stopped; the address that is printed and opened is that of a report, or of the list.
 pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
     let failed = |source| Error::Read { path: "the name of this program".into(), source };
@@ -118,7 +124,7 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
         port: args.port,
         token: !args.no_token,
         machine: machine.clone(),
-        worker: Worker::this_program(["serve", WORKER]).map_err(failed)?,
+        worker: worker().map_err(failed)?,
         limits: Limits { upload_bytes: args.max_upload.0, ..Limits::default() },
     })?;
     server.run(|server| {

@@ -16,6 +16,7 @@ use crate::space::Room;
 pub struct Worker {
     program: PathBuf,
     arguments: Vec<OsString>,
+    variables: Vec<(OsString, OsString)>,
 }
 
 impl Worker {
@@ -24,7 +25,15 @@ impl Worker {
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Self {
-        Self { program: program.into(), arguments: arguments.into_iter().map(Into::into).collect() }
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { program: program.into(), arguments, variables: Vec::new() }
+    }
+
+    /// The same, with a variable in its environment.
+    #[must_use]
+    pub fn with(mut self, variable: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.push((variable.into(), value.into()));
+        self
     }
 
     /// The program that is running now, with other arguments.
@@ -39,6 +48,7 @@ impl Worker {
     pub(crate) async fn start(&self, task: &Task, room: &Room) -> io::Result<Working> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).current_dir(room.folder());
+        command.envs(self.variables.iter().map(|(variable, value)| (variable, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         // Ctrl-C is meant for the server, which ends its workers itself.
         #[cfg(unix)]

@@ -4,11 +4,11 @@
 //! them, and the model says that name once. So an allocation that got the name in the step's own run is meant, else one
 //! of the same program that is kept from run to run.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{ModuleId, Moment, Profile, Rank, RunId, Step, StrId, TensorId};
 
-/// The names of a rank's allocations.
+/// Names of a rank's allocations.
 #[derive(Debug)]
 pub struct Names<'a> {
     profile: &'a Profile,
@@ -28,12 +28,12 @@ struct Kept<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// All names of a rank.
-    pub fn of(profile: &'a Profile, rank: &'a Rank) -> Self {
+    /// What the wanted names mean in a rank; all names of a large one would take much memory.
+    pub fn of(profile: &'a Profile, rank: &'a Rank, wanted: &FxHashSet<StrId>) -> Self {
         let mut names = Self { profile, rank, own: FxHashMap::default(), kept: FxHashMap::default() };
         for tensor in (0..rank.tensors.len()).filter_map(TensorId::new) {
             let index = tensor.index();
-            let Some(ssa) = rank.tensors.ssa[index] else { continue };
+            let Some(ssa) = rank.tensors.ssa[index].filter(|ssa| wanted.contains(ssa)) else { continue };
             if let Some(run) = rank.tensors.run[index] {
                 names.own.insert((run, ssa), tensor);
             }
@@ -42,7 +42,7 @@ impl<'a> Names<'a> {
                 names.kept.entry(ssa).or_default().push(Kept { tensor, program });
             }
         }
-        for alias in rank.aliases.iter() {
+        for alias in rank.aliases.iter().filter(|alias| wanted.contains(&alias.ssa)) {
             if let Some(run) = alias.run {
                 names.own.insert((run, alias.ssa), alias.tensor);
             }

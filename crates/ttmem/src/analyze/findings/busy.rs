@@ -103,7 +103,7 @@ fn alive_at(
     step: Step,
     operands: &[StrId],
 ) -> Vec<TensorId> {
-    let names = Names::of(situation.profile, situation.rank);
+    let names = Names::of(situation.profile, situation.rank, &operands.iter().copied().collect());
     let operands: FxHashSet<TensorId> =
         operands.iter().filter_map(|operand| names.meant(step, *operand)).collect();
     let is_part = |tensor: &TensorId| situation.made_by(*tensor) == Some(step) || operands.contains(tensor);

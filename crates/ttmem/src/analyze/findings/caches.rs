@@ -38,10 +38,11 @@ fn read_as_caches(situation: &Situation<'_>) -> FxHashSet<TensorId> {
     let (profile, rank) = (situation.profile, situation.rank);
     let caches_of = |op: OpId| op_caches(profile, op).unwrap_or_default();
     let caches: Vec<Vec<StrId>> = (0..profile.ops.len()).filter_map(OpId::new).map(caches_of).collect();
-    if caches.iter().all(Vec::is_empty) {
+    let wanted: FxHashSet<StrId> = caches.iter().flatten().copied().collect();
+    if wanted.is_empty() {
         return FxHashSet::default();
     }
-    let names = Names::of(profile, rank);
+    let names = Names::of(profile, rank, &wanted);
     let mut read = FxHashSet::default();
     for step in situation.span.first..situation.span.end {
         let caches = rank.op_id(step).and_then(|op| caches.get(op.index()));
