@@ -14,7 +14,7 @@ use ttmem::query::{Request, RunFilter, summary};
 use ttmem::read::{self, Cutting, LastPass};
 use ttmem::record::frame::Writer;
 use ttmem_testkit::random::Random;
-use ttmem_testkit::tt::{Chip, ErrorEra, LayoutEra, Level, MemoryLevel, Modules, Options, Scenario, make};
+use ttmem_testkit::tt::{Level, MemoryLevel, Modules, Options, Scenario, make};
 
 const MARKER: &str = "Got output shape:";
 
@@ -161,16 +161,8 @@ fn draw(random: &mut Random) -> (Scenario, Options) {
         Scenario::Random,
         Scenario::Repeated { ops: 400 },
     ]);
+    let look = Options::drawn(random);
     let options = Options {
-        seed: random.between(0, 99_999),
-        chip: random.pick(&[Chip::Wormhole, Chip::BlackholeP150, Chip::BlackholeP100]),
-        era: random.pick(&LayoutEra::ALL),
-        error_era: random.pick(&ErrorEra::ALL),
-        colour: random.chance(50),
-        noise: random.pick(&[0, 0, 10, 60]),
-        crlf: random.chance(20),
-        ranks: random.pick(&[0, 0, 1, 2]),
-        split_streams: random.chance(50),
         prefix: random.pick(&["", "", "(EngineCore_DP0 pid=230) "]).to_owned(),
         memory: random.pick(&[
             MemoryLevel::Operation,
@@ -181,7 +173,7 @@ fn draw(random: &mut Random) -> (Scenario, Options) {
         modules: random.pick(&[Modules::Full, Modules::Full, Modules::SignaturesOnly, Modules::None]),
         states_at_deallocations: random.chance(70),
         keep: random.chance(20),
-        ..Options::default()
+        ..look
     };
     (scenario, options)
 }

@@ -147,16 +147,10 @@ fn check_tables(text: &str) {
     }
 }
 
-const SCENARIOS: [Scenario; 8] = [
-    Scenario::Vae,
-    Scenario::Llm,
-    Scenario::TwoGraphs,
-    Scenario::OomCapacity,
-    Scenario::OomFragmentation,
-    Scenario::Random,
-    Scenario::Repeated { ops: 3000 },
-    Scenario::Distinct { ops: 3000 },
-];
+fn scenarios() -> Vec<Scenario> {
+    let large = [Scenario::Repeated { ops: 3000 }, Scenario::Distinct { ops: 3000 }];
+    [&Scenario::KINDS[..], &large].concat()
+}
 
 #[test]
 fn every_log_of_the_corpus_has_its_document() {
@@ -173,7 +167,7 @@ fn every_log_of_the_corpus_has_its_document() {
 
 #[test]
 fn made_logs_have_documents_of_one_size() {
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         for seed in 0..4 {
             let level = if seed == 3 { Level::Info } else { Level::Debug };
             of(&made(scenario, &Options { seed, level, keep: seed == 1, ..Options::default() }));
@@ -335,7 +329,7 @@ proptest! {
         warnings in prop::collection::vec(hostile(), 0..20),
         seed in 0u64..4,
     ) {
-        let mut profile = made(SCENARIOS[which], &Options { seed, ranks, keep: true, ..Options::default() });
+        let mut profile = made(scenarios()[which], &Options { seed, ranks, keep: true, ..Options::default() });
         let mut next = texts.iter().cycle();
         replace_texts(&mut profile, |text| {
             let is_pool = ["DRAM", "L1", "L1_SMALL", "TRACE"].contains(&text);

@@ -42,15 +42,7 @@ fn messages(profile: &Profile) -> Vec<&str> {
 
 /// A log of each kind, with its report in a folder.
 fn all_made() -> Vec<(TempDir, Profile)> {
-    let scenarios = [
-        Scenario::Vae,
-        Scenario::Llm,
-        Scenario::TwoGraphs,
-        Scenario::OomCapacity,
-        Scenario::OomFragmentation,
-        Scenario::Random,
-        Scenario::Distinct { ops: 200 },
-    ];
+    let scenarios = [&Scenario::KINDS[..], &[Scenario::Distinct { ops: 200 }]].concat();
     let options = [
         Options { seed: 13, ..Options::default() },
         Options { seed: 14, noise: 20, memory: MemoryLevel::Any, ..Options::default() },

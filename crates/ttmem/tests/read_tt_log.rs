@@ -19,7 +19,7 @@ use ttmem::query::{Request, summary};
 use ttmem::read;
 use ttmem::record::frame::Writer;
 use ttmem_testkit::random::Random;
-use ttmem_testkit::tt::{Chip, ErrorEra, LayoutEra, Level, MemoryLevel, Modules, Options, Scenario, make};
+use ttmem_testkit::tt::{Level, MemoryLevel, Modules, Options, Scenario, make};
 
 use truth::{QUANTUM, Shown, Truth};
 
@@ -100,32 +100,14 @@ fn any_position_can_be_asked_for() {
 
 /// Draws a scenario and how its log looks, without changing what the log shows.
 fn draw(random: &mut Random) -> (Scenario, Options) {
-    let scenario = random.pick(&[
-        Scenario::Vae,
-        Scenario::Llm,
-        Scenario::TwoGraphs,
-        Scenario::OomCapacity,
-        Scenario::OomFragmentation,
-        Scenario::Random,
+    let more = [
         Scenario::Random,
         Scenario::Random,
         Scenario::Repeated { ops: 300 },
         Scenario::Distinct { ops: 200 },
-    ]);
-    let options = Options {
-        seed: random.between(0, 99_999),
-        chip: random.pick(&[Chip::Wormhole, Chip::BlackholeP150, Chip::BlackholeP100]),
-        era: random.pick(&LayoutEra::ALL),
-        error_era: random.pick(&ErrorEra::ALL),
-        colour: random.chance(50),
-        noise: random.pick(&[0, 0, 10, 60]),
-        crlf: random.chance(20),
-        ranks: random.pick(&[0, 0, 1, 2]),
-        split_streams: random.chance(50),
-        exact_states: true,
-        ..Options::default()
-    };
-    (scenario, options)
+    ];
+    let scenario = random.pick(&[&Scenario::KINDS[..], &more].concat());
+    (scenario, Options { exact_states: true, ..Options::drawn(random) })
 }
 
 /// Holds the truth of this many logs, drawn from a seed and then changed in what they show.

@@ -80,14 +80,7 @@ fn the_logs_of_the_corpus_show_what_the_reader_finds() {
 
 /// A log of any kind, and what it was made by.
 fn draw(random: &mut Random) -> (Vec<u8>, String) {
-    let scenario = random.pick(&[
-        Scenario::Vae,
-        Scenario::Llm,
-        Scenario::TwoGraphs,
-        Scenario::OomCapacity,
-        Scenario::OomFragmentation,
-        Scenario::Random,
-    ]);
+    let scenario = random.pick(&Scenario::KINDS);
     let options = Options {
         seed: random.draw(),
         chip: random.pick(&[Chip::Wormhole, Chip::BlackholeP150]),

@@ -42,16 +42,8 @@ fn made(scenario: Scenario, options: &Options) -> (TempDir, PathBuf, Truth) {
 
 /// Logs of all kinds, and how each differs from the plainest.
 fn all_made() -> Vec<(TempDir, PathBuf, Truth)> {
-    let scenarios = [
-        Scenario::Vae,
-        Scenario::Llm,
-        Scenario::TwoGraphs,
-        Scenario::OomCapacity,
-        Scenario::OomFragmentation,
-        Scenario::Random,
-        Scenario::Repeated { ops: 400 },
-        Scenario::Distinct { ops: 300 },
-    ];
+    let large = [Scenario::Repeated { ops: 400 }, Scenario::Distinct { ops: 300 }];
+    let scenarios = [&Scenario::KINDS[..], &large].concat();
     let options = [
         Options { seed: 3, ..Options::default() },
         Options { seed: 4, colour: false, noise: 30, crlf: true, ..Options::default() },

@@ -3,6 +3,7 @@
 use super::chip::Chip;
 use super::dialect::LayoutEra;
 use super::oom::ErrorEra;
+use crate::random::Random;
 
 /// What the runtime's logger lets through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +75,24 @@ pub struct Options {
     pub keep: bool,
     /// The truth has the bytes at every position; not for large logs.
     pub exact_states: bool,
+}
+
+impl Options {
+    /// A log that looks in any way, and shows all that there is.
+    pub fn drawn(random: &mut Random) -> Self {
+        Self {
+            seed: random.between(0, 99_999),
+            chip: random.pick(&[Chip::Wormhole, Chip::BlackholeP150, Chip::BlackholeP100]),
+            era: random.pick(&LayoutEra::ALL),
+            error_era: random.pick(&ErrorEra::ALL),
+            colour: random.chance(50),
+            noise: random.pick(&[0, 0, 10, 60]),
+            crlf: random.chance(20),
+            ranks: random.pick(&[0, 0, 1, 2]),
+            split_streams: random.chance(50),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Options {

@@ -6,16 +6,10 @@ use std::collections::BTreeSet;
 use super::chip::Pool;
 use super::{Chip, ErrorEra, LayoutEra, Level, MemoryLevel, Modules, Options, Scenario, Truth, make};
 
-const SCENARIOS: [Scenario; 8] = [
-    Scenario::Vae,
-    Scenario::Llm,
-    Scenario::TwoGraphs,
-    Scenario::OomCapacity,
-    Scenario::OomFragmentation,
-    Scenario::Random,
-    Scenario::Repeated { ops: 700 },
-    Scenario::Distinct { ops: 700 },
-];
+fn scenarios() -> Vec<Scenario> {
+    let large = [Scenario::Repeated { ops: 700 }, Scenario::Distinct { ops: 700 }];
+    [&Scenario::KINDS[..], &large].concat()
+}
 const CHIPS: [Chip; 3] = [Chip::Wormhole, Chip::BlackholeP150, Chip::BlackholeP100];
 
 fn log_of(scenario: Scenario, options: &Options) -> (String, Truth) {
@@ -26,7 +20,7 @@ fn log_of(scenario: Scenario, options: &Options) -> (String, Truth) {
 
 /// Every scenario, for some seeds on every chip, with the exact states and without colours.
 fn for_each(mut check: impl FnMut(&str, &Truth, &Options)) {
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let seeds = if scenario == Scenario::Random { 30 } else { 4 };
         for seed in 0..seeds {
             for chip in CHIPS {
@@ -152,7 +146,7 @@ fn submitted_programs_show_the_gaps() {
 #[test]
 fn what_operations_leave_behind_is_the_rest() {
     let mut left = 0;
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let options = Options { seed: 3, keep: true, exact_states: true, ..Options::default() };
         let (_, truth) = log_of(scenario, &options);
         let residue: u64 = truth.residue.values().sum();
@@ -208,7 +202,7 @@ fn how_a_log_looks_does_not_change_its_truth() {
         Options { error_era: ErrorEra::Request, ..plain.clone() },
     ];
     let eras = LayoutEra::ALL.map(|era| Options { era, ..plain.clone() });
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let (log, truth) = log_of(scenario, &plain);
         for options in looks.iter().chain(&eras) {
             let (other, same) = log_of(scenario, options);
@@ -269,7 +263,7 @@ fn states_at_deallocations_can_be_left_out() {
 
 #[test]
 fn a_seed_names_one_log() {
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let logs: BTreeSet<String> =
             [1, 1, 2, 3, 4].map(|seed| log_of(scenario, &Options { seed, ..Options::default() }).0).into();
         assert_eq!(logs.len(), 4, "{scenario:?}");
@@ -278,7 +272,7 @@ fn a_seed_names_one_log() {
 
 #[test]
 fn dumped_modules_define_what_they_use() {
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let (log, _) = log_of(scenario, &Options { seed: 6, ..Options::default() });
         for module in log.split("END OF MLIR MODULE").filter(|module| module.contains("MLIR Module ")) {
             let module = &module[module.find("MLIR Module ").unwrap()..];

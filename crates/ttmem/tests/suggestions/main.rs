@@ -603,15 +603,7 @@ fn check(rank: &ttmem::query::RankSummary) {
 #[test]
 fn suggestions_of_made_logs_hold_together() {
     let mut fired = std::collections::BTreeSet::new();
-    let scenarios = [
-        Scenario::Vae,
-        Scenario::Llm,
-        Scenario::TwoGraphs,
-        Scenario::OomCapacity,
-        Scenario::OomFragmentation,
-        Scenario::Random,
-    ];
-    for scenario in scenarios {
+    for scenario in Scenario::KINDS {
         for seed in 0..6 {
             let mut log = Vec::new();
             make(scenario, &Options { seed, keep: seed % 2 == 1, ..Options::default() }, &mut log).unwrap();

@@ -49,6 +49,12 @@ pub enum Scenario {
 }
 
 impl Scenario {
+    /// One of each kind, as large as they are.
+    pub const KINDS: [Self; 6] =
+        [Self::Vae, Self::Llm, Self::TwoGraphs, Self::OomCapacity, Self::OomFragmentation, Self::Random];
+}
+
+impl Scenario {
     /// The name in the truth.
     pub fn name(self) -> &'static str {
         match self {
