@@ -1,6 +1,6 @@
 //! The two streams: results go to standard output, everything else to standard error.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -121,13 +121,18 @@ pub(crate) fn screen(top: Option<usize>) -> Screen {
     }
 }
 
-/// Writes a result to a file, or to standard output.
+/// Whether a path is no file that writing could destroy: a terminal, a pipe, `/dev/null`.
+pub(crate) fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Writes a result to a file, or to standard output (`-`, too).
 pub(crate) fn write(
     output: Option<&Path>,
     force: bool,
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let Some(path) = output else {
+    let Some(path) = output.filter(|path| *path != Path::new("-")) else {
         let mut out = BufWriter::new(io::stdout().lock());
         return match render(&mut out).and_then(|()| out.flush()) {
             // Whoever reads has seen enough.
@@ -137,7 +142,7 @@ pub(crate) fn write(
     };
     let mut options = OpenOptions::new();
     options.write(true).truncate(true).create(true);
-    if !force {
+    if !force && !is_device(path) {
         options.create_new(true);
     }
     let failed = |source: io::Error| match source.kind() {

@@ -1,7 +1,7 @@
 //! `tt-memory-profiler`: the name and the flags that the tool began with, for the commands of today.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use ttmem::store::run_of;
@@ -57,7 +57,8 @@ pub(crate) fn run(args: Profiler) -> Result<u8> {
     console::set_loudness(args.loudness);
     if let Some(log) = args.analyze {
         // Beside the log where that is the folder of its run.
-        let beside = || Some(Target::OfRun(log.parent()?.to_owned(), run_of(&log)?));
+        let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let beside = || Some(Target::OfRun(folder.to_owned(), run_of(&log)?));
         let target = args.output_dir.map(Target::In).or_else(beside).unwrap_or(Target::Usual);
         return report_on(&log.to_string_lossy(), None, None, &target).map(|_| 0);
     }

@@ -19,9 +19,14 @@ const REDRAWN: Duration = Duration::from_millis(100);
 
 /// Reads a file (`-` is standard input) into a profile.
 pub(crate) fn open(file: &str, format: Option<&str>) -> Result<Profile> {
+    open_with(file, Options { format: format.map(str::to_owned), ..Options::default() })
+}
+
+/// The same, the way that the options say.
+pub(crate) fn open_with(file: &str, options: Options) -> Result<Profile> {
     let begun = Instant::now();
     let progress = Arc::new(Progress::default());
-    let options = Options { format: format.map(str::to_owned), progress: Some(Arc::clone(&progress)) };
+    let options = Options { progress: Some(Arc::clone(&progress)), ..options };
     let profile = with_bar(&progress, file, || read::open_with(file, &options))?;
     console::detail(|| {
         let seconds = begun.elapsed().as_secs_f64();

@@ -672,18 +672,22 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
 }
 
 #[test]
-fn files_of_an_older_report_do_not_stay() {
-    let (_keep, path, _) = made(Scenario::Vae, &Options::default());
+fn files_of_an_older_report_do_not_stay_and_those_of_others_do() {
     let folder = tempdir().unwrap();
-    for file in ["x_report.html", "x_rank7_ir.json", "y_memory.json", "x_profile.log"] {
+    let there = |file: &str| folder.path().join(file).exists();
+    let (_keep, ranks, _) = made(Scenario::Vae, &Options { ranks: 2, ..Options::default() });
+    write_report(&mut open(&ranks), folder.path(), "x").unwrap();
+    assert!(there("x_rank1-0_ir.json"));
+    // Files of a report that is called nearly so: who would know that `x_rank8` is no rank of `x`?
+    for file in ["x_rank8_ir.json", "x_rank8_memory.json", "y_memory.json", "x_profile.log"] {
         fs::write(folder.path().join(file), "old").unwrap();
     }
+    let (_keep, path, _) = made(Scenario::Vae, &Options::default());
     write_report(&mut open(&path), folder.path(), "x").unwrap();
-    let there = |file: &str| folder.path().join(file).exists();
-    assert!(!there("x_rank7_ir.json"));
-    let page = fs::read_to_string(folder.path().join("x_report.html")).unwrap();
-    assert!(page.starts_with("<!doctype html>"), "replaced");
-    assert!(there("y_memory.json") && there("x_profile.log"), "not ours");
+    assert!(!there("x_rank1-0_ir.json") && !there("x_rank1-1_memory.json"));
+    for file in ["x_rank8_ir.json", "x_rank8_memory.json", "y_memory.json", "x_profile.log"] {
+        assert!(there(file), "{file} is not ours");
+    }
 }
 
 #[test]

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &LastRun) -> Result<()> {
     let cutting = Cutting { marker: args.marker.clone(), progress: Some(Arc::clone(&progress)) };
     let mut pass = reading::with_bar(&progress, &args.log, || LastPass::find(&args.log, &cutting))?;
     tell(args, &pass);
-    match (&args.output, replaced) {
+    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    match (output, replaced) {
         (None, None) => to_standard_output(&mut pass),
         (Some(path), _) => reading::with_bar(&progress, &args.log, || to_file(&mut pass, path, args.force)),
         (None, Some(_)) if pass.is_everything() => Ok(()),
@@ -103,11 +104,11 @@ fn to_standard_output(pass: &mut LastPass) -> Result<()> {
 fn to_file(pass: &mut LastPass, path: &Path, force: bool) -> Result<()> {
     let failed = |source| Error::Write { path: path.into(), source };
     // A device or a pipe is no file that could be replaced.
-    if force && fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+    if console::is_device(path) {
         let out = OpenOptions::new().write(true).open(path).map_err(failed)?;
         return written(out, path, |out| pass.write(out, path)).map(|_| ());
     }
-    let beside = beside(path, fs::metadata(path).ok().as_ref()).map_err(failed)?;
+    let beside = beside(path, fs::metadata(path).ok().as_ref()).map_err(plainly(path))?;
     let file = beside.as_file().try_clone().map_err(failed)?;
     written(file, path, |out| pass.write(out, path))?;
     let kept = if force { beside.persist(path) } else { beside.persist_noclobber(path) };
@@ -131,8 +132,19 @@ fn beside(path: &Path, like: Option<&Metadata>) -> io::Result<NamedTempFile> {
     let file = builder.tempfile_in(folder)?;
     if let Some(like) = like {
         file.as_file().set_permissions(like.permissions())?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt, fchown};
+            // Only root may give a file away; of everybody else it is theirs already.
+            let _ = fchown(file.as_file(), Some(like.uid()), Some(like.gid()));
+        }
     }
     Ok(file)
+}
+
+/// Why a file cannot be written, without the name of the one beside it.
+fn plainly(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    |error| Error::Write { path: path.into(), source: error.kind().into() }
 }
 
 /// Writes to an open file, to its end.
@@ -173,7 +185,7 @@ impl Replaced {
     fn replace(&self, pass: &mut LastPass) -> Result<()> {
         let path = self.path.as_path();
         let failed = |source| Error::Write { path: path.into(), source };
-        let beside = beside(path, Some(&self.metadata)).map_err(failed)?;
+        let beside = beside(path, Some(&self.metadata)).map_err(plainly(path))?;
         let file = beside.as_file().try_clone().map_err(failed)?;
         let file = written(file, path, |out| pass.write_alike(out, path))?;
         // The log is all there is of the run: it gives way only to what is on the disk.

@@ -29,7 +29,14 @@ pub(crate) struct Remove {
 /// Removes them, one after the other. If one of the names is not there, none is removed.
 pub(crate) fn run(args: &Remove) -> Result<()> {
     let store = Store::from_env()?;
-    let reports = args.names.iter().map(|name| store.find(name)).collect::<Result<Vec<_>>>()?;
+    let mut reports: Vec<Stored> = Vec::new();
+    for name in &args.names {
+        let report = store.find(name)?;
+        // Whoever names it twice wants it gone once.
+        if reports.iter().all(|known| known.name != report.name) {
+            reports.push(report);
+        }
+    }
     if !args.yes && !io::stdin().is_terminal() {
         return Err(Error::Usage("there is nobody to ask: --yes removes without asking".into()));
     }

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::model::Profile;
 use ttmem::report::files::page_of;
-use ttmem::store::{Store, Stored, clean_name, name_of, plain_name, write_report};
+use ttmem::store::{Store, clean_name, name_of, plain_name, write_report};
 use ttmem::{Error, Result, read};
 
 use crate::{console, reading};
@@ -59,14 +58,32 @@ pub(crate) fn run(args: &Report) -> Result<()> {
     if args.name.is_some() && args.files.len() > 1 {
         return Err(Error::Usage("--name names one report: give one file".into()));
     }
+    if args.output.as_deref() == Some(Path::new("-")) {
+        return Err(Error::Usage("a report is a folder of files: name one, not `-`".into()));
+    }
     let target = args.output.clone().map_or(Target::Usual, Target::In);
-    for file in &args.files {
-        let page = report_on(file, args.format.as_deref(), args.name.as_deref(), &target)?;
+    let names = names_in(&args.files);
+    for (file, own) in args.files.iter().zip(&names) {
+        // Into one folder go reports of different names; the store sees to that itself.
+        let name = args.name.as_deref().or_else(|| own.as_deref().filter(|_| args.output.is_some()));
+        let page = report_on(file, args.format.as_deref(), name, &target)?;
         if args.open {
             show_page(&page);
         }
     }
     Ok(())
+}
+
+/// Names for the reports of files that have the same one: `x`, `x-2` …; `None` for those that have their own.
+fn names_in(files: &[String]) -> Vec<Option<String>> {
+    let mut used: Vec<String> = Vec::new();
+    let mut number = |file: &String| {
+        let own = name_of(file);
+        let taken = used.iter().filter(|name| **name == own).count();
+        used.push(own.clone());
+        (taken > 0).then(|| format!("{own}-{}", taken + 1))
+    };
+    files.iter().map(&mut number).collect()
 }
 
 /// Shows a page in a browser. Where there is none (over SSH, as a rule) the report is still written.
@@ -89,7 +106,11 @@ pub(crate) fn report_on(
     let source = source_of(file)?;
     let mut profile = reading::open(&source, format)?;
     let page = match target {
-        Target::Usual if Path::new(file).is_dir() => remake(&mut profile, Path::new(file), name)?,
+        Target::Usual if Path::new(file).is_dir() => {
+            let name = name.map_or_else(|| stem_of(&source), plain_name);
+            write_report(&mut profile, Path::new(file), &name)?;
+            Path::new(file).join(page_of(&name))
+        }
         Target::Usual => {
             let stored = Store::from_env()?.save(&mut profile, &source, name)?;
             stored.folder.join(page_of(stored.stem()))
@@ -112,12 +133,12 @@ pub(crate) fn report_on(
     Ok(page)
 }
 
-/// Makes the report in a folder anew; its files keep their names.
-fn remake(profile: &mut Profile, folder: &Path, name: Option<&str>) -> Result<PathBuf> {
-    let there = Stored::in_folder(folder).map(|stored| stored.stem().to_owned());
-    let name = name.map(plain_name).or(there).unwrap_or_else(|| "report".to_owned());
-    write_report(profile, folder, &name)?;
-    Ok(folder.join(page_of(&name)))
+/// How the names of a report's files begin, by the one of them that it is read from: a report that is made anew keeps
+/// its name.
+fn stem_of(source: &str) -> String {
+    let file = Path::new(source).file_name().unwrap_or_default().to_string_lossy();
+    let stem = file.strip_suffix(".ttmem").or_else(|| Some(file.split_once("_memory.json")?.0));
+    plain_name(stem.unwrap_or(&file))
 }
 
 /// Puts the folder of a run on the list. That it cannot be is said, and no reason to fail.

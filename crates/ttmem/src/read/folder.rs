@@ -6,49 +6,79 @@ use std::path::{Path, PathBuf};
 use super::tt_json;
 use crate::error::{Error, Result};
 
-const PROFILE: &str = ".ttmem";
+/// How the names of such files end, the one that tells most first.
+const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];
 
 /// The file that has the report of a folder: its profile, or else the memory file that the earlier tool wrote, too.
 ///
 /// Of several, the one that is named like the folder. A folder of `ttmem run` has a time behind that name.
 pub fn report_in(folder: &Path) -> Result<PathBuf> {
     let failed = |source| Error::Read { path: folder.into(), source };
-    let mut names: Vec<String> = fs::read_dir(folder)
+    let names: Vec<String> = fs::read_dir(folder)
         .map_err(failed)?
         .filter_map(|entry| Some(entry.ok()?.path()).filter(|path| path.is_file()))
         .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-        .filter(|name| !name.starts_with('.'))
         .collect();
-    names.sort_unstable();
-    for end in [PROFILE, tt_json::MEMORY] {
-        let stems: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(end)).collect();
-        if !stems.is_empty() {
-            let stem = choose(folder, &stems).ok_or_else(|| several(folder, &stems, end))?;
-            return Ok(folder.join(format!("{stem}{end}")));
-        }
+    let own = fs::canonicalize(folder).map_err(failed)?;
+    let own = own.file_name().unwrap_or_default().to_string_lossy();
+    match report_among(&own, names.iter().map(String::as_str)) {
+        Among::None => Err(Error::Directory { path: folder.into() }),
+        Among::One(report) => Ok(folder.join(report.file)),
+        Among::Several(reports) => Err(several(folder, &reports)),
     }
-    Err(Error::Directory { path: folder.into() })
 }
 
-/// The report that a folder is about.
-fn choose<'a>(folder: &Path, stems: &[&'a str]) -> Option<&'a str> {
+/// The reports among the files of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Among<'a> {
+    /// There is none.
+    None,
+    /// There is one, or one is named like the folder.
+    One(Report<'a>),
+    /// Nobody knows which one is meant.
+    Several(Vec<Report<'a>>),
+}
+
+/// A report, by the file that tells most of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Report<'a> {
+    /// How the names of its files begin.
+    pub stem: &'a str,
+    /// The file.
+    pub file: &'a str,
+}
+
+/// The report that a folder of that name is about.
+pub(crate) fn report_among<'a>(folder: &str, files: impl Iterator<Item = &'a str> + Clone) -> Among<'a> {
+    let ending = |end: &'static str| {
+        let visible = files.clone().filter(|file| !file.starts_with('.'));
+        let with_end = move |file: &'a str| Some(Report { stem: file.strip_suffix(end)?, file });
+        let mut found: Vec<Report<'a>> = visible.filter_map(with_end).collect();
+        found.sort_unstable();
+        found
+    };
+    let found = ENDS.into_iter().map(ending).find(|found| !found.is_empty()).unwrap_or_default();
     // Beside the files of the rank that matters most lie those of every rank.
-    let is_rank = |stem: &str| stem.rsplit_once("_rank").is_some_and(|(report, _)| stems.contains(&report));
-    let reports: Vec<&str> = stems.iter().copied().filter(|stem| !is_rank(stem)).collect();
-    if let [only] = reports[..] {
-        return Some(only);
+    let is_rank = |report: &&Report<'_>| {
+        let of = report.stem.rsplit_once("_rank");
+        of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
+    };
+    let reports: Vec<Report<'a>> = found.iter().filter(|report| !is_rank(report)).copied().collect();
+    let is_run =
+        |report: &&Report<'_>| folder.strip_prefix(report.stem).is_some_and(|rest| rest.starts_with('_'));
+    let named = reports.iter().find(|report| report.stem == folder);
+    let of_run = || reports.iter().filter(is_run).max_by_key(|report| report.stem.len());
+    match (named.or_else(of_run), &reports[..]) {
+        (Some(report), _) | (None, [report]) => Among::One(*report),
+        (None, []) => Among::None,
+        (None, _) => Among::Several(reports),
     }
-    let folder = fs::canonicalize(folder).ok()?;
-    let name = folder.file_name()?.to_str()?;
-    let is_run = |stem: &str| name.strip_prefix(stem).is_some_and(|rest| rest.starts_with('_'));
-    let longest_run = || reports.iter().copied().filter(|stem| is_run(stem)).max_by_key(|stem| stem.len());
-    reports.iter().copied().find(|stem| *stem == name).or_else(longest_run)
 }
 
-fn several(folder: &Path, stems: &[&str], end: &str) -> Error {
+fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
     const SHOWN: usize = 5;
-    let names: Vec<String> = stems.iter().take(SHOWN).map(|stem| format!("{stem}{end}")).collect();
-    let more = if stems.len() > SHOWN { " …" } else { "" };
+    let names: Vec<&str> = reports.iter().take(SHOWN).map(|report| report.file).collect();
+    let more = if reports.len() > SHOWN { " …" } else { "" };
     Error::NotThere(format!(
         "{} holds several reports: name the file ({}{more})",
         folder.display(),

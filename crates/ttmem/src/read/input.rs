@@ -38,6 +38,8 @@ pub struct Options {
     pub format: Option<String>,
     /// Where it is told how far the reading is.
     pub progress: Option<Arc<Progress>>,
+    /// It is known not to be packed, whatever its first bytes look like.
+    pub is_plain: bool,
 }
 
 /// How far the reading of a file, and of those beside it, is. The reader counts; others look whenever they like.
@@ -143,7 +145,9 @@ fn read_stream(
     options: &Options,
     sink: &mut dyn Sink,
 ) -> Result<()> {
-    let Unpacked { head, stream, packing } = content(name, counted(raw, options.progress.as_ref()))?;
+    let raw = counted(raw, options.progress.as_ref());
+    let Unpacked { head, stream, packing } =
+        if options.is_plain { plain(name, raw)? } else { content(name, raw)? };
     let (reader, sniff) = pick(name, &head, options.format.as_deref())?;
     let siblings = Siblings::new(path, options.progress.clone());
     let rereadable = path.is_some() && packing.is_none();
@@ -165,6 +169,15 @@ pub(super) struct Unpacked {
     pub stream: Box<dyn Read + Send>,
     /// How it was packed.
     pub packing: Option<Packing>,
+}
+
+/// A stream as it is.
+fn plain(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
+    let (head, stream) = peek(raw).map_err(|source| Error::Read { path: name.into(), source })?;
+    if head.is_empty() {
+        return Err(Error::Empty { file: name.into() });
+    }
+    Ok(Unpacked { head, stream, packing: None })
 }
 
 /// Unpacks a stream, if it is packed. One without content is an error.

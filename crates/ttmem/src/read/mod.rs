@@ -14,6 +14,7 @@ pub mod tt_log;
 mod ttmem;
 
 pub use folder::report_in;
+pub(crate) use folder::{Among, report_among};
 pub use input::{Input, Options, Progress, open, open_with};
 pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};
@@ -66,7 +67,10 @@ pub fn is_evidence(profile: &Profile, memory_file: &Path) -> bool {
     // A relative path leads nowhere from another folder; then the name must do.
     let is_elsewhere =
         || source.canonicalize().is_ok_and(|source| memory_file.canonicalize().ok() != Some(source));
-    profile.source.format == tt_json::TtJson.name() && is_named_so && !is_elsewhere()
+    // A copy of what the earlier tool wrote says as much as the original.
+    profile.source.format == tt_json::TtJson.name()
+        && is_named_so
+        && (!is_elsewhere() || !tt_json::is_ours(memory_file))
 }
 
 /// Takes along the texts that a profile only knows the places of, so that it needs its source no more.

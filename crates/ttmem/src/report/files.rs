@@ -24,7 +24,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::{Error, Result};
@@ -60,7 +60,8 @@ pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
         write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
         write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
         write_file(&folder.join(format!("{name}{SUMMARY_JSON}")), |out| Ok(super::json(&answer, out)?))?;
-        write_json(&folder.join(name), ABOUT, &About::of(&answer))
+        let about = AboutFile { about: About::of(&answer), files: names(profile, name) };
+        write_json(&folder.join(name), ABOUT, &about)
     };
     let rest = || {
         write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
@@ -69,8 +70,39 @@ pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
     with_threads(|| both(page, rest))
 }
 
+/// A report in a few words, and which files it has: who replaces it knows what to remove.
+#[derive(Serialize, Deserialize)]
+struct AboutFile {
+    #[serde(flatten)]
+    about: About,
+    #[serde(default)]
+    files: Vec<String>,
+}
+
+/// The files of the report of that name in a folder, as it says itself.
+pub fn listed_in(folder: &Path, name: &str) -> Vec<String> {
+    let text = fs::read(folder.join(about_of(name))).unwrap_or_default();
+    let about = serde_json::from_slice(&text).ok();
+    about.map_or_else(Vec::new, |about: AboutFile| about.files)
+}
+
+/// The names of all files of a report.
+fn names(profile: &Profile, name: &str) -> Vec<String> {
+    let of_report = [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].map(|end| format!("{name}{end}"));
+    let ranks = ranks(profile);
+    let labels = if ranks.len() > 1 { labels(profile, &ranks) } else { Vec::new() };
+    let bases = labels.iter().map(|label| format!("{name}_rank{label}")).chain([name.to_owned()]);
+    let of_ranks = bases.filter(|_| !ranks.is_empty()).flat_map(|base| OF_RANK.map(|end| base.clone() + end));
+    of_report.into_iter().chain(of_ranks).collect()
+}
+
+/// The ranks that have files.
+fn ranks(profile: &Profile) -> Vec<&Rank> {
+    profile.ranks.iter().filter(|rank| rank.has_content()).collect()
+}
+
 fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
-    let ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
+    let ranks = ranks(profile);
     let Some(main) = main_rank(profile, &ranks) else { return Ok(()) };
     if let [only] = ranks[..] {
         return write_rank(profile, only, &folder.join(name));
@@ -96,12 +128,6 @@ fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
     let label = |rank: &Rank| rank.label.map(|label| profile.text(label));
     let by_label = |rank: &Rank| Reverse((label(rank).map(str::len), label(rank)));
     ranks.iter().copied().max_by_key(|rank| (highest_peak(profile, rank), by_label(rank)))
-}
-
-/// Whether a file of that name is one of ours, of a report of that name.
-pub fn is_derived(name: &str, file: &str) -> bool {
-    let Some(rest) = file.strip_prefix(name) else { return false };
-    [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].contains(&rest) || is_of_rank(name, file)
 }
 
 /// Whether a file of that name is one of the JSON files of a rank, of a report of that name.
@@ -138,21 +164,6 @@ pub fn summary_of(name: &str) -> String {
 /// The name of the few words on a report of that name.
 pub fn about_of(name: &str) -> String {
     format!("{name}{ABOUT}")
-}
-
-/// The name of the report that a profile or a memory file is of.
-pub fn name_in(file: &str) -> Option<&str> {
-    file.strip_suffix(PROFILE).or_else(|| file.strip_suffix(MEMORY))
-}
-
-/// Whether a file of that name holds a profile.
-pub fn is_profile(file: &str) -> bool {
-    file.ends_with(PROFILE)
-}
-
-/// Whether a file of that name is the memory file of a report, which the seeds' tool writes too.
-pub fn is_memory_file(file: &str) -> bool {
-    file.ends_with(MEMORY)
 }
 
 fn write_rank(profile: &Profile, rank: &Rank, base: &Path) -> Result<()> {

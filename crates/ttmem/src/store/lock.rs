@@ -1,7 +1,7 @@
-//! One writer at a time for each name, whichever process it is in.
+//! One writer at a time for each name and each folder, whichever process it is in.
 //!
 //! Without it, two logs of one name that are stored at the same moment would both find the name free, and the second
-//! would replace the report of the first.
+//! would replace the report of the first; and two that write into one folder would commit at once.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,6 +19,12 @@ impl Lock {
     /// Waits until nobody else has that name. A file system without locks has none to wait for.
     pub(super) fn on(reports: &Path, name: &str) -> Self {
         Self { _file: locked(reports, name).ok() }
+    }
+
+    /// Waits until nobody else writes into a folder. Nothing is left in it: the folder itself is what is locked.
+    pub(super) fn of_folder(folder: &Path) -> Self {
+        let lock = |folder: File| folder.lock().map(|()| folder);
+        Self { _file: File::open(folder).and_then(lock).ok() }
     }
 }
 

@@ -116,6 +116,8 @@ impl Store {
                 // What a link leads to was made by a run; and one that leads nowhere has the name, too.
                 Ok(metadata) if metadata.is_symlink() => false,
                 Ok(_) => {
+                    // What was committed counts, even if whoever did it was killed right then.
+                    let _ = write::finish(&folder);
                     write::is_empty(&folder) || source.is_some() && SourceId::read(&folder).as_ref() == source
                 }
             }
@@ -141,7 +143,14 @@ impl Store {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().into_string();
-            reports.extend(name.ok().and_then(|name| Stored::read(&name, &entry.path())));
+            let report = name.ok().and_then(|name| Stored::read(&name, &entry.path()));
+            if report.is_none() && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                // What a writer left that was killed before there was a report.
+                if write::sweep(&entry.path()) {
+                    let _ = fs::remove_dir(entry.path());
+                }
+            }
+            reports.extend(report);
         }
         reports.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.name.cmp(&b.name)));
         Ok(reports)

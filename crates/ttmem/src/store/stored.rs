@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::{SourceId, write};
 use crate::query::{About, AboutPeak};
+use crate::read::{self, Among};
 use crate::report::files;
 
 /// A stored report. As JSON it is a row of `ttmem list --json`.
@@ -75,7 +76,7 @@ impl Stored {
             })
             .filter(|(_, metadata)| metadata.is_file())
             .collect();
-        let (stem, main) = main_file(name, &entries)?;
+        let (stem, main) = main_file(&folder, &entries)?;
         let about: Option<About> = fs::read(folder.join(files::about_of(&stem)))
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());
@@ -136,15 +137,18 @@ impl Stored {
     }
 }
 
-/// The file that makes a folder a report, and how its name begins: the profile, or else the memory file.
-fn main_file<'a>(name: &str, entries: &'a [(String, fs::Metadata)]) -> Option<(String, &'a fs::Metadata)> {
-    let rank = |file: &str| {
-        let is_other = files::name_in(file) != Some(name);
-        (!files::is_profile(file), is_other, file.to_owned())
+/// The file that makes a folder a report, and how its name begins: the one that is read for the folder. Of several
+/// that nobody can choose from, a list shows the first.
+fn main_file<'a>(folder: &Path, entries: &'a [(String, fs::Metadata)]) -> Option<(String, &'a fs::Metadata)> {
+    let folder = fs::canonicalize(folder).ok()?;
+    let name = folder.file_name()?.to_string_lossy();
+    let found = match read::report_among(&name, entries.iter().map(|(file, _)| file.as_str())) {
+        Among::None => return None,
+        Among::One(found) => found,
+        Among::Several(found) => *found.first()?,
     };
-    let mains = entries.iter().filter(|(file, _)| files::is_profile(file) || files::is_memory_file(file));
-    let (file, metadata) = mains.min_by_key(|(file, _)| rank(file))?;
-    Some((files::name_in(file)?.to_owned(), metadata))
+    let (_, metadata) = entries.iter().find(|(file, _)| file == found.file)?;
+    Some((found.stem.to_owned(), metadata))
 }
 
 fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::lock::Lock;
 use crate::error::{Error, Result};
 use crate::model::Profile;
 use crate::read;
@@ -23,6 +24,8 @@ const STAGED: &str = ".ttmem-staged-";
 const COMMIT: &str = ".ttmem-commit";
 /// Nobody writes a report for so long.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// Folders are shared between machines, and processes are not: who is not known here may still be at work.
+const SHARED: Duration = Duration::from_secs(10 * 60);
 
 /// Writes the report of a profile into a folder, which need not be there; returns the files.
 ///
@@ -40,16 +43,19 @@ pub(super) fn write_with(
     more: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Vec<PathBuf>> {
     read::embed_texts(profile);
+    let place = Place::take(folder)?;
     let has_evidence = read::is_evidence(profile, &folder.join(files::memory_of(name)));
     let is_evidence = |path: &Path| has_evidence && is_named(path, |file| files::is_of_rank(name, file));
-    let written = replace_files(folder, |staged| {
+    let before = files::listed_in(folder, name);
+    let written = place.replace_files(|staged| {
         files::write(profile, name, staged)?;
         remove_all(&entries(staged)?, is_evidence)?;
         more(staged)
     })?;
-    // What an earlier report had and this one has not: another rank, a page.
-    let is_old = |path: &Path| is_named(path, |file| files::is_derived(name, file)) && !is_evidence(path);
-    remove_all(&entries(folder)?, |path| is_old(path) && !written.iter().any(|file| file == path))?;
+    // What an earlier report had and this one has not: another rank.
+    let is_old = |path: &Path| is_named(path, |file| before.iter().any(|old| old == file));
+    let is_kept = |path: &Path| is_evidence(path) || written.iter().any(|file| file == path);
+    remove_all(&entries(folder)?, |path| is_old(path) && !is_kept(path))?;
     Ok(written)
 }
 
@@ -67,25 +73,44 @@ fn remove_all(files: &[PathBuf], is_one: impl Fn(&Path) -> bool) -> Result<()> {
 ///
 /// `fill` writes them into a folder that it is given. Returns where they are.
 pub fn replace_files(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Vec<PathBuf>> {
-    let failed = |source| Error::Write { path: folder.to_owned(), source };
-    let was_there = folder.is_dir();
-    fs::create_dir_all(folder).map_err(failed)?;
-    finish(folder)?;
-    sweep(folder);
-    let staged = staging(folder).map_err(failed)?;
-    let filled = fill(&staged).and_then(|()| entries(&staged)).and_then(|files| {
-        commit(folder, &staged).map_err(failed)?;
-        Ok(files)
-    });
-    let files = filled.inspect_err(|_| {
-        let _ = fs::remove_dir_all(&staged);
-        if !was_there {
-            // Only where it is empty: it may have become somebody else's meanwhile.
-            let _ = fs::remove_dir(folder);
-        }
-    })?;
-    finish(folder)?;
-    Ok(files.iter().filter_map(|file| Some(folder.join(file.file_name()?))).collect())
+    Place::take(folder)?.replace_files(fill)
+}
+
+/// A folder that nobody else writes to.
+struct Place<'a> {
+    folder: &'a Path,
+    was_there: bool,
+    _lock: Lock,
+}
+
+impl<'a> Place<'a> {
+    /// Waits for others, and finishes what they have begun.
+    fn take(folder: &'a Path) -> Result<Self> {
+        let was_there = folder.is_dir();
+        fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.to_owned(), source })?;
+        let lock = Lock::of_folder(folder);
+        finish(folder)?;
+        sweep(folder);
+        Ok(Self { folder, was_there, _lock: lock })
+    }
+
+    fn replace_files(&self, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Vec<PathBuf>> {
+        let failed = |source| Error::Write { path: self.folder.to_owned(), source };
+        let staged = staging(self.folder).map_err(failed)?;
+        let filled = fill(&staged).and_then(|()| entries(&staged)).and_then(|files| {
+            commit(self.folder, &staged).map_err(failed)?;
+            Ok(files)
+        });
+        let files = filled.inspect_err(|_| {
+            let _ = fs::remove_dir_all(&staged);
+            if !self.was_there {
+                // Only where it is empty: it may have become somebody else's meanwhile.
+                let _ = fs::remove_dir(self.folder);
+            }
+        })?;
+        finish(self.folder)?;
+        Ok(files.iter().filter_map(|file| Some(self.folder.join(file.file_name()?))).collect())
+    }
 }
 
 fn staging(folder: &Path) -> io::Result<PathBuf> {
@@ -122,21 +147,39 @@ pub(super) fn finish(folder: &Path) -> Result<()> {
         }
     }
     match fs::remove_dir(&commit) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Somebody else has removed it, or has put the next commit in its place, which is for them to finish.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
+            Ok(())
+        }
         removed => removed.map_err(|source| Error::Write { path: commit, source }),
     }
 }
 
-/// Removes what writers left that were killed.
-fn sweep(folder: &Path) {
+/// Removes what writers left that were killed; says whether there was anything.
+pub(super) fn sweep(folder: &Path) -> bool {
     let is_abandoned = |path: &PathBuf| {
-        let is_staged = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(STAGED));
-        let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
-        is_staged && modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
+        let Some(writer) = writer_of(path) else { return false };
+        let age = fs::metadata(path).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
+        let age = age.ok().and_then(|age| age.ok()).unwrap_or_default();
+        age > ABANDONED || age > SHARED && is_gone(writer)
     };
-    for path in entries(folder).unwrap_or_default().iter().filter(|path| is_abandoned(path)) {
+    let left: Vec<PathBuf> = entries(folder).unwrap_or_default().into_iter().filter(is_abandoned).collect();
+    for path in &left {
         let _ = fs::remove_dir_all(path);
     }
+    !left.is_empty()
+}
+
+/// The number of the process that writes a report here.
+fn writer_of(staged: &Path) -> Option<u32> {
+    let rest = staged.file_name()?.to_str()?.strip_prefix(STAGED)?;
+    rest.split('-').next()?.parse().ok()
+}
+
+/// Whether a process is known to be gone.
+fn is_gone(process: u32) -> bool {
+    let known = Path::new("/proc/self").exists();
+    known && !Path::new("/proc").join(process.to_string()).exists()
 }
 
 /// Removes what a process left in a folder that was killed, and the folder if nothing else is in it.

@@ -2,6 +2,7 @@
 //!
 //! Output goes into the log first, then to the screen. The loop ends when the command has ended and its output, too.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
 use std::process::{Child, ExitStatus};
@@ -35,8 +36,8 @@ pub(super) struct Captured {
     pub status: ExitStatus,
     /// What its output said of memory.
     pub seen: Seen,
-    /// Something that it started still holds its output.
-    pub left_open: bool,
+    /// What becomes of the output of something that it started and that still runs.
+    pub others: Option<Others>,
     /// Why the log ends early, if it does.
     pub log_error: Option<io::Error>,
 }
@@ -55,7 +56,7 @@ pub(super) fn capture(child: Child, output: PipeReader, log: File, signals: Sign
         begun,
         next_tick: begun + TICK,
         ended: None,
-        left_open: false,
+        others: None,
     };
     capture.run().map_err(lost)
 }
@@ -72,7 +73,25 @@ struct Capture {
     next_tick: Instant,
     /// How and when the command ended.
     ended: Option<(ExitStatus, Instant)>,
-    left_open: bool,
+    others: Option<Others>,
+}
+
+/// What becomes of what others print when the command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    /// It still goes into the log.
+    Logged,
+    /// It goes nowhere.
+    Lost,
+}
+
+impl fmt::Display for Others {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Logged => "goes into the log, but not into the report",
+            Self::Lost => "is lost, and may end it",
+        })
+    }
 }
 
 /// What there is to do.
@@ -99,8 +118,8 @@ impl Capture {
             self.tick();
         };
         self.watch.finish();
-        let (seen, left_open) = (self.watch.seen(), self.left_open);
-        Ok(Captured { status, seen, left_open, log_error: self.log.finish() })
+        let (seen, others) = (self.watch.seen(), self.others);
+        Ok(Captured { status, seen, others, log_error: self.log.finish() })
     }
 
     /// Waits until there is something to do, at most until the next tick.
@@ -155,7 +174,8 @@ impl Capture {
         Ok(())
     }
 
-    /// Closes the pipe when the command ended a while ago and others still hold it, after reading what is in it.
+    /// Leaves the pipe to others when the command ended a while ago and they still hold it, after reading what is in
+    /// it.
     fn give_up_waiting(&mut self, piece: &mut [u8]) {
         let is_over = self.ended.is_some_and(|(_, at)| at.elapsed() >= GRACE);
         let Some(output) = self.output.as_ref().filter(|_| is_over) else { return };
@@ -163,7 +183,10 @@ impl Capture {
         while left > 0 && self.output.is_some() {
             left = left.saturating_sub(self.read(piece) as u64);
         }
-        self.left_open = self.output.take().is_some();
+        // Were the pipe closed, the system would end them at the next line they print.
+        let hand_over =
+            |output| if self.log.hand_over(output).is_ok() { Others::Logged } else { Others::Lost };
+        self.others = self.output.take().map(hand_over);
     }
 
     fn tick(&mut self) {

@@ -25,13 +25,14 @@ pub(super) struct Launch {
 impl Launch {
     /// Understands the words of a command line.
     pub fn of(words: &[OsString]) -> Result<Self> {
-        let Some((first, rest)) = words.split_first() else {
+        let Some((first, rest)) = words.split_first().filter(|(first, _)| !first.is_empty()) else {
             return Err(Error::NotThere("no command was given".into()));
         };
         if first.as_encoded_bytes().starts_with(b"-") {
             let option = first.to_string_lossy();
             return Err(Error::NotThere(format!(
-                "{option} is no option of `ttmem run`; its own come first, then the command"
+                "{option} is no option of `ttmem run`; its own come first, then the command (a file of that name is \
+                 ./{option})"
             )));
         }
         let name = name_of(words);
@@ -112,9 +113,15 @@ fn is_python(word: &OsStr) -> bool {
     Path::new(word).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("py"))
 }
 
+fn has_spaces(word: &OsStr) -> bool {
+    word.as_encoded_bytes().iter().any(u8::is_ascii_whitespace)
+}
+
 /// The name of a run: that of the first script among the words (`mpirun -np 2 python model.py`), else the command's.
 fn name_of(words: &[OsString]) -> String {
-    let word = words.iter().find(|word| is_python(word)).or(words.first());
+    // A whole program in one word (`sh -c '…'`) is no script.
+    let is_script = |word: &&OsString| is_python(word) && (Path::new(word).is_file() || !has_spaces(word));
+    let word = words.iter().find(is_script).or(words.first());
     let stem = word.and_then(|word| Path::new(word).file_stem()).unwrap_or_default();
     stem.to_string_lossy().into_owned()
 }

@@ -5,7 +5,9 @@
 //! moment along.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, PipeReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -38,6 +40,15 @@ impl Log {
         if let Some(sync) = self.sync.as_ref().filter(|_| self.is_fresh) {
             self.is_fresh = sync.try_send(()).is_err();
         }
+    }
+
+    /// Leaves the log to what still comes out of a pipe: it is written by a process that outlives this one.
+    pub fn hand_over(&self, output: PipeReader) -> io::Result<()> {
+        let mut cat = Command::new("cat");
+        cat.stdin(output).stdout(self.file.try_clone()?).stderr(Stdio::null());
+        // Ctrl-C is not meant for it.
+        let mut child = cat.process_group(0).spawn()?;
+        thread::Builder::new().name("cat".into()).spawn(move || child.wait()).map(drop)
     }
 
     /// Ends it; what went wrong, if anything did.

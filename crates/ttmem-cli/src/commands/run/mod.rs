@@ -18,7 +18,7 @@ use std::process::ExitStatus;
 
 use clap::Args;
 use signal_hook::low_level::signal_name;
-use ttmem::read::Seen;
+use ttmem::read::{Options, Seen};
 use ttmem::report::{files::page_of, headline};
 use ttmem::store::{Store, Stored, plain_name, write_report};
 use ttmem::{Error, Result};
@@ -96,6 +96,9 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
     let name = plain_name(args.name.as_deref().unwrap_or(launch.name()));
     let signals = Signals::hold()?;
     let parent = args.output_dir.as_deref().unwrap_or(Path::new("logs"));
+    if parent.to_str().is_none() {
+        return Err(Error::Usage("the name of --output-dir is no UTF-8".into()));
+    }
     let (folder, log) = RunFolder::create(parent, &name)?;
     launch.say_settings();
     console::note(&format!("capturing into {}", folder.log().display()));
@@ -110,8 +113,10 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
     if !captured.status.success() {
         console::say(&format!("{} {}", launch.name(), ending(captured.status)));
     }
-    if captured.left_open {
-        console::note("something that the command started still runs; what it prints from now on is lost");
+    if let Some(others) = captured.others {
+        console::say(&format!(
+            "something that the command started still runs; what it prints from now on {others}"
+        ));
     }
     let code = exit_code(captured.status);
     let mut outcome = Outcome { code, log: folder.log(), page: None };
@@ -135,9 +140,10 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
 /// Reads the log, writes the report beside it and puts it on the list; returns where the page is.
 fn report(folder: &RunFolder, name: &str, seen: Seen) -> Result<PathBuf> {
     let log = folder.log().display().to_string();
-    // A log that begins with bytes of others is known by what was seen in it.
-    let format = seen.dram.map(|_| "tt_log");
-    let mut profile = reading::open(&log, format).map_err(|error| explained(error, &log))?;
+    // A log that begins with bytes of others is known by what was seen in it; and we have not packed it.
+    let format = seen.dram.map(|_| "tt_log".to_owned());
+    let options = Options { format, is_plain: true, ..Options::default() };
+    let mut profile = reading::open_with(&log, options).map_err(|error| explained(error, &log))?;
     write_report(&mut profile, folder.path(), name)?;
     for warning in &profile.warnings {
         console::warning(&log, warning.line, &warning.message);

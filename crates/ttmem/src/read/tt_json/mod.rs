@@ -28,6 +28,10 @@ mod runs;
 mod states;
 mod steps;
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use memchr::memmem;
 
 use self::document::Document;
@@ -50,6 +54,14 @@ const TEXTS: &str = "_ir.json";
 const NOT_IN_THEM: &str = "the JSON files of a report leave out what happened at deallocations: a peak that stood \
     before one is not in them, what a step changed includes the deallocations behind it, and what was alive, what is \
     left at the end and whether memory ran out is not known; make the report from the log, where there is one";
+
+/// Whether `ttmem` wrote a memory file: the earlier tool numbers no steps.
+pub(super) fn is_ours(memory_file: &Path) -> bool {
+    const HEAD: u64 = 64 << 10;
+    let mut head = Vec::new();
+    let read = File::open(memory_file).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    read.is_ok() && memmem::find(&head, b"\"step\":").is_some()
+}
 
 /// What those of the earlier tool lack besides.
 const EARLIER_TOOL: &str = "the files are of the earlier tt-memory-profiler: operations that it found no state for have no \
