@@ -65,9 +65,14 @@ pub(crate) fn bug() -> ExitCode {
 
 /// Says what is wrong with the arguments; help and version are answers.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // Where even that cannot be printed, the exit code says enough.
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+    let is_answer = !error.use_stderr();
+    match error.print() {
+        // Whoever reads has seen enough.
+        Err(error) if is_answer && error.kind() != io::ErrorKind::BrokenPipe => {
+            fail(&Error::Write { path: "standard output".into(), source: error })
+        }
+        _ => ExitCode::from(if is_answer { 0 } else { 2 }),
+    }
 }
 
 /// Says something on standard error.
@@ -150,5 +155,7 @@ pub(crate) fn write(
         _ => Error::Write { path: path.into(), source },
     };
     let mut file = BufWriter::new(options.open(path).map_err(failed)?);
-    render(&mut file).and_then(|()| file.flush()).map_err(failed)
+    render(&mut file).and_then(|()| file.flush()).map_err(failed)?;
+    detail(|| format!("wrote {}", path.display()));
+    Ok(())
 }

@@ -135,6 +135,32 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said_whatever_was_to_be_written() {
+    for arguments in [&["--help"][..], &["--version"], &["help", "run"], &["formats"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("ttmem"));
+        let output = command.args(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("standard output"), "{arguments:?}");
+    }
+}
+
+/// `-` is standard output, and a device is nothing that could be destroyed.
+#[test]
+fn results_can_be_sent_anywhere() {
+    let log = corpus("vae-decoder.log");
+    let printed = text(&ttmem().args(["summary", "--json", &log]).assert().success().get_output().stdout);
+    for arguments in
+        [["summary", "--json", &*log, "-o", "-"], ["summary", "--json", &log, "-o", "/dev/stdout"]]
+    {
+        assert_eq!(text(&ttmem().args(arguments).assert().success().get_output().stdout), printed);
+    }
+    ttmem().args(["last-run", &log, "-o", "/dev/null"]).assert().success();
+    ttmem().args(["report", &log, "-o", "-"]).assert().code(2);
+}
+
 #[test]
 fn the_program_answers_to_its_first_name() {
     let folder = tempfile::tempdir().unwrap();

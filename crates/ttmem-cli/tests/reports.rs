@@ -117,10 +117,88 @@ fn remove_asks_first_and_removes_all_or_none_of_the_names() {
     assert!(String::from_utf8(refused.stderr).unwrap().contains("--yes"));
     home.ttmem().args(["remove", "--yes", "vae-decoder", "missing"]).assert().code(2);
     assert_eq!(home.names().len(), 2);
-    home.ttmem().args(["remove", "--yes", "vae-decoder"]).assert().success();
+    home.ttmem().args(["remove", "--yes", "vae-decoder", "vae-decoder"]).assert().success();
     assert_eq!(home.names(), ["oom-capacity"]);
     let missing = home.ttmem().args(["show", "vae-decoder"]).assert().code(2).get_output().clone();
     assert!(String::from_utf8(missing.stderr).unwrap().contains("oom-capacity"), "it says what there is");
+}
+
+/// Everybody means the same report by a folder that holds two.
+#[test]
+fn a_second_report_in_the_folder_of_a_run_does_not_take_its_place() {
+    let home = Home::new();
+    let folder = home.with_run();
+    let given = folder.to_str().unwrap();
+    home.ttmem().args(["report", &corpus("oom-capacity.log"), "-o", given]).assert().success();
+    let other = fs::read(folder.join("oom-capacity.ttmem")).unwrap();
+    assert!(home.stdout(&["show", "two_graphs_20260122_143957"]).contains("two_graphs_profile.log"));
+    let page = home.stdout(&["report", given]);
+    assert!(page.trim_end().ends_with("two_graphs_report.html"), "{page}");
+    assert_eq!(fs::read(folder.join("oom-capacity.ttmem")).unwrap(), other);
+}
+
+#[test]
+fn a_log_is_analyzed_from_within_its_folder() {
+    let home = Home::new();
+    let folder = home.with_run();
+    let mut command = Command::cargo_bin("tt-memory-profiler").unwrap();
+    command.env("TTMEM_HOME", home.path().join("home")).current_dir(&folder);
+    command.args(["--analyze", "two_graphs_profile.log"]).assert().success();
+    assert_eq!(home.names().len(), 3);
+}
+
+#[test]
+fn two_logs_of_one_name_in_one_folder_have_two_reports() {
+    let home = Home::new();
+    for (folder, log) in [("a", "trace.log"), ("b", "info-only.log")] {
+        fs::create_dir(home.path().join(folder)).unwrap();
+        fs::copy(corpus(log), home.path().join(folder).join("x_profile.log")).unwrap();
+    }
+    let pages = home.stdout(&["report", "a/x_profile.log", "b/x_profile.log", "-o", "both"]);
+    assert_eq!(pages.lines().collect::<Vec<_>>(), ["both/x_report.html", "both/x-2_report.html"]);
+    let operations = |stem: &str| {
+        let about = fs::read(home.path().join(format!("both/{stem}_about.json"))).unwrap();
+        serde_json::from_slice::<Value>(&about).unwrap()["operations"].clone()
+    };
+    assert_ne!(operations("x"), operations("x-2"));
+}
+
+#[test]
+fn writers_of_one_folder_wait_for_each_other() {
+    let home = Home::new();
+    std::thread::scope(|scope| {
+        for log in
+            ["trace.log", "llm-decode.log", "trace.log", "llm-decode.log", "trace.log", "llm-decode.log"]
+        {
+            let write = || home.ttmem().args(["report", "-q", &corpus(log), "-o", "one"]).assert().success();
+            scope.spawn(write);
+        }
+    });
+    let left: Vec<_> =
+        fs::read_dir(home.path().join("one")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 18, "{left:?}");
+}
+
+#[test]
+fn a_copy_of_what_the_first_tool_wrote_is_left_as_it_is() {
+    let home = Home::new();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_json/small_model");
+    let copy = |from: &Path, to: &str| {
+        fs::create_dir(home.path().join(to)).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, home.path().join(to).join(path.file_name().unwrap())).unwrap();
+        }
+    };
+    copy(&from, "given");
+    home.stdout(&["report", "-q", "given"]);
+    copy(&home.path().join("given"), "copy");
+    home.stdout(&["report", "-q", "copy"]);
+    for end in ["memory", "operations", "inputs_registry", "ir"] {
+        let file = format!("small_model_{end}.json");
+        let read = |folder: &Path| fs::read(folder.join(&file)).unwrap();
+        assert_eq!(read(&home.path().join("copy")), read(&from), "{file}");
+    }
 }
 
 #[test]

@@ -67,6 +67,19 @@ fn the_markdown() {
 }
 
 #[test]
+fn markdown_answers_what_was_asked() {
+    let log = path("vae-decoder.log");
+    let whole = stdout(&["summary", "--markdown", &log]);
+    let at = stdout(&["summary", "--markdown", "--at", "50", &log]);
+    assert!(at.contains("## Before Step 50\n") && !whole.contains("## Before Step"), "{at}");
+    let last = stdout(&["summary", "--markdown", "--run", "last", &log]);
+    assert!(last.contains("Program runs: 1, passes: 1 (run 2 of 2 alone)."), "{last}");
+    assert!(whole.contains("Program runs: 2, passes: 2."), "{whole}");
+    // What is left out for lack of room is no claim that there is nothing.
+    assert_eq!(stdout(&["summary", "--markdown", "--top", "0", &log]), whole);
+}
+
+#[test]
 fn markdown_has_the_promised_sections_in_order() {
     let text = stdout(&["summary", "--markdown", &path("llm-decode.log")]);
     let promised = [

@@ -66,7 +66,8 @@ fn answer(profile: &Profile, run: RunFilter) -> Value {
 }
 
 fn strip(value: &mut Value) {
-    const DIFFERS: [&str; 12] = [
+    const DIFFERS: [&str; 13] = [
+        "chosen_runs",
         "file",
         "step",
         "run",

@@ -71,3 +71,37 @@ fn what_a_killed_process_left_is_swept_and_what_others_have_stays() {
     assert!(others.iter().all(|staged| staged.exists()));
     assert_eq!(names(&store), ["trace"]);
 }
+
+/// Whoever is killed between the commit and the moves has a report all the same, and the same source replaces it.
+#[test]
+fn what_was_committed_counts_when_a_name_is_looked_for() {
+    let home = tempdir().unwrap();
+    let store = Store::at(home.path());
+    let log = corpus("trace.log");
+    let save = || store.save(&mut read::open(&log).unwrap(), &log, None).unwrap();
+    let folder = save().folder;
+    let commit = folder.join(".ttmem-commit");
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    fs::create_dir(&commit).unwrap();
+    for file in files {
+        fs::rename(&file, commit.join(file.file_name().unwrap())).unwrap();
+    }
+    assert_eq!(save().name, "trace");
+    assert_eq!(names(&store), ["trace"]);
+}
+
+#[test]
+fn what_a_killed_writer_left_of_a_report_that_never_was_goes_with_time() {
+    let home = tempdir().unwrap();
+    let store = Store::at(home.path());
+    // No process has that number; its folder was last changed a quarter of an hour ago, and a moment ago.
+    let (old, young) = (store.folder().join("old"), store.folder().join("young"));
+    for folder in [&old, &young] {
+        fs::create_dir_all(folder.join(".ttmem-staged-4194999-0")).unwrap();
+        fs::write(folder.join(".ttmem-staged-4194999-0/x.ttmem"), "half").unwrap();
+    }
+    let before = std::time::SystemTime::now() - std::time::Duration::from_secs(15 * 60);
+    fs::File::open(old.join(".ttmem-staged-4194999-0")).unwrap().set_modified(before).unwrap();
+    assert_eq!(names(&store), Vec::<String>::new());
+    assert!(!old.exists() && young.exists());
+}

@@ -51,15 +51,16 @@ pub(crate) struct LastRun {
 
 /// Cuts the last pass out. Nothing is written before it is found.
 pub(crate) fn run(args: &LastRun) -> Result<()> {
-    if let Some(path) = args.output.as_ref().filter(|path| !args.force && path.symlink_metadata().is_ok()) {
-        return Err(Error::Exists { path: path.clone() });
+    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
+    let is_there = |path: &&Path| path.symlink_metadata().is_ok() && !console::is_device(path);
+    if let Some(path) = output.filter(is_there).filter(|_| !args.force) {
+        return Err(Error::Exists { path: path.into() });
     }
     let replaced = if args.in_place { Some(Replaced::find(&args.log)?) } else { None };
     let progress = Arc::new(Progress::default());
     let cutting = Cutting { marker: args.marker.clone(), progress: Some(Arc::clone(&progress)) };
     let mut pass = reading::with_bar(&progress, &args.log, || LastPass::find(&args.log, &cutting))?;
     tell(args, &pass);
-    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
     match (output, replaced) {
         (None, None) => to_standard_output(&mut pass),
         (Some(path), _) => reading::with_bar(&progress, &args.log, || to_file(&mut pass, path, args.force)),

@@ -129,6 +129,10 @@ pub(crate) fn report_on(
     for warning in &profile.warnings {
         console::warning(file, warning.line, &warning.message);
     }
+    console::detail(|| {
+        let folder = page.parent().unwrap_or(Path::new("")).display();
+        format!("wrote the report {folder}")
+    });
     console::write(None, false, |out| writeln!(out, "{}", page.display()))?;
     Ok(page)
 }

@@ -35,7 +35,7 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "STEP")]
     pub at: Option<u32>,
 
-    /// How many rows lists have.
+    /// How many rows lists have. (Tables in Markdown have ten.)
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
 
@@ -112,7 +112,8 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     if let (Some(code), true) = (failed, profiles.is_empty()) {
         return Ok(code);
     }
-    let request = Request { at: args.at, top: args.top, run: args.run.0, rank: args.rank.clone() };
+    let top = args.top.filter(|_| !args.form.markdown);
+    let request = Request { at: args.at, top, run: args.run.0, rank: args.rank.clone() };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary);
     let output = Output { path: args.output.as_deref(), force: args.force };

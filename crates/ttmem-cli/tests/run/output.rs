@@ -29,15 +29,18 @@ fn bytes_of_any_kind_on_both_streams_come_in_their_order() {
 
 #[test]
 fn a_log_that_begins_with_bytes_of_others_is_reported() {
-    let place = Place::new();
-    let mut log = vec![0; 200_000];
-    log.push(b'\n');
-    log.extend(fs::read(corpus("two-graphs.log")).unwrap());
-    log.extend(b"no end");
-    fs::write(place.path("all"), &log).unwrap();
-    let output = place.run().args(["cat", "all"]).output().unwrap();
-    page(&place, &output);
-    assert_same(&fs::read(place.log()).unwrap(), &log);
+    // Zeros, and what gzip and zstd begin with.
+    for head in [&[0; 200_000][..], &[0x1f, 0x8b, 8], &[0x28, 0xb5, 0x2f, 0xfd]] {
+        let place = Place::new();
+        let mut log = head.to_vec();
+        log.push(b'\n');
+        log.extend(fs::read(corpus("two-graphs.log")).unwrap());
+        log.extend(b"no end");
+        fs::write(place.path("all"), &log).unwrap();
+        let output = place.run().args(["cat", "all"]).output().unwrap();
+        page(&place, &output);
+        assert_same(&fs::read(place.log()).unwrap(), &log);
+    }
 }
 
 /// 100 MB, as fast as they come: shown to a file, to somebody who reads slowly at first, and not at all.
@@ -184,6 +187,21 @@ fn what_a_command_leaves_running_is_not_waited_for() {
     let said = text(&output.stderr);
     assert!(said.contains("something that the command started still runs"), "{said}");
     assert!(text(&fs::read(place.log()).unwrap()).ends_with("\nbefore\n"));
+}
+
+/// It is not ended by a pipe that nobody reads, and its log goes on; also where little is said.
+#[test]
+fn what_a_command_leaves_running_goes_on_into_the_log() {
+    let place = Place::new();
+    let script = "(while ! [ -e go ]; do sleep 0.1; done; echo later; echo last >done) & cat \"$0\"";
+    let output = place.run().args(["-q", "sh", "-c", script]).arg(corpus("two-graphs.log")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("goes into the log, but not into the report"));
+    let captured = fs::read(place.log()).unwrap();
+    assert_same(&captured, &fs::read(corpus("two-graphs.log")).unwrap());
+    fs::write(place.path("go"), "").unwrap();
+    until_there(&place.path("done"));
+    until("the log goes on", || fs::read(place.log()).unwrap().ends_with(b"later\n").then_some(()));
 }
 
 #[test]

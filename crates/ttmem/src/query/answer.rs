@@ -53,6 +53,8 @@ pub struct RankSummary {
     pub runs: usize,
     /// How often the sequence of programs ran.
     pub passes: usize,
+    /// Which of the runs the answer is about, where not all of them.
+    pub chosen_runs: Option<ChosenRuns>,
     /// The operations.
     pub operations: Counts,
     /// The reported operations by name, the most frequent first.
@@ -102,6 +104,17 @@ pub struct Suggestion {
     pub saves_bytes: Option<u64>,
     /// The step that it is about.
     pub step: Option<Step>,
+}
+
+/// Runs that were chosen, by their numbers from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ChosenRuns {
+    /// The first.
+    pub first: usize,
+    /// The last.
+    pub last: usize,
+    /// Of how many.
+    pub of: usize,
 }
 
 /// How many operations there are.

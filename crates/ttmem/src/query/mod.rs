@@ -17,8 +17,8 @@ pub(crate) mod words;
 
 pub use about::{About, AboutPeak};
 pub use answer::{
-    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,
-    OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
+    AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
+    Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
     ResidueRow, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use ir::IrFile;

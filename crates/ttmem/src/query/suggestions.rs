@@ -197,12 +197,15 @@ impl<'a> Words<'a> {
     }
 
     fn kept_twice(&self, count: usize, per_bank: u64) -> String {
-        let (weights, are) = if count == 1 { ("weight", "is") } else { ("weights", "are") };
+        let (weights, originals) = match count {
+            1 => ("weight is", "the original takes"),
+            _ => ("weights are", "the originals take"),
+        };
         format!(
-            "{count} {weights} {are} in {} twice at its peak, as given and const-evaluated; the originals take {}.{}",
+            "{count} {weights} in {} twice at its peak, as given and const-evaluated; {originals} {}.{}",
             self.pool,
             self.share(per_bank),
-            self.lowers("Freeing the originals after const-eval, if nothing else reads them, lowers"),
+            self.lowers("Freeing what was given after const-eval, if nothing else reads it, lowers"),
         )
     }
 

@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::answer::{
-    AtMoment, Caused, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount, Outside,
-    OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
+    AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
+    Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
     ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::named::Named;
@@ -130,6 +130,10 @@ fn span(rank: &Rank, request: &Request) -> Result<Span> {
 }
 
 /// One rank, as far as it is asked about.
+fn is_within(run: &Run, span: Span) -> bool {
+    span.first <= run.first && run.end.max(run.first) <= span.end
+}
+
 struct View<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
@@ -179,6 +183,7 @@ impl<'a> View<'a> {
             file: self.profile.source.file.clone(),
             runs: self.runs().count(),
             passes: self.passes(),
+            chosen_runs: self.chosen_runs(),
             operations: self.counts(),
             distribution: self.distribution(),
             pools: Named(
@@ -242,8 +247,15 @@ impl<'a> View<'a> {
     /// The top-level runs that are asked about.
     fn runs(&self) -> impl Iterator<Item = &'a Run> {
         let span = self.span;
-        let runs = self.rank.top_level_runs().map(|(_, run)| run);
-        runs.filter(move |run| span.first <= run.first && run.end.max(run.first) <= span.end)
+        self.rank.top_level_runs().map(|(_, run)| run).filter(move |run| is_within(run, span))
+    }
+
+    fn chosen_runs(&self) -> Option<ChosenRuns> {
+        let runs: Vec<bool> = self.rank.top_level_runs().map(|(_, run)| is_within(run, self.span)).collect();
+        let (first, last) =
+            (runs.iter().position(|chosen| *chosen)?, runs.iter().rposition(|chosen| *chosen)?);
+        let chosen = ChosenRuns { first: first + 1, last: last + 1, of: runs.len() };
+        (self.request.run != RunFilter::All).then_some(chosen)
     }
 
     fn passes(&self) -> usize {

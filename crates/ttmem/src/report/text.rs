@@ -7,8 +7,8 @@ use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, size};
 use crate::model::Class;
 use crate::query::{
-    AtMoment, Caused, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow, Suggestion,
-    Summary,
+    AtMoment, Caused, ChosenRuns, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow,
+    Suggestion, Summary,
 };
 
 /// How a screen is set.
@@ -104,7 +104,10 @@ impl Page<'_> {
             other => other,
         };
         let mut facts = vec![kind.to_owned()];
-        if rank.runs > 0 {
+        if let Some(ChosenRuns { first, last, of }) = rank.chosen_runs {
+            let runs = if first == last { format!("run {first}") } else { format!("runs {first} to {last}") };
+            facts.push(format!("{runs} of {}", count(of as u64)));
+        } else if rank.runs > 0 {
             facts.push(plural(rank.runs as u64, "run"));
         }
         if rank.passes > 1 {

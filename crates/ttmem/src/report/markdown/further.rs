@@ -16,6 +16,7 @@ const SENTENCE: usize = 600;
 /// The sections, in order.
 pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSummary]) -> Vec<Section> {
     [
+        at_moment(rank),
         live_at_peak(rank),
         unexplained(rank),
         out_of_memory(rank),
@@ -30,7 +31,33 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSum
 
 fn live_at_peak(rank: &RankSummary) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
-    let live = peak.live.as_deref().filter(|live| !live.is_empty())?;
+    peak.live.as_ref().filter(|live| !live.is_empty())?;
+    Some(alive(Section::new("## Live at Peak"), peak))
+}
+
+/// What was in memory at the moment that was asked for.
+fn at_moment(rank: &RankSummary) -> Option<Section> {
+    let at = rank.at.as_ref()?;
+    let section = Section::new(format!("## Before Step {}", at.step));
+    let held = |(name, moment): (&str, &PoolMoment)| {
+        format!("{} {} MB/bank", cell(name, NAME), mb(moment.allocated_per_bank))
+    };
+    let pools: Vec<String> = at.pools.iter().map(held).collect();
+    let next = at
+        .op
+        .as_deref()
+        .map_or_else(|| "The program ends there".into(), |op| format!("{} is about to run", cell(op, NAME)));
+    let section = section.paragraph(format!("{next}. Allocated: {}.", pools.join(", ")));
+    let pool = rank.peak.as_ref().map_or("DRAM", |peak| peak.pool.as_str());
+    Some(match at.pools.get(pool) {
+        Some(moment) if moment.live.is_some() => alive(section, moment),
+        _ => section,
+    })
+}
+
+/// What is alive at a moment, the largest first.
+fn alive(section: Section, peak: &PoolMoment) -> Section {
+    let live = peak.live.as_deref().unwrap_or_default();
     let total = peak.live_count.unwrap_or(live.len());
     let columns = [
         ("Tensor", Align::Left),
@@ -40,7 +67,7 @@ fn live_at_peak(rank: &RankSummary) -> Option<Section> {
         ("Made by", Align::Left),
         ("Until", Align::Left),
     ];
-    let section = Section::new("## Live at Peak").paragraph(format!(
+    let section = section.paragraph(format!(
         "{total} tensor{} in {} before step {}{}. The largest:",
         if total == 1 { "" } else { "s" },
         cell(&peak.pool, NAME),
@@ -48,13 +75,14 @@ fn live_at_peak(rank: &RankSummary) -> Option<Section> {
         classes(peak)
     ));
     let rows = live.iter().take(ROWS).map(live_row);
-    Some(section.table(columns, rows).floors(5, 3).of(total, " (ttmem summary --json has all)"))
+    section.table(columns, rows).floors(5, 3).of(total, " (ttmem summary --json has all)")
 }
 
 /// What is alive, by class.
 fn classes(peak: &PoolMoment) -> String {
     let class = |(class, bytes): (&str, &u64)| {
-        let share = share(Some(*bytes), peak.allocated_per_bank);
+        // What is rounded may be less than what the tensors add up to.
+        let share = share(Some(*bytes), peak.allocated_per_bank.max(peak.explained_per_bank));
         format!("{} {} MB/bank ({share})", cell(class, NAME), mib(*bytes, 3))
     };
     let classes: Vec<String> = peak.by_class_per_bank.iter().flat_map(Named::iter).map(class).collect();
@@ -65,7 +93,9 @@ fn live_row(tensor: &LiveTensor) -> [String; 6] {
     let made = match (tensor.born_step, &tensor.op) {
         (Some(step), Some(op)) => format!("step {step} {}", cell(op, NAME)),
         (Some(step), None) => format!("step {step}"),
-        (None, _) => "argument".into(),
+        // In a part of the log that was cut away.
+        (None, Some(op)) => format!("{}, earlier", cell(op, NAME)),
+        (None, None) => "argument".into(),
     };
     let until = match (tensor.dies_step, tensor.gone_before_step) {
         (Some(step), _) => format!("step {step}"),

@@ -2,7 +2,7 @@
 
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, location, mb, named, none, number, share, typed, unknown, whole_mb};
-use crate::query::{PoolMoment, PoolSummary, RankSummary, Summary, words};
+use crate::query::{ChosenRuns, PoolMoment, PoolSummary, RankSummary, Summary, words};
 use crate::report::units::{count, mib, shape};
 
 /// How many rows the ranked tables have.
@@ -64,7 +64,7 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
     };
     let programs = match (rank.runs, rank.passes) {
         (0, _) => "Program runs: unknown.".to_owned(),
-        (runs, passes) => format!("Program runs: {runs}, passes: {passes}."),
+        (runs, passes) => format!("Program runs: {runs}, passes: {passes}{}.", chosen(rank)),
     };
     let counts = &rank.operations;
     Section::new("## Configuration")
@@ -79,6 +79,14 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
             counts.reported,
         ))
         .paragraph("MB is MiB (1,048,576 bytes). MB/bank times the banks is MB on one device.")
+}
+
+/// Which of the runs the document is about, where not all of them.
+fn chosen(rank: &RankSummary) -> String {
+    rank.chosen_runs.map_or_else(String::new, |ChosenRuns { first, last, of }| match first == last {
+        true => format!(" (run {first} of {of} alone)"),
+        false => format!(" (runs {first} to {last} of {of} alone)"),
+    })
 }
 
 fn peak_memory(rank: &RankSummary) -> Section {
