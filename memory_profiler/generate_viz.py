@@ -8,5 +8,5 @@ COMMAND = "ttmem"
 if __name__ == "__main__":
     try:
         os.execvp(COMMAND, [COMMAND, "report", *sys.argv[1:]])
-    except FileNotFoundError:
-        sys.exit(f"{COMMAND} is not on the PATH: install it with `cargo install --path crates/ttmem-cli`")
+    except OSError as error:
+        sys.exit(f"{COMMAND} cannot be run ({error.strerror}): put it on the PATH; the README says how it is installed")

@@ -21,8 +21,9 @@ pub fn report_in(folder: &Path) -> Result<PathBuf> {
         .collect();
     let own = fs::canonicalize(folder).map_err(failed)?;
     let own = own.file_name().unwrap_or_default().to_string_lossy();
-    match report_among(&own, names.iter().map(String::as_str)) {
-        Among::None => Err(Error::Directory { path: folder.into() }),
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match report_among(&own, &names) {
+        Among::None => Err(without_report(folder, &names)),
         Among::One(report) => Ok(folder.join(report.file)),
         Among::Several(reports) => Err(several(folder, &reports)),
     }
@@ -49,10 +50,10 @@ pub(crate) struct Report<'a> {
 }
 
 /// The report that a folder of that name is about.
-pub(crate) fn report_among<'a>(folder: &str, files: impl Iterator<Item = &'a str> + Clone) -> Among<'a> {
+pub(crate) fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
     let ending = |end: &'static str| {
-        let visible = files.clone().filter(|file| !file.starts_with('.'));
-        let with_end = move |file: &'a str| Some(Report { stem: file.strip_suffix(end)?, file });
+        let visible = files.iter().filter(|file| !file.starts_with('.'));
+        let with_end = move |file: &&'a str| Some(Report { stem: file.strip_suffix(end)?, file });
         let mut found: Vec<Report<'a>> = visible.filter_map(with_end).collect();
         found.sort_unstable();
         found
@@ -72,6 +73,20 @@ pub(crate) fn report_among<'a>(folder: &str, files: impl Iterator<Item = &'a str
         (Some(report), _) | (None, [report]) => Among::One(*report),
         (None, []) => Among::None,
         (None, _) => Among::Several(reports),
+    }
+}
+
+fn without_report(folder: &Path, names: &[&str]) -> Error {
+    match names.iter().find(|name| name.ends_with(".log")) {
+        None => Error::Directory { path: folder.into() },
+        Some(log) => {
+            let log = folder.join(log);
+            Error::NotThere(format!(
+                "{} is a directory without a report, but with a log: ttmem report {}",
+                folder.display(),
+                log.display()
+            ))
+        }
     }
 }
 
@@ -127,7 +142,9 @@ mod tests {
 
     #[test]
     fn a_folder_without_a_report_is_only_a_folder() {
-        let error = found("x", &["a_operations.json", "a.log"]).unwrap_err();
+        let error = found("x", &["a_operations.json"]).unwrap_err();
         assert!(matches!(error, Error::Directory { .. }), "{error}");
+        let error = found("x", &["a_operations.json", "a_profile.log"]).unwrap_err();
+        assert!(error.to_string().ends_with("x/a_profile.log") && error.exit_code() == 2, "{error}");
     }
 }

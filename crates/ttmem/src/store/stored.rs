@@ -142,7 +142,8 @@ impl Stored {
 fn main_file<'a>(folder: &Path, entries: &'a [(String, fs::Metadata)]) -> Option<(String, &'a fs::Metadata)> {
     let folder = fs::canonicalize(folder).ok()?;
     let name = folder.file_name()?.to_string_lossy();
-    let found = match read::report_among(&name, entries.iter().map(|(file, _)| file.as_str())) {
+    let files: Vec<&str> = entries.iter().map(|(file, _)| file.as_str()).collect();
+    let found = match read::report_among(&name, &files) {
         Among::None => return None,
         Among::One(found) => found,
         Among::Several(found) => *found.first()?,

@@ -160,7 +160,7 @@ pub(super) fn sweep(folder: &Path) -> bool {
     let is_abandoned = |path: &PathBuf| {
         let Some(writer) = writer_of(path) else { return false };
         let age = fs::metadata(path).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
-        let age = age.ok().and_then(|age| age.ok()).unwrap_or_default();
+        let age = age.ok().and_then(std::result::Result::ok).unwrap_or_default();
         age > ABANDONED || age > SHARED && is_gone(writer)
     };
     let left: Vec<PathBuf> = entries(folder).unwrap_or_default().into_iter().filter(is_abandoned).collect();

@@ -83,10 +83,11 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
 
 /// Which of the runs the document is about, where not all of them.
 fn chosen(rank: &RankSummary) -> String {
-    rank.chosen_runs.map_or_else(String::new, |ChosenRuns { first, last, of }| match first == last {
-        true => format!(" (run {first} of {of} alone)"),
-        false => format!(" (runs {first} to {last} of {of} alone)"),
-    })
+    match rank.chosen_runs {
+        None => String::new(),
+        Some(ChosenRuns { first, last, of }) if first == last => format!(" (run {first} of {of} alone)"),
+        Some(ChosenRuns { first, last, of }) => format!(" (runs {first} to {last} of {of} alone)"),
+    }
 }
 
 fn peak_memory(rank: &RankSummary) -> Section {
