@@ -55,7 +55,7 @@ impl Server {
                 process.pass_on(err, &sender, |line| {
                     // On our screen another key does.
                     (line != HOW_TO_STOP).then_some(Answer::ServerSaid { line })
-                })
+                });
             })
         });
         let on_output = out.map(|out| {

@@ -210,10 +210,13 @@ fn ran(how: &str, left: Left) -> Answer {
 fn run_log() -> RunLog {
     let traceback =
         "Traceback (most recent call last):\n  File \"model.py\", line 1, in <module>\n    import nosuch\n";
-    let lines: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+    let lines: Vec<String> = (1..=20).map(|line| format!("line {line}")).collect();
+    let lines = lines.join("\n");
     RunLog {
         why: "logs/model_1/model_profile.log: the command printed no line of the Tenstorrent runtime".into(),
-        end: format!("{lines}{traceback}\u{1b}[31mModuleNotFoundError\u{1b}[0m: No module named 'nosuch'\n"),
+        end: format!(
+            "{lines}\n{traceback}\u{1b}[31mModuleNotFoundError\u{1b}[0m: No module named 'nosuch'\n"
+        ),
     }
 }
 

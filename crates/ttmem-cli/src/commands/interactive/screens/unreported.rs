@@ -32,10 +32,8 @@ impl Unreported {
     fn head(&self, width: usize, look: Look) -> Vec<Line<'static>> {
         let styled =
             |text: &str, style| wrap(text, width).into_iter().map(move |line| Line::styled(line, style));
-        let heading = match self.log.end.is_empty() {
-            true => "It printed nothing.",
-            false => "This is the end of what it printed:",
-        };
+        let is_silent = self.log.end.is_empty();
+        let heading = if is_silent { "It printed nothing." } else { "This is the end of what it printed:" };
         let how = styled(&self.how, Look::strong());
         let why = styled(&self.log.why, look.warning());
         how.chain(why).chain([Line::default()]).chain(styled(heading, Look::plain())).collect()
