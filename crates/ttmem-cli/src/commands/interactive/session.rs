@@ -28,6 +28,8 @@ use crate::console;
 const AT_ONCE: Duration = Duration::from_millis(250);
 /// So often it is looked whether a command that runs has ended.
 const LOOK_UP: Duration = Duration::from_millis(50);
+/// So often it is swept up after a report that nobody waits for.
+const SWEEPS: usize = 3;
 /// For ever, as far as anybody waits.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -305,8 +307,15 @@ impl Session {
                 Ok(_) | Err(_) => {}
             }
         }
-        if let Ok(store) = &*self.store {
-            store.sweep_after(std::process::id());
+        // Once more where it has put another file there meanwhile; then it finds its folder gone, and gives up.
+        for _ in 0..SWEEPS {
+            if let Ok(store) = &*self.store {
+                store.sweep_after(std::process::id());
+            }
+            if writer.is_finished() {
+                break;
+            }
+            std::thread::sleep(LOOK_UP);
         }
         code
     }
