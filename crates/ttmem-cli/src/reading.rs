@@ -1,12 +1,13 @@
 //! Reading with a bar: on a terminal, and only where it takes more than a second.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use ttmem::Result;
 use ttmem::model::Profile;
 use ttmem::read::{self, Options, Progress};
@@ -53,11 +54,12 @@ pub(crate) fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnc
 
 /// Draws until the other side is dropped.
 fn draw(progress: &Progress, label: &str, wait: &Receiver<()>) {
+    let begun = Instant::now();
     let mut pause = PATIENCE;
     let mut bar: Option<ProgressBar> = None;
     while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(pause) {
         pause = REDRAWN;
-        let bar = bar.get_or_insert_with(|| new_bar(progress.size(), label));
+        let bar = bar.get_or_insert_with(|| new_bar(progress.size(), label, begun.elapsed()));
         bar.set_position(progress.read());
     }
     if let Some(bar) = bar {
@@ -65,13 +67,43 @@ fn draw(progress: &Progress, label: &str, wait: &Receiver<()>) {
     }
 }
 
-fn new_bar(size: Option<u64>, label: &str) -> ProgressBar {
+fn new_bar(size: Option<u64>, label: &str, elapsed: Duration) -> ProgressBar {
     let template = match size {
-        Some(_) => "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {eta} left",
+        Some(_) => "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}{left}",
         None => "{msg} {spinner} {binary_bytes}",
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // The bar's own guess knows nothing of the time before it was drawn.
+    let style = style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+        if let Some(left) = state.len().and_then(|all| time_left(state.pos(), all, state.elapsed())) {
+            // Nothing is lost if it cannot be drawn.
+            let _ = write!(out, ", {:#} left", HumanDuration(left));
+        }
+    });
     ProgressBar::with_draw_target(size, ProgressDrawTarget::stderr())
         .with_style(style)
         .with_message(label.to_owned())
+        .with_elapsed(elapsed)
+}
+
+/// How long the rest takes if it goes on as it did so far; unknown before anything is read.
+fn time_left(read: u64, all: u64, elapsed: Duration) -> Option<Duration> {
+    let rest = u128::from(all.saturating_sub(read));
+    let millis = elapsed.as_millis().checked_mul(rest)?.checked_div(u128::from(read))?;
+    u64::try_from(millis).ok().map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_counts_from_the_beginning() {
+        let after_two_seconds = |read, all| time_left(read, all, Duration::from_secs(2));
+        assert_eq!(after_two_seconds(1 << 30, 5 << 30), Some(Duration::from_secs(8)));
+        assert_eq!(after_two_seconds(5, 5), Some(Duration::ZERO));
+        assert_eq!(after_two_seconds(6, 5), Some(Duration::ZERO), "a file that grew");
+        assert_eq!(after_two_seconds(0, 5), None);
+        assert_eq!(time_left(1, u64::MAX, Duration::MAX), None, "longer than can be said");
+    }
 }

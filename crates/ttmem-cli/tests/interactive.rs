@@ -7,6 +7,7 @@ mod pseudo_terminal;
 
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::Command;
 
 use pseudo_terminal::{
@@ -29,6 +30,22 @@ fn home_says_what_there_is_and_enter_does_the_likely_thing() {
     session.see_no("looking").see("2 recent files").see("2; the newest is vae, just now");
     session.see_chosen("Newest log").send(ENTER).see("Tenstorrent runtime log").see("p page");
     session.send("q").ends_with(0);
+}
+
+#[test]
+fn the_newest_log_is_found_among_thousands_of_other_files() {
+    let place = Place::new();
+    for number in 0..2500 {
+        place.write(&format!("{number}.txt"), "");
+    }
+    place.log("vae.log", Scenario::Vae);
+    let mut session = place.start();
+    session.see_chosen("Newest log").see("vae.log").see_no("too many").send("q").ends_with(0);
+    for number in 0..2500 {
+        place.write(&format!("{number}.log"), "");
+    }
+    let mut session = place.start();
+    session.see("There are too many logs here to look at all").send("q").ends_with(0);
 }
 
 #[test]
@@ -376,9 +393,11 @@ fn the_answer_is_the_summary() {
     let output = place.ttmem().args(["summary", "vae.log"]).output().unwrap();
     // Off a terminal the width is another; sentences and numbers are the same.
     let summary = String::from_utf8(output.stdout).unwrap();
+    // So are not the names of options, for which there are keys.
+    let plain = summary.replace("(--top shows more)", "").replace("(--markdown shows more)", "");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let wanted: Vec<String> =
-        words(&summary).into_iter().filter(|word| !word.contains(['▓', '░', '…'])).collect();
+        words(&plain).into_iter().filter(|word| !word.contains(['▓', '░', '…'])).collect();
     session.wait_until(&summary, |screen| {
         let seen = words(screen);
         wanted.iter().all(|word| seen.contains(word))
@@ -419,6 +438,8 @@ fn markdown_is_saved_and_nothing_is_replaced_unasked() {
         .send(ENTER)
         .see("cannot write nowhere/x.md")
         .see("Save Markdown as  nowhere/x.md");
+    fs::create_dir(place.file("folder")).unwrap();
+    session.send(CTRL_U).send("folder").send(ENTER).see("folder is a folder: name a file in it");
     session.send(CTRL_U).paste("my notes.md\n").send(ENTER).see("Written: my notes.md");
     assert_eq!(fs::read_to_string(place.file("my notes.md")).unwrap(), saved);
     session.send("m").see("Save Markdown as").send(ENTER).see("Replace it?").send("y").see("Written: vae.md");
@@ -452,6 +473,42 @@ fn the_page_is_stored_and_where_there_is_no_browser_it_is_said_how_to_get_it() {
     session.send(DOWN).see_no("scp").send("p").see("scp me@");
     assert_eq!(fs::read_to_string(&page).unwrap(), "as it is");
     session.send("r").see("1; the newest is vae").send("q").ends_with(0);
+}
+
+/// A session in which a report cannot be written before the lock is dropped; something half written lies there.
+fn writing(place: &Place) -> (Session, fs::File, PathBuf) {
+    let locks = place.reports().join(".locks");
+    fs::create_dir_all(&locks).unwrap();
+    let lock = fs::File::create(locks.join("vae")).unwrap();
+    lock.lock().unwrap();
+    let mut session = answered(place);
+    let staged = place.reports().join(format!("other/.ttmem-staged-{}-7", session.id()));
+    fs::create_dir_all(&staged).unwrap();
+    session.send("p").see("Writing the report");
+    (session, lock, staged)
+}
+
+#[test]
+fn a_report_that_is_being_written_is_finished_before_it_ends() {
+    let place = Place::with_log();
+    let (mut session, lock, staged) = writing(&place);
+    session.send("q").see("the report is still being written");
+    drop(lock);
+    session.ends_with(0);
+    assert!(place.reports().join("vae/vae_report.html").is_file());
+    assert!(!staged.exists());
+}
+
+#[test]
+fn whoever_does_not_wait_for_a_report_leaves_nothing_of_it() {
+    let place = Place::with_log();
+    let (mut session, lock, staged) = writing(&place);
+    session.send("q").see("the report is still being written").send(CTRL_C).ends_with(130);
+    assert!(!staged.exists());
+    drop(lock);
+    let (mut session, _lock, staged) = writing(&place);
+    session.send(CTRL_C).ends_with(130);
+    assert!(!staged.exists());
 }
 
 #[test]
@@ -681,7 +738,15 @@ fn q_leaves_every_screen() {
 #[test]
 fn signals_and_a_lost_terminal_end_it() {
     let place = Place::with_log();
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130)] {
+    for (signal, code) in [
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::INT, 130),
+        (Signal::QUIT, 131),
+        (Signal::USR1, 138),
+        (Signal::USR2, 140),
+        (Signal::ALARM, 142),
+    ] {
         let mut session = place.start();
         session.see_chosen("Newest log").signal(signal).ends_with(code);
     }
@@ -707,7 +772,35 @@ fn ctrl_z_where_nobody_could_wake_it_goes_on() {
     let place = Place::with_log();
     let mut session = place.start();
     session.see_chosen("Newest log").send(CTRL_Z).see_chosen("Newest log").send("l").see("recent files");
+    session.signal(Signal::TSTP).see("recent files").send("vae").see("Path  vae");
     session.send(CTRL_C).ends_with(130);
+}
+
+#[test]
+fn it_goes_to_the_background_and_comes_back() {
+    let place = Place::with_log();
+    let mut shell = place.start_in_shell();
+    // By Ctrl-Z, and by somebody else.
+    shell.send("sh -c 'echo $$ >pid; exec ttmem'; echo code $?\r").see_chosen("Newest log");
+    shell.send(CTRL_Z).see("Stopped").see_no("Newest log");
+    shell.send("fg\r").see_chosen("Newest log").send("l").see("recent files");
+    let id: i32 = fs::read_to_string(place.file("pid")).unwrap().trim().parse().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(id).unwrap(), Signal::TSTP).unwrap();
+    shell.see_no("recent files").see("Stopped");
+    // What is typed is seen: the terminal was left as it was.
+    shell.send("echo as it was\r").see("$ echo as it was").send("fg\r").see("recent files");
+    shell.send("vae.log\r").see(VAE).send("q").see_no("p page").send("exit\r").ends_with(0);
+}
+
+#[test]
+fn a_command_goes_to_the_background_together_with_ttmem() {
+    let place = Place::new();
+    script(&place, Some(Scenario::Vae), "echo it waits\nread line\necho it got $line");
+    let mut shell = place.start_in_shell();
+    shell.send("ttmem\r");
+    run(&mut shell, "sh model.sh", "it waits");
+    shell.send(CTRL_Z).see("Stopped").send("fg\r").see("fg\nttmem\n").send("that\r").see("p page");
+    shell.send("q").see_no("p page").send("exit\r").ends_with(0);
 }
 
 // Only a build for debugging has a key that panics.
@@ -748,7 +841,9 @@ fn a_terminal_that_changes_its_size_is_drawn_anew() {
         .see_no("format")
         .see("peak");
     session.send("x").see("Remove the").resize(90, 20).see("Remove the report vae and its files").send("n");
-    session.see("vae stays").resize(20, 4).see("ttmem needs").send("q").ends_with(0);
+    session.see("vae stays").send(ESCAPE).see("Newest log").send("lvae").see("Path  vae");
+    session.resize(30, 5).see("ttmem needs").send("x").resize(90, 20).see("Path  vae\n");
+    session.resize(20, 4).see("ttmem needs").send("q").ends_with(0);
 }
 
 #[test]
@@ -877,8 +972,11 @@ fn a_command_is_run_and_its_result_is_shown() {
         session.send(ESCAPE).see("where did the device memory go?").send("q").ends_with(0);
         return;
     }
-    session.see("sh model.sh ended with exit code 0").see("weights").send("r").see("1; the newest is");
-    session.send("q").ends_with(0);
+    session.see("sh model.sh ended with exit code 0").see("weights").send("r");
+    // The command is there to be run again.
+    session.see("Command  sh model.sh").see("ended with exit code 0").send(ESCAPE).see("1; the newest is");
+    // The log, and not the profile that was made of it.
+    session.see("sh_profile.log").see("1 recent file").send("q").ends_with(0);
 }
 
 #[test]
@@ -893,16 +991,57 @@ fn a_command_that_fails_is_reported_with_its_exit_code() {
 }
 
 #[test]
-fn a_command_without_memory_data_says_what_to_set() {
+fn a_command_without_memory_data_says_how_it_ended_and_what_it_printed_last() {
     let place = Place::new();
-    script(&place, None, "");
     let mut session = place.start();
-    if run(&mut session, "sh model.sh", "no memory data in this log") {
-        session.see("export TT_RUNTIME_MEMORY_LOG_LEVEL=any");
-        assert!(has_block(&session.send("q").ends_with(0)));
-        return;
+    for (then, ended, printed) in [
+        ("", "ended with exit code 0", "nothing of the runtime"),
+        ("echo Traceback >&2\nexit 1", "ended with exit code 1", "Traceback"),
+        ("kill -9 $$", "was killed by signal 9 (SIGKILL)", "nothing of the runtime"),
+    ] {
+        script(&place, None, then);
+        run(&mut session, "sh model.sh", "no report of this run");
+        session.see(&format!("sh model.sh {ended}")).see(printed).see("the command printed no line of");
+        session.see_no("export").send(ESCAPE).see("Command  sh model.sh").see(ended).send(ESCAPE);
     }
-    session.send(CTRL_C).ends_with(130);
+    for (command, ended) in [("true", "ended with exit code 0"), ("sh -c 'exit 7'", "ended with exit code 7")]
+    {
+        run(&mut session, command, "no report of this run");
+        session.see(&format!("{command} {ended}")).see("It printed nothing.").send(ESCAPE).see("Command");
+        session.send(ESCAPE);
+    }
+    session.see("where did").send("q").ends_with(0);
+}
+
+#[test]
+fn the_answer_is_that_of_the_command_whatever_else_runs_here() {
+    let place = Place::new();
+    // Another run that begins and ends while the command runs, and is the newest of all.
+    let other = place.log("elsewhere/other.txt", Scenario::Llm);
+    let ttmem = assert_cmd::cargo::cargo_bin("ttmem");
+    let other =
+        format!("'{}' run --name other -- cat '{}' >/dev/null 2>&1", ttmem.display(), other.display());
+    script(&place, Some(Scenario::Vae), &other);
+    let mut session = place.start();
+    run(&mut session, "sh model.sh", "p page");
+    session.see("ttmem › sh_").see("sh_profile.log   Tenstorrent").send("r").see("Command").send(ESCAPE);
+    session.see("2; the newest is").see("where did");
+    script(&place, None, &other);
+    run(&mut session, "sh model.sh", "no report of this run");
+    session.see("sh model.sh ended with exit code 0").see("nothing of the runtime").send("q").ends_with(0);
+}
+
+#[test]
+fn a_command_that_is_not_there_leaves_what_was_said_until_enter() {
+    let place = Place::new();
+    let mut session = place.start();
+    run(&mut session, "nosuch.py", "Press Enter to go back");
+    session
+        .see("there is no script nosuch.py")
+        .send(ENTER)
+        .see("nosuch.py was not started")
+        .see("exit code 2");
+    session.see("Command  nosuch.py").send(CTRL_C).ends_with(130);
 }
 
 #[test]
@@ -938,7 +1077,11 @@ fn a_command_line_that_cannot_be_run_is_said_under_the_prompt() {
     place.write("my other.txt", "");
     let mut session = place.start();
     session.see("Run a command").send("r").see("Command").send(ENTER).see("type a script or a command");
-    for (command, said) in [("a | b", "`|` is for a shell"), ("'a", "a quote is not closed")] {
+    for (command, said) in [
+        ("a | b", "`|` is for a shell"),
+        ("echo hi>out.txt", "`>` is for a shell"),
+        ("'a", "a quote is not closed"),
+    ] {
         session.send(CTRL_U).send(command).send(ENTER).see(said).see("Command");
     }
     session
@@ -988,7 +1131,7 @@ fn reports_are_served_until_the_screen_is_left() {
             .ends_with(0);
         return;
     };
-    session.see("ssh -L").see("stop and go back");
+    session.see("ssh -L").see("stop and go back").see_no("Ctrl-C stops it");
     assert!(is_served(&address));
     session.send(ESCAPE).see("Newest log");
     assert!(!is_served(&address), "it is stopped before anything else is seen");

@@ -138,6 +138,9 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
     })
 }
 
+/// Said last. Who starts it as a process of their own has another way.
+pub(crate) const HOW_TO_STOP: &str = "Ctrl-C stops it.";
+
 /// Says how to come here from elsewhere, and how to end it.
 fn explain(args: &Serve, server: &Server, machine: Option<&str>) {
     let port = server.port();
@@ -157,7 +160,7 @@ fn explain(args: &Serve, server: &Server, machine: Option<&str>) {
              `ttmem serve` without --bind, and `ssh -L`, is safer.",
         );
     }
-    console::note("Ctrl-C stops it.");
+    console::note(HOW_TO_STOP);
 }
 
 /// Whether a browser would be seen: not at the far end of SSH, and not without a screen.

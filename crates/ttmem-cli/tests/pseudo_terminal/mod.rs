@@ -135,9 +135,33 @@ impl Place {
 
     /// The same on another terminal, with something in its environment.
     pub fn start_with(&self, columns: u16, rows: u16, environment: &[(&str, &str)]) -> Session {
-        let mut command = CommandBuilder::new(assert_cmd::cargo::cargo_bin("ttmem"));
+        self.start_program(&["ttmem"], columns, rows, environment)
+    }
+
+    /// A shell on a terminal, in which `ttmem` is a command.
+    pub fn start_in_shell(&self) -> Session {
+        let mut session = self.start_program(&["bash", "--norc", "-i"], 80, 24, &[("PS1", "$ ")]);
+        session.see("$ ");
+        session
+    }
+
+    fn start_program(
+        &self,
+        words: &[&str],
+        columns: u16,
+        rows: u16,
+        environment: &[(&str, &str)],
+    ) -> Session {
+        let ttmem = assert_cmd::cargo::cargo_bin("ttmem");
+        let program = if words[0] == "ttmem" { ttmem.as_os_str() } else { words[0].as_ref() };
+        let mut command = CommandBuilder::new(program);
+        command.args(&words[1..]);
         command.env_clear();
-        command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", self.path("bin").display()));
+        let built = ttmem.parent().unwrap();
+        command.env(
+            "PATH",
+            format!("{}:{}:/usr/local/bin:/usr/bin:/bin", self.path("bin").display(), built.display()),
+        );
         command.env("HOME", self.home());
         command.env("TERM", "xterm-256color");
         command.env("LANG", "C.UTF-8");
@@ -265,9 +289,14 @@ impl Session {
         self
     }
 
+    /// The number of the program's process.
+    pub fn id(&self) -> u32 {
+        self.child.process_id().unwrap()
+    }
+
     /// Sends a signal to the program.
     pub fn signal(&mut self, signal: rustix::process::Signal) -> &mut Self {
-        let id = self.child.process_id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
+        let id = rustix::process::Pid::from_raw(self.id().cast_signed());
         rustix::process::kill_process(id.unwrap(), signal).unwrap();
         self
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use signal_hook::consts::{SIGHUP, SIGINT};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTSTP};
 
 use super::field::{Field, is_enter};
 use super::inventory::Inventory;
@@ -19,7 +19,7 @@ const MOVING: Duration = Duration::from_millis(100);
 const LEAVING_NOTE: &str = "q: leaving; type on for a name that begins with q";
 
 /// Ended by the user.
-const QUIT: u8 = 0;
+pub(super) const QUIT: u8 = 0;
 
 /// The exit code of a program that a signal has ended, as shells say it.
 pub(super) fn code_of(signal: i32) -> u8 {
@@ -37,13 +37,15 @@ pub(super) struct App {
     note: Option<Note>,
     /// What is to be printed once more when the terminal is as it was.
     farewell: Option<String>,
+    /// Whether the terminal is too small for a screen; whoever draws knows.
+    pub is_too_small: bool,
 }
 
 impl App {
     /// The state at the beginning.
     pub fn new() -> Self {
         let (home, known) = (Home::default(), Inventory::default());
-        Self { home, above: Vec::new(), known, note: None, farewell: None }
+        Self { home, above: Vec::new(), known, note: None, farewell: None, is_too_small: false }
     }
 
     /// The screen that is seen, with what there is to look at and what is to be said.
@@ -78,6 +80,7 @@ impl App {
     pub fn update(&mut self, message: Message) -> Vec<Effect> {
         match message {
             Message::Key(key) => self.key(key),
+            Message::Paste(_) if self.is_too_small => Vec::new(),
             Message::Paste(text) => {
                 self.note = None;
                 self.with(|screen, known| screen.paste(&text, known))
@@ -85,6 +88,7 @@ impl App {
             Message::Tick if self.is_leaving() => vec![Effect::Quit(QUIT)],
             // There is nothing to do but to draw.
             Message::Tick | Message::Resized => Vec::new(),
+            Message::Signal(SIGTSTP) => vec![Effect::Suspend],
             Message::Signal(signal) => vec![Effect::Quit(code_of(signal))],
             Message::Gone => vec![Effect::Quit(code_of(SIGHUP))],
             Message::Answer(Answer::Stock(known)) => {
@@ -107,6 +111,10 @@ impl App {
                 KeyCode::Char('4' | '\\') => panic!("Ctrl-\\ was pressed"),
                 _ => {}
             }
+        }
+        if self.is_too_small {
+            // What cannot be seen is not typed into.
+            return if key.code == KeyCode::Char('q') { vec![Effect::Quit(QUIT)] } else { Vec::new() };
         }
         self.note = None;
         match self.screen().field() {
@@ -145,14 +153,14 @@ impl App {
                 vec![effect]
             }
             Next::Open(screen) => self.open(screen),
+            Next::OpenAndSay(screen, note) => {
+                self.note = Some(note);
+                self.open(screen)
+            }
             Next::Become(screen) => {
                 let mut effects = self.close();
                 effects.extend(self.open(screen));
                 effects
-            }
-            Next::BecomeAndSay(screen, note) => {
-                self.note = Some(note);
-                self.go(Next::Become(screen))
             }
             Next::Back(note) => {
                 let mut effects = self.close();

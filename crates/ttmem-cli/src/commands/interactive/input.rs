@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
 use super::message::Message;
 
 /// The shortest time for which keys that were read together are all handed out; with none, only the first is.
 const A_MOMENT: Duration = Duration::from_millis(1);
+/// All that end or stop a program and that a person may send. Whatever comes, the terminal is left as it was first.
+const SIGNALS: [i32; 9] = [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH];
 /// A listener that is in the middle of a key may take a while.
 const TRIES: usize = 100;
 
@@ -86,7 +88,7 @@ fn message(event: Event) -> Option<Message> {
 
 /// Watches for signals.
 pub(super) fn watch(sender: Sender<Message>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, SIGWINCH])?;
+    let mut signals = Signals::new(SIGNALS)?;
     thread::spawn(move || {
         for signal in signals.forever() {
             let message = if signal == SIGWINCH { Message::Resized } else { Message::Signal(signal) };

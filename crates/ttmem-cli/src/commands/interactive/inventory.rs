@@ -1,7 +1,7 @@
 //! What there is to look at: stored reports, recent logs, and a script that might be run.
 //!
-//! Taking stock must be quick wherever people start: no tree is walked, and of a large folder only a part is
-//! looked at.
+//! Taking stock must be quick wherever people start: no tree is walked, and where very many files are called like
+//! logs only a part of them is looked at.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use ttmem::store::{Store, Stored};
 
 use super::words::shorten;
 
-/// Of larger folders, only so much is looked at.
+/// Of a folder, at most so many files with a fitting name are looked at.
 const MOST_ENTRIES: usize = 2000;
 /// So many folders of runs are looked into, the newest.
 const MOST_RUNS: usize = 40;
@@ -34,6 +34,8 @@ pub(super) struct Inventory {
     pub reports: Vec<Stored>,
     /// Logs and profiles, the newest first.
     pub recent: Vec<RecentFile>,
+    /// Whether there are more files than were looked at.
+    pub is_cut: bool,
     /// The newest Python script here.
     pub script: Option<String>,
     /// Why the stored reports cannot be told.
@@ -64,10 +66,12 @@ impl Inventory {
             Err(trouble) => (Vec::new(), Some(trouble)),
         };
         let found = files_in(&here);
+        let recent = recent(&here, &found, &reports);
         Self {
             taken: Some(Timestamp::now()),
-            recent: recent(&here, &found, &reports),
-            script: newest_script(&found),
+            recent: recent.parts,
+            is_cut: recent.is_cut,
+            script: newest_script(&found.parts),
             host: host(),
             home: std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
             here,
@@ -80,29 +84,36 @@ impl Inventory {
     pub fn name_from_here(&self, path: &Path) -> String {
         shorten(path, &self.here, None)
     }
+}
 
-    /// The reports of runs that were not there, or were other, when earlier stock was taken.
-    pub fn new_runs<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a Stored> {
-        let known = |report: &&Stored| {
-            earlier.reports.iter().any(|old| old.name == report.name && old.written == report.written)
-        };
-        self.reports.iter().filter(|report| report.kind == ttmem::store::Kind::Run).filter(move |r| !known(r))
-    }
+/// What was looked at of something, and whether that is not all of it.
+#[derive(Debug)]
+struct Part<T> {
+    parts: Vec<T>,
+    is_cut: bool,
+}
 
-    /// The same for logs.
-    pub fn new_logs<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = &'a RecentFile> {
-        self.recent.iter().filter(|file| !earlier.recent.contains(file))
+impl<T> Part<T> {
+    /// The first of what there is, as much as is looked at.
+    fn of(all: impl Iterator<Item = T>) -> Self {
+        let mut parts: Vec<T> = all.take(MOST_ENTRIES + 1).collect();
+        let is_cut = parts.len() > MOST_ENTRIES;
+        parts.truncate(MOST_ENTRIES);
+        Self { parts, is_cut }
     }
 }
 
 /// The logs and profiles here, in the folders of runs below, and what reports were made from.
-fn recent(here: &Path, found: &[RecentFile], reports: &[Stored]) -> Vec<RecentFile> {
+fn recent(here: &Path, found: &Part<RecentFile>, reports: &[Stored]) -> Part<RecentFile> {
     let sources = reports.iter().filter_map(|report| report.source.as_ref());
     let mut files: Vec<RecentFile> =
         sources.filter_map(|source| file_at(PathBuf::from(&source.path))).collect();
     let runs = folders_of_runs(&here.join("logs"));
-    let below = runs.iter().flat_map(|folder| files_in(folder));
-    files.extend(found.iter().cloned().chain(below).filter(|file| is_evidence(&file.path)));
+    let below: Vec<Part<RecentFile>> = runs.parts.iter().map(|folder| files_in(folder)).collect();
+    let is_cut = found.is_cut || runs.is_cut || below.iter().any(|folder| folder.is_cut);
+    let here_and_below = found.parts.iter().cloned().chain(below.into_iter().flat_map(|folder| folder.parts));
+    files.extend(here_and_below.filter(|file| is_evidence(&file.path)));
+    files.retain(|file| !has_its_log(&file.path));
     files.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.path.cmp(&b.path)));
     // A source is known by its real path, a file here by the way we came: they may be one.
     let mut seen = Vec::new();
@@ -112,7 +123,15 @@ fn recent(here: &Path, found: &[RecentFile], reports: &[Stored]) -> Vec<RecentFi
         seen.push(path);
         is_new
     };
-    files.into_iter().filter(|file| is_new(file)).take(MOST_RECENT).collect()
+    let parts = files.into_iter().filter(|file| is_new(file)).take(MOST_RECENT).collect();
+    Part { parts, is_cut }
+}
+
+/// Whether a file is the profile of a run whose log lies beside it: one of them is enough, and the log is more.
+fn has_its_log(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let run = name.and_then(|name| name.strip_suffix(".ttmem"));
+    run.is_some_and(|run| path.with_file_name(format!("{run}_profile.log")).is_file())
 }
 
 /// Whether a file is called like a log or a profile.
@@ -136,14 +155,14 @@ fn newest_script(found: &[RecentFile]) -> Option<String> {
     newest.and_then(name)
 }
 
-/// The files of a folder, as many as are looked at.
-fn files_in(folder: &Path) -> Vec<RecentFile> {
+/// The logs, profiles and scripts of a folder, as many as are looked at. Names cost little, so all are read.
+fn files_in(folder: &Path) -> Part<RecentFile> {
     let wanted = |entry: &fs::DirEntry| {
         let name = entry.file_name();
         is_evidence(Path::new(&name)) || Path::new(&name).extension().is_some_and(|end| end == "py")
     };
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    entries.take(MOST_ENTRIES).filter(wanted).filter_map(|entry| file_at(entry.path())).collect()
+    Part::of(entries.filter(wanted).filter_map(|entry| file_at(entry.path())))
 }
 
 fn file_at(path: PathBuf) -> Option<RecentFile> {
@@ -154,14 +173,16 @@ fn file_at(path: PathBuf) -> Option<RecentFile> {
 }
 
 /// The folders in which `ttmem run` put its logs, the newest of them.
-fn folders_of_runs(logs: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(logs).into_iter().flatten().filter_map(Result::ok).take(MOST_ENTRIES);
-    let mut folders: Vec<(SystemTime, PathBuf)> = entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .collect();
-    folders.sort_unstable_by(|a, b| b.cmp(a));
-    folders.into_iter().take(MOST_RUNS).map(|(_, path)| path).collect()
+fn folders_of_runs(logs: &Path) -> Part<PathBuf> {
+    let entries = fs::read_dir(logs).into_iter().flatten().filter_map(Result::ok);
+    let mut folders = Part::of(
+        entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))),
+    );
+    folders.parts.sort_unstable_by(|a, b| b.cmp(a));
+    let newest = folders.parts.into_iter().take(MOST_RUNS);
+    Part { parts: newest.map(|(_, path)| path).collect(), is_cut: folders.is_cut }
 }
 
 /// How this machine is called from another, as far as it knows.
@@ -220,7 +241,50 @@ mod tests {
             write(&here.join(name), minutes);
         }
         let found = recent(here, &files_in(here), &[]);
-        assert_eq!(names(&found), ["a_profile.log", "vae_profile.log", "b.log", "c.ttmem", "packed.log.gz"]);
+        assert_eq!(
+            names(&found.parts),
+            ["a_profile.log", "vae_profile.log", "b.log", "c.ttmem", "packed.log.gz"]
+        );
+    }
+
+    #[test]
+    fn of_a_run_the_log_is_offered_and_not_the_profile_made_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, minutes) in [
+            ("logs/vae_1/vae_profile.log", 3),
+            ("logs/vae_1/vae.ttmem", 1),
+            ("alone.ttmem", 5),
+            ("b.ttmem", 7),
+            ("b.log", 9),
+        ] {
+            write(&folder.path().join(name), minutes);
+        }
+        let found = recent(folder.path(), &files_in(folder.path()), &[]);
+        assert_eq!(names(&found.parts), ["vae_profile.log", "alone.ttmem", "b.ttmem", "b.log"]);
+    }
+
+    #[test]
+    fn files_of_other_kinds_hide_no_log_and_what_is_not_looked_at_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |number: usize, end: &str| folder.path().join(format!("{number}.{end}"));
+        for number in 0..=MOST_ENTRIES {
+            fs::write(name(number, "txt"), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("logs")).unwrap();
+        for number in 0..=MOST_ENTRIES {
+            fs::write(folder.path().join(format!("logs/{number}.txt")), "").unwrap();
+        }
+        write(&folder.path().join("logs/run/x_profile.log"), 2);
+        write(&name(0, "log"), 1);
+        let found = recent(folder.path(), &files_in(folder.path()), &[]);
+        assert_eq!(
+            (names(&found.parts), found.is_cut),
+            (vec!["0.log".into(), "x_profile.log".into()], false)
+        );
+        for number in 1..=MOST_ENTRIES {
+            fs::write(name(number, "log"), "").unwrap();
+        }
+        assert!(recent(folder.path(), &files_in(folder.path()), &[]).is_cut);
     }
 
     #[test]
@@ -229,7 +293,7 @@ mod tests {
         for (name, minutes) in [("old.py", 9), ("model.py", 2), ("__init__.py", 0), ("x.txt", 0)] {
             write(&folder.path().join(name), minutes);
         }
-        assert_eq!(newest_script(&files_in(folder.path())).as_deref(), Some("model.py"));
+        assert_eq!(newest_script(&files_in(folder.path()).parts).as_deref(), Some("model.py"));
         assert_eq!(newest_script(&[]), None);
     }
 
@@ -245,10 +309,11 @@ mod tests {
         let file = log.display().to_string();
         store.save(&mut ttmem::read::open(&file).unwrap(), &file, None).unwrap();
         let reports = store.list().unwrap();
-        assert_eq!(names(&recent(&here, &files_in(&here), &reports)), ["two-graphs.log"]);
-        assert_eq!(names(&recent(folder.path(), &[], &reports)), ["two-graphs.log"]);
+        let nothing = Part::of(std::iter::empty());
+        assert_eq!(names(&recent(&here, &files_in(&here), &reports).parts), ["two-graphs.log"]);
+        assert_eq!(names(&recent(folder.path(), &nothing, &reports).parts), ["two-graphs.log"]);
         fs::remove_file(&log).unwrap();
-        assert_eq!(recent(folder.path(), &[], &reports), []);
+        assert_eq!(recent(folder.path(), &nothing, &reports).parts, []);
     }
 
     #[test]

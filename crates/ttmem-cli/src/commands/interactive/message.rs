@@ -56,8 +56,8 @@ pub(super) enum Answer {
     ServerSaid { line: String },
     /// The server ended on its own.
     ServerEnded { how: String },
-    /// A command was run.
-    Ran { how: String, found: Option<Evidence> },
+    /// A command was run, or could not be.
+    Ran { how: String, left: Left },
     /// A thread of ours panicked.
     Bug,
 }
@@ -117,6 +117,26 @@ impl Evidence {
             Self::Report(report) => &report.name,
         }
     }
+}
+
+/// What a command has left behind.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// Nothing: it was never started.
+    Nothing,
+    /// The report of its run.
+    Report(Evidence),
+    /// A log without a report.
+    Log(RunLog),
+}
+
+/// The log of a run that has no report.
+#[derive(Debug)]
+pub(super) struct RunLog {
+    /// Why it has none.
+    pub why: String,
+    /// The last lines of the log.
+    pub end: String,
 }
 
 /// Evidence that was read, and its answer.

@@ -26,6 +26,11 @@ pub(super) struct Scroll {
 const SIDESTEP: usize = 8;
 
 impl Scroll {
+    /// Begins at the end of a text.
+    pub fn at_the_end() -> Self {
+        Self { first: usize::MAX, ..Self::default() }
+    }
+
     /// Moves, if the key does that.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let page = self.height.saturating_sub(1).max(1);
@@ -72,7 +77,7 @@ impl Scroll {
 
     /// `lines 1–20 of 57, ← →`, where not all is seen.
     pub fn status(&self) -> String {
-        let end = (self.first + self.height).min(self.lines);
+        let end = self.first.saturating_add(self.height).min(self.lines);
         let lines = format!("lines {}–{end} of {}", self.first + 1, self.lines);
         match (self.lines > self.height, self.hidden > 0) {
             (true, true) => format!("{lines}, ← →"),

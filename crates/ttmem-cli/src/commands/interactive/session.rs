@@ -4,19 +4,20 @@ use std::collections::VecDeque;
 use std::process::Child;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTSTP};
 use ttmem::store::Store;
 use ttmem::{Error, Result};
 
-use super::app::{App, code_of};
+use super::app::{App, QUIT, code_of};
 use super::child::{self, Server};
 use super::completion::Listing;
 use super::input::{self, Keys};
 use super::inventory::Inventory;
 use super::look::Look;
-use super::message::{Answer, Effect, Evidence, Message};
+use super::message::{Answer, Effect, Left, Message};
 use super::terminal::Terminal;
 use super::words::{CommandLine, quoted};
 use super::{view, work};
@@ -27,6 +28,8 @@ use crate::console;
 const AT_ONCE: Duration = Duration::from_millis(250);
 /// So often it is looked whether a command that runs has ended.
 const LOOK_UP: Duration = Duration::from_millis(50);
+/// So often it is swept up after a report that nobody waits for.
+const SWEEPS: usize = 3;
 /// For ever, as far as anybody waits.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -38,10 +41,13 @@ pub(super) fn run() -> Result<u8> {
     let seat = Some(Seat::take(&sender)?);
     let store = Arc::new(Store::from_env());
     let backlog = VecDeque::new();
-    let mut session = Session { app: App::new(), look, seat, sender, messages, backlog, store, server: None };
+    let app = App::new();
+    let mut session =
+        Session { app, look, seat, sender, messages, backlog, store, writer: None, server: None };
     let code = session.ask();
-    // The terminal first: a server may take a while to stop.
+    // The terminal first: a writer may take a while to finish, and a server to stop.
     session.seat = None;
+    let code = code.map(|code| session.end_writing(code));
     if let Some(text) = session.app.farewell() {
         console::write(None, false, |out| write!(out, "{text}"))?;
     }
@@ -62,6 +68,8 @@ struct Session {
     /// Messages that came while something was awaited.
     backlog: VecDeque<Message>,
     store: Arc<Result<Store>>,
+    /// Writes a report, or has done so.
+    writer: Option<JoinHandle<()>>,
     server: Option<Server>,
 }
 
@@ -165,10 +173,13 @@ impl Session {
                 let outcome = work::read(evidence, Arc::clone(&progress));
                 Answer::Read { progress, outcome }
             }),
-            Effect::Store { mut profile, file } => self.begin(move || {
-                let outcome = work::store(&store, &mut profile, &file);
-                Answer::Stored { file, profile, outcome }
-            }),
+            Effect::Store { mut profile, file } => {
+                self.writer = Some(work::start(&self.sender, move || {
+                    let outcome = work::store(&store, &mut profile, &file);
+                    Answer::Stored { file, profile, outcome }
+                }));
+                Done::Begun
+            }
             Effect::ShowPage(page) => self.begin(move || {
                 let is_shown = work::show(&page);
                 Answer::PageShown { page, is_shown }
@@ -219,28 +230,25 @@ impl Session {
 
     /// Runs a command on the terminal, and comes back with what it left behind.
     fn run(&mut self, command: &CommandLine) -> Result<Done> {
-        let before = Inventory::take(&self.store);
         self.seat = None;
         let line: Vec<String> = command.words.iter().map(|word| quoted(word)).collect();
         let line = line.join(" ");
         console::say(&format!("ttmem run -- {line}"));
-        let how = match child::run(command) {
-            Ok(child) => match self.wait_for(child) {
-                Ok(how) => how,
+        let (how, left) = match child::run(command) {
+            Ok((child, account)) => match self.wait_for(child) {
+                Ok(ended) => child::left_behind(&account, &ended),
                 Err(signal) => return Ok(Done::Over(code_of(signal))),
             },
-            Err(error) => format!("cannot be started: {error}"),
+            Err(error) => (format!("cannot be started: {error}"), Left::Nothing),
         };
-        let after = Inventory::take(&self.store);
-        let found = left_behind(&before, &after);
-        if found.is_none()
+        if matches!(left, Left::Nothing)
             && let Err(signal) = self.wait_for_enter()
         {
             return Ok(Done::Over(code_of(signal)));
         }
         self.seat = Some(Seat::take(&self.sender)?);
-        self.answer(Answer::Ran { how: format!("{line} {how}"), found });
-        self.answer(Answer::Stock(Box::new(after)));
+        self.answer(Answer::Ran { how: format!("{line} {how}"), left });
+        self.answer(Answer::Stock(Box::new(Inventory::take(&self.store))));
         Ok(Done::Now)
     }
 
@@ -253,7 +261,8 @@ impl Session {
             let ended = child.try_wait();
             match self.messages.recv_timeout(LOOK_UP) {
                 // Ctrl-C goes to all on the terminal: it is meant for the command.
-                Ok(Message::Signal(SIGINT)) | Err(_) => {}
+                Ok(Message::Signal(SIGINT | SIGQUIT)) | Err(_) => {}
+                Ok(Message::Signal(SIGTSTP)) => child::stop_job(),
                 Ok(Message::Signal(signal)) => {
                     child::ask_to_end(&child);
                     ended_by = Some(signal);
@@ -275,6 +284,7 @@ impl Session {
         let reader = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
         while !reader.is_finished() {
             match self.messages.recv_timeout(LOOK_UP) {
+                Ok(Message::Signal(SIGTSTP)) => child::stop_job(),
                 Ok(Message::Signal(signal)) => return Err(signal),
                 Ok(other) => self.backlog.push_back(other),
                 Err(_) => {}
@@ -283,11 +293,37 @@ impl Session {
         Ok(())
     }
 
+    /// Finishes a report that is being written when somebody quits: it was asked for. Whoever does not wait for it
+    /// (Ctrl-C, a signal) leaves nothing of it behind. The exit code.
+    fn end_writing(&mut self, mut code: u8) -> u8 {
+        let Some(writer) = self.writer.take().filter(|writer| !writer.is_finished()) else { return code };
+        if code == QUIT {
+            console::say("ttmem: the report is still being written. Ctrl-C leaves without it.");
+        }
+        while code == QUIT && !writer.is_finished() {
+            match self.messages.recv_timeout(LOOK_UP) {
+                Ok(Message::Signal(SIGTSTP)) => child::stop_job(),
+                Ok(Message::Signal(signal)) => code = code_of(signal),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        // Once more where it has put another file there meanwhile; then it finds its folder gone, and gives up.
+        for _ in 0..SWEEPS {
+            if let Ok(store) = &*self.store {
+                store.sweep_after(std::process::id());
+            }
+            if writer.is_finished() {
+                break;
+            }
+            std::thread::sleep(LOOK_UP);
+        }
+        code
+    }
+
     /// Goes to the background, as other programs do at Ctrl-Z, and comes back when it is called.
     fn suspend(&mut self) -> Result<Done> {
         self.seat = None;
-        // Where nobody could call us back, the system lets us go on.
-        let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
+        child::stop_job();
         self.redraw()
     }
 
@@ -297,12 +333,4 @@ impl Session {
         self.seat = Some(Seat::take(&self.sender)?);
         Ok(Done::Now)
     }
-}
-
-/// What a command has left behind: the report of its run, or else the log.
-fn left_behind(before: &Inventory, after: &Inventory) -> Option<Evidence> {
-    let run = after.new_runs(before).next().map(|run| Evidence::Report(Box::new(run.clone())));
-    let logs = after.here.join("logs");
-    let log = after.new_logs(before).find(|file| file.path.starts_with(&logs));
-    run.or_else(|| log.map(|file| Evidence::file(after.name_from_here(&file.path))))
 }

@@ -22,7 +22,8 @@ const MOST_NOTE: usize = 8;
 /// Draws the state.
 pub(super) fn draw(app: &mut App, look: Look, frame: &mut Frame<'_>) {
     let all = frame.area();
-    if all.width < LEAST_WIDTH || all.height < LEAST_HEIGHT {
+    app.is_too_small = all.width < LEAST_WIDTH || all.height < LEAST_HEIGHT;
+    if app.is_too_small {
         return too_small(frame, all);
     }
     let (screen, known, note) = app.scene();

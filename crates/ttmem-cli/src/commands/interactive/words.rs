@@ -15,8 +15,8 @@ impl CommandLine {
     /// Takes a line apart, or says why that cannot be done.
     pub fn parse(line: &str, home: Option<&Path>) -> Result<Self, String> {
         let words = split(line).ok_or("a quote is not closed")?;
-        if let Some(Word { text, .. }) = words.iter().find(|word| word.is_operator()) {
-            return Err(format!("`{text}` is for a shell: write sh -c '…' around the line"));
+        if let Some(Word { operator, .. }) = words.iter().find(|word| !word.operator.is_empty()) {
+            return Err(format!("`{operator}` is for a shell: write sh -c '…' around the line"));
         }
         let mut parsed = Self::default();
         for word in words {
@@ -98,17 +98,19 @@ pub(super) fn quoted(text: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// Whether any of it stood in quotes or behind a backslash.
-    is_quoted: bool,
+    /// The first letters of it that only a shell knows what to do with: not those in quotes or behind a backslash.
+    operator: String,
     /// Whether its first letter did: a `~` is then a letter.
     begins_quoted: bool,
 }
 
 impl Word {
-    /// Whether only a shell knows what to do with it.
-    fn is_operator(&self) -> bool {
-        const OPERATORS: [&str; 10] = ["|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"];
-        !self.is_quoted && OPERATORS.contains(&self.text.as_str())
+    /// Takes a letter that stands as it is.
+    fn push(&mut self, letter: char) {
+        if matches!(letter, '|' | '&' | ';' | '<' | '>') && self.text.ends_with(&self.operator) {
+            self.operator.push(letter);
+        }
+        self.text.push(letter);
     }
 }
 
@@ -125,13 +127,12 @@ fn split(line: &str) -> Option<Vec<Word>> {
         let is_first = word.is_none();
         let word = word.get_or_insert_default();
         if matches!(letter, '\'' | '"' | '\\') {
-            word.is_quoted = true;
             word.begins_quoted |= is_first;
         }
         match letter {
             '\'' | '"' => quote(letter, &mut letters, &mut word.text)?,
             '\\' => word.text.push(letters.next()?),
-            letter => word.text.push(letter),
+            letter => word.push(letter),
         }
     }
     words.extend(word);
@@ -249,10 +250,26 @@ mod tests {
 
     #[test]
     fn what_only_a_shell_can_do_is_said() {
-        for line in ["a | b", "a && b", "a > b", "a &", "'a", "", "  ", "X=1"] {
+        for (line, operator) in [
+            ("a | b", "|"),
+            ("a && b", "&&"),
+            ("a > b", ">"),
+            ("a &", "&"),
+            ("hi>out.txt", ">"),
+            ("a;b", ";"),
+            ("a&&b", "&&"),
+            ("a|b|c", "|"),
+            ("a 2>&1", ">&"),
+            ("'a;'>b", ">"),
+            ("X=1;a", ";"),
+        ] {
+            let said = CommandLine::parse(line, None).unwrap_err();
+            assert!(said.starts_with(&format!("`{operator}` is for a shell")), "{line:?}: {said}");
+        }
+        for line in ["'a", "", "  ", "X=1"] {
             assert!(CommandLine::parse(line, None).is_err(), "{line:?}");
         }
-        assert!(CommandLine::parse("a '|' \\& x|y", None).is_ok());
+        assert!(CommandLine::parse(r#"a '|' \& x'|'y "a;b>c""#, None).is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use ttmem::query::{self, Request};
 use ttmem::read::{self, Options, Progress};
@@ -16,13 +16,16 @@ use super::message::{Answer, Evidence, Message, Report};
 use crate::console;
 
 /// Does something on a thread; its answer comes as a message. So does a panic, which is our fault.
-pub(super) fn start(sender: &Sender<Message>, work: impl FnOnce() -> Answer + Send + 'static) {
+pub(super) fn start(
+    sender: &Sender<Message>,
+    work: impl FnOnce() -> Answer + Send + 'static,
+) -> JoinHandle<()> {
     let sender = sender.clone();
     thread::spawn(move || {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         // Whoever asked may have left meanwhile.
         let _ = sender.send(Message::Answer(done.unwrap_or(Answer::Bug)));
-    });
+    })
 }
 
 /// Reads evidence and answers the question.
@@ -87,6 +90,10 @@ fn again(error: &Error) -> Error {
 
 /// Writes a file; one that is there only if it may be replaced.
 pub(super) fn write(path: &Path, content: &[u8], may_replace: bool) -> Result<()> {
+    // Before anybody is asked whether it may be replaced.
+    if path.is_dir() {
+        return Err(Error::NotThere(format!("{} is a folder: name a file in it", path.display())));
+    }
     console::write(Some(path), may_replace, |out| out.write_all(content))
 }
 

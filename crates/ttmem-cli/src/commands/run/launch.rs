@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use ttmem::{Error, Result};
 
+use super::account::ACCOUNT;
 use crate::console;
 
 /// Where `python` is looked for, in this order; an active environment stands first in the PATH.
@@ -93,6 +94,7 @@ impl Launch {
         let child = Command::new(program)
             .args(&self.arguments)
             .envs(missing())
+            .env_remove(ACCOUNT)
             .stdin(Stdio::inherit())
             .stdout(input.try_clone()?)
             .stderr(input)

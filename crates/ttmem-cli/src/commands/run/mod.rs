@@ -2,8 +2,9 @@
 //!
 //! `launch` knows what is started and how, `folder` where things go, `capture` is what happens while it runs: from
 //! the pipe into the log (`log`) and onto the screen (`screen`), and signals (`signals`) to the command. Here is the
-//! order of all this, and what is said in the end.
+//! order of all this, and what is said in the end; `account` says the same to a process that wants to know.
 
+mod account;
 mod capture;
 mod folder;
 mod launch;
@@ -23,6 +24,7 @@ use ttmem::report::{files::page_of, headline};
 use ttmem::store::{Store, Stored, plain_name, write_report};
 use ttmem::{Error, Result};
 
+pub(crate) use self::account::{ACCOUNT, Account};
 use self::capture::capture;
 use self::folder::RunFolder;
 use self::launch::Launch;
@@ -109,7 +111,11 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
             return Err(error);
         }
     };
+    let mut account = Account::of(folder.log());
+    account.tell();
     let captured = capture(child, output, log, signals)?;
+    account.ended = Some(ending(captured.status));
+    account.tell();
     if !captured.status.success() {
         console::say(&format!("{} {}", launch.name(), ending(captured.status)));
     }
@@ -127,12 +133,17 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
     }
     if !args.log_only {
         match report(&folder, &name, captured.seen) {
-            Ok(page) => outcome.page = Some(page),
+            Ok(page) => {
+                outcome.page = Some(page);
+                account.is_reported = true;
+            }
             Err(error) => {
                 console::complain(&error);
                 outcome.code = failed(code);
+                account.trouble = Some(error.to_string());
             }
         }
+        account.tell();
     }
     Ok(outcome)
 }

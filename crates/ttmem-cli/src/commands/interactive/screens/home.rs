@@ -116,6 +116,19 @@ fn reports(known: &Inventory) -> Vec<String> {
     vec![format!("{number}; the newest is {name}{when}"), format!("{number}; {name}"), number.to_string()]
 }
 
+/// What is worth knowing where the newest log is not what it should be.
+fn hint(known: &Inventory) -> Option<&'static str> {
+    if known.taken.is_some() && known.recent.is_empty() {
+        Some("There is no log here (*.log, *.ttmem, logs/*/). Paste a path, or let ttmem run your script.")
+    } else if known.is_cut {
+        Some(
+            "There are too many logs here to look at all: a newer one may be among the others. Type its path.",
+        )
+    } else {
+        None
+    }
+}
+
 impl Home {
     fn choices(known: &Inventory) -> Vec<Choice> {
         // As long as nothing is known there may be one: what is there later should not move.
@@ -195,9 +208,7 @@ impl Screen for Home {
             let draw = if *choice == chosen { put_chosen } else { put };
             draw(frame, area, index * spacing, line);
         }
-        if scene.known.taken.is_some() && scene.known.recent.is_empty() {
-            let hint =
-                "There is no log here (*.log, *.ttmem, logs/*/). Paste a path, or let ttmem run your script.";
+        if let Some(hint) = hint(scene.known) {
             for (row, line) in wrap(hint, usize::from(area.width)).into_iter().enumerate() {
                 put(
                     frame,

@@ -8,6 +8,7 @@ mod result;
 mod run;
 mod serving;
 mod stored;
+mod unreported;
 
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
@@ -103,10 +104,10 @@ pub(super) enum Next {
     DoAndSay(Effect, Note),
     /// To a screen from which one comes back here.
     Open(Box<dyn Screen>),
+    /// To a screen from which one comes back here, with something to say.
+    OpenAndSay(Box<dyn Screen>, Note),
     /// To a screen in place of this one.
     Become(Box<dyn Screen>),
-    /// To a screen in place of this one, with something to say.
-    BecomeAndSay(Box<dyn Screen>, Note),
     /// To the screen below, perhaps with something to say.
     Back(Option<Note>),
     /// Out.

@@ -282,7 +282,10 @@ impl PathPrompt {
         for (index, offer) in offers.iter().enumerate() {
             let (above, line) = match offer {
                 Offer::Entry(entry) => (self.heading(known), entry_line(entry, width)),
-                Offer::Recent(file) => ("recent files".to_owned(), recent_line(file, known, width)),
+                Offer::Recent(file) => {
+                    let more = if known.is_cut { " (of a part: there are too many)" } else { "" };
+                    (format!("recent files{more}"), recent_line(file, known, width))
+                }
             };
             if above != heading {
                 rows.push((Line::styled(above.clone(), Look::faint()), false));

@@ -89,7 +89,7 @@ impl Answered {
         if let Err(error) = report::text(&self.report.summary, screen, &mut text) {
             return vec![Line::raw(error.to_string())];
         }
-        let mut lines = ansi::lines(&String::from_utf8_lossy(&text), width);
+        let mut lines = ansi::lines(&with_keys(&String::from_utf8_lossy(&text)), width);
         lines.extend(self.warnings(width, look));
         lines
     }
@@ -193,6 +193,11 @@ impl Answered {
             }
         }
     }
+}
+
+/// The text with keys in place of the options that do the same elsewhere.
+fn with_keys(text: &str) -> String {
+    text.replace("(--top shows more)", "(a shows all)").replace("(--markdown shows more)", "(m saves more)")
 }
 
 fn in_words(warning: &WarningSummary) -> String {

@@ -6,12 +6,13 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::reading::Reading;
+use super::unreported::Unreported;
 use super::{Next, Note, Scene, Screen};
 use crate::commands::interactive::completion::{Completer, Typed};
 use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::Inventory;
 use crate::commands::interactive::look::{Look, fit, put, put_field, wrap};
-use crate::commands::interactive::message::{Answer, Effect};
+use crate::commands::interactive::message::{Answer, Effect, Left};
 use crate::commands::interactive::view::note_lines;
 use crate::commands::interactive::words::CommandLine;
 
@@ -24,12 +25,14 @@ const ABOUT: &str = "A script (.py runs under python) or any command, as you wou
 pub(in crate::commands::interactive) struct RunPrompt {
     field: Field,
     completer: Completer,
+    /// How the last command ended.
+    ended: Option<String>,
 }
 
 impl RunPrompt {
     /// The prompt with a command to begin with.
     pub fn with(command: &str) -> Self {
-        Self { field: Field::with(command), completer: Completer::default() }
+        Self { field: Field::with(command), completer: Completer::default(), ended: None }
     }
 
     /// What stands before the last word, and that word as a path.
@@ -53,6 +56,16 @@ impl RunPrompt {
         match CommandLine::parse(self.field.text(), known.home.as_deref()) {
             Ok(command) => Next::Do(Effect::Run(command)),
             Err(why) => Next::Say(Note::bad(why)),
+        }
+    }
+
+    /// The command stays here, to be run again.
+    fn ran(&mut self, how: String, left: Left) -> Next {
+        self.ended = Some(how.clone());
+        match left {
+            Left::Nothing => Next::Say(Note::bad(how)),
+            Left::Report(evidence) => Next::OpenAndSay(Box::new(Reading::of(evidence)), Note::said(how)),
+            Left::Log(log) => Next::Open(Box::new(Unreported::of(how, log))),
         }
     }
 
@@ -83,7 +96,10 @@ impl Screen for RunPrompt {
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         let width = usize::from(area.width);
         put_field(frame, area, 0, "Command", &self.field);
-        let notes = note_lines(scene, area.width);
+        let mut notes = note_lines(scene, area.width);
+        if let Some(ended) = self.ended.as_ref().filter(|_| notes.is_empty()) {
+            notes.extend(wrap(ended, width).into_iter().map(|line| Line::styled(line, Look::faint())));
+        }
         let about = wrap(ABOUT, width.min(100)).into_iter().map(|line| Line::styled(line, Look::faint()));
         let candidates = self.candidates(scene.known);
         let below: Vec<Line<'static>> = if candidates.len() > 1 {
@@ -136,12 +152,7 @@ impl Screen for RunPrompt {
                     Next::Stay
                 }
             }
-            Answer::Ran { how, found: Some(evidence) } => {
-                Next::BecomeAndSay(Box::new(Reading::of(evidence)), Note::said(how))
-            }
-            Answer::Ran { how, found: None } => Next::Say(Note::bad(format!(
-                "{how}; no log was captured. What it said is on the screen behind this."
-            ))),
+            Answer::Ran { how, left } => self.ran(how, left),
             _ => Next::Stay,
         }
     }

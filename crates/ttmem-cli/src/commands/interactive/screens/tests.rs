@@ -14,7 +14,7 @@ use ttmem::store::{Store, Stored};
 use crate::commands::interactive::app::App;
 use crate::commands::interactive::inventory::{Inventory, RecentFile};
 use crate::commands::interactive::look::Look;
-use crate::commands::interactive::message::{Answer, Effect, Message, Report};
+use crate::commands::interactive::message::{Answer, Effect, Left, Message, Report, RunLog};
 use crate::commands::interactive::view;
 
 /// The state, driven by keys, and answered by us in place of the outside.
@@ -114,6 +114,7 @@ fn inventory(reports: Vec<Stored>) -> Inventory {
             file("llm decode.log", 7200, 2_340_000_000),
             file("/home/me/old/first.log", 500_000, 1000),
         ],
+        is_cut: false,
         script: Some("model.py".into()),
         trouble: None,
     }
@@ -180,6 +181,11 @@ fn every_screen() -> Vec<(&'static str, Driven)> {
         ("stored-remove", home().press("ox")),
         ("run", home().press("r")),
         (
+            "run-not-started",
+            home().press("r\r").answer(ran("was not started: ttmem run ended …", Left::Nothing)),
+        ),
+        ("run-unreported", home().press("r\r").answer(ran("ended with exit code 1", Left::Log(run_log())))),
+        (
             "serving",
             home()
                 .press("s")
@@ -195,6 +201,23 @@ fn every_screen() -> Vec<(&'static str, Driven)> {
                 .answer(Answer::ServerEnded { how: "The server ended with exit code 2.".into() }),
         ),
     ]
+}
+
+fn ran(how: &str, left: Left) -> Answer {
+    Answer::Ran { how: format!("model.py {how}"), left }
+}
+
+fn run_log() -> RunLog {
+    let traceback =
+        "Traceback (most recent call last):\n  File \"model.py\", line 1, in <module>\n    import nosuch\n";
+    let lines: Vec<String> = (1..=20).map(|line| format!("line {line}")).collect();
+    let lines = lines.join("\n");
+    RunLog {
+        why: "logs/model_1/model_profile.log: the command printed no line of the Tenstorrent runtime".into(),
+        end: format!(
+            "{lines}\n{traceback}\u{1b}[31mModuleNotFoundError\u{1b}[0m: No module named 'nosuch'\n"
+        ),
+    }
 }
 
 fn missing(path: &str) -> ttmem::Error {
@@ -261,6 +284,45 @@ fn a_profile_is_stored_once_for_the_page_and_the_server() {
     let driven = driven.press("s");
     assert!(matches!(driven.effects.last(), Some(Effect::Serve)));
     assert_eq!(stores(&driven), 1);
+}
+
+#[test]
+fn a_command_and_how_it_ended_stay_after_it_was_run() {
+    let driven = Driven::new().press("r --x\r").answer(ran("ended with exit code 7", Left::Log(run_log())));
+    let drawn = driven.press("\x1b").draw(80, 24);
+    assert!(drawn.contains("Command  model.py --x"), "{drawn}");
+    assert!(drawn.contains("model.py ended with exit code 7"), "{drawn}");
+    assert!(!drawn.contains("export TT"), "{drawn}");
+}
+
+#[test]
+fn a_terminal_that_is_too_small_takes_no_keys_but_those_that_leave() {
+    let mut driven = Driven::new().press("lva");
+    assert!(driven.draw(30, 5).contains("or q"));
+    let mut driven = driven.press("e\r");
+    driven.take(Message::Paste("other".into()));
+    assert!(driven.draw(80, 24).contains("Path  va\n"), "nothing was typed unseen");
+    driven.draw(30, 5);
+    let driven = driven.press("q");
+    assert!(matches!(driven.effects.last(), Some(Effect::Quit(0))));
+}
+
+#[test]
+fn logs_that_were_not_looked_at_are_said() {
+    let mut known = inventory(Vec::new());
+    known.is_cut = true;
+    let mut driven = Driven::new().answer(Answer::Stock(Box::new(known)));
+    assert!(driven.draw(80, 24).contains("too many logs here to look at all"));
+    assert!(driven.press("l").draw(80, 24).contains("recent files (of a part: there are too many)"));
+}
+
+#[test]
+fn the_answer_names_keys_and_no_options() {
+    for log in ["vae-decoder.log", "llm-decode.log", "oom-fragmentation.log"] {
+        let report = Box::new(Report { summary: summary(log), ..*report() });
+        let drawn = Driven::new().press("n").read(Ok(report)).draw(160, 200);
+        assert!(!drawn.contains(" (--") && !drawn.contains("shows more"), "{drawn}");
+    }
 }
 
 #[test]
