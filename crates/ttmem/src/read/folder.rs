@@ -77,7 +77,8 @@ pub(crate) fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
 }
 
 fn without_report(folder: &Path, names: &[&str]) -> Error {
-    match names.iter().find(|name| name.ends_with(".log")) {
+    let is_log = |name: &&&str| Path::new(name).extension().is_some_and(|end| end == "log");
+    match names.iter().find(is_log) {
         None => Error::Directory { path: folder.into() },
         Some(log) => {
             let log = folder.join(log);
