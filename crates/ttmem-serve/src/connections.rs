@@ -120,10 +120,10 @@ async fn talk(stream: TcpStream, router: Router, limits: Limits, stop: Cancellat
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(limits.request_patience).max_buf_size(BUFFER);
     protocol.max_header_size(BUFFER).keep_alive(place.may_stay());
-    let routes = TowerToHyperService::new(router);
+    let answers = TowerToHyperService::new(router);
     let service = service_fn(|request| {
         place.keep();
-        routes.call(request)
+        answers.call(request)
     });
     let mut connection = pin!(protocol.serve_connection(stream, service));
     tokio::select! {
