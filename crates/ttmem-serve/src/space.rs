@@ -173,14 +173,19 @@ fn sweep_after_workers(folder: &Path, store: &Store) {
 fn has_ended(process: u32) -> bool {
     const MOMENT: Duration = Duration::from_millis(20);
     const MOMENTS: usize = 50;
-    let runs = || Path::new("/proc").join(process.to_string()).exists();
     (0..MOMENTS).any(|_| {
-        let ended = !runs();
+        let ended = !runs(process);
         if !ended {
             thread::sleep(MOMENT);
         }
         ended
     })
+}
+
+/// Whether a process runs. One that has ended may keep its number until somebody asks how, but works nowhere.
+fn runs(process: u32) -> bool {
+    let works_in = fs::read_link(format!("/proc/{process}/cwd"));
+    !works_in.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]
@@ -238,21 +243,29 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn what_a_worker_of_a_killed_server_was_writing_is_swept_and_what_others_write_is_not() {
         let home = tempfile::tempdir().unwrap();
         let store = Store::at(home.path());
-        // No process has such a number.
-        let (gone, other) = (u32::MAX - 1, std::process::id());
+        // No process has such a number; nobody has asked how this one ended; and this one runs.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (gone, ended, other) = (u32::MAX - 1, child.id(), std::process::id());
+        while runs(ended) {
+            thread::sleep(Duration::from_millis(1));
+        }
         let staged = |process: u32| store.folder().join(format!("x-{process}/.ttmem-staged-{process}-0"));
-        for process in [gone, other] {
+        for process in [gone, ended, other] {
             fs::create_dir_all(staged(process)).unwrap();
             fs::write(staged(process).join("x.ttmem"), "half").unwrap();
             let dead = left(&home.path().join("uploads"), &random::secret().unwrap());
             fs::write(dead.join("room").join(WORKER), process.to_string()).unwrap();
         }
         drop(Space::of(&store).unwrap());
-        assert!(!store.folder().join(format!("x-{gone}")).exists());
+        for process in [gone, ended] {
+            assert!(!store.folder().join(format!("x-{process}")).exists());
+        }
+        child.wait().unwrap();
         assert!(staged(other).join("x.ttmem").exists(), "that number is somebody else's now");
         assert_eq!(fs::read_dir(home.path().join("uploads")).unwrap().count(), 0);
     }
