@@ -189,6 +189,47 @@ fn a_log_that_is_uploaded_is_read_by_the_program_itself() {
 }
 
 #[test]
+fn a_home_may_be_named_from_where_the_server_is_started() {
+    let place = home();
+    let mut command = command(Path::new("home"), &["--port", "0"]);
+    command.current_dir(place.path());
+    let serving = serve(command);
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/vae-decoder.log");
+    serving.ask("POST", "/api/upload?name=vae.log", &fs::read(log).unwrap());
+    while !serving.ask("GET", "/api/jobs", b"").contains("\"state\":\"done\"") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(serving.ask("GET", "/reports/vae", b"").contains("<!doctype html>"));
+    assert!(serving.ask("GET", "/api/reports/vae/summary?top=1", b"").starts_with("HTTP/1.1 200"));
+    assert!(place.path().join("home/reports/vae/vae.ttmem").exists());
+    serving.stop(Signal::TERM);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_address_for_the_other_end_of_ssh_is_said_where_it_is_another() {
+    let home = home();
+    let serving = serve(command(home.path(), &["--port", "0", "--bind", "127.0.0.2"]));
+    let (port, token) = (serving.port, serving.token().to_owned());
+    assert_eq!(serving.address, format!("http://127.0.0.2:{port}/?token={token}"));
+    // What a browser at the other end sends.
+    let mut stream = TcpStream::connect(("127.0.0.2", port)).unwrap();
+    let request =
+        format!("GET /?token={token} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (_, said) = serving.stop(Signal::TERM);
+    assert!(said.contains(&format!("then open http://localhost:{port}/?token={token} there")), "{said}");
+    assert!(said.contains(&format!("  ssh -L {port}:127.0.0.2:{port} ann@")), "{said}");
+    let usual = serve(command(home.path(), &["--port", "0", "--bind", "::ffff:127.0.0.1", "--no-token"]));
+    assert_eq!(usual.address, format!("http://localhost:{}/", usual.port));
+    let (_, said) = usual.stop(Signal::TERM);
+    assert!(said.contains("then open the address there"), "{said}");
+}
+
+#[test]
 fn what_a_killed_server_left_is_swept_by_the_next() {
     let home = home();
     let serving = serve(command(home.path(), &["--port", "0"]));

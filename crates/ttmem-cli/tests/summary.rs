@@ -182,7 +182,11 @@ fn errors_name_the_file_and_what_to_do() {
     fs::write(&binary, [0u8, 1, 2, 3, 255].repeat(100)).unwrap();
     let prose = folder.path().join("prose.txt");
     fs::write(&prose, "nothing of the kind\n").unwrap();
+    let profiles = tempfile::tempdir().unwrap();
+    let cut = profiles.path().join("cut.ttmem");
+    fs::write(&cut, b"\x89TTMEM\r\n").unwrap();
     for (file, says) in [
+        (&cut, "there is nothing in it"),
         (&empty, "is empty"),
         (&binary, "ttmem formats"),
         (&prose, "ttmem formats"),

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use ttmem::store::Store;
 
@@ -32,6 +32,7 @@ pub(crate) struct App {
     pub(crate) worker: Worker,
     pub(crate) space: Space,
     pub(crate) asking: Semaphore,
+    pub(crate) rebuilding: Arc<Mutex<()>>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -46,7 +47,8 @@ impl App {
     ) -> Self {
         let jobs = Jobs::new(limits);
         let asking = Semaphore::new(ASKED_AT_ONCE);
-        Self { store, token, hosts, limits, jobs, worker, space, asking, stop: CancellationToken::new() }
+        let (rebuilding, stop) = (Arc::default(), CancellationToken::new());
+        Self { store, token, hosts, limits, jobs, worker, space, asking, rebuilding, stop }
     }
 }
 

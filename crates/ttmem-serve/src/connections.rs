@@ -1,15 +1,19 @@
-//! Who is connected: not too many, not for ever, and until the server stops.
+//! Who is connected: not too many, not for ever, and until the server stops. Whoever takes places and asks for nothing
+//! keeps nobody else out.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,7 +33,7 @@ pub(crate) async fn serve(
     limits: Limits,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Arc::new(Places::new(limits.connections));
     let open = TaskTracker::new();
     for listener in listeners {
         let (places, router, stop) = (Arc::clone(&places), router.clone(), stop.clone());
@@ -41,12 +45,8 @@ pub(crate) async fn serve(
                     continue;
                 };
                 // Those behind it wait in the queue of the system.
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-                let (router, stop) = (router.clone(), stop.clone());
-                connections.spawn(async move {
-                    talk(stream, router, limits, stop).await;
-                    drop(place);
-                });
+                let Some(place) = places.take().await else { return };
+                connections.spawn(talk(stream, router.clone(), limits, stop.clone(), place));
             }
         }));
     }
@@ -55,15 +55,80 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(limits.grace, open.wait()).await;
 }
 
+/// The places that there are, and who of those that have one has asked for nothing yet.
+struct Places {
+    free: Arc<Semaphore>,
+    most: usize,
+    next: AtomicU64,
+    /// In the order that they came.
+    silent: Mutex<BTreeMap<u64, CancellationToken>>,
+}
+
+impl Places {
+    fn new(most: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(most)), most, next: AtomicU64::new(0), silent: Mutex::default() }
+    }
+
+    /// Takes a place. Where none is free, whoever has said nothing for longest loses theirs.
+    async fn take(self: &Arc<Self>) -> Option<Place> {
+        if self.free.available_permits() == 0
+            && let Some((_, sent_away)) = self.silent().pop_first()
+        {
+            sent_away.cancel();
+        }
+        let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
+        let (number, sent_away) = (self.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
+        self.silent().insert(number, sent_away.clone());
+        Some(Place { all: Arc::clone(self), number, sent_away, _permit: permit })
+    }
+
+    fn silent(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a connection.
+struct Place {
+    all: Arc<Places>,
+    number: u64,
+    sent_away: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    /// Whoever has asked for something keeps the place.
+    fn keep(&self) {
+        self.all.silent().remove(&self.number);
+    }
+
+    /// Whether there are enough places to keep this one between two requests.
+    fn may_stay(&self) -> bool {
+        self.all.free.available_permits() >= self.all.most / 2
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.keep();
+    }
+}
+
 /// Answers the requests of one connection. How it ends is the other side's business.
-async fn talk(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken) {
+async fn talk(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken, place: Place) {
     let _ = stream.set_nodelay(true);
     let stream = TokioIo::new(Stalling::new(stream, limits.reading_patience));
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(limits.request_patience).max_buf_size(BUFFER);
-    let mut connection = pin!(protocol.serve_connection(stream, TowerToHyperService::new(router)));
+    protocol.max_header_size(BUFFER).keep_alive(place.may_stay());
+    let answers = TowerToHyperService::new(router);
+    let service = service_fn(|request| {
+        place.keep();
+        answers.call(request)
+    });
+    let mut connection = pin!(protocol.serve_connection(stream, service));
     tokio::select! {
         _ = connection.as_mut() => {}
+        () = place.sent_away.cancelled() => {}
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;

@@ -1,5 +1,6 @@
 //! Files as answers: streamed from disk, never whole in memory.
 
+use std::fs::Metadata;
 use std::io::{self, Cursor};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -7,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tokio::fs::File;
+use tokio::fs::{self, File};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
@@ -25,11 +26,7 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) async fn open(path: &Path, kind: &'static str) -> io::Result<Self> {
-        let file = File::open(path).await?;
-        let metadata = file.metadata().await?;
-        if !metadata.is_file() {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let (file, metadata) = open_own(path).await?;
         let size = metadata.len();
         let written = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let tag = HeaderValue::try_from(format!("\"{written:x}-{size:x}\"")).map_err(io::Error::other)?;
@@ -47,8 +44,7 @@ impl Served {
             (header::ETAG, self.tag.clone()),
             (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
         ];
-        let is_known = asked.get_all(header::IF_NONE_MATCH).into_iter().any(|known| known == self.tag);
-        if is_known {
+        if is_known(&self.tag, asked) {
             return (StatusCode::NOT_MODIFIED, kept).into_response();
         }
         let size = self.size + self.end.len() as u64;
@@ -60,4 +56,43 @@ impl Served {
         ];
         (kept, about, body).into_response()
     }
+}
+
+/// Opens a file that is one: a link may lead to anything, and a pipe to nothing.
+async fn open_own(path: &Path) -> io::Result<(File, Metadata)> {
+    // A report may be replaced at any moment, but not again and again.
+    const TRIES: usize = 5;
+    for _ in 0..TRIES {
+        let seen = fs::symlink_metadata(path).await?;
+        if !seen.is_file() {
+            break;
+        }
+        let file = File::open(path).await?;
+        let metadata = file.metadata().await?;
+        if is_same(&seen, &metadata) {
+            return Ok((file, metadata));
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Whether what was opened is what was looked at.
+#[cfg(unix)]
+fn is_same(seen: &Metadata, opened: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    (seen.dev(), seen.ino()) == (opened.dev(), opened.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(_seen: &Metadata, opened: &Metadata) -> bool {
+    opened.is_file()
+}
+
+/// Whether a browser has what bears this tag: it names one, or several, or any. That it holds a tag to be weak makes no
+/// difference to a whole file.
+fn is_known(tag: &HeaderValue, asked: &HeaderMap) -> bool {
+    let lists = asked.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|list| list.to_str().ok());
+    let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);
+    tags.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == tag.as_bytes())
 }

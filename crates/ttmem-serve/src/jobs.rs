@@ -1,20 +1,24 @@
 //! What becomes of uploads: each waits for its turn, is read and stored by a worker, and is remembered for a while.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use serde::Serialize;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
+use ttmem::read;
 
 use crate::app::App;
 use crate::refusal::Refusal;
 use crate::space::Room;
-use crate::worker::{Failure, FailureKind, Message, Task};
+use crate::worker::{Failure, FailureKind, Message, SUMMARY, Task};
 use crate::{Limits, pages, random};
 
 /// So many logs are read at the same time.
@@ -56,6 +60,14 @@ impl Jobs {
     pub(crate) async fn ended(&self) {
         self.running.close();
         self.running.wait().await;
+    }
+
+    /// Does something to its end, even if nobody waits for it any more.
+    pub(crate) async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.running.spawn(work).await.unwrap_or_else(|error| Err(Refusal::failed(&error)))
     }
 
     fn all(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
@@ -145,8 +157,9 @@ pub(crate) fn begin(app: &Arc<App>, room: Room, size: u64, place: Place) -> Resu
 
 /// Waits for its turn and lets a worker make the report; returns its name.
 async fn process(app: &App, job: &Job, room: &Room) -> Result<String, Failure> {
-    // A large log may take much memory: it takes all turns.
-    let turns = if job.size > app.jobs.large { AT_ONCE } else { 1 };
+    // A large log may take much memory: it takes all turns. How large a packed one is shows only when it is read.
+    let is_large = job.size > app.jobs.large || is_packed(&room.file()).await;
+    let turns = if is_large { AT_ONCE } else { 1 };
     let _turn = tokio::select! {
         turn = app.jobs.turns.acquire_many(turns) => turn.map_err(|error| lost(&error))?,
         () = app.stop.cancelled() => return Err(stopped()),
@@ -154,21 +167,52 @@ async fn process(app: &App, job: &Job, room: &Room) -> Result<String, Failure> {
     job.set(Stage::Reading(0));
     let home = app.store.folder().parent().map_or_else(PathBuf::new, PathBuf::from);
     let task = Task::Report { home, file: job.file.clone() };
-    let mut working = app.worker.start(&task, room).await.map_err(|error| lost(&error))?;
+    let name = work(app, &task, room, |message| match message {
+        Message::Reading(bytes) => job.set(Stage::Reading(bytes)),
+        Message::Writing => job.set(Stage::Writing),
+        Message::Done(_) | Message::Failed(_) => {}
+    });
+    name.await?.ok_or_else(|| lost(&"the worker named no report"))
+}
+
+/// Lets a worker do a task in a room, unless the server stops. Whoever is ended leaves nothing half written.
+async fn work(
+    app: &App,
+    task: &Task,
+    room: &Room,
+    heard: impl FnMut(Message),
+) -> Result<Option<String>, Failure> {
+    let mut working = app.worker.start(task, room).await.map_err(|error| lost(&error))?;
     let process = working.id();
     let ended = tokio::select! {
-        ended = working.hear_out(|message| match message {
-            Message::Reading(bytes) => job.set(Stage::Reading(bytes)),
-            Message::Writing => job.set(Stage::Writing),
-            Message::Done(_) | Message::Failed(_) => {}
-        }) => ended,
+        ended = working.hear_out(heard) => ended,
         () = app.stop.cancelled() => Err(stopped()),
     };
     working.end().await;
     if matches!(&ended, Err(Failure { kind: FailureKind::Ended, .. })) {
         app.store.sweep_after(process);
     }
-    ended.and_then(|name| name.ok_or_else(|| lost(&"the worker named no report")))
+    ended
+}
+
+/// Lets a worker do a task that is waited for; the room that it was done in.
+pub(crate) async fn ask(app: &App, task: &Task) -> Result<Room, Refusal> {
+    let room = app.space.room(SUMMARY).map_err(|error| Refusal::not_kept("the answer", &error))?;
+    let ended = work(app, task, &room, |_| {}).await;
+    ended.map(|_| room).map_err(|Failure { kind, message, .. }| {
+        let stops = kind == FailureKind::Ended && app.stop.is_cancelled();
+        let status = if stops { StatusCode::SERVICE_UNAVAILABLE } else { kind.status() };
+        Refusal::new(status, message)
+    })
+}
+
+async fn is_packed(path: &FilePath) -> bool {
+    const HEAD: u64 = 16;
+    let mut head = Vec::new();
+    match File::open(path).await {
+        Ok(file) => file.take(HEAD).read_to_end(&mut head).await.is_ok() && read::is_packed(&head),
+        Err(_) => false,
+    }
 }
 
 fn stopped() -> Failure {

@@ -9,7 +9,7 @@ pub struct Limits {
     pub upload_bytes: u64,
     /// Uploads that are being received, wait or are being processed. Whoever comes then is told to come back.
     pub uploads: usize,
-    /// A log beyond this size is processed alone, not beside another: it may take much memory.
+    /// A log beyond this size, or a packed one, is processed alone, not beside another: it may take much memory.
     pub large: u64,
     /// In this time a part of an upload must come, and more of it than a few bytes.
     pub upload_patience: Duration,

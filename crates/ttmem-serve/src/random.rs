@@ -8,3 +8,8 @@ pub(crate) fn secret() -> io::Result<String> {
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
+
+/// Whether a text may be such a secret.
+pub(crate) fn is_secret(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}

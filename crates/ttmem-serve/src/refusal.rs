@@ -1,6 +1,8 @@
 //! What is answered to a request that gets no answer: a status and a sentence, as JSON, or as a small page where a
 //! person looks.
 
+use std::io;
+
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -30,6 +32,18 @@ impl Refusal {
     pub(crate) fn failed(error: &dyn std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
+
+    /// Something could not be written.
+    pub(crate) fn not_kept(what: &str, error: &io::Error) -> Self {
+        let status =
+            if is_full(error) { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::INTERNAL_SERVER_ERROR };
+        Self::new(status, format!("{what} could not be kept: {error}"))
+    }
+}
+
+/// Whether the disk has no room left, or none for us.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl IntoResponse for Refusal {

@@ -2,21 +2,23 @@
 //!
 //! A name in a request is looked up among the reports that there are. It is never a part of a path.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use ttmem::store::{Store, Stored};
 
 use crate::app::App;
 use crate::files::Served;
-use crate::pages;
 use crate::refusal::Refusal;
-use crate::worker::{Failure, Question, SUMMARY, Task};
+use crate::space::Room;
+use crate::worker::{Question, Task};
+use crate::{jobs, pages};
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -29,13 +31,16 @@ type Name = Result<Path<String>, PathRejection>;
 pub(crate) struct Row {
     #[serde(flatten)]
     report: Stored,
-    /// The address of its page; reports of other tools may have none.
+    /// The address of its page: one that is there, or that can be made.
     page: Option<String>,
 }
 
 /// `/api/reports`
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Json<Vec<Row>>, Refusal> {
-    let row = |report: Stored| Row { page: report.page().map(|_| pages::address_of(&report.name)), report };
+    let row = |report: Stored| {
+        let page = report.page().or_else(|| report.memory());
+        Row { page: page.map(|_| pages::address_of(&report.name)), report }
+    };
     let rows = move |store: &Store| {
         let reports = store.list().map_err(|error| Refusal::failed(&error))?;
         Ok(reports.into_iter().map(row).collect())
@@ -49,14 +54,8 @@ pub(crate) async fn page(
     name: Name,
     asked: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let report = find(&app, name).await?;
-    let missing = || {
-        Refusal::not_there(format!(
-            "{:?} has no page: `ttmem report` of its folder or its log makes one",
-            report.name
-        ))
-    };
-    let path = report.page().ok_or_else(missing)?;
+    let report = rebuilt(&app, find(&app, name).await?).await?;
+    let path = report.page().ok_or_else(|| lacking(&report, "page"))?;
     let served = Served::open(&path, HTML).await.map_err(|error| Refusal::failed(&error))?;
     Ok(pages::report(served.followed_by(pages::WAY_BACK), &asked))
 }
@@ -67,9 +66,8 @@ pub(crate) async fn markdown(
     name: Name,
     asked: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let report = find(&app, name).await?;
-    let missing = || Refusal::not_there(format!("{:?} has no Markdown", report.name));
-    let path = report.markdown().ok_or_else(missing)?;
+    let report = rebuilt(&app, find(&app, name).await?).await?;
+    let path = report.markdown().ok_or_else(|| lacking(&report, "Markdown"))?;
     let served = Served::open(&path, MARKDOWN).await.map_err(|error| Refusal::failed(&error))?;
     Ok(served.answer(&asked))
 }
@@ -107,6 +105,8 @@ pub(crate) async fn summary(
         Refusal::bad_request(format!("{}: `top`, `at`, `run` and `rank` can be asked", error.body_text()))
     })?;
     let report = find(&app, name).await?;
+    // What cannot be kept in the folder can still be answered.
+    let report = rebuilt(&app, report.clone()).await.unwrap_or(report);
     if asked == Asked::default()
         && let Some(path) = report.summary()
     {
@@ -114,32 +114,60 @@ pub(crate) async fn summary(
         return Ok(served.answer(&headers));
     }
     let question = asked.question()?;
-    let missing = || {
-        Refusal::not_there(format!(
-            "{:?} has no profile to answer from: `ttmem report` of its log makes one",
-            report.name
-        ))
-    };
-    compute(&app, Task::Summarize { profile: report.profile().ok_or_else(missing)?, question }).await
-}
-
-/// Lets a worker answer into a file, and answers with that: how slowly somebody reads keeps no worker.
-async fn compute(app: &App, task: Task) -> Result<Response, Refusal> {
-    let _turn = app.asking.acquire().await.map_err(|error| Refusal::failed(&error))?;
-    let room = app.space.room(SUMMARY).map_err(|error| Refusal::failed(&error))?;
-    let mut working = app.worker.start(&task, &room).await.map_err(|error| Refusal::failed(&error))?;
-    let ended = tokio::select! {
-        ended = working.hear_out(|_| {}) => ended,
-        () = app.stop.cancelled() => return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server stops")),
-    };
-    ended.map_err(|Failure { kind, message, .. }| Refusal::new(kind.status(), message))?;
+    let evidence = report.profile().or_else(|| report.memory());
+    let evidence = evidence.ok_or_else(|| lacking(&report, "profile"))?;
     // The file goes with its room when this returns; who has it open can still read it.
+    let room = answered(&app, Task::Summarize { evidence, question }).await?;
     let served = Served::open(&room.file(), JSON).await.map_err(|error| Refusal::failed(&error))?;
     Ok(served.answer(&HeaderMap::new()))
 }
 
+fn lacking(report: &Stored, what: &str) -> Refusal {
+    Refusal::not_there(format!("{:?} has no {what}: `ttmem report` of its log makes one", report.name))
+}
+
+/// A report with all of its files. Where an earlier tool wrote the folder, they are made when they are first asked for.
+async fn rebuilt(app: &Arc<App>, report: Stored) -> Result<Stored, Refusal> {
+    if evidence_alone(&report).is_none() {
+        return Ok(report);
+    }
+    // One at a time; whoever waited finds it done.
+    let turn = Arc::clone(&app.rebuilding).lock_owned().await;
+    let report = find_named(app, report.name).await?;
+    let Some(memory) = evidence_alone(&report) else { return Ok(report) };
+    let task = Task::Rebuild { memory, stem: report.stem().to_owned() };
+    let ours = Arc::clone(app);
+    let made = app.jobs.finish(async move {
+        let _turn = turn;
+        jobs::ask(&ours, &task).await
+    });
+    made.await.map_err(|refusal| not_made(&report, &refusal))?;
+    find_named(app, report.name).await
+}
+
+fn not_made(report: &Stored, Refusal { status, message }: &Refusal) -> Refusal {
+    let (name, folder) = (&report.name, report.folder.display());
+    let advice = format!("run `ttmem report {folder}`, with `-o` where that cannot be written");
+    Refusal::new(*status, format!("the report of {name:?} could not be made ({message}): {advice}"))
+}
+
+/// The memory file of a folder that has nothing but what the earlier tool wrote.
+fn evidence_alone(report: &Stored) -> Option<PathBuf> {
+    report.memory().filter(|_| report.profile().is_none() && report.page().is_none())
+}
+
+/// Lets a worker answer into a file of a room: how slowly somebody reads it keeps no worker.
+async fn answered(app: &Arc<App>, task: Task) -> Result<Room, Refusal> {
+    let _turn = app.asking.acquire().await.map_err(|error| Refusal::failed(&error))?;
+    jobs::ask(app, &task).await
+}
+
 async fn find(app: &Arc<App>, name: Name) -> Result<Stored, Refusal> {
     let Path(name) = name.map_err(|error| Refusal::bad_request(error.body_text()))?;
+    find_named(app, name).await
+}
+
+async fn find_named(app: &Arc<App>, name: String) -> Result<Stored, Refusal> {
     let missing =
         Refusal::not_there("there is no report of that name: /api/reports lists those that there are");
     from_store(app, move |store| store.find(&name).map_err(|_| missing)).await

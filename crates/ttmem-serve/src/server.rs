@@ -44,6 +44,7 @@ pub struct Config {
 pub struct Server {
     app: Arc<App>,
     listeners: Vec<TcpListener>,
+    bind: IpAddr,
     host: String,
     port: u16,
 }
@@ -52,6 +53,14 @@ impl Server {
     /// Listens, and sweeps up after servers that were killed.
     pub fn new(config: Config) -> Result<Self> {
         let Config { store, bind, port, token, machine, worker, limits } = config;
+        // `::ffff:127.0.0.1` is an address of the older kind, written as one of the newer.
+        let bind = bind.to_canonical();
+        if store.folder().to_str().is_none() {
+            return Err(Error::NotThere(format!(
+                "the reports in {} cannot be served: this name is not text (UTF-8); let TTMEM_HOME name another folder",
+                store.folder().display()
+            )));
+        }
         if !token && !bind.is_loopback() {
             return Err(Error::NotThere(format!(
                 "--no-token is for loopback alone: on {bind} everybody in the network could read and upload"
@@ -61,18 +70,22 @@ impl Server {
         let listeners = listen(bind, port)?;
         let port =
             listeners.first().map_or(Ok(0), |listener| Ok(listener.local_addr()?.port())).map_err(failed)?;
-        let home = store.folder().parent().map_or_else(PathBuf::new, PathBuf::from);
-        let space =
-            Space::under(&home).map_err(|source| Error::Write { path: home.join("uploads"), source })?;
+        let space = Space::of(&store)
+            .map_err(|source| Error::Write { path: store.folder().with_file_name("uploads"), source })?;
         let host = host_of(bind, machine.as_deref());
         let hosts = Hosts::new(bind, machine.as_deref());
         let app = Arc::new(App::new(store, token, hosts, limits, worker, space));
-        Ok(Self { app, listeners, host, port })
+        Ok(Self { app, listeners, bind, host, port })
     }
 
     /// The port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whether only this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.bind.is_loopback()
     }
 
     /// The name or address under which the server is found: on this machine, or in the network.
@@ -87,9 +100,18 @@ impl Server {
 
     /// The address to open, with the token: of the list, or of a report.
     pub fn address(&self, report: Option<&str>) -> String {
+        self.address_at(&self.host, report)
+    }
+
+    /// The same at the other end of `ssh -L`.
+    pub fn far_address(&self, report: Option<&str>) -> String {
+        self.address_at("localhost", report)
+    }
+
+    fn address_at(&self, host: &str, report: Option<&str>) -> String {
         let page = report.map_or_else(|| "/".to_owned(), pages::address_of);
         let token = self.token().map_or_else(String::new, |token| format!("?token={token}"));
-        format!("http://{}:{}{page}{token}", self.host, self.port)
+        format!("http://{host}:{}{page}{token}", self.port)
     }
 
     /// A file that leads to an address. Everybody can see what a browser is started with; what stands in this file

@@ -1,15 +1,26 @@
 //! Where uploads lie until they are stored: `TTMEM_HOME/uploads`, a folder for each server, a room in it for each upload.
 //!
 //! A room goes with whoever holds it: with the request that breaks off, with the job that is done. What a server leaves
-//! that was killed is swept away by the next one. It knows the folders of servers that still run by their locks.
+//! that was killed is swept away by the next one, and what its workers were writing, too. Only what is named as a server
+//! names it counts as left, and has a lock that nobody holds: a lock appears when its server holds it, not before.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use ttmem::store::Store;
 
 use crate::random;
 
 const LOCK: &str = ".lock";
+/// A lock that is not held yet.
+const NEW_LOCK: &str = ".lock-new";
+/// In a room: the number of the process that works there.
+const WORKER: &str = ".worker";
+/// How the names of folders begin that lie among the temporary files.
+const ELSEWHERE: &str = "ttmem-serve-";
 
 /// The folder of a server, as long as it runs.
 pub(crate) struct Space {
@@ -18,26 +29,24 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Takes a folder under this home; or, where that belongs to somebody else, among the temporary files: then
+    /// Takes a folder under the home of a store; or, where that belongs to somebody else, among the temporary files: then
     /// reports can be looked at, but not stored.
-    pub(crate) fn under(home: &Path) -> io::Result<Self> {
-        let id = random::secret()?;
-        Self::among(&home.join("uploads"), &id).or_else(|_| {
-            let folder = std::env::temp_dir().join(format!("ttmem-serve-{id}"));
-            create_private(&folder)?;
-            Ok(Self { folder, _lock: None })
-        })
+    pub(crate) fn of(store: &Store) -> io::Result<Self> {
+        let uploads = store.folder().with_file_name("uploads");
+        let made = fs::create_dir_all(store.folder().parent().unwrap_or(&uploads));
+        made.and_then(|()| create_private(&uploads))
+            .and_then(|()| Self::among(&uploads, "", store))
+            .or_else(|_| Self::among(&std::env::temp_dir(), ELSEWHERE, store))
     }
 
-    fn among(uploads: &Path, id: &str) -> io::Result<Self> {
-        create_private(uploads)?;
-        // Nobody sweeps while a folder has no lock yet.
-        let _all = locked(uploads);
-        sweep(uploads);
-        let folder = uploads.join(id);
+    /// Takes a folder among others, and removes those of servers that are gone.
+    fn among(others: &Path, begin: &str, store: &Store) -> io::Result<Self> {
+        let folder = others.join(format!("{begin}{}", random::secret()?));
         create_private(&folder)?;
-        let lock = locked(&folder);
-        Ok(Self { folder, _lock: lock.ok() })
+        // A file system without locks has none to hold; then nobody sweeps either.
+        let lock = hold_lock(&folder).ok();
+        sweep(others, begin, &folder, store);
+        Ok(Self { folder, _lock: lock })
     }
 
     /// A new room for a file of that name.
@@ -84,6 +93,12 @@ impl Room {
     pub(crate) fn file_name(&self) -> &str {
         &self.file
     }
+
+    /// Leaves word of who works here, for those who sweep up after a server that is killed. Where there is no room for
+    /// that, there is none for what they would sweep either.
+    pub(crate) fn note_worker(&self, process: u32) {
+        let _ = fs::write(self.folder.join(WORKER), process.to_string());
+    }
 }
 
 impl Drop for Room {
@@ -95,66 +110,183 @@ impl Drop for Room {
 /// Makes a folder that only its owner can look into: logs may tell more than their owner wants others to know.
 fn create_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    match builder.create(folder) {
+        Err(_) if folder.is_dir() => Ok(()),
+        created => created,
+    }
 }
 
-fn lock_file(folder: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).open(folder.join(LOCK))
-}
-
-fn locked(folder: &Path) -> io::Result<File> {
-    let file = lock_file(folder)?;
-    file.lock()?;
+fn hold_lock(folder: &Path) -> io::Result<File> {
+    let new = folder.join(NEW_LOCK);
+    let file = File::create_new(&new)?;
+    file.try_lock()?;
+    fs::rename(&new, folder.join(LOCK))?;
     Ok(file)
 }
 
-/// Removes the folders of servers that are gone.
-fn sweep(uploads: &Path) {
-    for entry in fs::read_dir(uploads).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_left(&entry.path()) {
-            let _ = fs::remove_dir_all(entry.path());
+/// Removes the folders of servers that are gone, and what their workers left half written.
+fn sweep(others: &Path, begin: &str, own: &Path, store: &Store) {
+    for entry in fs::read_dir(others).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_servers = name.strip_prefix(begin).is_some_and(random::is_secret) && is_of_same(own, &folder);
+        if is_servers && is_left(&folder) {
+            sweep_after_workers(&folder, store);
+            let _ = fs::remove_dir_all(&folder);
         }
     }
 }
 
-/// Whether nobody holds a folder's lock. Where that cannot be known, somebody may.
+/// Whether a folder is one, not a link, and of the same owner as ours.
+fn is_of_same(own: &Path, folder: &Path) -> bool {
+    let (Ok(own), Ok(other)) = (fs::symlink_metadata(own), fs::symlink_metadata(folder)) else {
+        return false;
+    };
+    #[cfg(unix)]
+    let is_ours = std::os::unix::fs::MetadataExt::uid(&own) == std::os::unix::fs::MetadataExt::uid(&other);
+    #[cfg(not(unix))]
+    let is_ours = own.is_dir();
+    other.is_dir() && is_ours
+}
+
+/// Whether there is a lock that nobody holds. Where that cannot be known, somebody may.
 fn is_left(folder: &Path) -> bool {
-    match lock_file(folder).map(|file| file.try_lock()) {
+    match OpenOptions::new().write(true).open(folder.join(LOCK)).map(|file| file.try_lock()) {
         Ok(Ok(())) => true,
         Ok(Err(TryLockError::WouldBlock | TryLockError::Error(_))) | Err(_) => false,
     }
+}
+
+fn sweep_after_workers(folder: &Path, store: &Store) {
+    for room in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let process = fs::read_to_string(room.path().join(WORKER)).ok().and_then(|text| text.parse().ok());
+        if let Some(process) = process.filter(|process| has_ended(*process)) {
+            store.sweep_after(process);
+        }
+    }
+}
+
+/// Whether a worker whose server is gone has ended. It does so at once; whoever still has its number after a moment is
+/// another process.
+fn has_ended(process: u32) -> bool {
+    const MOMENT: Duration = Duration::from_millis(20);
+    const MOMENTS: usize = 50;
+    (0..MOMENTS).any(|_| {
+        let ended = !runs(process);
+        if !ended {
+            thread::sleep(MOMENT);
+        }
+        ended
+    })
+}
+
+/// Whether a process runs. One that has ended may keep its number until somebody asks how, but works nowhere.
+fn runs(process: u32) -> bool {
+    let works_in = fs::read_link(format!("/proc/{process}/cwd"));
+    !works_in.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A folder as a killed server leaves it.
+    fn left(place: &Path, name: &str) -> PathBuf {
+        let room = place.join(name).join("room");
+        fs::create_dir_all(&room).unwrap();
+        fs::write(room.join("half.log"), "half").unwrap();
+        fs::write(place.join(name).join(LOCK), "").unwrap();
+        place.join(name)
+    }
+
     #[test]
     fn what_killed_servers_leave_is_swept_and_what_others_use_is_not() {
         let home = tempfile::tempdir().unwrap();
-        let left = home.path().join("uploads/dead/room");
-        fs::create_dir_all(&left).unwrap();
-        fs::write(left.join("half.log"), "half").unwrap();
-        let first = Space::under(home.path()).unwrap();
-        assert!(!left.exists());
+        let store = Store::at(home.path());
+        let dead = left(&home.path().join("uploads"), &random::secret().unwrap());
+        let first = Space::of(&store).unwrap();
+        assert!(!dead.exists());
         let room = first.room("a.log").unwrap();
         fs::write(room.file(), "a").unwrap();
-        let second = Space::under(home.path()).unwrap();
+        let second = Space::of(&store).unwrap();
         assert!(room.file().exists(), "the first still runs");
         drop(first);
         assert!(!room.folder().exists());
         drop(second);
-        let names: Vec<_> = fs::read_dir(home.path().join("uploads")).unwrap().flatten().collect();
-        assert_eq!(names.len(), 1, "the lock alone: {names:?}");
+        assert_eq!(fs::read_dir(home.path().join("uploads")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_no_server_made_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let uploads = home.path().join("uploads");
+        let secret = random::secret().unwrap();
+        let without_lock = left(&uploads, &random::secret().unwrap());
+        fs::remove_file(without_lock.join(LOCK)).unwrap();
+        let mut kept = vec![without_lock];
+        for name in
+            ["my-logs", "dead", &secret[1..], &secret.replace(|_: char| true, "G"), &format!("{secret}0")]
+        {
+            kept.push(left(&uploads, name));
+        }
+        #[cfg(unix)]
+        {
+            let elsewhere = left(home.path(), "elsewhere");
+            std::os::unix::fs::symlink(&elsewhere, uploads.join(random::secret().unwrap())).unwrap();
+            kept.push(elsewhere);
+        }
+        drop(Space::of(&Store::at(home.path())).unwrap());
+        for folder in kept {
+            assert!(folder.join("room/half.log").exists(), "{}", folder.display());
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_worker_of_a_killed_server_was_writing_is_swept_and_what_others_write_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::at(home.path());
+        // No process has such a number; nobody has asked how this one ended; and this one runs.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let (gone, ended, other) = (u32::MAX - 1, child.id(), std::process::id());
+        while runs(ended) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let staged = |process: u32| store.folder().join(format!("x-{process}/.ttmem-staged-{process}-0"));
+        for process in [gone, ended, other] {
+            fs::create_dir_all(staged(process)).unwrap();
+            fs::write(staged(process).join("x.ttmem"), "half").unwrap();
+            let dead = left(&home.path().join("uploads"), &random::secret().unwrap());
+            fs::write(dead.join("room").join(WORKER), process.to_string()).unwrap();
+        }
+        drop(Space::of(&store).unwrap());
+        for process in [gone, ended] {
+            assert!(!store.folder().join(format!("x-{process}")).exists());
+        }
+        child.wait().unwrap();
+        assert!(staged(other).join("x.ttmem").exists(), "that number is somebody else's now");
+        assert_eq!(fs::read_dir(home.path().join("uploads")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn among_the_temporary_files_only_folders_of_servers_are_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::at(place.path());
+        let dead = left(place.path(), &format!("{ELSEWHERE}{}", random::secret().unwrap()));
+        let others =
+            [random::secret().unwrap(), format!("{ELSEWHERE}logs")].map(|name| left(place.path(), &name));
+        let first = Space::among(place.path(), ELSEWHERE, &store).unwrap();
+        let second = Space::among(place.path(), ELSEWHERE, &store).unwrap();
+        assert!(!dead.exists() && others.iter().all(|folder| folder.exists()));
+        assert!(first.folder.exists() && second.folder.exists());
     }
 
     #[test]
     fn a_room_goes_with_its_holder() {
         let home = tempfile::tempdir().unwrap();
-        let space = Space::under(home.path()).unwrap();
+        let space = Space::of(&Store::at(home.path())).unwrap();
         let room = space.room("a.log").unwrap();
         fs::write(room.file(), "a").unwrap();
         let folder = room.folder().to_owned();
@@ -165,14 +297,19 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_can_look_into_it() {
+    fn nobody_else_can_look_into_it_and_the_home_is_a_folder_as_any() {
         use std::os::unix::fs::PermissionsExt;
 
-        let home = tempfile::tempdir().unwrap();
-        let space = Space::under(home.path()).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        let usual = place.path().join("usual");
+        fs::create_dir(&usual).unwrap();
+        let home = place.path().join("new/home");
+        let space = Space::of(&Store::at(&home)).unwrap();
         let room = space.room("a.log").unwrap();
-        for folder in [&home.path().join("uploads"), &space.folder, room.folder()] {
-            assert_eq!(fs::metadata(folder).unwrap().permissions().mode() & 0o77, 0, "{}", folder.display());
+        for folder in [&home.join("uploads"), &space.folder, room.folder()] {
+            assert_eq!(mode(folder) & 0o77, 0, "{}", folder.display());
         }
+        assert_eq!(mode(&home), mode(&usual));
     }
 }

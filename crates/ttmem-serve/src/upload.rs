@@ -37,7 +37,7 @@ struct Asked {
 pub(crate) async fn receive(State(app): State<Arc<App>>, uri: Uri, body: Body) -> Result<Response, Refusal> {
     let Query(asked) = Query::<Asked>::try_from_uri(&uri)
         .map_err(|_| Refusal::bad_request("an upload has a name: /api/upload?name=model.log"))?;
-    if body.size_hint().lower() > app.limits.upload_bytes {
+    if app.limits.upload_bytes == 0 || body.size_hint().lower() > app.limits.upload_bytes {
         return Err(too_large(&app.limits));
     }
     let Some(place) = app.jobs.place() else {
@@ -92,14 +92,14 @@ fn file_name(given: &str) -> String {
 }
 
 fn too_large(limits: &Limits) -> Refusal {
-    Refusal::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        format!(
-            "uploads of up to {} bytes are taken (`ttmem serve --max-upload`): pack the log (gzip, zstd), or cut out \
-             its last pass (`ttmem last-run`)",
-            limits.upload_bytes
+    let message = match limits.upload_bytes {
+        0 => "this server takes no uploads (`ttmem serve --max-upload 0`)".to_owned(),
+        most => format!(
+            "uploads of up to {most} bytes are taken (`ttmem serve --max-upload`): pack the log (gzip, zstd), or cut \
+             out its last pass (`ttmem last-run`)"
         ),
-    )
+    };
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
 fn too_slow() -> Refusal {
@@ -107,9 +107,7 @@ fn too_slow() -> Refusal {
 }
 
 fn not_kept(error: &io::Error) -> Refusal {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    let status = if full { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::INTERNAL_SERVER_ERROR };
-    Refusal::new(status, format!("the upload could not be kept: {error}"))
+    Refusal::not_kept("the upload", error)
 }
 
 #[cfg(test)]
@@ -117,6 +115,7 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::stream;
+    use ttmem::store::Store;
 
     use super::*;
     use crate::space::Space;
@@ -125,7 +124,7 @@ mod tests {
     /// real one: it jumps to whatever is waited for.
     async fn slowly(parts: usize, size: usize, pause: Duration) -> Result<u64, Refusal> {
         let home = tempfile::tempdir().unwrap();
-        let space = Space::under(home.path()).unwrap();
+        let space = Space::of(&Store::at(home.path())).unwrap();
         let room = space.room("x.log").unwrap();
         let body = Body::from_stream(stream::iter(0..parts).then(move |_| async move {
             tokio::time::sleep(pause).await;

@@ -5,11 +5,14 @@
 mod support;
 
 use std::fs;
+use std::path::PathBuf;
+use std::thread;
 
 use serde_json::Value;
-use support::{Running, corpus};
+use support::{Running, all_in, corpus};
 use ttmem::query::{self, Request, RunFilter};
 use ttmem::read;
+use ttmem_serve::Worker;
 
 #[test]
 fn the_list_has_the_rows_of_the_store() {
@@ -50,10 +53,17 @@ fn a_page_is_the_stored_one_with_a_way_back() {
     // The browser keeps it, and asks whether it still holds.
     let tag = answer.header("etag").unwrap();
     assert_eq!(answer.header("cache-control"), Some("private, no-cache"));
-    let again = server.request("GET", "/reports/vae-decoder").header("If-None-Match", tag).send();
-    assert_eq!((again.status, again.body.len()), (304, 0));
-    let other = server.request("GET", "/reports/vae-decoder").header("If-None-Match", "\"0-0\"").send();
-    assert_eq!(other.status, 200);
+    let asked =
+        |tags: &str| server.request("GET", "/reports/vae-decoder").header("If-None-Match", tags).send();
+    for known in
+        [tag, &format!("W/{tag}"), &format!("\"0-0\", {tag}"), &format!("\"0-0\",W/{tag},\"1\""), "*"]
+    {
+        let again = asked(known);
+        assert_eq!((again.status, again.body.len()), (304, 0), "{known}");
+    }
+    for other in ["\"0-0\"", "W/\"0-0\", \"1\"", tag.trim_matches('"'), "W/"] {
+        assert_eq!(asked(other).status, 200, "{other}");
+    }
 
     let head = server.request("HEAD", "/reports/vae-decoder").send();
     assert_eq!((head.status, head.body.len()), (200, 0));
@@ -138,18 +148,128 @@ fn other_summaries_are_computed_as_the_command_does() {
     }
 }
 
+/// A report folder that has nothing but what the earlier tool wrote; its files.
+fn earlier(server: &Running) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = server.home.path().join("reports/small_model");
+    fs::create_dir_all(&folder).unwrap();
+    let files = all_in(&corpus("../tt_json/small_model"));
+    assert_eq!(files.len(), 4);
+    let copy = |file: PathBuf| {
+        let target = folder.join(file.file_name().unwrap());
+        fs::copy(&file, &target).unwrap();
+        (target, fs::read(file).unwrap())
+    };
+    files.into_iter().map(copy).collect()
+}
+
+/// The worker, after a line of the shell that knows the task.
+fn worker_after(line: &str) -> Worker {
+    let worker = env!("CARGO_BIN_EXE_ttmem-serve-worker");
+    let line = format!("read -r task; {line}; {{ printf '%s\\n' \"$task\"; cat; }} | exec {worker}");
+    Worker::new("/bin/sh", ["-c", &line])
+}
+
 #[test]
-fn a_folder_of_the_seeds_tool_is_listed_and_says_what_it_lacks() {
+fn a_folder_of_the_earlier_tool_is_rebuilt_when_it_is_asked_for() {
+    let server = Running::new();
+    let files = earlier(&server);
+    let rows = server.get("/api/reports").json();
+    assert_eq!((&rows[0]["page"], &rows[0]["format"]), (&"/reports/small_model".into(), &Value::Null));
+    let targets =
+        ["/reports/small_model", "/api/reports/small_model/summary", "/api/reports/small_model/markdown"];
+    thread::scope(|scope| {
+        for target in targets.iter().chain(&targets) {
+            let server = &server;
+            scope.spawn(move || {
+                let answer = server.get(target);
+                assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+            });
+        }
+    });
+    let memory = server.home.path().join("reports/small_model/small_model_memory.json");
+    let profile = read::open(memory.to_str().unwrap()).unwrap();
+    let wanted = serde_json::to_value(query::summary(&[profile], &Request::default()).unwrap()).unwrap();
+    let summary = server.get("/api/reports/small_model/summary").json();
+    assert_eq!(summary, wanted);
+    let warnings = summary["source"]["warnings"].to_string();
+    assert!(warnings.contains("deallocat"), "it says what the files do not tell: {warnings}");
+    assert_eq!(server.get("/api/reports").json()[0]["format"], "tt_json");
+    for (file, content) in files {
+        assert!(fs::read(&file).unwrap() == content, "{}", file.display());
+    }
+    let left = |file: &PathBuf| file.to_string_lossy().contains("/.ttmem-");
+    assert!(!all_in(server.home.path()).iter().any(left));
+    assert!(server.left_of_uploads().is_empty());
+}
+
+#[test]
+fn where_a_report_cannot_be_rebuilt_its_summary_is_still_answered() {
+    // A rebuild can write nothing; the signal is ignored, so that the worker sees the error.
+    let line = "case $task in *rebuild*) trap '' XFSZ; ulimit -f 0;; esac";
+    let server = Running::with(tempfile::tempdir().unwrap(), |config| config.worker = worker_after(line));
+    let files = earlier(&server);
+    let folder = server.home.path().join("reports/small_model");
+    for target in ["/reports/small_model", "/api/reports/small_model/markdown"] {
+        let answer = server.get(target);
+        assert_eq!(answer.status, 500, "{target}");
+        let said = answer.refusal();
+        assert!(said.contains(&format!("run `ttmem report {}`", folder.display())), "{said}");
+    }
+    for target in ["/api/reports/small_model/summary", "/api/reports/small_model/summary?top=1"] {
+        assert_eq!(server.get(target).json()["source"]["format"], "tt_json", "{target}");
+    }
+    assert_eq!(all_in(&folder).len(), files.len(), "nothing half written is left");
+}
+
+#[test]
+fn what_an_earlier_tool_left_that_cannot_be_read_says_so() {
     let server = Running::new();
     let folder = server.home.path().join("reports/old");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("old_memory.json"), "{}").unwrap();
-    let rows = server.get("/api/reports").json();
-    assert_eq!((&rows[0]["name"], &rows[0]["page"]), (&"old".into(), &Value::Null));
     for target in ["/reports/old", "/api/reports/old/summary", "/api/reports/old/markdown"] {
-        assert_eq!(server.get(target).status, 404);
-        assert!(server.get(target).refusal().contains("\"old\" has no "), "{target}");
+        assert_eq!(server.get(target).status, 500, "{target}");
+        assert!(server.get(target).refusal().contains("old_memory.json"), "{target}");
     }
+    assert_eq!(all_in(&folder).len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_a_report_folder_leads_nowhere() {
+    let server = Running::new();
+    let stored = server.store("vae-decoder.log");
+    let secret = server.home.path().join("secret");
+    fs::write(&secret, "nobody may read this").unwrap();
+    for (file, target) in [
+        (stored.page(), "/reports/vae-decoder"),
+        (stored.markdown(), "/api/reports/vae-decoder/markdown"),
+        (stored.summary(), "/api/reports/vae-decoder/summary"),
+    ] {
+        let file = file.unwrap();
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(&secret, &file).unwrap();
+        assert!(!server.get(target).text().contains("nobody may"), "{target}");
+    }
+    // The folder itself may lie elsewhere.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let moved = elsewhere.path().join("vae");
+    let again = server.store("info-only.log");
+    fs::rename(&again.folder, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &again.folder).unwrap();
+    assert_eq!(server.get("/reports/info-only").status, 200);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said_to_be_full() {
+    let server = Running::with(tempfile::tempdir().unwrap(), |config| {
+        config.worker = worker_after("ln -s /dev/full summary.json");
+    });
+    server.store("vae-decoder.log");
+    let answer = server.get("/api/reports/vae-decoder/summary?top=1");
+    assert_eq!(answer.status, 507, "{}", answer.text());
+    answer.refusal();
 }
 
 #[test]

@@ -47,6 +47,46 @@ fn who_has_an_answer_and_asks_nothing_more_is_sent_away() {
 }
 
 #[test]
+fn who_says_nothing_makes_room_for_others_at_once() {
+    let long = Duration::from_secs(24 * 60 * 60);
+    let server = Running::with_limits(|limits| {
+        limits.connections = 2;
+        limits.request_patience = long;
+        limits.reading_patience = long;
+    });
+    let mut silent: Vec<_> = ["", "GET /api/rep", "", ""]
+        .map(|begun| {
+            let mut stream = server.connect();
+            stream.write_all(begun.as_bytes()).unwrap();
+            stream
+        })
+        .into();
+    assert_eq!(server.get("/api").status, 200);
+    // The first of them is the first to go.
+    let mut rest = Vec::new();
+    let _ = silent.remove(0).read_to_end(&mut rest);
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn who_is_being_answered_or_sends_a_log_keeps_the_place() {
+    let server = Running::with_limits(|limits| {
+        limits.connections = 2;
+        limits.request_patience = Duration::from_secs(24 * 60 * 60);
+    });
+    let mut upload = server.connect();
+    let head = server.request("POST", "/api/upload?name=x").header("Content-Length", "1").head();
+    upload.write_all(head.as_bytes()).unwrap();
+    server.wait_for_upload_of(0);
+    let _silent = server.connect();
+    for _ in 0..3 {
+        assert_eq!(server.get("/api").status, 200);
+    }
+    upload.write_all(b"x").unwrap();
+    assert_eq!(support::Answer::read(&mut upload).status, 202);
+}
+
+#[test]
 fn who_does_not_read_the_answer_is_sent_away() {
     let server = for_one(|limits| limits.reading_patience = SHORT);
     let folder = server.home.path().join("reports/large");

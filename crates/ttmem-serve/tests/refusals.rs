@@ -459,6 +459,70 @@ fn beyond_loopback_there_is_no_way_without_the_token() {
 }
 
 #[test]
+fn an_address_of_the_older_kind_may_be_written_as_one_of_the_newer() {
+    let server = Running::with(tempfile::tempdir().unwrap(), |config| {
+        config.bind = "::ffff:127.0.0.1".parse().unwrap();
+        config.token = false;
+    });
+    assert_eq!(server.address, format!("http://localhost:{}/", server.port));
+    assert_eq!(server.get("/api").status, 200);
+    let other = Running::with(tempfile::tempdir().unwrap(), |config| {
+        config.bind = "::ffff:0.0.0.0".parse().unwrap();
+    });
+    let host = format!("127.0.0.1:{}", other.port);
+    assert_eq!(other.request("GET", "/api").header("Host", &host).send().status, 200);
+}
+
+#[test]
+fn a_head_of_more_than_64_kib_or_100_lines_is_too_large() {
+    let server = server();
+    let head_of = |size: usize| {
+        let request = |filler: usize| server.request("GET", "/api").header("X-Filler", &"x".repeat(filler));
+        request(1 + size - request(1).head().len())
+    };
+    let long_address = |size: usize| server.request("GET", &format!("/api?{}", "x".repeat(size)));
+    let with_lines = |count: usize| {
+        let own = server.request("GET", "/api").head().matches(": ").count();
+        (own..count)
+            .fold(server.request("GET", "/api"), |request, at| request.header(&format!("X-{at}"), "x"))
+    };
+    for (request, status) in [
+        (head_of(64 << 10), 200),
+        (head_of((64 << 10) + 1), 431),
+        (head_of(100_000), 431),
+        (long_address(60_000), 200),
+        (long_address(65_520), 431),
+        (long_address(100_000), 431),
+        (with_lines(100), 200),
+        (with_lines(101), 431),
+    ] {
+        assert_eq!(request.send().status, status, "{}", request.head().len());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_home_whose_name_is_no_text_is_refused_at_once() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let place = tempfile::tempdir().unwrap();
+    let home = place.path().join(std::ffi::OsStr::from_bytes(b"home-\xff"));
+    let config = Config {
+        store: ttmem::store::Store::at(&home),
+        bind: "127.0.0.1".parse().unwrap(),
+        port: Some(0),
+        token: true,
+        machine: None,
+        worker: Worker::new("true", [""; 0]),
+        limits: Limits::default(),
+    };
+    let Err(error) = Server::new(config) else { panic!("it would lose uploads") };
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("TTMEM_HOME"), "{error}");
+    assert!(!home.exists());
+}
+
+#[test]
 fn on_all_addresses_the_machine_is_found_by_its_name_and_others_are_not() {
     let server = Running::with(tempfile::tempdir().unwrap(), |config| {
         config.bind = "0.0.0.0".parse().unwrap();

@@ -45,6 +45,14 @@ fn chunk(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
+/// The first bytes of a profile: its header, and half of what comes then.
+fn cut_profile() -> Vec<u8> {
+    let server = Running::new();
+    let mut profile = fs::read(server.store("info-only.log").profile().unwrap()).unwrap();
+    profile.truncate(30);
+    profile
+}
+
 /// A worker that does what a line of the shell says.
 fn shell(line: &str) -> Worker {
     Worker::new("/bin/sh", ["-c", line])
@@ -152,8 +160,10 @@ fn what_cannot_be_read_says_why_in_the_words_of_the_command() {
         ("malformed/not-a-log.txt", "unreadable", 2, "no reader knows this format"),
         ("malformed/empty.log", "unreadable", 2, "model.log is empty"),
         ("malformed/two-ranks-untagged-debug.log", "unreadable", 2, "model.log, line"),
+        ("a profile of which nothing is left", "unreadable", 2, "there is nothing in it"),
     ] {
-        let job = server.upload("model.log", &log(name));
+        let content = if name.starts_with("a profile") { cut_profile() } else { log(name) };
+        let job = server.upload("model.log", &content);
         assert_eq!((&job["state"], &job["report"]), (&"failed".into(), &Value::Null), "{name}");
         let error = &job["error"];
         assert_eq!((&error["kind"], &error["exit_code"]), (&kind.into(), &code.into()), "{name}: {error}");
@@ -200,6 +210,17 @@ fn a_declared_size_beyond_the_limit_is_refused_before_a_byte_is_read() {
     let fits = server.request("POST", "/api/upload?name=x").body(&[b'x'; 1000]).send();
     assert_eq!(fits.status, 202);
     assert_eq!(server.get("/api").json()["max_upload_bytes"], 1000);
+}
+
+#[test]
+fn a_server_that_takes_no_uploads_takes_no_empty_one_either() {
+    let server = Running::with_limits(|limits| limits.upload_bytes = 0);
+    for body in [&b""[..], b"x"] {
+        let answer = server.request("POST", "/api/upload?name=x").body(body).send();
+        assert_eq!(answer.status, 413, "{body:?}");
+        assert!(answer.refusal().contains("takes no uploads"));
+    }
+    assert_eq!(server.get("/api/jobs").json(), Value::Array(Vec::new()));
 }
 
 #[test]
@@ -286,14 +307,23 @@ fn who_does_not_go_on_is_told_so_and_leaves_nothing_behind() {
 
 #[test]
 fn two_are_read_at_once_a_large_one_alone_and_too_many_are_sent_away() {
-    for (large, at_once) in [(u64::MAX, 2), (0, 1)] {
+    let profile = cut_profile();
+    let (gzip, zstd) = (&b"\x1f\x8b\x08"[..], &b"\x28\xb5\x2f\xfd"[..]);
+    for (large, log, at_once) in [
+        (u64::MAX, &b"x"[..], 2),
+        (0, b"x", 1),
+        // How large these are is not known before they are read.
+        (u64::MAX, gzip, 1),
+        (u64::MAX, zstd, 1),
+        (u64::MAX, &profile, 1),
+    ] {
         let server = Running::with(tempfile::tempdir().unwrap(), |config| {
             config.worker = shell("exec sleep 1000");
             config.limits.uploads = 4;
             config.limits.large = large;
         });
         for _ in 0..4 {
-            assert_eq!(server.request("POST", "/api/upload?name=x").body(b"x").send().status, 202);
+            assert_eq!(server.request("POST", "/api/upload?name=x").body(log).send().status, 202);
         }
         let states = || {
             let jobs = server.get("/api/jobs").json();

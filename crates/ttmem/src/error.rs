@@ -62,6 +62,14 @@ pub enum Error {
         /// What is missing and how to get it.
         message: String,
     },
+    /// It is cut off or damaged so early that nothing could be read.
+    #[error("{file}: {message}")]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// Lines of several ranks are mixed and nothing tells them apart.
     #[error("{file}, line {line}: {message}")]
     MixedRanks {

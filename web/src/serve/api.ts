@@ -38,7 +38,7 @@ export interface Job {
 }
 
 export interface Failure {
-  kind: "no_memory_data" | "not_there" | "unreadable" | "bug" | "ended";
+  kind: "no_memory_data" | "not_there" | "unreadable" | "full" | "bug" | "ended";
   exit_code: number;
   message: string;
 }

@@ -3,7 +3,7 @@
 import { fill, h } from "../dom";
 import { count, percent, size, sizeElement, UNKNOWN } from "../format";
 import { answerOf, type Peak, type Stored } from "./api";
-import { type Column, FIRST, levelOf, type Order, reordered, shareOf, shownRows } from "./rows";
+import { type Column, FIRST, hasAnswers, levelOf, type Order, reordered, shareOf, shownRows } from "./rows";
 
 interface Heading {
   column: Column;
@@ -152,9 +152,8 @@ function fullOf(row: Stored): HTMLElement {
   return h("span", { class: `full ${levelOf(peak.pool, share)}`, title: capacity }, bar, h("span", {}, text));
 }
 
-function answersOf({ name, format }: Stored): (Node | string)[] {
-  // A folder of another tool has neither.
-  if (format === null) return [];
+function answersOf({ name, format, page }: Stored): (Node | string)[] {
+  if (!hasAnswers({ format, page })) return [];
   const link = (what: "summary" | "markdown", text: string) =>
     h("a", { href: answerOf(name, what), "aria-label": `${text} of ${name}` }, text);
   return [link("summary", "JSON"), " ", link("markdown", "Markdown")];

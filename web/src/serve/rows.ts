@@ -20,6 +20,11 @@ export function shareOf({ peak }: Stored): number | null {
   return peak.per_bank / peak.capacity_per_bank;
 }
 
+/** Whether it can be asked for a summary. What an earlier tool wrote has a page as soon as it is asked for, and then both. */
+export function hasAnswers({ format, page }: Pick<Stored, "format" | "page">): boolean {
+  return format !== null || page !== null;
+}
+
 /** Whether a share is a worry: as the colours of the report and of the terminal say. */
 export function levelOf(pool: string, share: number): "good" | "warn" | "bad" {
   const [warn, bad] = pool === "DRAM" ? [0.8, 0.9] : [0.9, 0.95];

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { type Job, refusalOf, type Stored } from "../../src/serve/api";
-import { FIRST, levelOf, type Order, reordered, shareOf, shownRows } from "../../src/serve/rows";
+import { FIRST, hasAnswers, levelOf, type Order, reordered, shareOf, shownRows } from "../../src/serve/rows";
 import { hasEnded, hasFailed, lacksMemoryData, SETTINGS, shareDone, wordsOf } from "../../src/serve/stage";
 import { queue } from "../../src/serve/uploads";
 
@@ -51,6 +51,13 @@ describe("the list", () => {
     expect(names("bert_large run")).toEqual(["bert"]);
     expect(names("tt_log")).toEqual(["Llama", "vae", "bert"]);
     expect(names("  ")).toHaveLength(4);
+  });
+
+  it("links to the answers of what can be asked, also before a report of an earlier tool is rebuilt", () => {
+    expect(hasAnswers(stored("new"))).toBe(true);
+    expect(hasAnswers(stored("old", { format: null }))).toBe(true);
+    expect(hasAnswers(stored("no page", { page: null }))).toBe(true);
+    expect(hasAnswers(stored("neither", { format: null, page: null }))).toBe(false);
   });
 
   it("turns around on a second click, and begins with what tells most", () => {

@@ -130,7 +130,7 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
     server.run(|server| {
         let address = server.address(report);
         console::write(None, false, |out| writeln!(out, "{address}"))?;
-        explain(args, server, machine.as_deref());
+        explain(server, machine.as_deref(), report);
         if !args.no_open && has_screen() {
             show(server, &address);
         }
@@ -142,15 +142,17 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
 pub(crate) const HOW_TO_STOP: &str = "Ctrl-C stops it.";
 
 /// Says how to come here from elsewhere, and how to end it.
-fn explain(args: &Serve, server: &Server, machine: Option<&str>) {
+fn explain(server: &Server, machine: Option<&str>, report: Option<&str>) {
     let port = server.port();
     let user =
         ["USER", "LOGNAME"].iter().find_map(|name| env::var(name).ok()).filter(|user| !user.is_empty());
     let user = user.map_or_else(String::new, |user| format!("{user}@"));
     let machine = machine.unwrap_or("HOST");
-    if args.bind.is_loopback() {
+    if server.is_local() {
+        let (here, there) = (server.address(report), server.far_address(report));
+        let address = if here == there { "the address" } else { &there };
         console::note(&format!(
-            "From another machine: run this there, then open the address there\n  \
+            "From another machine: run this there, then open {address} there\n  \
              ssh -L {port}:{}:{port} {user}{machine}",
             server.host()
         ));

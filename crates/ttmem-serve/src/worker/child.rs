@@ -12,7 +12,7 @@ use std::time::Duration;
 use ttmem::model::Profile;
 use ttmem::query::{self, Request, RunFilter};
 use ttmem::read::{self, Options, Progress};
-use ttmem::store::{SourceId, Store, name_of};
+use ttmem::store::{SourceId, Store, name_of, write_report};
 use ttmem::{Error, Result, report};
 
 use super::{Message, Question, SUMMARY, Task};
@@ -29,7 +29,8 @@ pub fn work() {
     end_with_the_server();
     let ended = match task {
         Ok(Task::Report { home, file }) => store(&home, &file).map(Some),
-        Ok(Task::Summarize { profile, question }) => summarize(&profile, question).map(|()| None),
+        Ok(Task::Rebuild { memory, stem }) => rebuild(&memory, &stem).map(|()| None),
+        Ok(Task::Summarize { evidence, question }) => summarize(&evidence, question).map(|()| None),
         Err(error) => Err(Error::Bug(format!("a worker did not understand its task: {error}"))),
     };
     say(&ended.map_or_else(|error| Message::Failed(error.into()), Message::Done));
@@ -64,6 +65,13 @@ fn store(home: &Path, file: &str) -> Result<String> {
     Store::at(home).save_from(&mut profile, source.as_ref(), &name_of(file)).map(|stored| stored.name)
 }
 
+/// Does what `ttmem report DIR` does.
+fn rebuild(memory: &Path, stem: &str) -> Result<()> {
+    let mut profile = read::open(&memory.to_string_lossy())?;
+    write_report(&mut profile, memory.parent().unwrap_or(memory), stem)?;
+    Ok(())
+}
+
 /// Reads a file, and says how far it is.
 fn read_aloud(file: &str) -> Result<Profile> {
     let progress = Arc::new(Progress::default());
@@ -81,8 +89,8 @@ fn read_aloud(file: &str) -> Result<Profile> {
 }
 
 /// Answers into a file.
-fn summarize(profile: &Path, question: Question) -> Result<()> {
-    let profile = read::open(&profile.to_string_lossy())?;
+fn summarize(evidence: &Path, question: Question) -> Result<()> {
+    let profile = read::open(&evidence.to_string_lossy())?;
     let run = match question.run.as_str() {
         "all" => RunFilter::All,
         "last" => RunFilter::Last,

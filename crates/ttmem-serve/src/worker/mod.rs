@@ -17,14 +17,18 @@ use serde::{Deserialize, Serialize};
 pub use child::work;
 pub use parent::Worker;
 
+use crate::refusal;
+
 /// What a worker has to do.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Task {
     /// Reads a file of its folder and stores the report under this home.
     Report { home: PathBuf, file: String },
-    /// Answers a question on a profile into [`SUMMARY`].
-    Summarize { profile: PathBuf, question: Question },
+    /// Makes the report that a folder lacks, from the memory file that an earlier tool wrote into it.
+    Rebuild { memory: PathBuf, stem: String },
+    /// Answers a question on a profile, or on what an earlier tool wrote, into [`SUMMARY`].
+    Summarize { evidence: PathBuf, question: Question },
 }
 
 /// The file that a summary is written to.
@@ -73,6 +77,8 @@ pub(crate) enum FailureKind {
     NotThere,
     /// It cannot be read, or no reader knows it, or it cannot be written.
     Unreadable,
+    /// The disk is full.
+    Full,
     /// A bug of ours.
     Bug,
     /// The worker was ended: by the system, or because the server stops.
@@ -84,6 +90,7 @@ impl FailureKind {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::NotThere => StatusCode::NOT_FOUND,
+            Self::Full => StatusCode::INSUFFICIENT_STORAGE,
             Self::NoMemoryData | Self::Unreadable | Self::Bug | Self::Ended => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -97,6 +104,7 @@ impl From<ttmem::Error> for Failure {
             ttmem::Error::NoMemoryData { .. } => FailureKind::NoMemoryData,
             ttmem::Error::NotThere(_) => FailureKind::NotThere,
             ttmem::Error::Bug(_) => FailureKind::Bug,
+            ttmem::Error::Write { source, .. } if refusal::is_full(source) => FailureKind::Full,
             _ => FailureKind::Unreadable,
         };
         Self { kind, exit_code: error.exit_code(), message: error.to_string() }

@@ -59,6 +59,8 @@ impl Worker {
         let id = child.id().unwrap_or_default();
         let missing = || io::Error::other("the worker has no pipes");
         let mut input = child.stdin.take().ok_or_else(missing)?;
+        // Before it is told: it has written nothing yet.
+        room.note_worker(id);
         // One that is gone already cannot be told; how it ended is heard later.
         let _ = input.write_all(&text).await;
         let lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();

@@ -96,15 +96,15 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     })
 }
 
-/// A profile without a rank: a recording that broke off before it began, or one that could not be read.
+/// A profile without a rank: one that could not be read, as a warning says, or in which nothing was recorded.
 fn nothing_in(profiles: &[Profile]) -> Error {
     let first = profiles.first();
-    let why = first
-        .and_then(|profile| profile.warnings.first())
-        .map_or_else(String::new, |warning| format!(": {}", warning.message));
-    Error::NoMemoryData {
-        file: first.map(|profile| profile.source.file.clone()).unwrap_or_default(),
-        message: format!("there is nothing in it{why}"),
+    let file = first.map(|profile| profile.source.file.clone()).unwrap_or_default();
+    match first.and_then(|profile| profile.warnings.first()) {
+        Some(damage) => {
+            Error::Damaged { file, message: format!("there is nothing in it: {}", damage.message) }
+        }
+        None => Error::NoMemoryData { file, message: "there is nothing in it".into() },
     }
 }
 

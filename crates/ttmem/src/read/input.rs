@@ -10,12 +10,18 @@ use super::siblings::Siblings;
 use super::{Reader, Sniff, folder, readers};
 use crate::error::{Error, Result};
 use crate::model::{Builder, Event, Profile, Sink, Source};
+use crate::record::frame;
 
 /// Enough of a file to know it by.
 const HEAD: usize = 64 << 10;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Whether a file that begins like this holds more than its size tells: it is packed, or a profile.
+pub fn is_packed(head: &[u8]) -> bool {
+    head.starts_with(GZIP) || head.starts_with(ZSTD) || frame::is_ttmem(head)
+}
 
 /// Evidence, ready to be read.
 pub struct Input<'a> {

@@ -15,7 +15,7 @@ mod ttmem;
 
 pub use folder::report_in;
 pub(crate) use folder::{Among, report_among};
-pub use input::{Input, Options, Progress, open, open_with};
+pub use input::{Input, Options, Progress, is_packed, open, open_with};
 pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};
 pub use tt_log::{Seen, SeenPool, Watch};

@@ -51,9 +51,11 @@ impl Store {
         })
     }
 
-    /// The reports under another home.
+    /// The reports under another home. A relative path counts from here, whatever folder is worked in later.
     pub fn at(home: impl AsRef<Path>) -> Self {
-        Self { reports: home.as_ref().join("reports") }
+        let home = home.as_ref();
+        let home = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
+        Self { reports: home.join("reports") }
     }
 
     /// Where the reports lie.

@@ -132,8 +132,10 @@ impl Stored {
         &self.stem
     }
 
+    /// A file of its own: a link may lead to anything.
     fn file(&self, name: &str) -> Option<PathBuf> {
-        Some(self.folder.join(name)).filter(|path| path.is_file())
+        let is_own = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+        Some(self.folder.join(name)).filter(is_own)
     }
 }
 
