@@ -143,8 +143,8 @@ fn overwritten(line: &[u8]) -> Option<&[u8]> {
 
 /// The rows above a summary. They are whole lines: `trainable params 0` is another.
 fn header(line: &[u8]) -> Option<Said<'static>> {
-    let line = line.strip_prefix(b"- ").unwrap_or(line);
     const PARAMETERS: [&[u8]; 2] = [b"Model number of parameters:", b"Total parameters:"];
+    let line = line.strip_prefix(b"- ").unwrap_or(line);
     let parameters = PARAMETERS.iter().find_map(|words| line.strip_prefix(*words));
     if let Some(rest) = parameters.or_else(|| row(line, b"params")) {
         return whole(rest.trim_ascii()).map(Said::Parameters);
