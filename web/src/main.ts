@@ -16,6 +16,7 @@ import { memorySection } from "./sections/memory";
 import { operationsSection } from "./sections/operations";
 import { overviewSection } from "./sections/overview";
 import { paddingSection } from "./sections/padding";
+import { phasesSection } from "./sections/phases";
 import { ranksSection } from "./sections/ranks";
 import { tensorsSection } from "./sections/tensors";
 import { weightsSection } from "./sections/weights";
@@ -50,8 +51,24 @@ async function followLink(report: Report, store: Store): Promise<void> {
 function arranged(sections: Section[]): HTMLElement[] {
   const elements = sections.map((section) => section.element);
   const weights = elements.findIndex((element) => element.id === "weights");
+  if (weights < 0) return elements;
   elements.splice(weights, 2, h("div", { class: "pair" }, elements.slice(weights, weights + 2)));
   return elements;
+}
+
+function sectionsOfSteps(store: Store): Section[] {
+  return [
+    memorySection(store),
+    liveSection(store),
+    tensorsSection(store),
+    paddingSection(store),
+    fragmentationSection(store),
+    consumersSection(store),
+    weightsSection(store),
+    distributionSection(store),
+    operationsSection(store),
+    irSection(store),
+  ];
 }
 
 async function start(app: HTMLElement): Promise<void> {
@@ -69,19 +86,15 @@ async function start(app: HTMLElement): Promise<void> {
     void report.rank(index).then(show, reportError);
   };
   const bar = topbar(report, store, choose);
+  const { ranks } = report.summary;
+  const hasPhases = ranks.some((rank) => rank.sessions.length > 0);
+  // A training log has phases and nothing else.
+  const hasSteps = !hasPhases || ranks.some((rank) => rank.operations.total > 0);
   const sections = [
     overviewSection(store),
-    ...(report.rankCount > 1 ? [ranksSection(store, choose)] : []),
-    memorySection(store),
-    liveSection(store),
-    tensorsSection(store),
-    paddingSection(store),
-    fragmentationSection(store),
-    consumersSection(store),
-    weightsSection(store),
-    distributionSection(store),
-    operationsSection(store),
-    irSection(store),
+    ...(hasPhases ? [phasesSection(store)] : []),
+    ...(report.rankCount > 1 && hasSteps ? [ranksSection(store, choose)] : []),
+    ...(hasSteps ? sectionsOfSteps(store) : []),
   ];
   const main = h("main", {}, ...arranged(sections));
   fill(app, bar, main);

@@ -120,6 +120,8 @@ mod run {
         for log in logs() {
             fs::copy(corpus.join(&log), folder.path().join(&log)).unwrap();
         }
+        let training = "tinyllama.log";
+        fs::copy(root().join("corpus/tt_train").join(training), folder.path().join(training)).unwrap();
         fs::create_dir(folder.path().join("malformed")).unwrap();
         for entry in fs::read_dir(corpus.join("malformed")).unwrap() {
             let entry = entry.unwrap();

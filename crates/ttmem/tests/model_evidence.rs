@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 use ttmem::model::{
     Builder, ByteRange, Bytes, Class, CurveKind, Event, Moment, Op, OpId, OpKind, Phase, PoolId, Position,
-    Profile, RankEvent, RankId, Reading, Run, RunId, Sink, Source, Step, StepMarks, StepNumber, StepRow,
-    StrId, Tensor, TensorId,
+    Profile, RankEvent, RankId, Reading, Run, RunId, Session, SessionId, Sink, Source, Step, StepMarks,
+    StepNumber, StepRow, StrId, Tensor, TensorId,
 };
 use ttmem::query::{Request, summary};
 use ttmem::read;
@@ -176,11 +176,16 @@ const NEVER_KNOWN: [&str; 6] =
 #[test]
 fn a_training_log_has_phases_and_no_steps() {
     let mut log = builder("tt_train");
+    log.of_rank(RankEvent::Session(Session { quantum: 10_486, ..Session::default() }));
+    let session = SessionId::new(0).unwrap();
     let name = log.text("MODEL_CREATION");
     // 1863.25 MB, and 0.12 MB to the nearest byte.
     let (created, cb) = (1863 * MIB + MIB / 4, 125_829);
     log.of_rank(RankEvent::Phase(Phase {
+        session,
         name,
+        steps: None,
+        line: None,
         segment_peak: Some(created.cast_signed()),
         allocations: Some(created),
         deallocations: Some(0),
@@ -194,7 +199,10 @@ fn a_training_log_has_phases_and_no_steps() {
     // A phase whose second and third lines were torn off: what they say is not known.
     let name = log.text("BACKWARD_PASS");
     log.of_rank(RankEvent::Phase(Phase {
+        session,
         name,
+        steps: None,
+        line: None,
         segment_peak: Some(512 << 20),
         allocations: Some(900 << 20),
         deallocations: Some(1000 << 20),

@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use ttmem::model::{
     Alias, Argument, ArgumentKind, Builder, ByteRange, Bytes, Carried, Class, CutOut, Derivation, Event,
     Fault, FaultKind, Layout, ModuleId, Moment, Op, OpId, OpKind, Origin, Phase, PoolId, Profile, RankEvent,
-    RankId, Reading, Run, RunId, Sink, Source, Stage, StepMarks, StepNumber, StepRow, StrId, Tensor,
-    TensorId, TensorType, TypeId, Warning,
+    RankId, Reading, Run, RunId, Session, SessionId, Sink, Source, Stage, StepMarks, StepNumber, StepRow,
+    StrId, Tensor, TensorId, TensorType, Totals, TypeId, Warning,
 };
 use ttmem::record::frame::{self, Writer};
 use ttmem::{Error, Result};
@@ -270,9 +270,33 @@ fn argument(ids: u32) -> impl Strategy<Value = Argument> {
         .prop_map(|(ssa, name, kind, ty)| Argument { ssa, name, kind, ty })
 }
 
+fn session(ids: u32) -> impl Strategy<Value = Session> {
+    (vec(of(string(ids)), 2), vec(of(number()), 3), number(), any::<bool>(), of(totals())).prop_map(
+        |(texts, sizes, quantum, estimated, totals)| Session {
+            name: texts[0],
+            dtype: texts[1],
+            parameters: sizes[0],
+            device_memory: sizes[1],
+            line: sizes[2],
+            quantum,
+            estimated,
+            totals,
+        },
+    )
+}
+
+fn totals() -> impl Strategy<Value = Totals> {
+    (of(signed()), of(signed())).prop_map(|(peak, current)| Totals { peak, current })
+}
+
 fn phase(ids: u32) -> impl Strategy<Value = Phase> {
-    (string(ids), vec(of(signed()), 4), vec(of(number()), 5)).prop_map(|(name, signed, plain)| Phase {
+    let place = (id(ids, SessionId::new), string(ids), of((0..ids, 0..ids)), of(number()));
+    let figures = (vec(of(signed()), 4), vec(of(number()), 5));
+    (place, figures).prop_map(|((session, name, steps, line), (signed, plain))| Phase {
+        session,
         name,
+        steps,
+        line,
         segment_peak: signed[0],
         allocations: plain[0],
         deallocations: plain[1],
@@ -356,7 +380,10 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
             of,
             first
         })),
+        session(ids).prop_map(RankEvent::Session),
         phase(ids).prop_map(RankEvent::Phase),
+        (id(ids, SessionId::new), totals())
+            .prop_map(|(session, totals)| RankEvent::SessionEnded(session, totals)),
         fault(ids).prop_map(RankEvent::Fault),
     ]
     .boxed()
@@ -414,10 +441,12 @@ fn variant(event: &Event<'_>) -> usize {
             RankEvent::Banks(..) => 28,
             RankEvent::Carried(_) => 29,
             RankEvent::CutOut(_) => 30,
+            RankEvent::Session(_) => 31,
+            RankEvent::SessionEnded(..) => 32,
         },
     }
 }
-const VARIANTS: usize = 31;
+const VARIANTS: usize = 33;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
@@ -644,8 +673,22 @@ fn one_of_each_row() -> Vec<RankEvent> {
         RankEvent::Origin(Origin { tensor, module, argument: 7 }),
         RankEvent::Carried(Carried { tensor, program: s(4), op: Some(s(5)), loc: None }),
         RankEvent::CutOut(CutOut { pass: 2, of: 3, first: 300 }),
+        RankEvent::Session(Session {
+            name: Some(s(5)),
+            parameters: Some(969_369_600),
+            dtype: None,
+            device_memory: Some(12 << 30),
+            quantum: 10_486,
+            estimated: true,
+            line: Some(6),
+            totals: None,
+        }),
+        RankEvent::SessionEnded(SessionId::new(1).unwrap(), Totals { peak: Some(8), current: Some(-7) }),
         RankEvent::Phase(Phase {
+            session: SessionId::new(1).unwrap(),
             name: s(6),
+            steps: Some((3, 9)),
+            line: Some(8),
             segment_peak: Some(-1),
             allocations: Some(2),
             deallocations: Some(3),
@@ -840,7 +883,7 @@ fn the_bytes_of_version_1_0() {
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
 }
 
-const VERSION_1_0: [&str; 56] = [
+const VERSION_1_0: [&str; 58] = [
     "010f0674745f6c6f670772756e2e6c6f67",
     "020c0b74746e6e2e6d61746d756c",
     "032400023c5a0501020103040120100208080102024060e0a801b054ffffffffffffffffff01",
@@ -868,7 +911,9 @@ const VERSION_1_0: [&str; 56] = [
     "320401050207",
     "3406010505010600",
     "3505010203ac02",
-    "2f1301070101010201030107010a00010701080109",
+    "36160101060180d09dce0300018080808030f65101010600",
+    "380601020110010d",
+    "371901020701030901080101010201030107010a00010701080109",
     "2803010701",
     "2803010702",
     "2803010704",

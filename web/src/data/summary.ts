@@ -37,6 +37,7 @@ export interface RankSummary {
     ended_program: boolean;
     message: string;
   }[];
+  sessions: Session[];
   phases: Phase[];
   suggestions: Suggestion[];
 }
@@ -99,7 +100,19 @@ export interface Oom {
   message: string;
 }
 
+/** A summary of a training log. */
+export interface Session {
+  name: string | null;
+  parameters: number | null;
+  device_memory_bytes: number | null;
+  estimated: boolean;
+  finished: boolean;
+  peak_bytes: number | null;
+  final_bytes: number | null;
+}
+
 export interface Phase {
+  session: number;
   name: string;
   segment_peak_bytes: number | null;
   allocations_bytes: number | null;

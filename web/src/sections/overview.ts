@@ -27,7 +27,7 @@ export function overviewSection(store: Store): Section {
         pools,
         rank.pools.map((pool) => poolCard(store, state, pool)),
       );
-      fill(counts, countCards(rank));
+      fill(counts, rank.summary.operations.total > 0 ? countCards(rank) : sessionCards(rank, countCards));
       fill(changes, changesBox(store, rank));
       fill(more, warnings(rank));
     };
@@ -182,6 +182,31 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
 function runPeak(pool: Pool, run: number): HTMLElement {
   const bytes = pool.runPeaks.perBank[run - 1] ?? Number.NaN;
   return h("p", { "data-fact": "run-peak" }, `in run ${count(run)}: `, sizeElement(bytes));
+}
+
+/** A card for each summary of a training log; the usual ones where there is none. */
+function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLElement[] {
+  const { sessions } = rank.summary;
+  if (sessions.length === 0) return usual(rank);
+  return sessions.map((session, index) => {
+    const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters } = session;
+    const fits = peak === null || device === null ? null : peak <= device;
+    return h(
+      "article",
+      { class: `card ${fits === null ? "" : fits ? "good" : "bad"}`, "data-session": index },
+      h(
+        "h3",
+        {},
+        `${session.name ?? `Summary ${index + 1}`}${session.finished ? "" : " (cut off)"}`,
+        fits !== null &&
+          h("span", { class: "level" }, `${percent(peak!, device!)} · ${fits ? "fits" : "does not fit"}`),
+      ),
+      h("div", { class: "big", "data-fact": "peak" }, sizeElement(peak), h("small", {}, " at the peak")),
+      h("p", {}, "device ", sizeElement(device), session.estimated && ", estimated"),
+      h("p", {}, "at the end ", sizeElement(end)),
+      parameters !== null && h("p", {}, `${count(parameters)} parameters`),
+    );
+  });
 }
 
 /** Operations, weights, padding, and what nobody explains. */

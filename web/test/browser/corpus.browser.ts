@@ -15,7 +15,7 @@ import {
   values,
   wordsOf,
 } from "./support/page";
-import { corpus, jsonFilesOf, logOf, type RankAnswer, summary } from "./support/tool";
+import { corpus, jsonFilesOf, logOf, type RankAnswer, summary, trainingLog } from "./support/tool";
 
 for (const name of corpus()) {
   test(`${name}: every section, with the numbers of the summary`, async ({ page, open }) => {
@@ -275,6 +275,37 @@ for (const name of ["info-only", "two-ranks-info-only", "memory-snapshot"]) {
     }
   });
 }
+
+test("a training log: its summaries and phases, and no sections for what it does not have", async ({
+  page,
+  open,
+}) => {
+  const log = trainingLog();
+  const [rank] = summary(log).ranks;
+  await open(log);
+  expect(await sectionsOf(page)).toEqual(["overview", "phases"]);
+  await show(page, "phases");
+  expect(rank.sessions.length).toBe(2);
+  for (const [index, session] of rank.sessions.entries()) {
+    const card = page.locator(`#overview [data-session="${index}"]`);
+    expect(await value(card.locator("[data-fact=peak]"))).toBe(session.peak_bytes);
+    await expect(card).toContainText(index === 0 ? "fits" : "does not fit");
+    const phases = rank.phases.filter((phase) => phase.session === index);
+    const rows = page.locator(`#phases [data-session="${index}"] tbody tr`);
+    await expect(rows).toHaveCount(phases.length);
+    for (const [at, phase] of phases.entries()) {
+      await expect(rows.nth(at).locator("th")).toHaveText(phase.name);
+      expect(await values(rows.nth(at))).toEqual([
+        phase.segment_peak_bytes,
+        phase.change_bytes,
+        phase.cumulative_current_bytes,
+        phase.cumulative_peak_bytes,
+        phase.l1_peak_total_bytes,
+      ]);
+    }
+  }
+  expect(await wordsOf(page)).not.toMatch(NO_NUMBER);
+});
 
 test("JSON files alone: what they cannot tell is said, and the rest is shown", async ({ page, open }) => {
   const folder = jsonFilesOf("small_model");

@@ -140,7 +140,14 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.carried.push(carried);
         }
         RankEvent::CutOut(cut_out) => rank.cut_out = Some(cut_out),
-        RankEvent::Phase(phase) => rank.phases.push(phase),
+        RankEvent::Session(session) => rank.sessions.push(session),
+        RankEvent::Phase(phase) => {
+            rank.sessions.get(phase.session.index())?;
+            rank.phases.push(phase);
+        }
+        RankEvent::SessionEnded(session, totals) => {
+            rank.sessions.get_mut(session.index())?.totals = Some(totals);
+        }
         RankEvent::Fault(fault) => rank.faults.push(fault),
     }
     Some(())
@@ -240,6 +247,7 @@ impl Rank {
         self.origins.iter().try_for_each(|row| say(RankEvent::Origin(row)))?;
         self.carried.iter().try_for_each(|row| say(RankEvent::Carried(row)))?;
         self.cut_out.iter().try_for_each(|&cut_out| say(RankEvent::CutOut(cut_out)))?;
+        self.sessions.iter().try_for_each(|&session| say(RankEvent::Session(session)))?;
         self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
         self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))
     }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Alias, Argument, ByteRange, Carried, Class, CutOut, Derivation, Fault, ModuleId, Moment, Op, Origin,
-    Phase, PoolId, RankId, Reading, Run, RunId, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
-    TensorType, Warning,
+    Phase, PoolId, RankId, Reading, Run, RunId, Session, SessionId, Stage, Step, StepMarks, StepRow, StrId,
+    Tensor, TensorId, TensorType, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -105,8 +105,12 @@ pub enum RankEvent {
     Carried(Carried),
     /// That the rank is one pass of a longer log.
     CutOut(CutOut),
-    /// A phase.
+    /// Begins a session of phases.
+    Session(Session),
+    /// A phase of a session.
     Phase(Phase),
+    /// Ends a session.
+    SessionEnded(SessionId, Totals),
     /// An error.
     Fault(Fault),
 }

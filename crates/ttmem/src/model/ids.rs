@@ -51,6 +51,8 @@ ids! {
     RunId;
     /// An allocation.
     TensorId;
+    /// A session of phases.
+    SessionId;
 }
 
 /// The number of a step of a rank, from 0, in the order executed.

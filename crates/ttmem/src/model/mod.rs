@@ -16,8 +16,8 @@ mod tables;
 pub use builder::Builder;
 pub use event::{Event, RankEvent, Sink, Source};
 pub use ids::{
-    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId, Step, StrId, TensorId, TypeId,
-    difference,
+    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId, SessionId, Step, StrId,
+    TensorId, TypeId, difference,
 };
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Cursor, Curve, CurveKind, Moments, Pool, Reading};
@@ -25,6 +25,6 @@ pub use profile::{Made, Profile, Rank};
 pub use strings::Strings;
 pub use tables::{
     Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations,
-    Fault, FaultKind, Module, Origin, Origins, Phase, Run, Stage, StepMarks, StepNumber, StepRow, Steps,
-    Tensor, Tensors, Warning,
+    Fault, FaultKind, Module, Origin, Origins, Phase, Run, Session, Stage, StepMarks, StepNumber, StepRow,
+    Steps, Tensor, Tensors, Totals, Warning,
 };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{
     Aliases, ByteRange, CarriedOver, CutOut, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind,
-    Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, Source, Step, StepNumber, Steps, StrId, Strings,
-    TensorId, TensorType, Tensors, TypeId, Warning,
+    Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, Session, Source, Step, StepNumber, Steps, StrId,
+    Strings, TensorId, TensorType, Tensors, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -56,7 +56,9 @@ pub struct Rank {
     pub carried: CarriedOver,
     /// Set where the rank is one pass of a longer log.
     pub cut_out: Option<CutOut>,
-    /// The phases.
+    /// The sessions of phases.
+    pub sessions: Vec<Session>,
+    /// The phases of all sessions, in order.
     pub phases: Vec<Phase>,
     /// The errors.
     pub faults: Vec<Fault>,

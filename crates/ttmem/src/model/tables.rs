@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::columns::columns;
-use super::{ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, RunId, Step, StrId, TensorId, TypeId};
+use super::{
+    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, RunId, SessionId, Step, StrId, TensorId, TypeId,
+};
 
 columns! {
     /// One operation, executed.
@@ -312,11 +314,47 @@ impl ArgumentKind {
     }
 }
 
-/// A phase of a training run with its figures, in whole bytes of one device (L1: of one core).
+/// A session of phases: what a training program says, or a tracker sees, of the memory of one iteration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// What people call it.
+    pub name: Option<StrId>,
+    /// The parameters of the model.
+    pub parameters: Option<u64>,
+    /// The element of the parameters.
+    pub dtype: Option<StrId>,
+    /// The memory of the device, in bytes.
+    pub device_memory: Option<u64>,
+    /// The step in which the figures of its phases are rounded; 0 where they are exact.
+    pub quantum: u64,
+    /// Nothing was allocated: its figures are what would have been.
+    pub estimated: bool,
+    /// The line that it begins on, from 1.
+    pub line: Option<u64>,
+    /// What stands at its end; `None` where that was never reached.
+    pub totals: Option<Totals>,
+}
+
+/// What stands at the end of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// The highest use of all phases.
+    pub peak: Option<i64>,
+    /// The use at the end.
+    pub current: Option<i64>,
+}
+
+/// A phase of a session with its figures, in whole bytes of one device (L1: of one core).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
+    /// The session.
+    pub session: SessionId,
     /// `FORWARD_PASS` …
     pub name: StrId,
+    /// Its first step and one past its last, where there are steps.
+    pub steps: Option<(Step, Step)>,
+    /// The line that it begins on, from 1.
+    pub line: Option<u64>,
     /// The highest use during the phase, above its start.
     pub segment_peak: Option<i64>,
     /// What was allocated in it.

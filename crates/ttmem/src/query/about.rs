@@ -47,7 +47,22 @@ impl About {
     }
 }
 
+/// The highest session of a training log, whose figures are of the whole device.
+fn highest_session(rank: &RankSummary) -> Option<AboutPeak> {
+    let session = rank.sessions.iter().max_by_key(|session| session.peak_bytes)?;
+    let peak = session.peak_bytes.and_then(|peak| u64::try_from(peak).ok());
+    Some(AboutPeak {
+        pool: "DRAM".to_owned(),
+        per_bank: peak,
+        capacity_per_bank: session.device_memory_bytes,
+        total: peak,
+    })
+}
+
 fn peak(rank: &RankSummary) -> Option<AboutPeak> {
+    if rank.pools.iter().next().is_none() {
+        return highest_session(rank);
+    }
     let name = &rank.peak.as_ref()?.pool;
     let pool = rank.pools.get(name)?;
     Some(AboutPeak {

@@ -83,7 +83,9 @@ pub struct RankSummary {
     pub oom: Option<Oom>,
     /// All errors.
     pub faults: Vec<FaultSummary>,
-    /// The phases.
+    /// The sessions of phases.
+    pub sessions: Vec<SessionSummary>,
+    /// The phases of all sessions, in order.
     pub phases: Vec<PhaseSummary>,
     /// What could be changed, what matters most first.
     pub suggestions: Vec<Suggestion>,
@@ -466,11 +468,37 @@ pub struct FaultSummary {
     pub message: String,
 }
 
+/// A session of phases.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionSummary {
+    /// What people call it.
+    pub name: Option<String>,
+    /// The parameters of the model.
+    pub parameters: Option<u64>,
+    /// Their element.
+    pub dtype: Option<String>,
+    /// The memory of the device.
+    pub device_memory_bytes: Option<u64>,
+    /// Nothing was allocated: the figures are what would have been.
+    pub estimated: bool,
+    /// Whether its end was reached.
+    pub finished: bool,
+    /// The line that it begins on, from 1.
+    pub line: Option<u64>,
+    /// The highest use of all phases that are known.
+    pub peak_bytes: Option<i64>,
+    /// The use at the end.
+    pub final_bytes: Option<i64>,
+}
+
 /// A phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "the glossary of the contract says each")]
 pub struct PhaseSummary {
+    pub session: usize,
     pub name: String,
+    pub first_step: Option<Step>,
+    pub end_step: Option<Step>,
     pub segment_peak_bytes: Option<i64>,
     pub allocations_bytes: Option<u64>,
     pub deallocations_bytes: Option<u64>,

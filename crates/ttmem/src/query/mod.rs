@@ -19,7 +19,7 @@ pub use about::{About, AboutPeak};
 pub use answer::{
     AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
     Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
+    ResidueRow, SessionSummary, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use ir::IrFile;
 pub use named::Named;

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::answer::{
     AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
     Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    ResidueRow, SessionSummary, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::named::Named;
 use super::suggestions::suggestions;
@@ -18,8 +18,8 @@ use crate::analyze::{
 };
 use crate::error::{Error, Result};
 use crate::model::{
-    ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Pool, PoolId, Position, Profile, Rank,
-    Run, RunId, Step, StrId, TensorId, difference,
+    ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
+    Rank, Run, RunId, Session, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -214,6 +214,7 @@ impl<'a> View<'a> {
                 .filter(|fault| self.is_within(fault))
                 .map(|fault| self.fault(fault))
                 .collect(),
+            sessions: self.sessions(),
             phases: self.phases(),
             suggestions: suggestions(&self.situation(&peaks, dram, fault)),
         })
@@ -646,9 +647,32 @@ impl<'a> View<'a> {
         }
     }
 
+    fn sessions(&self) -> Vec<SessionSummary> {
+        let session = |(index, session): (usize, &Session)| {
+            let phases = || self.rank.phases.iter().filter(move |phase| phase.session.index() == index);
+            let known = phases().filter_map(|phase| phase.cumulative_peak).max();
+            let last = phases().next_back().and_then(|phase| phase.cumulative_current);
+            SessionSummary {
+                name: session.name.map(|name| self.text(name)),
+                parameters: session.parameters,
+                dtype: session.dtype.map(|dtype| self.text(dtype)),
+                device_memory_bytes: session.device_memory,
+                estimated: session.estimated,
+                finished: session.totals.is_some(),
+                line: session.line,
+                peak_bytes: session.totals.and_then(|totals| totals.peak).or(known),
+                final_bytes: session.totals.and_then(|totals| totals.current).or(last),
+            }
+        };
+        self.rank.sessions.iter().enumerate().map(session).collect()
+    }
+
     fn phases(&self) -> Vec<PhaseSummary> {
-        let phase = |phase: &crate::model::Phase| PhaseSummary {
+        let phase = |phase: &Phase| PhaseSummary {
+            session: phase.session.index(),
             name: self.text(phase.name),
+            first_step: phase.steps.map(|(first, _)| first),
+            end_step: phase.steps.map(|(_, end)| end),
             segment_peak_bytes: phase.segment_peak,
             allocations_bytes: phase.allocations,
             deallocations_bytes: phase.deallocations,

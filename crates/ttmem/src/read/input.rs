@@ -154,10 +154,29 @@ fn read_stream(
     let raw = counted(raw, options.progress.as_ref());
     let Unpacked { head, stream, packing } =
         if options.is_plain { plain(name, raw)? } else { content(name, raw)? };
-    let (reader, sniff) = pick(name, &head, options.format.as_deref())?;
+    let (reader, sniff, stream) = look_further(name, head, stream, options.format.as_deref())?;
     let siblings = Siblings::new(path, options.progress.clone());
     let rereadable = path.is_some() && packing.is_none();
     run(reader, Input { name, sniff, stream, rereadable, siblings }, sink)
+}
+
+/// Picks a reader; looks at more of a stream for as long as nobody is sure. A training program may print much before its
+/// first summary.
+fn look_further(
+    name: &str,
+    mut head: Vec<u8>,
+    mut stream: Box<dyn Read + Send>,
+    format: Option<&str>,
+) -> Result<(&'static dyn Reader, Sniff, Box<dyn Read + Send>)> {
+    const MOST: usize = 16 << 20;
+    loop {
+        let (reader, sniff) = pick(name, &head, format)?;
+        let size = head.len() * 8;
+        if sniff == Sniff::Yes || size > MOST || !head.len().is_power_of_two() || head.len() < HEAD {
+            return Ok((reader, sniff, stream));
+        }
+        (head, stream) = peek(stream, size).map_err(|source| Error::Read { path: name.into(), source })?;
+    }
 }
 
 /// How a file is packed.
@@ -179,7 +198,7 @@ pub(super) struct Unpacked {
 
 /// A stream as it is.
 fn plain(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
-    let (head, stream) = peek(raw).map_err(|source| Error::Read { path: name.into(), source })?;
+    let (head, stream) = peek(raw, HEAD).map_err(|source| Error::Read { path: name.into(), source })?;
     if head.is_empty() {
         return Err(Error::Empty { file: name.into() });
     }
@@ -197,7 +216,7 @@ pub(super) fn content(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked>
 
 /// Unpacks a stream, if it is packed.
 pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
-    let (head, stream) = peek(raw)?;
+    let (head, stream) = peek(raw, HEAD)?;
     let (packing, unpacked): (_, Box<dyn Read + Send>) = match head.as_slice() {
         head if head.starts_with(GZIP) => {
             (Packing::Gzip, Box::new(flate2::read::MultiGzDecoder::new(stream)))
@@ -207,7 +226,7 @@ pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
         }
         _ => return Ok(Unpacked { head, stream, packing: None }),
     };
-    let (head, stream) = peek(unpacked)?;
+    let (head, stream) = peek(unpacked, HEAD)?;
     Ok(Unpacked { head, stream, packing: Some(packing) })
 }
 
@@ -217,9 +236,9 @@ fn run(reader: &dyn Reader, input: Input<'_>, sink: &mut dyn Sink) -> Result<()>
 }
 
 /// The first bytes of a stream, and the stream with them in front again.
-fn peek(mut stream: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+fn peek(mut stream: Box<dyn Read + Send>, size: usize) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut head = Vec::new();
-    stream.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+    stream.by_ref().take(size as u64).read_to_end(&mut head)?;
     let whole = Box::new(Cursor::new(head.clone()).chain(stream));
     Ok((head, whole))
 }

@@ -11,7 +11,9 @@ mod reread;
 mod siblings;
 mod tt_json;
 pub mod tt_log;
+mod tt_train;
 mod ttmem;
+mod wrapping;
 
 pub use folder::report_in;
 pub(crate) use folder::{Among, report_among};
@@ -56,7 +58,7 @@ pub trait Reader: Sync {
 
 /// All readers, in the order they are asked.
 pub fn readers() -> &'static [&'static dyn Reader] {
-    &[&ttmem::TtmemFile, &tt_json::TtJson, &tt_log::TtLog]
+    &[&ttmem::TtmemFile, &tt_json::TtJson, &tt_log::TtLog, &tt_train::TtTrain]
 }
 
 /// Whether a memory file of a report is what a profile was read from, or may be: then it says more than what can be

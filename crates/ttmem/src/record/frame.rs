@@ -138,13 +138,16 @@ kinds! {
     44 [Event::Of(rank, RankEvent::Classified(tensor, class, name))] (rank, tensor, class, name);
     45 [Event::Of(rank, RankEvent::Alias(alias))] (rank, alias);
     46 [Event::Of(rank, RankEvent::Derived(derivation))] (rank, derivation);
-    47 [Event::Of(rank, RankEvent::Phase(phase))] (rank, phase);
+    // 47 was a phase without a session.
     48 [Event::Of(rank, RankEvent::Fault(fault))] (rank, fault);
     49 [Event::Of(rank, RankEvent::Unchanged(pool, at))] (rank, pool, at);
     50 [Event::Of(rank, RankEvent::Origin(origin))] (rank, origin);
     51 [Event::Of(rank, RankEvent::Banks(pool, banks))] (rank, pool, banks);
     52 [Event::Of(rank, RankEvent::Carried(carried))] (rank, carried);
     53 [Event::Of(rank, RankEvent::CutOut(cut_out))] (rank, cut_out);
+    54 [Event::Of(rank, RankEvent::Session(session))] (rank, session);
+    55 [Event::Of(rank, RankEvent::Phase(phase))] (rank, phase);
+    56 [Event::Of(rank, RankEvent::SessionEnded(session, totals))] (rank, session, totals);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

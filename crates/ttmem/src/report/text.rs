@@ -8,7 +8,7 @@ use super::units::{Unit, change, count, percent, percent_tenths, shape, size};
 use crate::model::Class;
 use crate::query::{
     AtMoment, Caused, ChosenRuns, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    Suggestion, Summary,
+    SessionSummary, Suggestion, Summary,
 };
 
 /// How a screen is set.
@@ -100,6 +100,7 @@ impl Page<'_> {
         let kind = match self.format {
             "tt_log" => "Tenstorrent runtime log",
             "tt_json" => "JSON files of a report",
+            "tt_train" => "training log",
             "ttmem" => "ttmem profile",
             other => other,
         };
@@ -404,25 +405,33 @@ impl Page<'_> {
     }
 
     fn phases(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.rank.phases.is_empty() {
-            return Ok(());
-        }
-        let mut table = Table::new([
-            ("phase", Align::Flexible),
-            ("change", Align::Right),
-            ("peak in it", Align::Right),
-            ("at its end", Align::Right),
-        ]);
-        let signed = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), change);
-        for phase in &self.rank.phases {
-            table.row([
-                phase.name.clone(),
-                signed(phase.change_bytes),
-                signed(phase.segment_peak_bytes),
-                signed(phase.cumulative_current_bytes),
+        for (index, session) in self.rank.sessions.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            writeln!(out, "{}", self.bold(&session_line(index, session)))?;
+            let mut table = Table::new([
+                ("phase", Align::Flexible),
+                ("peak in it", Align::Right),
+                ("change", Align::Right),
+                ("at its end", Align::Right),
+                ("highest so far", Align::Right),
+                ("L1 of a core", Align::Right),
             ]);
+            let shown = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), amount);
+            for phase in self.rank.phases.iter().filter(|phase| phase.session == index) {
+                table.row([
+                    phase.name.clone(),
+                    shown(phase.segment_peak_bytes),
+                    phase.change_bytes.map_or_else(|| "unknown".into(), change),
+                    shown(phase.cumulative_current_bytes),
+                    shown(phase.cumulative_peak_bytes),
+                    phase.l1_peak_total_bytes.map_or_else(|| "unknown".into(), size),
+                ]);
+            }
+            table.lines("  ", self.screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
-        table.lines("  ", self.screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+        Ok(())
     }
 
     /// What to change, last: that is where people look first.
@@ -463,6 +472,26 @@ impl Page<'_> {
     fn red(&self, text: &str) -> String {
         self.paint("1;31", text)
     }
+}
+
+/// What a session of phases is about, in a line.
+fn session_line(index: usize, session: &SessionSummary) -> String {
+    let name = session.name.as_deref().map_or_else(|| format!("Summary {}", index + 1), one_line);
+    let shown = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), amount);
+    let mut facts = vec![
+        format!("peak {}", shown(session.peak_bytes)),
+        format!("{} at the end", shown(session.final_bytes)),
+    ];
+    facts.extend(session.parameters.map(|parameters| format!("{} parameters", count(parameters))));
+    facts.extend(session.device_memory_bytes.map(|bytes| format!("device {}", size(bytes))));
+    facts.extend(session.estimated.then(|| "estimated".to_owned()));
+    facts.extend((!session.finished).then(|| "cut off".to_owned()));
+    format!("{name}: {}", facts.join(", "))
+}
+
+/// A size that may be below nothing.
+fn amount(bytes: i64) -> String {
+    if bytes < 0 { change(bytes) } else { size(bytes.unsigned_abs()) }
 }
 
 /// What `   11.10 GiB on the device (12 banks)` takes at most.

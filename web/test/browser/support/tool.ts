@@ -55,6 +55,11 @@ export interface Answer {
   ranks: RankAnswer[];
 }
 
+/** A training log. */
+export function trainingLog(): string {
+  return resolve(CORPUS, "../tt_train/tinyllama.log");
+}
+
 /** The logs of the corpus, by name. */
 export function corpus(): string[] {
   return readdirSync(CORPUS)

@@ -71,7 +71,7 @@ fn number(rest: &mut &[u8], key: &[u8]) -> Option<u64> {
 }
 
 /// A whole number of decimal digits; `None` for none, or for more than fit.
-pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
+pub(in crate::read) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

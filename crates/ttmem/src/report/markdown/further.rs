@@ -8,6 +8,9 @@ use crate::report::units::{mib, size};
 
 /// How many rows lists have at most.
 const ROWS: usize = 10;
+/// How many phases of a session have a row at most, and how many sessions a section.
+const PHASES: usize = 20;
+const SESSIONS: usize = 4;
 /// How many other ranks have a line.
 const RANKS: usize = 32;
 /// How many characters a sentence may have that texts of the evidence are part of.
@@ -15,7 +18,8 @@ const SENTENCE: usize = 600;
 
 /// The sections, in order.
 pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSummary]) -> Vec<Section> {
-    [
+    let phases = (0..rank.sessions.len()).map(|session| Some(phases(rank, session)));
+    let rest = [
         at_moment(rank),
         live_at_peak(rank),
         unexplained(rank),
@@ -23,10 +27,56 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSum
         suggestions(rank),
         ranks(rank, others, summary.source.files.len() > 1),
         warnings(summary),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    phases.take(SESSIONS).chain(rest).flatten().collect()
+}
+
+/// The phases of a session.
+fn phases(rank: &RankSummary, index: usize) -> Section {
+    let session = &rank.sessions[index];
+    let title = session.name.as_deref().map_or_else(String::new, |name| format!(": {}", cell(name, NAME)));
+    let signed = |bytes: Option<i64>| bytes.map_or_else(super::unknown, signed_mb);
+    let plain = |bytes: Option<u64>| signed(bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)));
+    let mut facts = vec![format!(
+        "Peak {} MB, {} MB at the end.",
+        signed(session.peak_bytes),
+        signed(session.final_bytes)
+    )];
+    facts.extend(session.parameters.map(|parameters| format!("{parameters} parameters.")));
+    facts.extend(
+        session.device_memory_bytes.map(|bytes| format!("The device has {} MB.", plain(Some(bytes)))),
+    );
+    facts.extend(session.estimated.then(|| "Nothing was allocated: these are estimates.".to_owned()));
+    facts.extend((!session.finished).then(|| "It is cut off.".to_owned()));
+    let columns = [
+        ("Phase", Align::Left),
+        ("Peak in it MB", Align::Right),
+        ("Change MB", Align::Right),
+        ("At its end MB", Align::Right),
+        ("Highest so far MB", Align::Right),
+        ("L1 of a core MB", Align::Right),
+    ];
+    let of_session: Vec<_> = rank.phases.iter().filter(|phase| phase.session == index).collect();
+    let rows = of_session.iter().take(PHASES).map(|phase| {
+        [
+            cell(&phase.name, NAME),
+            signed(phase.segment_peak_bytes),
+            signed(phase.change_bytes),
+            signed(phase.cumulative_current_bytes),
+            signed(phase.cumulative_peak_bytes),
+            plain(phase.l1_peak_total_bytes),
+        ]
+    });
+    Section::new(format!("## Phases{title}"))
+        .paragraph(facts.join(" "))
+        .table(columns, rows)
+        .floors(5, 3)
+        .of(of_session.len(), " (ttmem summary --json has all)")
+}
+
+/// MiB with two digits behind the point, as training logs have them.
+fn signed_mb(bytes: i64) -> String {
+    format!("{}{}", if bytes < 0 { "-" } else { "" }, mib(bytes.unsigned_abs(), 2))
 }
 
 fn live_at_peak(rank: &RankSummary) -> Option<Section> {

@@ -10,8 +10,14 @@ const ROWS: usize = 10;
 /// No device has more pools.
 const POOLS: usize = 8;
 
-const NO_TENSORS: &str =
-    "The log names no tensors: capture with TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see them.";
+/// What is not known for want of a setting: of a training log there is none that would help.
+fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
+    if rank.sessions.is_empty() {
+        format!("{what}: capture with {setting}=DEBUG to see them.")
+    } else {
+        format!("{what}. It is a training log: see Phases.")
+    }
+}
 
 /// The promised sections, in order.
 pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
@@ -172,7 +178,9 @@ fn consumers(rank: &RankSummary) -> Section {
 
 fn padding(rank: &RankSummary) -> Section {
     let section = Section::new("## Top 10 Padding Overhead");
-    let Some(padding) = &rank.padding else { return section.paragraph(NO_TENSORS) };
+    let Some(padding) = &rank.padding else {
+        return section.paragraph(missing(rank, "The log names no tensors", "TTMLIR_RUNTIME_LOGGER_LEVEL"));
+    };
     if padding.top.is_empty() {
         return section.paragraph("No padded tensors to list.");
     }
@@ -206,8 +214,11 @@ fn padding(rank: &RankSummary) -> Section {
 
 fn weights(rank: &RankSummary) -> Section {
     let Some(weights) = &rank.weights else {
-        return Section::new("## Model Weights (unknown MB total)")
-            .paragraph("The log has no compiled module: capture with TTXLA_LOGGER_LEVEL=DEBUG to see them.");
+        return Section::new("## Model Weights (unknown MB total)").paragraph(missing(
+            rank,
+            "The log has no compiled module",
+            "TTXLA_LOGGER_LEVEL",
+        ));
     };
     let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
     let twice = twice.map_or_else(String::new, |bytes| {
