@@ -384,6 +384,7 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
         phase(ids).prop_map(RankEvent::Phase),
         (id(ids, SessionId::new), totals())
             .prop_map(|(session, totals)| RankEvent::SessionEnded(session, totals)),
+        (id(ids, PoolId::new), totals()).prop_map(|(pool, totals)| RankEvent::PoolTotals(pool, totals)),
         fault(ids).prop_map(RankEvent::Fault),
     ]
     .boxed()
@@ -443,10 +444,11 @@ fn variant(event: &Event<'_>) -> usize {
             RankEvent::CutOut(_) => 30,
             RankEvent::Session(_) => 31,
             RankEvent::SessionEnded(..) => 32,
+            RankEvent::PoolTotals(..) => 33,
         },
     }
 }
-const VARIANTS: usize = 33;
+const VARIANTS: usize = 34;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
@@ -684,6 +686,7 @@ fn one_of_each_row() -> Vec<RankEvent> {
             totals: None,
         }),
         RankEvent::SessionEnded(SessionId::new(1).unwrap(), Totals { peak: Some(8), current: Some(-7) }),
+        RankEvent::PoolTotals(PoolId::new(3).unwrap(), Totals { peak: None, current: Some(5) }),
         RankEvent::Phase(Phase {
             session: SessionId::new(1).unwrap(),
             name: s(6),
@@ -883,7 +886,7 @@ fn the_bytes_of_version_1_0() {
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
 }
 
-const VERSION_1_0: [&str; 58] = [
+const VERSION_1_0: [&str; 59] = [
     "010f0674745f6c6f670772756e2e6c6f67",
     "020c0b74746e6e2e6d61746d756c",
     "032400023c5a0501020103040120100208080102024060e0a801b054ffffffffffffffffff01",
@@ -913,6 +916,7 @@ const VERSION_1_0: [&str; 58] = [
     "3505010203ac02",
     "36160101060180d09dce0300018080808030f65101010600",
     "380601020110010d",
+    "3905010400010a",
     "371901020701030901080101010201030107010a00010701080109",
     "2803010701",
     "2803010702",

@@ -85,6 +85,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
         RankEvent::Pool { .. } if rank.pools.len() >= MOST_POOLS => return None,
         RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
         RankEvent::Banks(pool, banks) => rank.pools.get_mut(pool.index())?.banks = Some(banks),
+        RankEvent::PoolTotals(pool, totals) => rank.pools.get_mut(pool.index())?.totals = Some(totals),
         RankEvent::Module { name } => {
             rank.modules.push(Module { name, stages: Vec::new(), arguments: Vec::new() });
         }
@@ -236,6 +237,7 @@ impl Rank {
         for (index, pool) in self.pools.iter().enumerate() {
             say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
             let Some(id) = PoolId::new(index) else { break };
+            pool.totals.iter().try_for_each(|&totals| say(RankEvent::PoolTotals(id, totals)))?;
             pool.replay(&mut |at, reading| match reading {
                 Some(reading) => say(RankEvent::State(id, at, reading)),
                 None => say(RankEvent::Unchanged(id, at)),

@@ -57,6 +57,8 @@ pub enum RankEvent {
     },
     /// In how many banks a pool lies, learned after it was defined.
     Banks(PoolId, u32),
+    /// What evidence that adds up whole devices by a rule of its own says of a pool.
+    PoolTotals(PoolId, Totals),
     /// Defines a module.
     Module {
         /// Its name.

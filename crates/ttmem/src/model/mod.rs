@@ -10,6 +10,7 @@ mod ids;
 mod op;
 mod pool;
 mod profile;
+mod segment;
 mod strings;
 mod tables;
 
@@ -22,6 +23,7 @@ pub use ids::{
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Cursor, Curve, CurveKind, Moments, Pool, Reading};
 pub use profile::{Made, Profile, Rank};
+pub use segment::{Change, Cumulative, DramUsage, L1Usage, Segment};
 pub use strings::Strings;
 pub use tables::{
     Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations,

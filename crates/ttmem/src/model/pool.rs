@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Moment, StrId};
+use super::{Moment, StrId, Totals};
 
 /// A pool: memory of one kind on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Pool {
     pub banks: Option<u32>,
     /// The step in which the evidence rounds its numbers; 0 where they are exact.
     pub quantum: u64,
+    /// What the evidence says of the whole device, by a rule of its own; `None`: all banks are alike.
+    pub totals: Option<Totals>,
     /// What was observed, by kind.
     pub curves: Vec<(CurveKind, Curve)>,
     /// At which moments the pool was looked at.
@@ -88,7 +90,8 @@ impl Reading {
 impl Pool {
     /// A pool of which nothing was observed yet.
     pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
-        Self { name, banks, quantum, curves: Vec::new(), observed: Moments::default(), latest: None }
+        let (curves, observed) = (Vec::new(), Moments::default());
+        Self { name, banks, quantum, totals: None, curves, observed, latest: None }
     }
 
     /// Takes a reading down. `false` when it comes before one that was taken down already.

@@ -335,10 +335,10 @@ pub struct Session {
     pub totals: Option<Totals>,
 }
 
-/// What stands at the end of a session.
+/// The highest use and the last: of a session, or of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// The highest use of all phases.
+    /// The highest use.
     pub peak: Option<i64>,
     /// The use at the end.
     pub current: Option<i64>,

@@ -150,7 +150,7 @@ pub struct PoolSummary {
     pub capacity_per_bank: Option<u64>,
     /// The highest use of a bank.
     pub peak_per_bank: Option<u64>,
-    /// The highest use of the device.
+    /// The highest use of the device; by its own rule, where the evidence has one.
     pub peak_total: Option<u64>,
     /// The position of the peak.
     pub peak_step: Option<Position>,
@@ -158,8 +158,8 @@ pub struct PoolSummary {
     pub caused_by_step: Option<Step>,
     /// What is allocated at the end.
     pub final_per_bank: Option<u64>,
-    /// The same of the device.
-    pub final_total: Option<u64>,
+    /// The same of the device. Evidence that knows nothing of what was there before may say less than nothing.
+    pub final_total: Option<i64>,
     /// `measured` or `rebuilt`.
     pub final_source: Option<&'static str>,
     /// What was free at the peak.

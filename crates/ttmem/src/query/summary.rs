@@ -327,13 +327,19 @@ impl<'a> View<'a> {
             banks: pool.banks,
             capacity_per_bank: self.capacity(pool, fault),
             peak_per_bank,
-            peak_total: total(peak_per_bank),
+            peak_total: match pool.totals {
+                Some(totals) => totals.peak.map(|peak| u64::try_from(peak).unwrap_or(0)),
+                None => total(peak_per_bank),
+            },
             peak_step: position,
             caused_by_step: peak
                 .filter(|peak| position.is_some() && !self.is_at_the_beginning(peak.at))
                 .and_then(|peak| peak::step_before(self.profile, account, peak.at)),
             final_per_bank: end.map(|end| end.per_bank),
-            final_total: total(end.map(|end| end.per_bank)),
+            final_total: match pool.totals {
+                Some(totals) => totals.current,
+                None => total(end.map(|end| end.per_bank)).and_then(|end| i64::try_from(end).ok()),
+            },
             final_source: end.map(|end| if end.measured { "measured" } else { "rebuilt" }),
             free_at_peak_per_bank: reading.and_then(|reading| reading.free),
             largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
@@ -399,7 +405,7 @@ impl<'a> View<'a> {
         PoolMoment {
             pool: self.name(account),
             step: at.map(Moment::position),
-            phase: None,
+            phase: at.and_then(|at| self.phase_at(at)),
             caused_by: caused_by.map(|step| self.caused(step)),
             caused_outside_programs: cause == Some(peak::Cause::Outside),
             allocated_per_bank: allocated,
@@ -418,6 +424,13 @@ impl<'a> View<'a> {
             live_count: live.as_ref().map(|live| live.tensors.len()),
             live: live.map(|live| live.tensors.iter().take(most).filter_map(|id| self.tensor(*id)).collect()),
         }
+    }
+
+    /// The phase in which a moment lies: that of the step before it, which led there.
+    fn phase_at(&self, at: Moment) -> Option<String> {
+        let step = at.position().checked_sub(1)?;
+        let is_in = |phase: &&Phase| phase.steps.is_some_and(|(first, end)| (first..end).contains(&step));
+        self.rank.phases.iter().find(is_in).map(|phase| self.text(phase.name))
     }
 
     /// What brought a pool to where it is. What is there when the part that is asked about begins, nothing in

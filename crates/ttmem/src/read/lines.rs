@@ -185,6 +185,12 @@ fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, ret
     }
 }
 
+/// Whether what unpacks evidence says that it is cut or damaged.
+pub(super) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;

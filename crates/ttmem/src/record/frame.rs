@@ -148,6 +148,7 @@ kinds! {
     54 [Event::Of(rank, RankEvent::Session(session))] (rank, session);
     55 [Event::Of(rank, RankEvent::Phase(phase))] (rank, phase);
     56 [Event::Of(rank, RankEvent::SessionEnded(session, totals))] (rank, session, totals);
+    57 [Event::Of(rank, RankEvent::PoolTotals(pool, totals))] (rank, pool, totals);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

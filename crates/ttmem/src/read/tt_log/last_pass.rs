@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::model::{Builder, Profile, Rank, RunId, Warning};
 use crate::read::Reader;
 use crate::read::input::{Packing, Progress, pick};
-use crate::read::lines::Line;
+use crate::read::lines::{Line, is_damage};
 use crate::read::reread::Reread;
 
 /// How a log is to be cut.
@@ -202,7 +202,7 @@ fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             // The reader has said so.
-            Err(error) if super::streams::is_damage(&error) => 0,
+            Err(error) if is_damage(&error) => 0,
             Err(source) => return Err(Error::Read { path: name.into(), source }),
         };
         if read == 0 {

@@ -3,7 +3,7 @@
 //! Standard output and standard error of each rank have a state machine of their own (modules come on one,
 //! operations on the other); both lead to the same rank.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use rustc_hash::FxHashMap;
 
@@ -16,19 +16,13 @@ use super::tables::Tables;
 use crate::error::{Error, Result};
 use crate::model::{ByteRange, Moment, Sink};
 use crate::read::Input;
-use crate::read::lines::{LONGEST_LINE, Line, Lines};
+use crate::read::lines::{LONGEST_LINE, Line, Lines, is_damage};
 
 /// Reads a whole log.
 pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
     let Input { name, stream, rereadable, .. } = input;
     let mut log = Log::new(name, !rereadable, sink);
     log.read(stream, |_, _| Ok(()))
-}
-
-/// Whether what unpacks the log says that it is cut or damaged.
-pub(super) fn is_damage(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
-    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
 }
 
 /// A log, being read.

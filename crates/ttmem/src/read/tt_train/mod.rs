@@ -7,14 +7,13 @@
 mod block;
 mod line;
 
-use std::io;
 
 use memchr::memmem;
 use rustc_hash::FxHashMap;
 
 use self::block::{Block, Header};
 use self::line::{Said, parse};
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, is_damage};
 use super::tt_log::tables::Tables;
 use super::wrapping::{split_tag, strip_colours};
 use super::{Input, Reader, Sniff};
@@ -232,10 +231,4 @@ fn is_rule(text: &[u8]) -> bool {
     const SHORTEST: usize = 8;
     let text = text.trim_ascii();
     text.len() >= SHORTEST && b"#=*-".contains(&text[0]) && text.iter().all(|byte| *byte == text[0])
-}
-
-/// Whether what unpacks the log says that it is cut or damaged.
-fn is_damage(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
-    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
 }

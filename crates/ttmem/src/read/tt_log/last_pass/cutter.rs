@@ -12,11 +12,11 @@ use super::super::fault::ParsedFault;
 use super::super::line::{Message, Prefixes, Tag, Text, split_tag};
 use super::super::module::{is_end, stage_header};
 use super::super::rank::handover::Retold;
-use super::super::streams::{Log, before_preamble, is_damage};
+use super::super::streams::{Log, before_preamble};
 use super::{Begin, Part};
 use crate::error::{Error, Result};
 use crate::model::Profile;
-use crate::read::lines::{Line, Lines};
+use crate::read::lines::{Line, Lines, is_damage};
 
 /// A log, being cut.
 pub(super) struct Cutter<'a> {
