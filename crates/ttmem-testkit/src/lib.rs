@@ -6,7 +6,9 @@
 //! mistake in the other.
 //!
 //! - [`tt`]: the Tenstorrent runtime (tt-mlir and tt-xla).
+//! - [`graph`]: the graph captures of ttnn.
 //! - [`random`]: chance that a seed names, for tests that draw their own cases.
 
+pub mod graph;
 pub mod random;
 pub mod tt;

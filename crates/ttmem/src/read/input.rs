@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::siblings::Siblings;
-use super::{Reader, Sniff, folder, readers};
+use super::{Reader, Sniff, folder, json, readers};
 use crate::error::{Error, Result};
 use crate::model::{Builder, Event, Profile, Sink, Source};
 use crate::record::frame;
@@ -252,8 +252,15 @@ pub(super) fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'s
     let best =
         readers().iter().map(|&reader| (reader, reader.sniff(head))).rev().max_by_key(|(_, sniff)| *sniff);
     match best {
-        Some((reader, sniff)) if sniff > Sniff::No => Ok((reader, sniff)),
-        _ => Err(Error::UnknownFormat { file: name.into(), what: describe(head) }),
+        Some((reader, Sniff::Yes)) => Ok((reader, Sniff::Yes)),
+        // JSON of somebody else is text, and might be a log for all that a reader of logs knows.
+        Some((reader, Sniff::Maybe)) if reader.is_json() || json::describe(head).is_none() => {
+            Ok((reader, Sniff::Maybe))
+        }
+        _ => Err(Error::UnknownFormat {
+            file: name.into(),
+            what: json::describe(head).unwrap_or_else(|| describe(head)),
+        }),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod folder;
 mod input;
+mod json;
 mod lines;
 mod reread;
 mod siblings;
@@ -13,6 +14,7 @@ mod tt_json;
 pub mod tt_log;
 mod tt_train;
 mod ttmem;
+mod ttnn_graph;
 mod wrapping;
 
 pub use folder::report_in;
@@ -52,13 +54,18 @@ pub trait Reader: Sync {
     /// Looks at the first bytes.
     fn sniff(&self, head: &[u8]) -> Sniff;
 
+    /// Whether its files are JSON.
+    fn is_json(&self) -> bool {
+        false
+    }
+
     /// Says everything that the evidence says.
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()>;
 }
 
 /// All readers, in the order they are asked.
 pub fn readers() -> &'static [&'static dyn Reader] {
-    &[&ttmem::TtmemFile, &tt_json::TtJson, &tt_log::TtLog, &tt_train::TtTrain]
+    &[&ttmem::TtmemFile, &tt_json::TtJson, &ttnn_graph::TtnnGraph, &tt_log::TtLog, &tt_train::TtTrain]
 }
 
 /// Whether a memory file of a report is what a profile was read from, or may be: then it says more than what can be

@@ -83,6 +83,10 @@ impl Reader for TtJson {
         "ttmem report writes them, as the earlier tt-memory-profiler did"
     }
 
+    fn is_json(&self) -> bool {
+        true
+    }
+
     fn sniff(&self, head: &[u8]) -> Sniff {
         const SIGNS: [&[u8]; 2] = [b"\"memory_config\"", b"\"totalBytesAllocatedPerBank_MB\""];
         // A run without operations has both of these, and nothing in them.

@@ -181,6 +181,14 @@ impl<'s> Tables<'s> {
         Ok(TypeRef(row))
     }
 
+    /// Defines a type that has no text; who does so remembers it.
+    pub fn plain_type(&mut self, ty: TensorType) -> Result<TypeId> {
+        let id = TypeId::new(self.types.len()).ok_or_else(|| full("types"))?;
+        self.sink.take(Event::Type(ty))?;
+        self.types.push(TypeFacts { id, place: None, footprint: None, shape: 0 });
+        Ok(id)
+    }
+
     /// What is known of a type.
     pub fn type_facts(&self, row: TypeRef) -> TypeFacts {
         self.types[row.0 as usize]
@@ -198,7 +206,7 @@ impl<'s> Tables<'s> {
             return Ok(Some(known));
         }
         let Some(parsed) = ParsedOp::parse(text).filter(fits) else { return Ok(None) };
-        let row = self.define_op(&parsed)?;
+        let row = self.define_op(&parsed, kind_of(&parsed))?;
         self.ops_by_text.insert(key, row);
         Ok(Some(row))
     }
@@ -214,7 +222,7 @@ impl<'s> Tables<'s> {
         if !fits(parts) {
             return Ok(None);
         }
-        let row = self.define_op(parts)?;
+        let row = self.define_op(parts, kind_of(parts))?;
         self.ops_by_text.insert(key, row);
         Ok(Some(row))
     }
@@ -225,12 +233,26 @@ impl<'s> Tables<'s> {
         if let Some(&known) = self.ops_by_text.get(&key) {
             return Ok(known);
         }
-        let row = self.define_op(&ParsedOp { name, ..ParsedOp::default() })?;
+        let parsed = ParsedOp { name, ..ParsedOp::default() };
+        let row = self.define_op(&parsed, kind_of(&parsed))?;
         self.ops_by_text.insert(key, row);
         Ok(row)
     }
 
-    fn define_op(&mut self, parsed: &ParsedOp<'_>) -> Result<OpRef> {
+    /// The id of an operation that has a name, perhaps a place, and nothing more.
+    pub fn plain_op(&mut self, name: &[u8], loc: Option<&[u8]>, kind: OpKind) -> Result<OpId> {
+        let mut hash = Xxh3::new();
+        (name, loc, kind as u8).hash(&mut hash);
+        let key = hash.digest128();
+        if let Some(&known) = self.ops_by_text.get(&key) {
+            return Ok(self.op_facts(known).id);
+        }
+        let row = self.define_op(&ParsedOp { name, loc, ..ParsedOp::default() }, kind)?;
+        self.ops_by_text.insert(key, row);
+        Ok(self.op_facts(row).id)
+    }
+
+    fn define_op(&mut self, parsed: &ParsedOp<'_>, kind: OpKind) -> Result<OpRef> {
         let id = OpId::new(self.ops.len()).ok_or_else(|| full("operations"))?;
         let results = self.result_names(parsed)?;
         let operands = parsed.operands.iter().map(|name| self.text(name)).collect::<Result<Vec<_>>>()?;
@@ -246,7 +268,7 @@ impl<'s> Tables<'s> {
             attributes: parsed.attributes.map(|text| self.text(text)).transpose()?,
             callee: parsed.callee.map(|text| self.text(text)).transpose()?,
             loc: parsed.loc.filter(|loc| *loc != b"unknown").map(|text| self.text(text)).transpose()?,
-            kind: kind_of(parsed),
+            kind,
             results,
             operands,
         };

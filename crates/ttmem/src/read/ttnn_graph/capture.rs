@@ -1,0 +1,594 @@
+//! Walks the nodes of a capture: calls, and the memory that they take and give back.
+
+use rustc_hash::FxHashMap;
+
+use super::lives::{Buffer, Lives, Place, TensorNode, kind};
+use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
+use super::{Device, Report};
+use crate::error::Result;
+use crate::model::{
+    Change, Cumulative, Moment, RankEvent, RankId, Segment, Session, SessionId, Step, StepMarks, StepNumber,
+    StepRow, StrId, Totals,
+};
+use crate::read::json::Number;
+use crate::read::tt_log::tables::Tables;
+
+/// The one phase of a capture.
+const PHASE: &[u8] = b"CAPTURE";
+
+/// A capture, as far as it is read.
+pub(super) struct Capture<'s> {
+    tables: Tables<'s>,
+    rank: Option<RankId>,
+    /// How many nodes there were; also the index of the next.
+    pub nodes: u64,
+    calls: Vec<Call>,
+    /// Calls so far; each has a number.
+    begun: u64,
+    stretch: Option<Stretch>,
+    steps: Step,
+    segment: Segment,
+    lives: Lives,
+    /// The buffer nodes, by index.
+    buffers: FxHashMap<u64, BufferNode>,
+    tensors: FxHashMap<u64, TensorNode>,
+    /// What programs have on their cores now.
+    program: Vec<Buffer>,
+    notes: Notes,
+}
+
+/// A function that runs.
+struct Call {
+    name: String,
+    number: u64,
+    /// How many steps there were when it began.
+    steps: Step,
+    /// Whether it took memory, or one inside it did; known of an outermost one.
+    took: bool,
+    offset: u64,
+}
+
+/// A stretch of one call in which memory is first given back and then taken: a step.
+#[derive(Default)]
+struct Stretch {
+    /// The call's number; `None` between calls.
+    call: Option<u64>,
+    offset: u64,
+    took: bool,
+    /// The buffers that were given back, with the tensors in them.
+    gone: Vec<(Buffer, Vec<u64>)>,
+}
+
+/// A buffer node, and the buffer while it is there.
+struct BufferNode {
+    size: Option<u64>,
+    is_dram: bool,
+    /// The tensors that lie in it.
+    tensors: Vec<u64>,
+    life: Life,
+}
+
+enum Life {
+    NotTaken,
+    Taken(Buffer),
+    GivenBack,
+}
+
+/// What the walk noticed.
+#[derive(Default)]
+struct Notes {
+    no_nodes: Count,
+    no_sizes: Count,
+    unknown_kinds: Count,
+    given_back_twice: Count,
+    from_before: u64,
+    from_before_bytes: u64,
+    /// The first node whose counter is not its place.
+    out_of_order: Option<u64>,
+    /// Buffers of L1 whose share of a core cannot be told.
+    no_share: Count,
+    buffers: u64,
+    with_address: u64,
+}
+
+/// How often something was noticed, and where first.
+#[derive(Default)]
+struct Count {
+    count: u64,
+    first: Option<String>,
+}
+
+impl Count {
+    fn add(&mut self, first: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first.get_or_insert_with(first);
+    }
+}
+
+impl<'s> Capture<'s> {
+    pub fn new(tables: Tables<'s>) -> Self {
+        Self {
+            tables,
+            rank: None,
+            nodes: 0,
+            calls: Vec::new(),
+            begun: 0,
+            stretch: None,
+            steps: 0,
+            segment: Segment::default(),
+            lives: Lives::default(),
+            buffers: FxHashMap::default(),
+            tensors: FxHashMap::default(),
+            program: Vec::new(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// Takes the next element of the list.
+    pub fn take(&mut self, bytes: &[u8], offset: u64, device: Option<&Device>) -> Result<()> {
+        let index = self.nodes;
+        self.nodes += 1;
+        let Ok(node) = serde_json::from_slice::<Node<'_>>(bytes) else {
+            self.notes.no_nodes.add(|| format!("element {index}"));
+            return Ok(());
+        };
+        if node.counter.get() != Some(index) {
+            self.notes.out_of_order.get_or_insert(index);
+        }
+        match &*node.kind.0 {
+            "function_start" => self.call(&node, offset),
+            "function_end" => self.leave(&node),
+            "tensor" => self.tensor(index, &node.params),
+            "buffer" => {
+                self.buffer(index, &node);
+                Ok(())
+            }
+            "buffer_allocate" => self.allocate(index, &node, offset, device),
+            "buffer_deallocate" => self.deallocate(index, &node, offset, device),
+            "circular_buffer_allocate" => {
+                let is_borrowed = node.params.globally_allocated == Number::Is(1);
+                self.on_cores(index, &node.params, offset, "circular buffer", is_borrowed)
+            }
+            "dataflow_buffer_allocate" => {
+                let is_borrowed = node.params.borrows_memory == Number::Is(1);
+                self.on_cores(index, &node.params, offset, "dataflow buffer", is_borrowed)
+            }
+            "scratchpad_allocate" => self.on_cores(index, &node.params, offset, "scratchpad", false),
+            "circular_buffer_deallocate_all" => self.program_gone(offset),
+            "capture_start" | "capture_end" => Ok(()),
+            other => {
+                self.notes.unknown_kinds.add(|| format!("node {index}, a {other:?}"));
+                Ok(())
+            }
+        }
+    }
+
+    fn rank(&mut self) -> Result<RankId> {
+        match self.rank {
+            Some(rank) => Ok(rank),
+            None => {
+                let rank = self.tables.rank(None)?;
+                self.rank = Some(rank);
+                Ok(rank)
+            }
+        }
+    }
+
+    /// A function begins. Its level says how many run around it: the end of one that failed is not written.
+    fn call(&mut self, node: &Node<'_>, offset: u64) -> Result<()> {
+        self.close()?;
+        let around = node.stacking_level.get().and_then(|level| usize::try_from(level.checked_sub(1)?).ok());
+        while around.is_some_and(|around| around < self.calls.len()) {
+            self.pop()?;
+        }
+        self.begun += 1;
+        let name = node.params.name.0.clone().into_owned();
+        self.calls.push(Call { name, number: self.begun, steps: self.steps, took: false, offset });
+        Ok(())
+    }
+
+    /// A function ends, and with it those inside that never said so.
+    fn leave(&mut self, node: &Node<'_>) -> Result<()> {
+        self.close()?;
+        let is_it = |call: &Call| call.name == node.params.name.0;
+        let found = self.calls.iter().rposition(is_it).or(self.calls.len().checked_sub(1));
+        while found.is_some_and(|found| found < self.calls.len()) {
+            self.pop()?;
+        }
+        Ok(())
+    }
+
+    /// An outermost function that took no memory is a step, too; one that is there to give some back is one already.
+    fn pop(&mut self) -> Result<()> {
+        if let [only] = self.calls.as_slice() {
+            let gives_back = only.name.ends_with("deallocate");
+            if !only.took && (!gives_back || only.steps == self.steps) {
+                let (took, offset) = (!gives_back, only.offset);
+                self.stretch = Some(Stretch { took, offset, ..Stretch::default() });
+                self.close()?;
+            }
+        }
+        self.calls.pop();
+        Ok(())
+    }
+
+    /// Memory changes: a new step begins with another call, and where memory is given back after it was taken.
+    fn touch(&mut self, takes: bool, offset: u64) -> Result<&mut Stretch> {
+        let call = self.calls.last().map(|call| call.number);
+        let goes_on = |stretch: &Stretch| stretch.call == call && (takes || !stretch.took);
+        if !self.stretch.as_ref().is_some_and(goes_on) {
+            self.close()?;
+        }
+        let stretch = self.stretch.get_or_insert_with(|| Stretch { call, offset, ..Stretch::default() });
+        stretch.took |= takes;
+        Ok(stretch)
+    }
+
+    /// Ends the step, if one is open.
+    fn close(&mut self) -> Result<()> {
+        let Some(stretch) = self.stretch.take() else { return Ok(()) };
+        let rank = self.rank()?;
+        let outermost =
+            self.calls.first().map_or(if stretch.took { "buffer_allocate" } else { "deallocate" }, |call| {
+                if stretch.took { call.name.as_str() } else { "deallocate" }
+            });
+        // What a step that gives back belongs to is told even where the call is an outermost one.
+        let chain: Vec<&str> = self.calls.iter().map(|call| call.name.as_str()).collect();
+        let has_chain = chain.len() > usize::from(stretch.took);
+        let chain = has_chain.then(|| chain.join(" > "));
+        let op = self.tables.plain_op(
+            outermost.as_bytes(),
+            chain.as_deref().map(str::as_bytes),
+            kind(stretch.took),
+        )?;
+        if let Some(outermost) = self.calls.first_mut() {
+            outermost.took |= stretch.took;
+        }
+        let row = StepRow { op, run: None, offset: stretch.offset, marks: StepMarks::default() };
+        self.tables.say(rank, RankEvent::Step(row))?;
+        self.lives.step_done(self.steps);
+        let dies = Moment::after(self.steps);
+        self.steps += 1;
+        for (buffer, tensors) in stretch.gone {
+            self.say_life(&buffer, &tensors, dies)?;
+        }
+        Ok(())
+    }
+
+    fn say_life(&mut self, buffer: &Buffer, tensors: &[u64], dies: Moment) -> Result<()> {
+        let rank = self.rank()?;
+        let known: Vec<&TensorNode> = tensors.iter().filter_map(|index| self.tensors.get(index)).collect();
+        self.lives.say(buffer, &known, dies, rank, &mut self.tables)
+    }
+
+    fn tensor(&mut self, index: u64, params: &Params<'_>) -> Result<()> {
+        let Some(shape) = shape(&params.shape.0) else { return Ok(()) };
+        let name = format!("tensor {}", params.tensor_id.0);
+        let node = TensorNode {
+            name: self.tables.text(name.as_bytes())?,
+            shape,
+            dtype: self.tables.text(element(&params.dtype.0).as_bytes())?,
+            is_tiled: is_tiled(&params.layout.0),
+            logical: params.size.get(),
+        };
+        self.tensors.insert(index, node);
+        Ok(())
+    }
+
+    fn buffer(&mut self, index: u64, node: &Node<'_>) {
+        let buffer = BufferNode {
+            size: node.params.size.get(),
+            is_dram: node.params.kind.0 == "DRAM",
+            tensors: node.connections.iter().filter_map(|connection| connection.get()).collect(),
+            life: Life::NotTaken,
+        };
+        self.buffers.insert(index, buffer);
+    }
+
+    fn allocate(&mut self, index: u64, node: &Node<'_>, offset: u64, device: Option<&Device>) -> Result<()> {
+        let params = &node.params;
+        let Some(size) = params.size.get() else {
+            self.notes.no_sizes.add(|| format!("node {index}"));
+            return Ok(());
+        };
+        self.notes.buffers += 1;
+        self.notes.with_address += u64::from(params.address.get().is_some_and(|address| address > 0));
+        let per_bank = self.per_bank(index, params, size, device);
+        self.segment.apply(if params.kind.0 == "DRAM" {
+            Change::DramAllocated(size)
+        } else {
+            Change::L1Allocated(per_bank.unwrap_or(0))
+        });
+        let Some(place) = place(params) else { return Ok(()) };
+        self.touch(true, offset)?;
+        let mut buffer = self.new_buffer(place, size, per_bank, &params.layout);
+        let rank = self.rank()?;
+        self.lives.taken(&mut buffer, rank, &mut self.tables)?;
+        let key = connected(node).unwrap_or(index);
+        let is_dram = params.kind.0 == "DRAM";
+        let node = self.buffers.entry(key).or_insert_with(|| BufferNode {
+            size: Some(size),
+            is_dram,
+            tensors: Vec::new(),
+            life: Life::NotTaken,
+        });
+        node.life = Life::Taken(buffer);
+        Ok(())
+    }
+
+    fn new_buffer(&self, place: Place, size: u64, per_bank: Option<u64>, layout: &Text<'_>) -> Buffer {
+        let born = Moment::after(self.steps);
+        let step = StepNumber::new(self.steps);
+        Buffer { place, size, per_bank, spread: spread(&layout.0), born, step, name: None }
+    }
+
+    /// What a buffer takes of a bank: as it says, or as its pages are spread over cores.
+    fn per_bank(
+        &mut self,
+        index: u64,
+        params: &Params<'_>,
+        size: u64,
+        device: Option<&Device>,
+    ) -> Option<u64> {
+        if let Some(per_bank) = params.max_size_per_bank.get() {
+            return Some(per_bank);
+        }
+        if params.kind.0 == "DRAM" {
+            return None;
+        }
+        let cores = params.num_cores.get().filter(|cores| *cores > 0);
+        let cores = cores.or_else(|| device?.l1_num_banks.get().filter(|banks| *banks > 0));
+        let page = params.page_size.get().filter(|page| *page > 0);
+        let per_core =
+            page.zip(cores).and_then(|(page, cores)| size.div_ceil(page).div_ceil(cores).checked_mul(page));
+        if per_core.is_none() {
+            self.notes.no_share.add(|| format!("node {index}"));
+        }
+        per_core
+    }
+
+    fn deallocate(
+        &mut self,
+        index: u64,
+        node: &Node<'_>,
+        offset: u64,
+        device: Option<&Device>,
+    ) -> Result<()> {
+        let params = &node.params;
+        let key = connected(node).filter(|key| self.buffers.contains_key(key)).unwrap_or(index);
+        let own = || BufferNode {
+            size: params.size.get(),
+            is_dram: params.kind.0 == "DRAM",
+            tensors: Vec::new(),
+            life: Life::NotTaken,
+        };
+        let buffer = self.buffers.entry(key).or_insert_with(own);
+        let (size, is_dram) = (buffer.size, buffer.is_dram);
+        let (life, tensors) =
+            (std::mem::replace(&mut buffer.life, Life::GivenBack), std::mem::take(&mut buffer.tensors));
+        let Some(size) = size.or(params.size.get()) else {
+            self.notes.no_sizes.add(|| format!("node {index}"));
+            return Ok(());
+        };
+        let per_bank = self.per_bank(index, params, size, device);
+        if is_dram {
+            self.segment.apply(Change::DramFreed(size));
+        }
+        if params.kind.0 != "DRAM" {
+            self.segment.apply(Change::L1Freed(per_bank.unwrap_or(0)));
+        }
+        let gone = match life {
+            Life::Taken(buffer) => {
+                self.touch(false, offset)?;
+                self.lives.given_back(&buffer);
+                buffer
+            }
+            Life::GivenBack => {
+                self.notes.given_back_twice.add(|| format!("node {index}"));
+                return Ok(());
+            }
+            Life::NotTaken => {
+                let Some(place) = place(params) else { return Ok(()) };
+                self.touch(false, offset)?;
+                self.was_there(place, size, per_bank, &params.layout)?
+            }
+        };
+        self.touch(false, offset)?.gone.push((gone, tensors));
+        Ok(())
+    }
+
+    /// A buffer that is given back and was never taken.
+    fn was_there(
+        &mut self,
+        place: Place,
+        size: u64,
+        per_bank: Option<u64>,
+        layout: &Text<'_>,
+    ) -> Result<Buffer> {
+        self.notes.from_before += 1;
+        self.notes.from_before_bytes = self.notes.from_before_bytes.saturating_add(size);
+        let mut buffer = self.new_buffer(place, size, per_bank, layout);
+        (buffer.born, buffer.step) = (Moment::START, None);
+        let rank = self.rank()?;
+        self.lives.given_back_from_before(&mut buffer, rank, &mut self.tables)?;
+        Ok(buffer)
+    }
+
+    /// A program takes memory on its cores. What it borrows from a buffer takes nothing of its own.
+    fn on_cores(
+        &mut self,
+        index: u64,
+        params: &Params<'_>,
+        offset: u64,
+        what: &str,
+        is_borrowed: bool,
+    ) -> Result<()> {
+        let Some(size) = params.size.get() else {
+            self.notes.no_sizes.add(|| format!("node {index}"));
+            return Ok(());
+        };
+        let own = if is_borrowed { 0 } else { size };
+        self.segment.apply(if what == "circular buffer" {
+            Change::CircularBuffer(own)
+        } else {
+            Change::ProgramBuffer(own)
+        });
+        self.touch(true, offset)?;
+        let borrowed = if is_borrowed { ", in a buffer" } else { "" };
+        let name = format!("{what} on {}{borrowed}", params.core_range_set.0);
+        let mut buffer = self.new_buffer(Place::Program, own, Some(own), &Text::default());
+        buffer.name = Some(self.tables.text(name.as_bytes())?);
+        let rank = self.rank()?;
+        self.lives.taken(&mut buffer, rank, &mut self.tables)?;
+        self.program.push(buffer);
+        Ok(())
+    }
+
+    /// All that programs have on their cores is gone.
+    fn program_gone(&mut self, offset: u64) -> Result<()> {
+        self.segment.apply(Change::ProgramBuffersGone);
+        if self.program.is_empty() {
+            return Ok(());
+        }
+        self.touch(false, offset)?;
+        let gone = std::mem::take(&mut self.program);
+        for buffer in &gone {
+            self.lives.given_back(buffer);
+        }
+        let gone = gone.into_iter().map(|buffer| (buffer, Vec::new()));
+        self.touch(false, offset)?.gone.extend(gone);
+        Ok(())
+    }
+
+    /// Says what is known at the end. `damage` is where and why the file could not be read any further.
+    pub fn finish(mut self, report: &Report, damage: Option<&(u64, String)>) -> Result<()> {
+        self.close()?;
+        while !self.calls.is_empty() {
+            self.pop()?;
+        }
+        let rank = self.rank()?;
+        self.lives.ensure_dram(rank, &mut self.tables)?;
+        self.say_what_is_left()?;
+        let totals = self.say_phase(report, rank, damage.is_none())?;
+        self.lives.finish(report, totals, self.steps, rank, &mut self.tables)?;
+        self.warn(report, damage)?;
+        if damage.is_none() { self.tables.end() } else { Ok(()) }
+    }
+
+    fn say_what_is_left(&mut self) -> Result<()> {
+        let buffers = std::mem::take(&mut self.buffers).into_iter();
+        let taken = |(index, node): (u64, BufferNode)| match node.life {
+            Life::Taken(buffer) => Some((index, buffer, node.tensors)),
+            Life::NotTaken | Life::GivenBack => None,
+        };
+        let mut left: Vec<(u64, Buffer, Vec<u64>)> = buffers.filter_map(taken).collect();
+        left.sort_unstable_by_key(|(index, ..)| *index);
+        for (_, buffer, tensors) in left {
+            self.say_life(&buffer, &tensors, Moment::NEVER)?;
+        }
+        for buffer in std::mem::take(&mut self.program) {
+            self.say_life(&buffer, &[], Moment::NEVER)?;
+        }
+        Ok(())
+    }
+
+    /// The capture as a session with one phase.
+    fn say_phase(&mut self, report: &Report, rank: RankId, is_whole: bool) -> Result<Totals> {
+        let device_memory = report.device.and_then(|device| {
+            device.num_dram_channels.get()?.checked_mul(device.dram_size_per_channel.get()?)
+        });
+        let session = Session {
+            device_memory,
+            // Without a device behind it every address is 0.
+            estimated: self.notes.buffers > 0 && self.notes.with_address == 0,
+            ..Session::default()
+        };
+        self.tables.say(rank, RankEvent::Session(session))?;
+        let mut all = Cumulative::default();
+        let name: StrId = self.tables.text(PHASE)?;
+        let Some(id) = SessionId::new(0) else { return Ok(all.into()) };
+        let mut phase = self.segment.phase(id, name, Some((0, self.steps)), &mut all);
+        if self.notes.out_of_order.is_some() || self.notes.no_share.count > 0 {
+            (phase.l1_peak_buffer, phase.l1_peak_total) = (None, None);
+        }
+        if self.notes.out_of_order.is_some() {
+            phase.l1_peak_cb = None;
+        }
+        self.tables.say(rank, RankEvent::Phase(phase))?;
+        if is_whole {
+            self.tables.say(rank, RankEvent::SessionEnded(id, all.into()))?;
+        }
+        Ok(all.into())
+    }
+
+    fn warn(&mut self, report: &Report, damage: Option<&(u64, String)>) -> Result<()> {
+        let notes = std::mem::take(&mut self.notes);
+        let mut warn = |line, message: String| self.tables.warn(line, message);
+        if let Some((line, why)) = damage {
+            warn(
+                Some(*line),
+                format!("the capture is damaged ({why}); the {} nodes before are answered", self.nodes),
+            )?;
+        }
+        if let Some(first) = notes.out_of_order {
+            let message = format!(
+                "node {first} has another counter than its place in the list: the capture is not in the order of \
+                 execution, so what L1 held is not known, and the rest is as the list has it"
+            );
+            warn(None, message)?;
+        }
+        let counts = [
+            (notes.no_nodes, "elements are no nodes and were left out"),
+            (notes.no_sizes, "nodes say no size and were left out"),
+            (notes.unknown_kinds, "nodes are of a kind that ttmem does not know and were left out"),
+            (
+                notes.given_back_twice,
+                "buffers are given back again; the totals count it as ttnn does, the pools do not",
+            ),
+            (
+                notes.no_share,
+                "buffers in L1 do not say what they take of a bank, so what L1 held is not known",
+            ),
+        ];
+        for (count, what) in counts {
+            if let Some(first) = count.first {
+                warn(None, format!("{} {what}; the first is {first}", count.count))?;
+            }
+        }
+        let without_banks = self.lives.unknown();
+        if without_banks > 0 {
+            let message = format!(
+                "{without_banks} buffers do not say what they take of a bank, as others of their pool do"
+            );
+            warn(None, message)?;
+        }
+        if notes.from_before > 0 {
+            let message = format!(
+                "{} buffers ({} bytes) are given back that were there before the capture began: totals are counted from \
+                 its beginning, as ttnn does, and what was there and stayed is not in a capture",
+                notes.from_before, notes.from_before_bytes
+            );
+            warn(None, message)?;
+        }
+        if let Some(rank) = report.rank {
+            warn(None, format!("this is the capture of rank {rank} alone"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The buffer node that a node is about.
+fn connected(node: &Node<'_>) -> Option<u64> {
+    node.connections.first().and_then(|connection| connection.get())
+}
+
+/// Where a buffer lies; `None` for one that is not on the device.
+fn place(params: &Params<'_>) -> Option<Place> {
+    match (params.buffer_type, &*params.kind.0) {
+        (Number::Is(2), _) => None,
+        (Number::Is(3), _) => Some(Place::L1Small),
+        (Number::Is(4), _) => Some(Place::Trace),
+        (_, "DRAM") => Some(Place::Dram),
+        _ => Some(Place::L1),
+    }
+}

@@ -1,0 +1,359 @@
+//! The pools of a capture, and what lies in them.
+//!
+//! What a pool holds is known at the end: a buffer that is given back and was never taken was there all the time.
+
+use rustc_hash::FxHashMap;
+
+use super::{Device, Report};
+use crate::error::Result;
+use crate::model::{
+    Alias, Bytes, Class, Layout, Moment, OpKind, PoolId, RankEvent, RankId, Reading, Segment, Step,
+    StepNumber, StrId, Tensor, TensorId, TensorType, Totals, TypeId,
+};
+use crate::read::tt_log::tables::Tables;
+
+/// Where a buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Dram,
+    L1,
+    L1Small,
+    Trace,
+    /// What programs have on their cores: circular buffers, dataflow buffers, scratchpads.
+    Program,
+}
+
+impl Place {
+    const ALL: [Self; 5] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Program];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dram => "DRAM",
+            Self::L1 => "L1",
+            Self::L1Small => "L1_SMALL",
+            Self::Trace => "TRACE",
+            Self::Program => "CB",
+        }
+    }
+
+    fn layout(self) -> &'static str {
+        match self {
+            Self::Dram => "dram",
+            Self::L1 | Self::Program => "l1",
+            Self::L1Small => "l1_small",
+            Self::Trace => "trace",
+        }
+    }
+
+    /// How many banks a device has there.
+    fn banks(self, device: &Device) -> Option<u32> {
+        let banks = match self {
+            Self::Dram | Self::Trace => device.num_dram_channels,
+            Self::L1 | Self::L1Small => device.l1_num_banks,
+            Self::Program => return None,
+        };
+        u32::try_from(banks.get()?).ok().filter(|banks| *banks > 0)
+    }
+
+    fn capacity(self, device: &Device) -> Option<u64> {
+        match self {
+            Self::Dram => device.dram_size_per_channel,
+            Self::L1 => device.l1_bank_size,
+            Self::Program => device.cb_limit,
+            // How their regions were cut out is not in a report.
+            Self::L1Small | Self::Trace => return None,
+        }
+        .get()
+        .filter(|bytes| *bytes > 0)
+    }
+}
+
+/// A buffer that was taken, or was there.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub place: Place,
+    /// What it takes of the device.
+    pub size: u64,
+    /// What it takes of a bank, where that is known.
+    pub per_bank: Option<u64>,
+    pub spread: Option<&'static str>,
+    pub born: Moment,
+    pub step: Option<StepNumber>,
+    /// What it is called, where no tensor names it.
+    pub name: Option<StrId>,
+}
+
+/// A tensor node: what a buffer is to the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TensorNode {
+    pub name: StrId,
+    pub shape: Vec<u64>,
+    pub dtype: StrId,
+    pub is_tiled: bool,
+    pub logical: Option<u64>,
+}
+
+struct PoolAccount {
+    id: PoolId,
+    /// What its buffers take of a bank, above what was there before.
+    held: i64,
+    /// What buffers took that were there before.
+    before: u64,
+    /// `held` after the steps that changed it.
+    changes: Vec<(Step, i64)>,
+    is_changed: bool,
+    /// What its buffers take of the device.
+    whole: Segment,
+    /// Its buffers say what they take of a bank; if not, all is counted for the device.
+    has_banks: bool,
+    /// Buffers of which nobody knows what they take of a bank.
+    unknown: u64,
+}
+
+/// The pools of the capture.
+#[derive(Default)]
+pub(super) struct Lives {
+    pools: [Option<PoolAccount>; Place::ALL.len()],
+    types: FxHashMap<(TensorNode, u64, u8, Option<&'static str>), TypeId>,
+    count: usize,
+    tensors: usize,
+}
+
+impl Lives {
+    /// Whether all sizes there are those of the device. Decided by the first buffer.
+    fn account(
+        &mut self,
+        place: Place,
+        has_banks: bool,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<&mut PoolAccount> {
+        let pool = &mut self.pools[place as usize];
+        if pool.is_none() {
+            let name = tables.text(place.name().as_bytes())?;
+            // One bank, where the evidence counts whole devices.
+            let banks = matches!(place, Place::Dram | Place::Trace).then_some(1);
+            tables.say(rank, RankEvent::Pool { name, banks, quantum: 0 })?;
+            let id =
+                PoolId::new(self.count).ok_or_else(|| crate::error::Error::Bug("too many pools".into()))?;
+            self.count += 1;
+            let (changes, whole) = (Vec::new(), Segment::default());
+            let account = PoolAccount {
+                id,
+                held: 0,
+                before: 0,
+                changes,
+                is_changed: false,
+                whole,
+                has_banks,
+                unknown: 0,
+            };
+            *pool = Some(account);
+        }
+        pool.as_mut().ok_or_else(|| crate::error::Error::Bug("a pool is missing".into()))
+    }
+
+    /// Takes a buffer into its pool; says what it takes of a bank there.
+    pub fn taken(&mut self, buffer: &mut Buffer, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        let account = self.account(buffer.place, buffer.per_bank.is_some(), rank, tables)?;
+        account.settle(buffer);
+        account.change(buffer.per_bank.map(signed));
+        account.whole.apply(crate::model::Change::DramAllocated(buffer.size));
+        Ok(())
+    }
+
+    /// Takes a buffer out of its pool.
+    pub fn given_back(&mut self, buffer: &Buffer) {
+        if let Some(account) = &mut self.pools[buffer.place as usize] {
+            account.change(buffer.per_bank.map(|bytes| -signed(bytes)));
+            account.whole.apply(crate::model::Change::DramFreed(buffer.size));
+        }
+    }
+
+    /// Takes a buffer out of its pool that was there before the capture began.
+    pub fn given_back_from_before(
+        &mut self,
+        buffer: &mut Buffer,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let account = self.account(buffer.place, buffer.per_bank.is_some(), rank, tables)?;
+        account.settle(buffer);
+        account.before = account.before.saturating_add(buffer.per_bank.unwrap_or(0));
+        self.given_back(buffer);
+        Ok(())
+    }
+
+    /// A step is over.
+    pub fn step_done(&mut self, step: Step) {
+        for account in self.pools.iter_mut().flatten() {
+            if std::mem::take(&mut account.is_changed) {
+                account.changes.push((step, account.held));
+            }
+        }
+    }
+
+    /// Says the life of a buffer; `tensors` are those that lie in it.
+    pub fn say(
+        &mut self,
+        buffer: &Buffer,
+        tensors: &[&TensorNode],
+        dies: Moment,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let Some(pool) = self.pools[buffer.place as usize].as_ref().map(|account| account.id) else {
+            return Ok(());
+        };
+        let ty = match tensors.first() {
+            Some(tensor) => Some(self.tensor_type(tensor, buffer, tables)?),
+            None => None,
+        };
+        let tensor = Tensor {
+            ty,
+            pool,
+            per_bank: buffer.per_bank.into(),
+            born: buffer.born,
+            dies,
+            class: Class::Unknown,
+            run: None,
+            ssa: tensors.first().map(|tensor| tensor.name),
+            step: buffer.step,
+            name: buffer.name,
+        };
+        tables.say(rank, RankEvent::Tensor(tensor))?;
+        let id = TensorId::new(self.tensors);
+        self.tensors += 1;
+        for (further, tensor) in tensors.iter().skip(1).zip(std::iter::repeat(id)) {
+            let Some(tensor) = tensor else { break };
+            tables.say(rank, RankEvent::Alias(Alias { tensor, run: None, ssa: further.name }))?;
+        }
+        Ok(())
+    }
+
+    fn tensor_type(
+        &mut self,
+        tensor: &TensorNode,
+        buffer: &Buffer,
+        tables: &mut Tables<'_>,
+    ) -> Result<TypeId> {
+        let key = (tensor.clone(), buffer.size, buffer.place as u8, buffer.spread);
+        // Tensors of one type have many names.
+        let key = (TensorNode { name: tensor.dtype, ..key.0 }, key.1, key.2, key.3);
+        if let Some(&known) = self.types.get(&key) {
+            return Ok(known);
+        }
+        let layout = Layout {
+            buffer: tables.text(buffer.place.layout().as_bytes())?,
+            spread: buffer.spread.map(|spread| tables.text(spread.as_bytes())).transpose()?,
+            stored_dtype: tensor.dtype,
+            tile: tensor.is_tiled.then_some((32, 32)),
+            grid: Vec::new(),
+            shard: Vec::new(),
+            padded_shape: padded(&tensor.shape, tensor.is_tiled),
+        };
+        let ty = TensorType {
+            text: None,
+            shape: tensor.shape.clone(),
+            dtype: tensor.dtype,
+            layout: Some(layout),
+            declared: tensor.logical.into(),
+            logical: tensor.logical.into(),
+            padded: Bytes::known(buffer.size),
+        };
+        let id = tables.plain_type(ty)?;
+        self.types.insert(key, id);
+        Ok(id)
+    }
+
+    /// Says what the pools held, and what they are. `dram` is what ttnn's own rule says of DRAM.
+    pub fn finish(
+        &mut self,
+        report: &Report,
+        dram: Totals,
+        steps: Step,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        for place in Place::ALL {
+            let Some(account) = &self.pools[place as usize] else { continue };
+            let device = report.device.as_ref().filter(|_| account.has_banks || place == Place::Program);
+            if let Some(banks) = device.and_then(|device| place.banks(device)) {
+                tables.say(rank, RankEvent::Banks(account.id, banks))?;
+            }
+            account.say(device.and_then(|device| place.capacity(device)), steps, rank, tables)?;
+            let totals = match place {
+                Place::Dram => Some(dram),
+                Place::Program => None,
+                Place::L1 | Place::L1Small | Place::Trace => {
+                    let whole = account.whole.dram();
+                    Some(Totals { peak: Some(whole.peak), current: Some(whole.change()) })
+                }
+            };
+            if let Some(totals) = totals {
+                tables.say(rank, RankEvent::PoolTotals(account.id, totals))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// DRAM is there even if nothing lies in it.
+    pub fn ensure_dram(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        self.account(Place::Dram, false, rank, tables).map(drop)
+    }
+
+    /// How many buffers have no size that a bank could be asked for.
+    pub fn unknown(&self) -> u64 {
+        self.pools.iter().flatten().map(|account| account.unknown).sum()
+    }
+}
+
+impl PoolAccount {
+    /// Where the first buffer said nothing of banks, the sizes are those of the device.
+    fn settle(&mut self, buffer: &mut Buffer) {
+        let counts_devices = matches!(buffer.place, Place::Dram | Place::Trace);
+        if !self.has_banks && counts_devices {
+            buffer.per_bank = Some(buffer.size);
+        }
+        self.unknown += u64::from(buffer.per_bank.is_none());
+    }
+
+    fn change(&mut self, bytes: Option<i64>) {
+        self.held = self.held.saturating_add(bytes.unwrap_or(0));
+        self.is_changed = true;
+    }
+
+    fn say(&self, capacity: Option<u64>, steps: Step, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        let reading = |held: i64| Reading {
+            allocated: (self.unknown == 0).then(|| self.before.saturating_add_signed(held)),
+            capacity,
+            ..Reading::default()
+        };
+        tables.say(rank, RankEvent::State(self.id, Moment::START, reading(0)))?;
+        for &(step, held) in &self.changes {
+            tables.say(rank, RankEvent::State(self.id, Moment::after(step), reading(held)))?;
+        }
+        // Nothing happens to a pool between its changes, and so neither up to the end.
+        tables.say(rank, RankEvent::Unchanged(self.id, Moment::early(steps)))
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// The shape with its last two dimensions filled up to whole tiles.
+fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
+    const TILE: u64 = 32;
+    let mut padded = shape.to_vec();
+    let last_two = padded.len().saturating_sub(2);
+    for side in padded.iter_mut().skip(last_two).filter(|_| is_tiled) {
+        *side = side.checked_next_multiple_of(TILE).unwrap_or(*side);
+    }
+    padded
+}
+
+/// What kind a step is: one that only gives back computes nothing.
+pub(super) fn kind(took: bool) -> OpKind {
+    if took { OpKind::Compute } else { OpKind::Deallocate }
+}
