@@ -138,7 +138,7 @@ fn banks_are_counted_with_their_padding_beside_ttnns_totals() {
     let dram = self::answer(&bytes)["pools"]["DRAM"].clone();
     assert_eq!(
         (&dram["banks"], &dram["peak_per_bank"], &dram["peak_total"]),
-        (&json!(1), &json!(4096), &json!(6244))
+        (&Value::Null, &json!(4096), &json!(6244))
     );
 }
 
@@ -302,11 +302,10 @@ fn functions_that_fail_end_with_the_one_around_them() {
     let mut nodes: Vec<Value> = serde_json::from_slice(&bytes).unwrap();
     nodes.retain(|node| node["node_type"] != "function_end");
     nodes.iter_mut().enumerate().for_each(|(index, node)| node["counter"] = json!(index));
-    // The buffers moved with the nodes.
-    for index in 0..nodes.len() {
-        let shift = |number: &Value, by: u64| json!(number.as_u64().unwrap() - by);
-        if index > 6 && nodes[index]["connections"][0].is_u64() {
-            nodes[index]["connections"][0] = shift(&nodes[index]["connections"][0], 2);
+    // The nodes that are gone were two; what came behind them has moved.
+    for node in nodes.iter_mut().skip(7) {
+        if let Some(connected) = node["connections"][0].as_u64() {
+            node["connections"][0] = json!(connected - 2);
         }
     }
     let answer = answer(&serde_json::to_vec(&nodes).unwrap());

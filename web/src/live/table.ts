@@ -164,7 +164,7 @@ export class LiveTable {
 
   private makerCell(store: Store, row: number): HTMLElement | string {
     const step = this.rank.tensors.step[row];
-    if (step < 0) return "argument";
+    if (step < 0) return this.className(row) === "unknown" ? "there before" : "argument";
     const loc = this.rank.opLoc(step);
     const cell = stepLink(store, step, this.rank.opName(step));
     cell.title = `${this.rank.opName(step)}, step ${count(step)}\n${(loc ?? "location unknown").slice(0, 2000)}`;

@@ -105,7 +105,8 @@ impl<'a> Words<'a> {
         let who = self.step().unwrap_or_else(|| "A request".into());
         let pool = self.pool;
         let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
-        let asked = format!("asked for {}/bank", known(shortage.requested));
+        let asked = shortage.requested.map_or_else(|| "unknown".into(), |bytes| self.each(bytes));
+        let asked = format!("asked for {asked}");
         let (free, largest) = (known(shortage.free), known(shortage.largest_free));
         match (shortage.cause, shortage.lacks()) {
             (Cause::Capacity, Some(lacks)) => format!(
@@ -119,9 +120,9 @@ impl<'a> Words<'a> {
                 },
             ),
             (Cause::Fragmentation, Some(lacks)) => format!(
-                "{who} lacks {}/bank of {pool} in one piece: it {asked}, {free} were free, but the largest piece \
+                "{who} lacks {} of {pool} in one piece: it {asked}, {free} were free, but the largest piece \
                  had {largest}. Allocate what lives long first, or free what lies between the pieces.",
-                size(lacks)
+                self.each(lacks)
             ),
             (Cause::NeverFits, Some(_)) => format!(
                 "{who} {asked} of {pool}, and a bank has {}. {}",
@@ -281,10 +282,10 @@ impl<'a> Words<'a> {
 
     fn fragmented(&self, worst: &Fragmented) -> String {
         format!(
-            "Before step {}, {}/bank of {} are free, but the largest piece has {}: what needs more of a bank does \
+            "Before step {}, {} of {} are free, but the largest piece has {}: what needs more of a bank does \
              not fit. Allocate what lives long (weights, caches) before what lives short.",
             worst.at.position(),
-            size(worst.free),
+            self.each(worst.free),
             self.pool,
             size(worst.largest_free),
         )
@@ -293,20 +294,20 @@ impl<'a> Words<'a> {
     fn unexplained(&self, rest: &Unexplained) -> String {
         let most = rest.most.map_or_else(String::new, |(op, bytes, steps)| {
             let s = if steps == 1 { "" } else { "s" };
-            format!("; {} left {}/bank of that behind, in {steps} step{s}", self.op(op), size(bytes))
+            format!("; {} left {} of that behind, in {steps} step{s}", self.op(op), self.each(bytes))
         });
         let half = rest.per_bank / 2;
         let advice = if rest.once_for_each_shape > half {
             format!(
-                "{}/bank came when an operation first ran with its shapes: the program cache keeps that, and \
+                "{} came when an operation first ran with its shapes: the program cache keeps that, and \
                  fewer different shapes keep it small.",
-                size(rest.once_for_each_shape)
+                self.each(rest.once_for_each_shape)
             )
         } else if rest.from_before > half {
             format!(
-                "{}/bank were there before the first step: arguments that no step has used, or another program on \
+                "{} were there before the first step: arguments that no step has used, or another program on \
                  the device.",
-                size(rest.from_before)
+                self.each(rest.from_before)
             )
         } else {
             "Compare --run 1 with --run last: if it grows, something leaks.".to_owned()
@@ -320,16 +321,23 @@ impl<'a> Words<'a> {
         saves.map_or_else(String::new, |saves| format!(" {how} the peak by {}.", self.both(saves)))
     }
 
+    /// `146.3 MiB/bank`; of evidence that counts whole devices `146.3 MiB`.
+    fn each(&self, bytes: u64) -> String {
+        let unit = if self.banks == Some(1) { "" } else { "/bank" };
+        format!("{}{unit}", size(bytes))
+    }
+
     /// `146.3 MiB/bank (1.00 GiB on the device)`.
     fn both(&self, per_bank: u64) -> String {
-        let device = self.banks.and_then(|banks| per_bank.checked_mul(banks.into()));
+        let banks = self.banks.filter(|banks| *banks > 1);
+        let device = banks.and_then(|banks| per_bank.checked_mul(banks.into()));
         let device = device.map_or_else(String::new, |bytes| format!(" ({} on the device)", size(bytes)));
-        format!("{}/bank{device}", size(per_bank))
+        format!("{}{device}", self.each(per_bank))
     }
 
     /// `146.3 MiB/bank, 21.3% of the DRAM peak`.
     fn share(&self, per_bank: u64) -> String {
-        format!("{}/bank, {} of the {} peak", size(per_bank), percent(per_bank, self.peak), self.pool)
+        format!("{}, {} of the {} peak", self.each(per_bank), percent(per_bank, self.peak), self.pool)
     }
 
     /// `Step 100, ttnn.add at "subtract.3",`.

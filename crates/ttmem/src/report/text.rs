@@ -154,6 +154,7 @@ impl Page<'_> {
                 (Some(total), Some(banks)) if total > 0 && banks > 1 => {
                     format!("   {} on the device ({banks} banks)", size(total))
                 }
+                (Some(total), None) if total > 0 => format!("   {} on the device", size(total)),
                 _ => String::new(),
             };
             let head = format!("  {name:<name_width$}   {figure:>width$}   {share:>5}   ");
@@ -221,7 +222,8 @@ impl Page<'_> {
             let piece = moment
                 .largest_free_per_bank
                 .map_or_else(String::new, |largest| format!(" ({} in one piece)", size(largest)));
-            writeln!(out, "  {}: {held} of each bank allocated{free}{piece}", moment.pool)?;
+            let each = self.of_each_bank(&moment.pool);
+            writeln!(out, "  {}: {held}{each} allocated{free}{piece}", moment.pool)?;
             self.moment(moment, out)?;
         }
         Ok(())
@@ -273,12 +275,27 @@ impl Page<'_> {
         Ok(())
     }
 
+    /// Whether the sizes of a pool are those of a bank; else they are those of the device.
+    fn has_banks(&self, pool: &str) -> bool {
+        self.rank.pools.get(pool).is_none_or(|pool| pool.banks != Some(1))
+    }
+
+    /// The heading of a column of such sizes.
+    fn column(&self, pool: &str) -> &'static str {
+        if self.has_banks(pool) { "a bank" } else { "bytes" }
+    }
+
+    /// What follows such a size.
+    fn of_each_bank(&self, pool: &str) -> &'static str {
+        if self.has_banks(pool) { " of each bank" } else { "" }
+    }
+
     fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
         let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
         let mut table = Table::new([
             ("alive, largest first", Align::Flexible),
             ("", Align::Left),
-            ("a bank", Align::Right),
+            (self.column(&moment.pool), Align::Right),
             ("padding", Align::Right),
             ("made by", Align::Left),
             ("until", Align::Left),
@@ -304,9 +321,10 @@ impl Page<'_> {
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
             writeln!(
                 out,
-                "  … and {} more, {} of each bank (--top shows more)",
+                "  … and {} more, {}{} (--top shows more)",
                 all - rows,
-                unit.show(rest)
+                unit.show(rest),
+                self.of_each_bank(&moment.pool)
             )?;
         }
         writeln!(out)
@@ -326,7 +344,7 @@ impl Page<'_> {
         let unit = Unit::of(suspects[0].added_per_bank);
         let mut table = Table::new([
             (&*format!("added most to {pool}"), Align::Left),
-            ("a bank", Align::Right),
+            (self.column(pool), Align::Right),
             ("operation", Align::Left),
             ("location", Align::Flexible),
         ]);
@@ -380,7 +398,8 @@ impl Page<'_> {
         for (name, pool) in rank.pools.iter() {
             if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
             {
-                writeln!(out, "  {name} at the end: {} of each bank ({source})", size(end))?;
+                let each = self.of_each_bank(name);
+                writeln!(out, "  {name} at the end: {}{each} ({source})", size(end))?;
             }
         }
         Ok(())
@@ -395,9 +414,10 @@ impl Page<'_> {
             let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
             writeln!(
                 out,
-                "  Fragmentation of {name}: worst at step {}, {} free of each bank, {} ({share}) in one piece",
+                "  Fragmentation of {name}: worst at step {}, {} free{}, {} ({share}) in one piece",
                 worst.step,
                 size(worst.free_per_bank),
+                self.of_each_bank(name),
                 size(worst.largest_free_per_bank)
             )?;
         }
@@ -502,9 +522,11 @@ fn figure(pool: &PoolSummary) -> String {
     match (pool.peak_per_bank, pool.capacity_per_bank) {
         (Some(peak), Some(all)) => {
             let unit = Unit::of(all);
-            format!("{} of {} a bank", unit.number(peak), unit.show(all))
+            let each = if pool.banks == Some(1) { "" } else { " a bank" };
+            format!("{} of {}{each}", unit.number(peak), unit.show(all))
         }
-        (Some(peak), None) => format!("{} at its peak", size(peak)),
+        (Some(peak), None) if pool.banks == Some(1) => format!("{} at its peak", size(peak)),
+        (Some(peak), None) => format!("{} a bank at its peak", size(peak)),
         (None, _) => "not observed".into(),
     }
 }
@@ -558,6 +580,7 @@ fn maker(tensor: &LiveTensor) -> String {
         _ => match tensor.class {
             Class::Weight => "argument (weight)".into(),
             Class::Input => "argument (input)".into(),
+            Class::Unknown => "there before".into(),
             _ => "argument".into(),
         },
     }

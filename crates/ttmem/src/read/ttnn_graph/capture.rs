@@ -168,6 +168,7 @@ impl<'s> Capture<'s> {
             Some(rank) => Ok(rank),
             None => {
                 let rank = self.tables.rank(None)?;
+                self.lives.ensure_dram(rank, &mut self.tables)?;
                 self.rank = Some(rank);
                 Ok(rank)
             }
@@ -204,7 +205,7 @@ impl<'s> Capture<'s> {
             let gives_back = only.name.ends_with("deallocate");
             if !only.took && (!gives_back || only.steps == self.steps) {
                 let (took, offset) = (!gives_back, only.offset);
-                self.stretch = Some(Stretch { took, offset, ..Stretch::default() });
+                self.stretch = Some(Stretch { offset, took, ..Stretch::default() });
                 self.close()?;
             }
         }
@@ -409,6 +410,7 @@ impl<'s> Capture<'s> {
         self.notes.from_before_bytes = self.notes.from_before_bytes.saturating_add(size);
         let mut buffer = self.new_buffer(place, size, per_bank, layout);
         (buffer.born, buffer.step) = (Moment::START, None);
+        buffer.name = Some(self.tables.text(b"from before the capture")?);
         let rank = self.rank()?;
         self.lives.given_back_from_before(&mut buffer, rank, &mut self.tables)?;
         Ok(buffer)
@@ -467,7 +469,6 @@ impl<'s> Capture<'s> {
             self.pop()?;
         }
         let rank = self.rank()?;
-        self.lives.ensure_dram(rank, &mut self.tables)?;
         self.say_what_is_left()?;
         let totals = self.say_phase(report, rank, damage.is_none())?;
         self.lives.finish(report, totals, self.steps, rank, &mut self.tables)?;
@@ -498,6 +499,7 @@ impl<'s> Capture<'s> {
             device.num_dram_channels.get()?.checked_mul(device.dram_size_per_channel.get()?)
         });
         let session = Session {
+            name: Some(self.tables.text(b"Capture")?),
             device_memory,
             // Without a device behind it every address is 0.
             estimated: self.notes.buffers > 0 && self.notes.with_address == 0,

@@ -104,8 +104,8 @@ struct PoolAccount {
     is_changed: bool,
     /// What its buffers take of the device.
     whole: Segment,
-    /// Its buffers say what they take of a bank; if not, all is counted for the device.
-    has_banks: bool,
+    /// Whether its buffers say what they take of a bank, as the first one did; if not, all is counted for the device.
+    has_banks: Option<bool>,
     /// Buffers of which nobody knows what they take of a bank.
     unknown: u64,
 }
@@ -120,20 +120,12 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    /// Whether all sizes there are those of the device. Decided by the first buffer.
-    fn account(
-        &mut self,
-        place: Place,
-        has_banks: bool,
-        rank: RankId,
-        tables: &mut Tables<'_>,
-    ) -> Result<&mut PoolAccount> {
+    /// The pool of a place, which is defined when something lies there.
+    fn account(&mut self, place: Place, rank: RankId, tables: &mut Tables<'_>) -> Result<&mut PoolAccount> {
         let pool = &mut self.pools[place as usize];
         if pool.is_none() {
             let name = tables.text(place.name().as_bytes())?;
-            // One bank, where the evidence counts whole devices.
-            let banks = matches!(place, Place::Dram | Place::Trace).then_some(1);
-            tables.say(rank, RankEvent::Pool { name, banks, quantum: 0 })?;
+            tables.say(rank, RankEvent::Pool { name, banks: None, quantum: 0 })?;
             let id =
                 PoolId::new(self.count).ok_or_else(|| crate::error::Error::Bug("too many pools".into()))?;
             self.count += 1;
@@ -145,7 +137,7 @@ impl Lives {
                 changes,
                 is_changed: false,
                 whole,
-                has_banks,
+                has_banks: None,
                 unknown: 0,
             };
             *pool = Some(account);
@@ -155,7 +147,7 @@ impl Lives {
 
     /// Takes a buffer into its pool; says what it takes of a bank there.
     pub fn taken(&mut self, buffer: &mut Buffer, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        let account = self.account(buffer.place, buffer.per_bank.is_some(), rank, tables)?;
+        let account = self.account(buffer.place, rank, tables)?;
         account.settle(buffer);
         account.change(buffer.per_bank.map(signed));
         account.whole.apply(crate::model::Change::DramAllocated(buffer.size));
@@ -177,7 +169,7 @@ impl Lives {
         rank: RankId,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let account = self.account(buffer.place, buffer.per_bank.is_some(), rank, tables)?;
+        let account = self.account(buffer.place, rank, tables)?;
         account.settle(buffer);
         account.before = account.before.saturating_add(buffer.per_bank.unwrap_or(0));
         self.given_back(buffer);
@@ -219,7 +211,7 @@ impl Lives {
             run: None,
             ssa: tensors.first().map(|tensor| tensor.name),
             step: buffer.step,
-            name: buffer.name,
+            name: buffer.name.filter(|_| tensors.is_empty()),
         };
         tables.say(rank, RankEvent::Tensor(tensor))?;
         let id = TensorId::new(self.tensors);
@@ -277,8 +269,11 @@ impl Lives {
     ) -> Result<()> {
         for place in Place::ALL {
             let Some(account) = &self.pools[place as usize] else { continue };
-            let device = report.device.as_ref().filter(|_| account.has_banks || place == Place::Program);
-            if let Some(banks) = device.and_then(|device| place.banks(device)) {
+            let has_banks = account.has_banks == Some(true);
+            let device = report.device.as_ref().filter(|_| has_banks || place == Place::Program);
+            // One bank, where the evidence counts whole devices.
+            let whole = (!has_banks && matches!(place, Place::Dram | Place::Trace)).then_some(1);
+            if let Some(banks) = device.and_then(|device| place.banks(device)).or(whole) {
                 tables.say(rank, RankEvent::Banks(account.id, banks))?;
             }
             account.say(device.and_then(|device| place.capacity(device)), steps, rank, tables)?;
@@ -299,7 +294,7 @@ impl Lives {
 
     /// DRAM is there even if nothing lies in it.
     pub fn ensure_dram(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        self.account(Place::Dram, false, rank, tables).map(drop)
+        self.account(Place::Dram, rank, tables).map(drop)
     }
 
     /// How many buffers have no size that a bank could be asked for.
@@ -312,7 +307,8 @@ impl PoolAccount {
     /// Where the first buffer said nothing of banks, the sizes are those of the device.
     fn settle(&mut self, buffer: &mut Buffer) {
         let counts_devices = matches!(buffer.place, Place::Dram | Place::Trace);
-        if !self.has_banks && counts_devices {
+        let has_banks = *self.has_banks.get_or_insert(buffer.per_bank.is_some());
+        if !has_banks && counts_devices {
             buffer.per_bank = Some(buffer.size);
         }
         self.unknown += u64::from(buffer.per_bank.is_none());

@@ -2,6 +2,7 @@
 
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
+use crate::model::Class;
 use crate::query::{LiveTensor, Named, PoolMoment, RankSummary, ResidueRow, Summary};
 use crate::report::advice;
 use crate::report::units::{mib, size};
@@ -145,6 +146,7 @@ fn live_row(tensor: &LiveTensor) -> [String; 6] {
         (Some(step), None) => format!("step {step}"),
         // In a part of the log that was cut away.
         (None, Some(op)) => format!("{}, earlier", cell(op, NAME)),
+        (None, None) if tensor.class == Class::Unknown => "there before".into(),
         (None, None) => "argument".into(),
     };
     let until = match (tensor.dies_step, tensor.gone_before_step) {
