@@ -269,6 +269,7 @@ fn a_deallocation_counts_what_its_buffer_node_says() {
     let again = nodes[last].clone();
     nodes.insert(last + 1, again);
     nodes[last + 1]["counter"] = json!(last + 1);
+    nodes[last + 1]["params"]["size"] = json!(2048);
     nodes[last + 2]["counter"] = json!(last + 2);
     let answer = self::answer(&serde_json::to_vec(&nodes).unwrap());
     assert_eq!(

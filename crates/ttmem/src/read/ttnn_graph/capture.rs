@@ -29,8 +29,9 @@ pub(super) struct Capture<'s> {
     steps: Step,
     segment: Segment,
     lives: Lives,
-    /// The buffer nodes, by index.
+    /// The buffer nodes by index, until they are given back.
     buffers: FxHashMap<u64, BufferNode>,
+    /// The tensor nodes by index, until their buffers are given back.
     tensors: FxHashMap<u64, TensorNode>,
     /// What programs have on their cores now.
     program: Vec<Buffer>,
@@ -252,6 +253,9 @@ impl<'s> Capture<'s> {
         self.steps += 1;
         for (buffer, tensors) in stretch.gone {
             self.say_life(&buffer, &tensors, dies)?;
+            for tensor in tensors {
+                self.tensors.remove(&tensor);
+            }
         }
         Ok(())
     }
@@ -356,17 +360,19 @@ impl<'s> Capture<'s> {
         device: Option<&Device>,
     ) -> Result<()> {
         let params = &node.params;
-        let key = connected(node).filter(|key| self.buffers.contains_key(key)).unwrap_or(index);
         let own = || BufferNode {
             size: params.size.get(),
             is_dram: params.kind.0 == "DRAM",
             tensors: Vec::new(),
-            life: Life::NotTaken,
+            // Its node was there, and is no more; or nothing says which buffer it is.
+            life: if connected(node).is_some_and(|key| key < index) {
+                Life::GivenBack
+            } else {
+                Life::NotTaken
+            },
         };
-        let buffer = self.buffers.entry(key).or_insert_with(own);
-        let (size, is_dram) = (buffer.size, buffer.is_dram);
-        let (life, tensors) =
-            (std::mem::replace(&mut buffer.life, Life::GivenBack), std::mem::take(&mut buffer.tensors));
+        let buffer = connected(node).and_then(|key| self.buffers.remove(&key));
+        let BufferNode { size, is_dram, tensors, life } = buffer.unwrap_or_else(own);
         let Some(size) = size.or(params.size.get()) else {
             self.notes.no_sizes.add(|| format!("node {index}"));
             return Ok(());
