@@ -14,10 +14,10 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use ttmem::model::{
-    Alias, Argument, ArgumentKind, Builder, ByteRange, Bytes, Carried, Class, CutOut, Derivation, Event,
-    Fault, FaultKind, Layout, ModuleId, Moment, Op, OpId, OpKind, Origin, Phase, PoolId, Profile, RankEvent,
-    RankId, Reading, Run, RunId, Session, SessionId, Sink, Source, Stage, StepMarks, StepNumber, StepRow,
-    StrId, Tensor, TensorId, TensorType, Totals, TypeId, Warning,
+    Alias, Argument, ArgumentKind, Block, Builder, ByteRange, Bytes, Carried, Class, CutOut, Derivation,
+    Event, Fault, FaultKind, Layout, ModuleId, Moment, Op, OpId, OpKind, Origin, Phase, PoolId, Profile,
+    RankEvent, RankId, Reading, Run, RunId, Session, SessionId, Sink, Source, Stage, StepMarks, StepNumber,
+    StepRow, StrId, Tensor, TensorId, TensorType, Totals, TypeId, Warning,
 };
 use ttmem::record::frame::{self, Writer};
 use ttmem::{Error, Result};
@@ -384,6 +384,12 @@ fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
         phase(ids).prop_map(RankEvent::Phase),
         (id(ids, SessionId::new), totals())
             .prop_map(|(session, totals)| RankEvent::SessionEnded(session, totals)),
+        (id(ids, PoolId::new), moment(ids), any::<u32>(), any::<u32>(), any::<bool>()).prop_map(
+            |(pool, at, address, size, allocated)| {
+                let block = Block { address: address.into(), size: size.into(), allocated };
+                RankEvent::Block(pool, at, block)
+            }
+        ),
         (id(ids, PoolId::new), totals()).prop_map(|(pool, totals)| RankEvent::PoolTotals(pool, totals)),
         fault(ids).prop_map(RankEvent::Fault),
     ]
@@ -445,10 +451,11 @@ fn variant(event: &Event<'_>) -> usize {
             RankEvent::Session(_) => 31,
             RankEvent::SessionEnded(..) => 32,
             RankEvent::PoolTotals(..) => 33,
+            RankEvent::Block(..) => 34,
         },
     }
 }
-const VARIANTS: usize = 34;
+const VARIANTS: usize = 35;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
@@ -687,6 +694,11 @@ fn one_of_each_row() -> Vec<RankEvent> {
         }),
         RankEvent::SessionEnded(SessionId::new(1).unwrap(), Totals { peak: Some(8), current: Some(-7) }),
         RankEvent::PoolTotals(PoolId::new(3).unwrap(), Totals { peak: None, current: Some(5) }),
+        RankEvent::Block(
+            PoolId::new(3).unwrap(),
+            Moment::late(4),
+            Block { address: 1024, size: 64, allocated: true },
+        ),
         RankEvent::Phase(Phase {
             session: SessionId::new(1).unwrap(),
             name: s(6),
@@ -886,7 +898,7 @@ fn the_bytes_of_version_1_0() {
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
 }
 
-const VERSION_1_0: [&str; 59] = [
+const VERSION_1_0: [&str; 60] = [
     "010f0674745f6c6f670772756e2e6c6f67",
     "020c0b74746e6e2e6d61746d756c",
     "032400023c5a0501020103040120100208080102024060e0a801b054ffffffffffffffffff01",
@@ -917,6 +929,7 @@ const VERSION_1_0: [&str; 59] = [
     "36160101060180d09dce0300018080808030f65101010600",
     "380601020110010d",
     "3905010400010a",
+    "3a0701040980084001",
     "371901020701030901080101010201030107010a00010701080109",
     "2803010701",
     "2803010702",

@@ -112,6 +112,10 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             within(rank, at)?;
             rank.pools.get_mut(pool.index())?.look(at).then_some(())?;
         }
+        RankEvent::Block(pool, at, block) => {
+            within(rank, at)?;
+            rank.pools.get_mut(pool.index())?.map(at, block);
+        }
         RankEvent::Tensor(tensor) => push_tensor(rank, tensor)?,
         RankEvent::Dies(tensor, at) => {
             within(rank, at)?;
@@ -242,6 +246,9 @@ impl Rank {
                 Some(reading) => say(RankEvent::State(id, at, reading)),
                 None => say(RankEvent::Unchanged(id, at)),
             })?;
+            for map in &pool.maps {
+                map.blocks.iter().try_for_each(|&block| say(RankEvent::Block(id, map.at, block)))?;
+            }
         }
         self.tensors.iter().try_for_each(|tensor| say(RankEvent::Tensor(tensor)))?;
         self.aliases.iter().try_for_each(|alias| say(RankEvent::Alias(alias)))?;

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, Argument, ByteRange, Carried, Class, CutOut, Derivation, Fault, ModuleId, Moment, Op, Origin,
-    Phase, PoolId, RankId, Reading, Run, RunId, Session, SessionId, Stage, Step, StepMarks, StepRow, StrId,
-    Tensor, TensorId, TensorType, Totals, Warning,
+    Alias, Argument, Block, ByteRange, Carried, Class, CutOut, Derivation, Fault, ModuleId, Moment, Op,
+    Origin, Phase, PoolId, RankId, Reading, Run, RunId, Session, SessionId, Stage, Step, StepMarks, StepRow,
+    StrId, Tensor, TensorId, TensorType, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -91,6 +91,8 @@ pub enum RankEvent {
     State(PoolId, Moment, Reading),
     /// That a pool was looked at and shows what it showed before.
     Unchanged(PoolId, Moment),
+    /// A piece of a bank at a moment; those of one moment follow each other.
+    Block(PoolId, Moment, Block),
     /// Defines an allocation.
     Tensor(Tensor),
     /// That an allocation is gone.

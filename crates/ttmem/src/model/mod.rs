@@ -21,7 +21,7 @@ pub use ids::{
     TensorId, TypeId, difference,
 };
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
-pub use pool::{Cursor, Curve, CurveKind, Moments, Pool, Reading};
+pub use pool::{Block, BlockMap, Cursor, Curve, CurveKind, Moments, Pool, Reading};
 pub use profile::{Made, Profile, Rank};
 pub use segment::{Change, Cumulative, DramUsage, L1Usage, Segment};
 pub use strings::Strings;

@@ -17,9 +17,31 @@ pub struct Pool {
     pub totals: Option<Totals>,
     /// What was observed, by kind.
     pub curves: Vec<(CurveKind, Curve)>,
+    /// How its memory was cut up at some moments, in order: those that evidence with block tables found worth keeping.
+    pub maps: Vec<BlockMap>,
     /// At which moments the pool was looked at.
     pub observed: Moments,
     latest: Option<Moment>,
+}
+
+/// How a bank was cut up at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockMap {
+    /// When.
+    pub at: Moment,
+    /// The pieces, in the order of their addresses.
+    pub blocks: Vec<Block>,
+}
+
+/// A piece of a bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// Where it begins.
+    pub address: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Whether something lies in it.
+    pub allocated: bool,
 }
 
 /// What a curve says of a pool.
@@ -91,7 +113,7 @@ impl Pool {
     /// A pool of which nothing was observed yet.
     pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
         let (curves, observed) = (Vec::new(), Moments::default());
-        Self { name, banks, quantum, totals: None, curves, observed, latest: None }
+        Self { name, banks, quantum, totals: None, curves, maps: Vec::new(), observed, latest: None }
     }
 
     /// Takes a reading down. `false` when it comes before one that was taken down already.
@@ -121,6 +143,19 @@ impl Pool {
         self.latest = Some(at);
         self.observed.insert(at);
         true
+    }
+
+    /// Adds a piece to the map of a moment.
+    pub fn map(&mut self, at: Moment, block: Block) {
+        match self.maps.last_mut().filter(|map| map.at == at) {
+            Some(map) => map.blocks.push(block),
+            None => self.maps.push(BlockMap { at, blocks: vec![block] }),
+        }
+    }
+
+    /// The map of a moment, if there is one.
+    pub fn map_at(&self, at: Moment) -> Option<&BlockMap> {
+        self.maps.iter().find(|map| map.at == at)
     }
 
     /// The curve of one kind, if the evidence has it.

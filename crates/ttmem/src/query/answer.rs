@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::named::Named;
-use crate::model::{Class, Position, Step};
+use crate::model::{Block, Class, Position, Step};
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -201,6 +201,8 @@ pub struct PoolMoment {
     pub live_count: Option<usize>,
     /// The tensors, largest first.
     pub live: Option<Vec<LiveTensor>>,
+    /// How a bank is cut up, where the evidence has block tables.
+    pub blocks: Option<Vec<Block>>,
 }
 
 /// The step that brought a pool to where it is.
@@ -360,6 +362,8 @@ pub struct Fragmentation {
     pub free_per_bank: u64,
     /// The largest piece of it.
     pub largest_free_per_bank: u64,
+    /// How a bank is cut up there, where the evidence has block tables.
+    pub blocks: Option<Vec<Block>>,
 }
 
 /// The weights.

@@ -423,6 +423,7 @@ impl<'a> View<'a> {
             residue: known.zip(at).map(|(_, at)| self.residue(account, at)),
             live_count: live.as_ref().map(|live| live.tensors.len()),
             live: live.map(|live| live.tensors.iter().take(most).filter_map(|id| self.tensor(*id)).collect()),
+            blocks: at.and_then(|at| pool.map_at(at)).map(|map| map.blocks.clone()),
         }
     }
 
@@ -580,6 +581,7 @@ impl<'a> View<'a> {
             step: worst.at.position(),
             free_per_bank: worst.free,
             largest_free_per_bank: worst.largest_free,
+            blocks: account.pool.map_at(worst.at).map(|map| map.blocks.clone()),
         })
     }
 

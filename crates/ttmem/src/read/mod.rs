@@ -15,6 +15,7 @@ pub mod tt_log;
 mod tt_train;
 mod ttmem;
 mod ttnn_graph;
+mod ttrt_memory;
 mod wrapping;
 
 pub use folder::report_in;
@@ -65,7 +66,14 @@ pub trait Reader: Sync {
 
 /// All readers, in the order they are asked.
 pub fn readers() -> &'static [&'static dyn Reader] {
-    &[&ttmem::TtmemFile, &tt_json::TtJson, &ttnn_graph::TtnnGraph, &tt_log::TtLog, &tt_train::TtTrain]
+    &[
+        &ttmem::TtmemFile,
+        &tt_json::TtJson,
+        &ttnn_graph::TtnnGraph,
+        &ttrt_memory::TtrtMemory,
+        &tt_log::TtLog,
+        &tt_train::TtTrain,
+    ]
 }
 
 /// Whether a memory file of a report is what a profile was read from, or may be: then it says more than what can be

@@ -149,6 +149,7 @@ kinds! {
     55 [Event::Of(rank, RankEvent::Phase(phase))] (rank, phase);
     56 [Event::Of(rank, RankEvent::SessionEnded(session, totals))] (rank, session, totals);
     57 [Event::Of(rank, RankEvent::PoolTotals(pool, totals))] (rank, pool, totals);
+    58 [Event::Of(rank, RankEvent::Block(pool, at, block))] (rank, pool, at, block);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::advice;
 use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, size};
-use crate::model::Class;
+use crate::model::{Block, Class};
 use crate::query::{
     AtMoment, Caused, ChosenRuns, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow,
     SessionSummary, Suggestion, Summary,
@@ -420,6 +420,9 @@ impl Page<'_> {
                 self.of_each_bank(name),
                 size(worst.largest_free_per_bank)
             )?;
+            if let Some(blocks) = worst.blocks.as_deref().filter(|blocks| !blocks.is_empty()) {
+                writeln!(out, "    a bank, by address: {}", block_bar(blocks, BLOCK_BAR))?;
+            }
         }
         Ok(())
     }
@@ -516,6 +519,31 @@ fn amount(bytes: i64) -> String {
 
 /// What `   11.10 GiB on the device (12 banks)` takes at most.
 const DEVICE_WIDTH: usize = 40;
+
+/// How many cells the picture of a bank has.
+const BLOCK_BAR: u64 = 60;
+
+/// A bank from its lowest address to its highest: full, empty, or both in one cell.
+fn block_bar(blocks: &[Block], cells: u64) -> String {
+    let start = blocks.iter().map(|block| block.address).min().unwrap_or(0);
+    let end = blocks.iter().map(|block| block.address.saturating_add(block.size)).max().unwrap_or(0);
+    let span = end.saturating_sub(start).max(1);
+    let edge = |cell: u64| {
+        start + u64::try_from(u128::from(span) * u128::from(cell) / u128::from(cells)).unwrap_or(0)
+    };
+    let cell = |cell: u64| {
+        let (from, until) = (edge(cell), edge(cell + 1));
+        let touches =
+            |block: &&Block| block.address < until && block.address.saturating_add(block.size) > from;
+        let has = |allocated: bool| blocks.iter().filter(touches).any(|block| block.allocated == allocated);
+        match (has(true), has(false)) {
+            (true, false) => '█',
+            (true, true) => '▒',
+            (false, _) => '░',
+        }
+    };
+    (0..cells).map(cell).collect()
+}
 
 /// `686.4 of 4080.0 MiB a bank`.
 fn figure(pool: &PoolSummary) -> String {

@@ -19,6 +19,7 @@ mod rank;
 mod streams;
 pub(super) mod tables;
 pub(super) mod texts;
+pub(super) mod told;
 mod types;
 pub(super) mod view;
 mod watch;

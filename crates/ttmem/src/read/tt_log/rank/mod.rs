@@ -16,7 +16,7 @@ use super::fault::ParsedFault;
 use super::graphs::{FunctionRef, Graphs, RunTraits};
 use super::life::{AllocRef, Lives};
 use super::tables::{OpFacts, OpRef, Tables, TypeRef};
-use super::view::View;
+use super::view::{QUANTUM, View};
 use crate::error::{Error, Result};
 use crate::model::{
     ByteRange, Class, Fault, Moment, OpKind, PoolId, RankEvent, RankId, Run, RunId, Step, StepMarks, StepRow,
@@ -37,6 +37,8 @@ pub(super) struct RankState {
     pub graphs: Graphs,
     lives: Lives,
     pools: Vec<PoolState>,
+    /// The step in which states are rounded.
+    quantum: u64,
     last_pool: Option<usize>,
     frames: Vec<Frame>,
     steps: Step,
@@ -174,6 +176,7 @@ impl RankState {
             graphs: Graphs::default(),
             lives: Lives::default(),
             pools: Vec::new(),
+            quantum: QUANTUM,
             last_pool: None,
             frames: Vec::new(),
             steps: 0,
@@ -199,6 +202,11 @@ impl RankState {
             ambiguous: Vec::new(),
             unmatched: 0,
         }
+    }
+
+    /// A rank whose states are not rounded.
+    pub fn exact(id: RankId) -> Self {
+        Self { quantum: 0, ..Self::new(id) }
     }
 
     pub fn id(&self) -> RankId {
@@ -250,6 +258,12 @@ impl RankState {
         }
         self.begin_step(op, at, tables)?;
         Ok(true)
+    }
+
+    /// An operation of which only the name is known.
+    pub fn named(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<()> {
+        let op = tables.op_type(name)?;
+        self.begin_step(op, at, tables)
     }
 
     fn begin_step(&mut self, op: OpRef, at: At, tables: &mut Tables<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What the pools of a rank report, and how it is held against the steps.
 
 use super::super::tables::Tables;
-use super::super::view::{QUANTUM, View};
+use super::super::view::View;
 use super::{At, PoolState, RankState};
 use crate::error::{Error, Result};
 use crate::model::{Moment, PoolId, RankEvent, Reading, difference};
@@ -39,6 +39,35 @@ impl RankState {
         Ok(true)
     }
 
+    /// Takes a state down that is exact.
+    pub fn exact_state(
+        &mut self,
+        pool: &[u8],
+        banks: u32,
+        reading: Reading,
+        moment: Moment,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let capacity = reading.capacity.unwrap_or(0);
+        let index = match self.pools.iter().position(|known| known.name == pool) {
+            Some(index) => index,
+            None => self.add_pool(pool, Some(banks), capacity, tables)?,
+        };
+        if self.pools[index].banks.is_none() {
+            self.learn_banks(index, banks, capacity, tables)?;
+        }
+        tables.say(self.id, RankEvent::State(self.pools[index].id, moment, reading))?;
+        match reading.allocated {
+            Some(allocated) => self.observe(index, allocated, moment, tables),
+            None => Ok(()),
+        }
+    }
+
+    /// The pool of that name.
+    pub fn pool_id(&self, name: &[u8]) -> Option<PoolId> {
+        self.pools.iter().find(|pool| pool.name == name).map(|pool| pool.id)
+    }
+
     /// Takes down that a pool shows what it showed last.
     pub fn same_state(&mut self, pool: usize, moment: Moment, tables: &mut Tables<'_>) -> Result<()> {
         let state = &self.pools[pool];
@@ -74,7 +103,7 @@ impl RankState {
             None => self.add_pool(pool, Some(view.banks), view.total.bytes(), tables)?,
         };
         if self.pools[index].banks.is_none() {
-            self.learn_banks(index, view, tables)?;
+            self.learn_banks(index, view.banks, view.total.bytes(), tables)?;
         }
         let state = &mut self.pools[index];
         state.text.clear();
@@ -84,13 +113,19 @@ impl RankState {
     }
 
     /// A pool that tensors named before its first state: now their sizes can be told.
-    fn learn_banks(&mut self, index: usize, view: View, tables: &mut Tables<'_>) -> Result<()> {
+    fn learn_banks(
+        &mut self,
+        index: usize,
+        banks: u32,
+        capacity: u64,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
         let pool = &mut self.pools[index];
-        (pool.banks, pool.capacity) = (Some(view.banks), view.total.bytes());
+        (pool.banks, pool.capacity) = (Some(banks), capacity);
         let id = pool.id;
-        tables.say(self.id, RankEvent::Banks(id, view.banks))?;
+        tables.say(self.id, RankEvent::Banks(id, banks))?;
         let alignment = self.alignment();
-        self.lives.learn_sizes(id, |ty| tables.type_facts(ty).footprint?.per_bank(view.banks, alignment));
+        self.lives.learn_sizes(id, |ty| tables.type_facts(ty).footprint?.per_bank(banks, alignment));
         Ok(())
     }
 
@@ -104,7 +139,7 @@ impl RankState {
         let index = self.pools.len();
         let id = PoolId::new(index).ok_or_else(|| Error::NotThere("too many pools".into()))?;
         let text = tables.text(name)?;
-        tables.say(self.id, RankEvent::Pool { name: text, banks, quantum: QUANTUM })?;
+        tables.say(self.id, RankEvent::Pool { name: text, banks, quantum: self.quantum })?;
         self.pools.push(PoolState {
             id,
             name: name.to_vec(),
