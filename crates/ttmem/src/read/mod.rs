@@ -14,6 +14,7 @@ mod tt_json;
 pub mod tt_log;
 mod tt_train;
 mod ttmem;
+mod ttnn_db;
 mod ttnn_graph;
 mod ttrt_memory;
 mod wrapping;
@@ -71,6 +72,7 @@ pub fn readers() -> &'static [&'static dyn Reader] {
         &tt_json::TtJson,
         &ttnn_graph::TtnnGraph,
         &ttrt_memory::TtrtMemory,
+        &ttnn_db::TtnnDb,
         &tt_log::TtLog,
         &tt_train::TtTrain,
     ]

@@ -4,11 +4,13 @@ use std::sync::LazyLock;
 
 use memchr::memmem;
 
-use crate::model::FaultKind;
+use super::tables::Tables;
+use crate::error::Result;
+use crate::model::{Fault, FaultKind, Step};
 
 /// An error, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ParsedFault<'a> {
+pub(in crate::read) struct ParsedFault<'a> {
     pub kind: FaultKind,
     /// The text from its first word, without the source file that the logger puts behind it.
     pub message: &'a [u8],
@@ -46,6 +48,27 @@ impl<'a> ParsedFault<'a> {
         }
         let message = CIRCULAR.iter().find_map(|phrase| from(phrase))?;
         Self::circular_buffers(message)
+    }
+
+    /// The fault, of a step and a line.
+    pub fn fault(&self, step: Option<Step>, line: u64, tables: &mut Tables<'_>) -> Result<Fault> {
+        Ok(Fault {
+            kind: self.kind,
+            pool: self.pool.map(|pool| tables.text(pool)).transpose()?,
+            step,
+            requested_total: self.requested_total,
+            requested_per_bank: self.requested_per_bank,
+            banks: self.banks,
+            bank_size: self.bank_size,
+            allocated: self.allocated,
+            free: self.free,
+            largest_free: self.largest_free,
+            region_end: self.region_end,
+            limit: self.limit,
+            message: tables.text(self.message)?,
+            line,
+            ended_program: false,
+        })
     }
 
     fn bare(kind: FaultKind, message: &'a [u8]) -> Self {

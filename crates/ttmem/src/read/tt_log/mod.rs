@@ -8,7 +8,7 @@
 
 pub(super) mod brackets;
 mod carried;
-mod fault;
+pub(super) mod fault;
 mod graphs;
 pub mod last_pass;
 mod life;
@@ -20,7 +20,7 @@ mod streams;
 pub(super) mod tables;
 pub(super) mod texts;
 pub(super) mod told;
-mod types;
+pub(super) mod types;
 pub(super) mod view;
 mod watch;
 

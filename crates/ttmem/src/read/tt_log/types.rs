@@ -111,7 +111,7 @@ fn buffer_name(text: &[u8]) -> &[u8] {
 }
 
 /// How many bytes a value of a scalar type takes; `None` for block formats and what is not known.
-fn scalar_bytes(element: &[u8]) -> Option<u64> {
+pub(in crate::read) fn scalar_bytes(element: &[u8]) -> Option<u64> {
     Some(match element {
         b"f64" | b"i64" | b"si64" | b"ui64" | b"u64" => 8,
         b"f32" | b"i32" | b"si32" | b"ui32" | b"u32" => 4,
@@ -122,7 +122,7 @@ fn scalar_bytes(element: &[u8]) -> Option<u64> {
 }
 
 /// How many bytes a tile takes: block formats share an exponent among 16 values.
-fn tile_bytes(element: &[u8], (height, width): (u32, u32)) -> Option<u64> {
+pub(in crate::read) fn tile_bytes(element: &[u8], (height, width): (u32, u32)) -> Option<u64> {
     const FACE: u64 = 16;
     let values = u64::from(height).checked_mul(width.into())?;
     if let Some(bytes) = scalar_bytes(element) {

@@ -4,6 +4,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::node::padded;
 use super::{Device, Report};
 use crate::error::Result;
 use crate::model::{
@@ -336,17 +337,6 @@ impl PoolAccount {
 
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-/// The shape with its last two dimensions filled up to whole tiles.
-fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
-    const TILE: u64 = 32;
-    let mut padded = shape.to_vec();
-    let last_two = padded.len().saturating_sub(2);
-    for side in padded.iter_mut().skip(last_two).filter(|_| is_tiled) {
-        *side = side.checked_next_multiple_of(TILE).unwrap_or(*side);
-    }
-    padded
 }
 
 /// What kind a step is: one that only gives back computes nothing.

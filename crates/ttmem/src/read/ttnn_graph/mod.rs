@@ -12,7 +12,7 @@
 
 mod capture;
 mod lives;
-mod node;
+pub(super) mod node;
 
 use std::io::Read;
 

@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for TextVisitor {
 }
 
 /// The numbers of a shape: `Shape([1, 1, 32, 64])`, `ttnn.Shape([32])`, `[1, 2]`.
-pub(super) fn shape(text: &str) -> Option<Vec<u64>> {
+pub(in crate::read) fn shape(text: &str) -> Option<Vec<u64>> {
     let inside = text.split_once('[')?.1.split_once(']')?.0.trim();
     if inside.is_empty() {
         return Some(Vec::new());
@@ -119,7 +119,7 @@ pub(super) fn shape(text: &str) -> Option<Vec<u64>> {
 }
 
 /// The element as the rest of the house calls it; as it is written where it is none that is known.
-pub(super) fn element(text: &str) -> &str {
+pub(in crate::read) fn element(text: &str) -> &str {
     match text.strip_prefix("DataType::").or(text.strip_prefix("DataType.")).unwrap_or(text) {
         "BFLOAT16" => "bf16",
         "FLOAT32" => "f32",
@@ -134,8 +134,19 @@ pub(super) fn element(text: &str) -> &str {
 }
 
 /// Whether a tensor lies in tiles.
-pub(super) fn is_tiled(layout: &str) -> bool {
+pub(in crate::read) fn is_tiled(layout: &str) -> bool {
     layout.ends_with("TILE")
+}
+
+/// The shape with its last two dimensions filled up to whole tiles.
+pub(in crate::read) fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
+    const TILE: u64 = 32;
+    let mut padded = shape.to_vec();
+    let last_two = padded.len().saturating_sub(2);
+    for side in padded.iter_mut().skip(last_two).filter(|_| is_tiled) {
+        *side = side.checked_next_multiple_of(TILE).unwrap_or(*side);
+    }
+    padded
 }
 
 /// How a buffer is spread, as the rest of the house calls it.

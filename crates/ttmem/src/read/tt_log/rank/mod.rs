@@ -621,23 +621,7 @@ impl RankState {
         // Between programs inputs are moved; an error there belongs to no step.
         let step =
             self.frames.iter().rev().find_map(|frame| frame.current.as_ref()).map(|current| current.step);
-        let fault = Fault {
-            kind: parsed.kind,
-            pool: parsed.pool.map(|pool| tables.text(pool)).transpose()?,
-            step,
-            requested_total: parsed.requested_total,
-            requested_per_bank: parsed.requested_per_bank,
-            banks: parsed.banks,
-            bank_size: parsed.bank_size,
-            allocated: parsed.allocated,
-            free: parsed.free,
-            largest_free: parsed.largest_free,
-            region_end: parsed.region_end,
-            limit: parsed.limit,
-            message: tables.text(parsed.message)?,
-            line: at.line,
-            ended_program: false,
-        };
+        let fault = parsed.fault(step, at.line, tables)?;
         // Outside of programs it is told again: by pytest at the end, by whoever caught it.
         let known = self.fault_messages.contains(&(step, fault.message));
         let told = step.is_none() && self.told_messages.contains(&fault.message);

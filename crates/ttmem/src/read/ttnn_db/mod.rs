@@ -1,0 +1,368 @@
+//! Reads the database that ttnn writes for its visualizer (`db.sqlite`).
+//!
+//! It has the operations in order and, after each, the buffers that were there, with their addresses: so a buffer lives
+//! from the first operation after which it is listed to the last, and what a bank holds is their sum. What was there
+//! inside of an operation and gone at its end is not in it. `schema` says which tables and columns there are: they grew
+//! over the years. `lives` follows the buffers.
+//!
+//! The file is opened for reading only; what comes packed or from a pipe is unpacked into a temporary file first.
+
+mod lives;
+mod schema;
+
+use std::io;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, Row};
+
+use self::lives::{Buffer, Lives, TensorRow};
+use self::schema::Schema;
+use super::tt_log::fault::ParsedFault;
+use super::tt_log::tables::Tables;
+use super::{Input, Reader, Sniff};
+use crate::error::{Error, Result};
+use crate::model::{Moment, OpKind, RankEvent, RankId, Sink, Step, StepMarks, StepRow};
+
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// The reader of the visualizer's databases.
+pub(super) struct TtnnDb;
+
+impl Reader for TtnnDb {
+    fn name(&self) -> &'static str {
+        "ttnn_db"
+    }
+
+    fn about(&self) -> &'static str {
+        "the database of a ttnn report (db.sqlite), as the visualizer reads it"
+    }
+
+    fn capture(&self) -> &'static str {
+        "TTNN_CONFIG_OVERRIDES='{\"enable_fast_runtime_mode\": false, \"enable_logging\": true, \"report_name\": \"run\", \
+         \"enable_detailed_buffer_report\": true}' python model.py"
+    }
+
+    fn sniff(&self, head: &[u8]) -> Sniff {
+        if head.starts_with(MAGIC) { Sniff::Yes } else { Sniff::No }
+    }
+
+    fn read(&self, mut input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+        let file = input.name;
+        if input.rereadable {
+            return Database::open(Path::new(file), file)?.read(sink);
+        }
+        let failed = |source| Error::Read { path: file.into(), source };
+        let mut copy = tempfile::NamedTempFile::new().map_err(failed)?;
+        io::copy(&mut input.stream, &mut copy).map_err(failed)?;
+        Database::open(copy.path(), file)?.read(sink)
+    }
+}
+
+/// A database, and what people call it.
+struct Database<'n> {
+    connection: Connection,
+    schema: Schema,
+    file: &'n str,
+}
+
+/// An operation, as its row has it.
+struct Operation {
+    id: i64,
+    name: String,
+}
+
+impl<'n> Database<'n> {
+    fn open(path: &Path, file: &'n str) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let damaged = |error: rusqlite::Error| Error::Damaged {
+            file: file.to_owned(),
+            message: format!("the database cannot be read: {error}"),
+        };
+        let connection = Connection::open_with_flags(path, flags).map_err(damaged)?;
+        let schema = Schema::of(&connection).map_err(damaged)?;
+        Ok(Self { connection, schema, file })
+    }
+
+    fn damaged(&self, error: &rusqlite::Error) -> Error {
+        let message = format!("the database is damaged: {error}");
+        Error::Damaged { file: self.file.to_owned(), message }
+    }
+
+    fn read(&self, sink: &mut dyn Sink) -> Result<()> {
+        self.check()?;
+        let mut tables = Tables::new(sink);
+        let ranks = self.ranks().map_err(|error| self.damaged(&error))?;
+        for rank in &ranks {
+            let label = rank.map(|rank| rank.to_string());
+            let id = tables.rank(label.as_deref().filter(|_| ranks.len() > 1).map(str::as_bytes))?;
+            self.rank(*rank, id, &mut tables)?;
+        }
+        tables.warn(
+            None,
+            "a database has what was there after each operation: what an operation takes and gives back by itself is not \
+             in it, and peaks may have been higher",
+        )?;
+        tables.end()
+    }
+
+    /// Whether there is anything to read.
+    fn check(&self) -> Result<()> {
+        if !self.schema.has("operations") || !self.schema.has("buffers") {
+            let tables = self.schema.names();
+            let what = format!("an SQLite database with {tables}: none of ttnn's visualizer");
+            return Err(Error::UnknownFormat { file: self.file.to_owned(), what });
+        }
+        let count = |table: &str| -> rusqlite::Result<i64> {
+            self.connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table})"), [], |row| row.get(0))
+        };
+        let has_buffers = count("buffers").map_err(|error| self.damaged(&error))?;
+        if has_buffers == 0 {
+            let message = "the table of buffers is empty: let ttnn write it with \"enable_detailed_buffer_report\": true \
+                           and \"enable_fast_runtime_mode\": false in TTNN_CONFIG_OVERRIDES";
+            return Err(Error::NoMemoryData { file: self.file.to_owned(), message: message.into() });
+        }
+        Ok(())
+    }
+
+    /// The ranks of a database of several processes; one without a number where there is no such column.
+    fn ranks(&self) -> rusqlite::Result<Vec<Option<i64>>> {
+        if !self.schema.has_column("operations", "rank") {
+            return Ok(vec![None]);
+        }
+        let mut statement = self.connection.prepare("SELECT DISTINCT rank FROM operations ORDER BY rank")?;
+        let ranks = statement.query_map([], |row| row.get(0))?;
+        ranks.map(|rank| rank.map(Some)).collect()
+    }
+
+    /// `WHERE rank = 1`, where the table has ranks; `AND` joins it to other conditions.
+    fn of_rank(&self, table: &str, rank: Option<i64>) -> String {
+        match rank.filter(|_| self.schema.has_column(table, "rank")) {
+            Some(rank) => format!("rank = {rank}"),
+            None => "1".into(),
+        }
+    }
+
+    fn rank(&self, rank: Option<i64>, id: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        let failed = |error: rusqlite::Error| self.damaged(&error);
+        let operations = self.operations(rank).map_err(failed)?;
+        let mut lives = Lives::new(id);
+        let device = self.device(rank, &mut lives, tables)?;
+        let tensors = self.tensors(rank, device).map_err(failed)?;
+        let mut statement = self
+            .connection
+            .prepare(&format!(
+                "SELECT operation_id, address, max_size_per_bank, buffer_type, {} FROM buffers \
+                 WHERE device_id = {device} AND {} ORDER BY operation_id, address",
+                self.schema.or_null("buffers", "buffer_layout"),
+                self.of_rank("buffers", rank),
+            ))
+            .map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        let mut next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
+        for (step, operation) in (0..).zip(&operations) {
+            self.say_step(operation, rank, id, tables)?;
+            // Rows of operations that are not listed belong to the next one that is.
+            while let Some((_, buffer)) = next.take_if(|(of, _)| *of <= operation.id) {
+                lives.seen(buffer);
+                next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
+            }
+            lives.step_done(step, tensors.around(operation.id), tables)?;
+        }
+        lives.finish(tables)?;
+        self.faults(&operations, rank, id, tables)
+    }
+
+    fn operations(&self, rank: Option<i64>) -> rusqlite::Result<Vec<Operation>> {
+        let of_rank = self.of_rank("operations", rank);
+        let query =
+            format!("SELECT operation_id, name FROM operations WHERE {of_rank} ORDER BY operation_id");
+        let mut statement = self.connection.prepare(&query)?;
+        let operation = |row: &Row<'_>| Ok(Operation { id: row.get(0)?, name: text(row, 1)? });
+        statement.query_map([], operation)?.collect()
+    }
+
+    /// The device that is answered, and its banks. Of several, the first: all do the same.
+    fn device(&self, rank: Option<i64>, lives: &mut Lives, tables: &mut Tables<'_>) -> Result<i64> {
+        let failed = |error: rusqlite::Error| self.damaged(&error);
+        let of_rank = self.of_rank("buffers", rank);
+        let query = format!("SELECT MIN(device_id), COUNT(DISTINCT device_id) FROM buffers WHERE {of_rank}");
+        let (device, count) = self
+            .connection
+            .query_row(&query, [], |row| {
+                Ok((row.get::<_, Option<i64>>(0)?.unwrap_or(0), row.get::<_, i64>(1)?))
+            })
+            .map_err(failed)?;
+        if count > 1 {
+            tables.warn(None, format!("there are {count} devices; device {device} is answered"))?;
+        }
+        if self.schema.has("devices") {
+            let columns =
+                ["l1_num_banks", "l1_bank_size"].map(|column| self.schema.or_null("devices", column));
+            let query = format!("SELECT {} FROM devices WHERE device_id = {device}", columns.join(", "));
+            let mut statement = self.connection.prepare(&query).map_err(failed)?;
+            let mut rows = statement.query([]).map_err(failed)?;
+            if let Some(row) = rows.next().map_err(failed)? {
+                (lives.l1_banks, lives.l1_bank_size) = (number(row, 0), number(row, 1));
+            }
+        }
+        Ok(device)
+    }
+
+    /// The tensors of the operations, by the operation that has them as result or operand.
+    fn tensors(&self, rank: Option<i64>, device: i64) -> rusqlite::Result<Tensors> {
+        let mut found = Tensors::default();
+        for (table, is_result) in [("output_tensors", true), ("input_tensors", false)] {
+            if !self.schema.has(table) || !self.schema.has("tensors") {
+                continue;
+            }
+            let query = format!(
+                "SELECT link.operation_id, tensors.tensor_id, shape, dtype, layout, address, buffer_type \
+                 FROM {table} AS link JOIN tensors ON tensors.tensor_id = link.tensor_id{} \
+                 WHERE address IS NOT NULL AND (device_id IS NULL OR device_id = {device}) AND {} ORDER BY 1",
+                match rank
+                    .filter(|_| self.schema.has_column("tensors", "rank")
+                        && self.schema.has_column(table, "rank"))
+                {
+                    Some(_) => " AND tensors.rank = link.rank",
+                    None => "",
+                },
+                self.of_rank(table, rank).replace("rank", "link.rank"),
+            );
+            let mut statement = self.connection.prepare(&query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let tensor = TensorRow {
+                    id: row.get(1)?,
+                    shape: text(row, 2)?,
+                    dtype: text(row, 3)?,
+                    layout: text(row, 4)?,
+                    address: number(row, 5),
+                    buffer_type: number(row, 6),
+                };
+                found.rows.push((row.get(0)?, !is_result, tensor));
+            }
+        }
+        // Results first: they are what a new buffer is.
+        found.rows.sort_by_key(|(operation, is_operand, _)| (*operation, *is_operand));
+        Ok(found)
+    }
+
+    fn say_step(
+        &self,
+        operation: &Operation,
+        rank: Option<i64>,
+        id: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let gives_back = operation.name.ends_with("deallocate");
+        let kind = if gives_back { OpKind::Deallocate } else { OpKind::Compute };
+        let loc = self.location(operation.id, rank).map_err(|error| self.damaged(&error))?;
+        let op = tables.plain_op(operation.name.as_bytes(), loc.as_deref().map(str::as_bytes), kind)?;
+        tables.say(id, RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))
+    }
+
+    /// Where an operation was called: the innermost line of the stack that was kept.
+    fn location(&self, operation: i64, rank: Option<i64>) -> rusqlite::Result<Option<String>> {
+        if !self.schema.has("stack_traces") {
+            return Ok(None);
+        }
+        let of_rank = self.of_rank("stack_traces", rank);
+        let query =
+            format!("SELECT stack_trace FROM stack_traces WHERE operation_id = ?1 AND {of_rank} LIMIT 1");
+        let mut statement = self.connection.prepare_cached(&query)?;
+        let mut rows = statement.query([operation])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let stack = text(row, 0)?;
+        Ok(stack.lines().map(str::trim).rfind(|line| line.starts_with("File \"")).map(str::to_owned))
+    }
+
+    /// The errors that the program met.
+    fn faults(
+        &self,
+        operations: &[Operation],
+        rank: Option<i64>,
+        id: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        if !self.schema.has("errors") {
+            return Ok(());
+        }
+        let failed = |error: rusqlite::Error| self.damaged(&error);
+        let of_rank = self.of_rank("errors", rank);
+        let query = format!(
+            "SELECT operation_id, operation_name, error_message FROM errors WHERE {of_rank} ORDER BY 1"
+        );
+        let mut statement = self.connection.prepare(&query).map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let (operation, name, message) = (
+                row.get::<_, i64>(0).map_err(failed)?,
+                text(row, 1).map_err(failed)?,
+                text(row, 2).map_err(failed)?,
+            );
+            let found = operations.binary_search_by_key(&operation, |operation| operation.id);
+            let step = found.ok().and_then(|step| Step::try_from(step).ok());
+            match message.lines().find_map(|line| ParsedFault::find(line.as_bytes())) {
+                Some(parsed) => {
+                    let mut fault = parsed.fault(step, 0, tables)?;
+                    fault.ended_program = true;
+                    tables.say(id, RankEvent::Fault(fault))?;
+                }
+                None => {
+                    let first = message.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+                    tables.warn(None, format!("operation {operation} ({name}) failed: {first}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tensors of all operations, in order.
+#[derive(Default)]
+struct Tensors {
+    /// The operation, whether the tensor is an operand of it, and the tensor.
+    rows: Vec<(i64, bool, TensorRow)>,
+}
+
+impl Tensors {
+    /// Those that an operation has.
+    fn around(&self, operation: i64) -> impl Iterator<Item = &TensorRow> {
+        let first = self.rows.partition_point(|(of, ..)| *of < operation);
+        self.rows[first..].iter().take_while(move |(of, ..)| *of == operation).map(|(_, _, tensor)| tensor)
+    }
+}
+
+/// A buffer, and the operation after which it was there.
+fn buffer_row(row: &Row<'_>) -> rusqlite::Result<(i64, Buffer)> {
+    let buffer = Buffer {
+        address: number(row, 1),
+        per_bank: number(row, 2),
+        pool: number(row, 3),
+        layout: number(row, 4),
+    };
+    Ok((row.get(0)?, buffer))
+}
+
+/// A whole number that is not negative; what else stands there is not known.
+fn number(row: &Row<'_>, column: usize) -> Option<u64> {
+    match row.get_ref(column).ok()? {
+        rusqlite::types::ValueRef::Integer(number) => u64::try_from(number).ok(),
+        rusqlite::types::ValueRef::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A text, whatever it is stored as.
+fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(match row.get_ref(column)? {
+        rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+        _ => String::new(),
+    })
+}
+
+/// When the state after a step is.
+fn after(step: Step) -> Moment {
+    Moment::after(step)
+}
