@@ -34,6 +34,14 @@ const USUAL: [Said<'_>; 5] = [
     ("FIRST_ITERATION_COMPLETE", 0, 10),
 ];
 
+const ORDER: [PartKind; 5] = [
+    PartKind::Other,
+    PartKind::Model,
+    PartKind::GradientsOverhead,
+    PartKind::Optimizer,
+    PartKind::Activations,
+];
+
 #[test]
 fn tinyllama_fits_with_recomputation_and_does_not_without() {
     let answer = phases(&[corpus("tt_train/tinyllama.log")], &PhasesRequest::default()).unwrap();
@@ -52,8 +60,7 @@ fn tinyllama_fits_with_recomputation_and_does_not_without() {
         assert_eq!(session.gradients.expected_bytes, Some(969_369_600 * 2));
         assert_eq!(session.model.difference_pct, Some(0.77));
         let kinds: Vec<PartKind> = session.parts.iter().map(|part| part.kind).collect();
-        use PartKind::{Activations, GradientsOverhead, Model, Optimizer, Other};
-        assert_eq!(kinds, [Other, Model, GradientsOverhead, Optimizer, Activations]);
+        assert_eq!(kinds, ORDER);
     }
     assert_eq!((efficient.device_usage_pct, default.device_usage_pct), (Some(67.37), Some(127.5)));
     assert!(efficient.advice.is_empty());
@@ -265,7 +272,8 @@ fn a_file_without_phases_says_what_to_call() {
 #[test]
 fn ranks_can_be_chosen_and_have_different_labels() {
     let tagged = |rank: &str| -> String {
-        log_of(&USUAL).lines().map(|line| format!("[1,{rank}]<stdout>:{line}\n")).collect()
+        let tag = format!("[1,{rank}]<stdout>:");
+        log_of(&USUAL).lines().flat_map(|line| [&tag, line, "\n"]).map(str::to_owned).collect()
     };
     let log = tagged("0") + &tagged("1");
     let answer = asked(&log, &PhasesRequest::default());

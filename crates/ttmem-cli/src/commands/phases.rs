@@ -64,6 +64,22 @@ pub(crate) struct Phases {
     #[arg(long)]
     pub json: bool,
 
+    /// What is drawn besides.
+    #[command(flatten)]
+    pub pictures: Pictures,
+
+    /// Which rank: `0` or `1,0`.
+    #[arg(long, value_name = "RANK")]
+    pub rank: Option<String>,
+
+    /// The format, instead of looking at the content (see `ttmem formats`).
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+}
+
+/// Pictures of the peaks.
+#[derive(Debug, Args)]
+pub(crate) struct Pictures {
     /// Draw what the peaks are made of, too, to FILE.svg or FILE.png.
     #[arg(long, value_name = "FILE")]
     pub chart: Option<PathBuf>,
@@ -83,14 +99,6 @@ pub(crate) struct Phases {
     /// Replace pictures that are there.
     #[arg(long)]
     pub force: bool,
-
-    /// Which rank: `0` or `1,0`.
-    #[arg(long, value_name = "RANK")]
-    pub rank: Option<String>,
-
-    /// The format, instead of looking at the content (see `ttmem formats`).
-    #[arg(long, value_name = "NAME")]
-    pub format: Option<String>,
 }
 
 /// Reads the files, prints the answer, and draws it where that is asked for. A file that cannot be read, or has no
@@ -100,7 +108,7 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
     if files.iter().filter(|file| **file == "-").count() > 1 {
         return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
     }
-    let pictures = pictures(args)?;
+    let pictures = wanted(&args.pictures)?;
     let request = request(args)?;
     let mut profiles = Vec::new();
     let mut failed = None;
@@ -125,19 +133,22 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
     }
     let answer = query::phases(&profiles, &request)?;
     console::warn(&answer.source);
-    console::write(None, false, |out| match args.json {
-        true => report::phases_json(&answer, out),
-        false => report::phases(&answer, console::screen(None), out),
+    console::write(None, false, |out| {
+        if args.json {
+            report::phases_json(&answer, out)
+        } else {
+            report::phases(&answer, console::screen(None), out)
+        }
     })?;
     for (path, picture) in pictures {
-        let svg = chart::peak_bars(&answer, args.title.as_deref())?;
-        console::write_picture(path, &picture.bytes(svg)?, args.force)?;
+        let svg = chart::peak_bars(&answer, args.pictures.title.as_deref())?;
+        console::write_picture(path, &picture.bytes(svg)?, args.pictures.force)?;
     }
     Ok(failed.unwrap_or(0))
 }
 
 /// The pictures to draw. Those that are there are refused before anything is read.
-fn pictures(args: &Phases) -> Result<Vec<(&Path, Picture)>> {
+fn wanted(args: &Pictures) -> Result<Vec<(&Path, Picture)>> {
     let usual = args.output.as_deref().unwrap_or(Path::new(USUAL_PICTURE));
     let visualized = args.visualize_peak.then_some(usual);
     let wanted = args.chart.as_deref().into_iter().chain(visualized);

@@ -136,19 +136,51 @@ pub fn holder(session: &Session, phases: &[Known<'_>]) -> Option<usize> {
     reaches(0).or_else(|| reaches(i64::try_from(session.quantum).unwrap_or(0)))
 }
 
+/// What something takes at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It is not there yet, or not any more.
+    Nothing,
+    /// It is there; a figure that would say how much it takes is missing.
+    Unknown,
+    /// It takes so much.
+    Bytes(i64),
+}
+
+impl Held {
+    fn new(is_there: bool, bytes: Option<i64>) -> Self {
+        match bytes {
+            _ if !is_there => Self::Nothing,
+            Some(bytes) => Self::Bytes(bytes),
+            None => Self::Unknown,
+        }
+    }
+
+    /// What it takes, if it is there and that is known.
+    pub fn bytes(self) -> Option<i64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
+
+    /// Whether it is there.
+    pub fn is_there(self) -> bool {
+        self != Self::Nothing
+    }
+}
+
 /// What was in memory when the peak was reached, from the phases up to the one that holds it.
-///
-/// `Some(None)` is there, but not known; `None` is not there yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtPeak {
     /// The parameters.
-    pub model: Option<Option<i64>>,
+    pub model: Held,
     /// The state of the optimizer.
-    pub optimizer: Option<Option<i64>>,
+    pub optimizer: Held,
     /// The gradients that earlier backward passes left behind.
-    pub gradients: Option<Option<i64>>,
+    pub gradients: Held,
     /// What earlier forward passes keep for a backward pass to come, or for the one that holds the peak.
-    pub activations: Option<Option<i64>>,
+    pub activations: Held,
     /// How far the phase that holds the peak went above its start.
     pub rise: Option<i64>,
     /// What of that rise are activations: the change of a forward pass.
@@ -160,13 +192,13 @@ pub fn at_peak(phases: &[Known<'_>], holder: usize) -> Option<AtPeak> {
     let held = phases.get(holder)?;
     let before = &phases[..holder];
     let there = |kind: Kind, phases: &[Known<'_>]| phases.iter().any(|known| known.kind == kind);
-    let when = |kind: Kind, value: Option<i64>| there(kind, before).then_some(value);
+    let when = |kind: Kind, value: Option<i64>| Held::new(there(kind, before), value);
     let waiting = since_backward(before);
     Some(AtPeak {
         model: when(Kind::Model, changes(before, Kind::Model)),
         optimizer: when(Kind::Optimizer, changes(before, Kind::Optimizer)),
         gradients: when(Kind::Backward, gradients(before)),
-        activations: there(Kind::Forward, waiting).then(|| changes(waiting, Kind::Forward)),
+        activations: Held::new(there(Kind::Forward, waiting), changes(waiting, Kind::Forward)),
         rise: held.phase.segment_peak,
         activations_in_rise: held.phase.change.filter(|_| held.kind == Kind::Forward),
     })
@@ -255,8 +287,8 @@ mod tests {
         assert_eq!((figures.gradients, figures.activations), (Some(10), Some(50)));
         assert_eq!((peak(&session, &phases), holder(&session, &phases)), (Some(88), Some(3)));
         let at = at_peak(&phases, 3).unwrap();
-        assert_eq!((at.model, at.optimizer, at.gradients), (Some(Some(10)), Some(Some(20)), None));
-        assert_eq!((at.activations, at.rise, at.activations_in_rise), (Some(Some(50)), Some(8), None));
+        assert_eq!((at.model, at.optimizer, at.gradients), (Held::Bytes(10), Held::Bytes(20), Held::Nothing));
+        assert_eq!((at.activations, at.rise, at.activations_in_rise), (Held::Bytes(50), Some(8), None));
     }
 
     /// Each micro batch gives its activations back: they are not added up, the largest counts.
@@ -276,7 +308,7 @@ mod tests {
         assert_eq!(measured(&phases).gradients, Some(10));
         assert_eq!(holder(&session, &phases), Some(5));
         let at = at_peak(&phases, 5).unwrap();
-        assert_eq!((at.activations, at.gradients), (Some(Some(52)), Some(Some(10))));
+        assert_eq!((at.activations, at.gradients), (Held::Bytes(52), Held::Bytes(10)));
     }
 
     /// Forward passes that wait for one backward pass keep their activations at the same time.
@@ -292,8 +324,8 @@ mod tests {
         assert_eq!(measured(&phases).activations, Some(12));
         // Without an optimizer nobody knows what was there before the gradients.
         assert_eq!(measured(&phases).gradients, None);
-        assert_eq!(at_peak(&phases, 2).unwrap().activations, Some(Some(12)));
-        assert_eq!(at_peak(&phases, 3).unwrap().activations, None);
+        assert_eq!(at_peak(&phases, 2).unwrap().activations, Held::Bytes(12));
+        assert_eq!(at_peak(&phases, 3).unwrap().activations, Held::Nothing);
     }
 
     #[test]
@@ -309,7 +341,7 @@ mod tests {
         let figures = measured(&phases);
         assert_eq!((figures.model, figures.optimizer, figures.gradients), (Some(14), Some(28), Some(14)));
         let at = at_peak(&phases, 1).unwrap();
-        assert_eq!((at.model, at.optimizer, at.rise), (Some(Some(10)), None, Some(6)));
+        assert_eq!((at.model, at.optimizer, at.rise), (Held::Bytes(10), Held::Nothing, Some(6)));
     }
 
     #[test]
@@ -326,7 +358,7 @@ mod tests {
         let cut = Session { totals: None, ..session };
         let known = known(&phases);
         assert_eq!((measured(&known).activations, measured(&known).gradients), (None, None));
-        assert_eq!(at_peak(&known, 3).unwrap().activations, Some(None));
+        assert_eq!(at_peak(&known, 3).unwrap().activations, Held::Unknown);
         assert_eq!(peak(&cut, &known), Some(88));
         assert_eq!(measured(&[]), Measured::default());
         assert_eq!((peak(&cut, &[]), holder(&cut, &[]), at_peak(&[], 0)), (None, None, None));
@@ -343,7 +375,7 @@ mod tests {
         let phases = known(&phases);
         assert_eq!(holder(&session, &phases), Some(1));
         let at = at_peak(&phases, 1).unwrap();
-        assert_eq!((at.model, at.optimizer, at.rise), (Some(Some(10)), None, Some(100)));
+        assert_eq!((at.model, at.optimizer, at.rise), (Held::Bytes(10), Held::Nothing, Some(100)));
         // Totals that are rounded differently are reached within the rounding, and not beyond.
         let totals = |peak| Some(Totals { peak: Some(peak), current: None });
         let rounded = Session { quantum: 5, totals: totals(114), ..session };

@@ -113,13 +113,11 @@ pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
     let first = profile.ranks.iter().filter(of_rank).zip(&answers.ranks).next();
     let Some((rank, answer)) = first else { return Err(nothing(profile)) };
     if answer.pools.iter().next().is_none() {
-        return match answer.sessions.is_empty() {
-            true => Err(nothing(profile)),
-            false => {
-                let ask = PhasesRequest { rank: request.rank.clone(), ..PhasesRequest::default() };
-                phases(std::slice::from_ref(profile), &ask).map(Drawn::Phases)
-            }
-        };
+        if answer.sessions.is_empty() {
+            return Err(nothing(profile));
+        }
+        let ask = PhasesRequest { rank: request.rank.clone(), ..PhasesRequest::default() };
+        return phases(std::slice::from_ref(profile), &ask).map(Drawn::Phases);
     }
     let mut drawn = View { profile, rank, answer, request }.over_time()?;
     drawn.other_ranks = answers.ranks.len() - 1;

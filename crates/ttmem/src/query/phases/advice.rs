@@ -2,7 +2,7 @@
 
 use super::answer::{Advice, Comparison, SessionPhases};
 use super::percent_of;
-use crate::analyze::phases::AtPeak;
+use crate::analyze::phases::{AtPeak, Held};
 use crate::query::words::size;
 
 /// Everything advice is computed from.
@@ -31,11 +31,14 @@ impl Excess<'_> {
 
     /// What activations take at the peak; `None` where a figure of theirs is missing.
     fn activations(&self) -> Option<i64> {
-        let waiting = self.at.activations.unwrap_or(Some(0))?;
+        let waiting = match self.at.activations {
+            Held::Nothing => 0,
+            held => held.bytes()?,
+        };
         Some(waiting.saturating_add(self.at.activations_in_rise.unwrap_or(0)))
     }
 
-    fn new(&self, kind: &'static str, activations: Option<i64>) -> Advice {
+    fn of_kind(&self, kind: &'static str, activations: Option<i64>) -> Advice {
         Advice {
             kind,
             must_save_bytes: self.over,
@@ -69,7 +72,7 @@ impl Excess<'_> {
                 size(self.over),
                 shown(activations)
             ),
-            ..self.new("recomputation", Some(activations))
+            ..self.of_kind("recomputation", Some(activations))
         }
     }
 
@@ -92,13 +95,13 @@ impl Excess<'_> {
             can_suffice: Some(rest.is_some()),
             activations_share_pct: rest.and_then(|rest| percent_of(rest, activations)),
             message,
-            ..self.new("smaller_batch", Some(activations))
+            ..self.of_kind("smaller_batch", Some(activations))
         }
     }
 
     /// Smaller batches, one after the other. From the second on, the gradients of the first are there as well.
     fn gradient_accumulation(&self, activations: i64) -> Advice {
-        let kept = if self.at.gradients.is_some() { Some(0) } else { self.gradients };
+        let kept = if self.at.gradients.is_there() { Some(0) } else { self.gradients };
         let rest = self.may_stay(activations, kept.unwrap_or(0).max(0));
         // Activations of one in so many must be less than what may stay.
         let batches = rest.map(|rest| activations.unsigned_abs() / rest.unsigned_abs() + 1);
@@ -125,7 +128,7 @@ impl Excess<'_> {
             can_suffice: Some(rest.is_some()),
             micro_batches: batches,
             message,
-            ..self.new("gradient_accumulation", Some(activations))
+            ..self.of_kind("gradient_accumulation", Some(activations))
         }
     }
 
@@ -144,7 +147,7 @@ impl Excess<'_> {
                  nobody can tell whether recomputing them or a smaller batch is enough."
             ),
         };
-        Advice { message, ..self.new("smaller_model", activations) }
+        Advice { message, ..self.of_kind("smaller_model", activations) }
     }
 }
 
@@ -221,11 +224,11 @@ mod tests {
 
     const GIB: i64 = 1 << 30;
 
-    fn excess(over: i64, activations: Option<Option<i64>>, gradients: Option<i64>) -> Excess<'static> {
+    fn excess(over: i64, activations: Held, gradients: Option<i64>) -> Excess<'static> {
         let at = AtPeak {
-            model: None,
-            optimizer: None,
-            gradients: None,
+            model: Held::Nothing,
+            optimizer: Held::Nothing,
+            gradients: Held::Nothing,
             activations,
             rise: Some(0),
             activations_in_rise: None,
@@ -235,7 +238,7 @@ mod tests {
 
     #[test]
     fn activations_that_are_large_enough_can_be_saved() {
-        let advice = excess(3 * GIB, Some(Some(9 * GIB)), Some(2 * GIB)).advice();
+        let advice = excess(3 * GIB, Held::Bytes(9 * GIB), Some(2 * GIB)).advice();
         let kinds: Vec<&str> = advice.iter().map(|one| one.kind).collect();
         assert_eq!(kinds, ["recomputation", "smaller_batch", "gradient_accumulation"]);
         assert!(advice.iter().all(|one| one.can_suffice == Some(true)));
@@ -247,16 +250,16 @@ mod tests {
     /// The limit itself does not fit: what may stay must be more than nothing, and parts must be below it.
     #[test]
     fn what_is_just_not_enough_is_said() {
-        let advice = excess(3 * GIB, Some(Some(3 * GIB)), Some(0)).advice();
+        let advice = excess(3 * GIB, Held::Bytes(3 * GIB), Some(0)).advice();
         assert!(advice.iter().all(|one| one.can_suffice == Some(false)), "{advice:?}");
         assert!(advice.iter().all(|one| one.message.contains("cannot be enough alone")), "{advice:?}");
-        let exact = excess(2 * GIB, Some(Some(4 * GIB)), Some(0)).advice();
+        let exact = excess(2 * GIB, Held::Bytes(4 * GIB), Some(0)).advice();
         assert_eq!(exact[2].micro_batches, Some(3), "two would reach the limit exactly");
     }
 
     #[test]
     fn a_forward_pass_that_holds_the_peak_has_its_own_activations() {
-        let mut forward = excess(GIB, None, None);
+        let mut forward = excess(GIB, Held::Nothing, None);
         forward.at.activations_in_rise = Some(5 * GIB);
         let advice = forward.advice();
         assert_eq!(advice[0].activations_bytes, Some(5 * GIB));
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_kept_a_smaller_batch_is_no_advice() {
-        for (activations, words) in [(None, "keep nothing"), (Some(None), "is not known")] {
+        for (activations, words) in [(Held::Nothing, "keep nothing"), (Held::Unknown, "is not known")] {
             let advice = excess(GIB, activations, None).advice();
             assert_eq!(advice.len(), 1);
             assert!(advice[0].message.contains(words), "{}", advice[0].message);

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::answer::{PhaseSummary, SessionSummary, WarningSummary};
 use super::summary::{is_rank, no_such_rank, source};
 use super::words::size;
-use crate::analyze::phases::{self, AtPeak, Kind, Known};
+use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
 use crate::error::{Error, Result};
 use crate::model::{Phase, Profile, Rank, Session};
 
@@ -231,20 +231,24 @@ impl View<'_> {
             }
         };
         let making = |kind: Kind| holder.kind == kind;
-        let model = at.model.map(|there| {
+        let model = at.model.is_there().then(|| {
+            let there = at.model.bytes();
             sized(PartKind::Model, "Model Parameters", answer.model, there, making(Kind::Model))
         });
-        let optimizer = at.optimizer.map(|there| {
+        let optimizer = at.optimizer.is_there().then(|| {
+            let there = at.optimizer.bytes();
             sized(PartKind::Optimizer, "Optimizer State", answer.optimizer, there, making(Kind::Optimizer))
         });
-        let kept = at.gradients.map(|kept| measured(PartKind::GradientsKept, "Gradients Kept", kept));
+        let held = |kind: PartKind, name: &str, held: Held| {
+            held.is_there().then(|| measured(kind, name, held.bytes()))
+        };
+        let kept = held(PartKind::GradientsKept, "Gradients Kept", at.gradients);
         let rise = if holder.kind == Kind::Backward {
             measured(PartKind::GradientsOverhead, "Gradients Overhead", at.rise)
         } else {
             measured(PartKind::Phase, &self.name(holder.phase), at.rise)
         };
-        let activations =
-            at.activations.map(|waiting| measured(PartKind::Activations, "Activations", waiting));
+        let activations = held(PartKind::Activations, "Activations", at.activations);
         let named: Vec<Part> =
             [model, kept, Some(rise), optimizer, activations].into_iter().flatten().collect();
         let sum = named.iter().filter_map(|part| part.bytes).fold(0, i64::saturating_add);

@@ -69,7 +69,7 @@ impl Axis {
         let Plot { left, right, top, bottom } = self.plot;
         let range: RangedCoordf64 = (self.lowest / self.unit..self.highest / self.unit).into();
         let marks = range.key_points(BoldPoints(10));
-        let digits = if marks.iter().all(|mark| mark.fract().abs() < 1e-9) { 0 } else { 1 };
+        let digits = usize::from(marks.iter().any(|mark| mark.fract().abs() > 1e-9));
         for mark in marks {
             let y = self.at(mark * self.unit);
             canvas.line(vec![(left, y), (right, y)], if mark == 0.0 { FAINT } else { GRID }, 1)?;

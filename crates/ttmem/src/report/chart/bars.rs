@@ -123,10 +123,14 @@ impl<'a, 'c> Chart<'a, 'c> {
             let text = part.bytes.map(label).unwrap_or_default();
             let fits = |pixels: &i32| width(&text, *pixels) <= thick - 2;
             if let Some(pixels) = [12, 11, 10].into_iter().find(fits).filter(|_| low - high >= LABEL) {
-                self.canvas.text(&text, (middle, (low + high) / 2), Look::new(pixels, INK, Place::Middle))?;
+                self.canvas.text(
+                    &text,
+                    (middle, i32::midpoint(low, high)),
+                    Look::new(pixels, INK, Place::Middle),
+                )?;
             } else if part.bytes.is_some_and(|bytes| bytes != 0) {
-                let y = ((low + high) / 2).min(lowest_free);
-                self.canvas.line(vec![(to, (low + high) / 2), (to + 6, y)], FAINT, 1)?;
+                let y = i32::midpoint(low, high).min(lowest_free);
+                self.canvas.line(vec![(to, i32::midpoint(low, high)), (to + 6, y)], FAINT, 1)?;
                 self.canvas.text(&text, (to + 9, y), Look::new(11, INK, Place::Right))?;
                 lowest_free = y - LABEL;
             }
