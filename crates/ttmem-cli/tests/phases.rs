@@ -143,6 +143,29 @@ fn a_log_can_come_from_a_pipe() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("Does not fit"));
 }
 
+/// A tracker that takes a snapshot in every layer has thousands.
+#[test]
+fn of_many_phases_the_last_are_shown() {
+    let folder = folder();
+    let log = fs::read_to_string(corpus("tt_train/tinyllama.log")).unwrap();
+    let (head, rest) = log.split_once("--- FORWARD_PASS ---").unwrap();
+    let nothing = "  DRAM: Segment Peak 0.00 MB, Allocations 0.00 MB, Deallocations 0.00 MB, Segment Change +0.00 MB\n  \
+                   DRAM: Cumulative Peak 5572.01 MB, Cumulative Current 5572.01 MB\n  \
+                   L1: Peak CB 0.12 MB, Peak Buffer 0.00 MB, Peak Total 0.12 MB\n";
+    let layers: Vec<String> = (0..100).map(|layer| format!("--- MOE__{layer:06} ---\n{nothing}")).collect();
+    let log = format!("{head}{}--- FORWARD_PASS ---{rest}", layers.concat());
+    fs::write(folder.path().join("many.log"), log).unwrap();
+    let (screen, errors) = said(&folder, &["phases", "many.log"], 0);
+    assert_eq!(errors, "");
+    assert!(screen.contains("… and 65 before these") && screen.contains("MOE__000099"), "{screen}");
+    assert!(!screen.contains("MOE__000010") && screen.contains("Activations          192.95"), "{screen}");
+    said(&folder, &["chart", "many.log", "-o", "many.png"], 0);
+    assert_eq!(
+        json(&folder, &["phases", "many.log", "--json"])["sessions"][0]["phases"].as_array().unwrap().len(),
+        105
+    );
+}
+
 #[test]
 fn memory_over_time_is_drawn_to_a_file() {
     let folder = folder();
@@ -158,6 +181,8 @@ fn memory_over_time_is_drawn_to_a_file() {
     assert!(fs::read(folder.path().join("phases.png")).unwrap().starts_with(b"\x89PNG"));
     let (_, errors) = said(&folder, &["chart", "vae.log", "-o", "n.svg", "--pool", "DISK"], 2);
     assert!(errors.contains("there are DRAM"), "{errors}");
+    let (_, errors) = said(&folder, &["chart", "tinyllama.log", "-o", "n.svg", "--pool", "DRAM"], 2);
+    assert!(errors.contains("has phases, and no pools"), "{errors}");
     said(&folder, &["chart", "vae.log", "-o", "n.pdf"], 2);
     said(&folder, &["chart", "vae.log"], 2);
     assert!(!folder.path().join("n.svg").exists());

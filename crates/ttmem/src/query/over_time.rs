@@ -116,6 +116,11 @@ pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
         if answer.sessions.is_empty() {
             return Err(nothing(profile));
         }
+        if let Some(pool) = &request.pool {
+            return Err(Error::NotThere(format!(
+                "there is no pool {pool}: the evidence has phases, and no pools"
+            )));
+        }
         let ask = PhasesRequest { rank: request.rank.clone(), ..PhasesRequest::default() };
         return phases(std::slice::from_ref(profile), &ask).map(Drawn::Phases);
     }

@@ -4,10 +4,15 @@
 
 use std::io::{self, Write};
 
-use super::table::{Align, Table, one_line};
+use super::table::{Align, Table, cut, one_line};
 use super::text::{Screen, wrap};
 use super::units::{count, mib, size};
 use crate::query::phases::{Figure, Origin, Part, PartSource, Phases, SessionPhases};
+
+/// Sentences of a wide terminal are hard to read.
+const WIDEST: usize = 100;
+/// How many phases of a session are shown.
+const MOST_PHASES: usize = 40;
 
 /// Writes the answer as JSON.
 pub fn phases_json(answer: &Phases, out: &mut dyn Write) -> io::Result<()> {
@@ -17,6 +22,7 @@ pub fn phases_json(answer: &Phases, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes the answer for a terminal.
 pub fn phases(answer: &Phases, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let screen = Screen { width: screen.width.min(WIDEST), ..screen };
     let mut file = None;
     for session in &answer.sessions {
         let place = (&session.file, &session.rank);
@@ -70,7 +76,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", self.screen.bold(&one_line(&self.session.label)))?;
+        writeln!(out, "{}", self.screen.bold(&cut(&one_line(&self.session.label), self.screen.width)))?;
         self.verdict(out)?;
         writeln!(out)?;
         self.phases(out)?;
@@ -91,7 +97,7 @@ impl Page<'_> {
                 let phase = session
                     .peak_phase
                     .as_ref()
-                    .map_or_else(String::new, |phase| format!(", reached in {}", one_line(phase)));
+                    .map_or_else(String::new, |phase| format!(", reached in {}", cut(&one_line(phase), 60)));
                 let needs = format!("the peak is {} MiB{share} of {device}{phase}", signed(peak));
                 match session.fits {
                     Some(true) => {
@@ -122,7 +128,9 @@ impl Page<'_> {
             ("L1 of a core", Align::Right),
         ]);
         let shown = |bytes: Option<i64>| bytes.map_or_else(unknown, signed);
-        for phase in &self.session.phases {
+        // The last ones are those that a log with many is read for.
+        let left_out = self.session.phases.len().saturating_sub(MOST_PHASES);
+        for phase in &self.session.phases[left_out..] {
             table.row([
                 phase.name.clone(),
                 shown(phase.segment_peak_bytes),
@@ -132,7 +140,11 @@ impl Page<'_> {
                 phase.l1_peak_total_bytes.map_or_else(unknown, |bytes| mib(bytes, 2)),
             ]);
         }
-        self.table(&table, out)
+        self.table(&table, out)?;
+        match left_out {
+            0 => Ok(()),
+            more => writeln!(out, "  … and {} before these (--json has all)", count(more as u64)),
+        }
     }
 
     fn figures(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -597,7 +597,7 @@ fn how(row: &ResidueRow) -> String {
 
 /// Words set to a width. A number stays with its unit.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let is_unit = |word: &str| ["KiB", "MiB", "GiB"].iter().any(|unit| word.starts_with(unit));
+    let is_unit = |word: &str| ["KiB", "MiB", "GiB", "%"].iter().any(|unit| word.starts_with(unit));
     let mut lines: Vec<String> = Vec::new();
     let mut words = text.split_whitespace().peekable();
     while let Some(word) = words.next() {

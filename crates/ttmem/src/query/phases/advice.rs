@@ -3,7 +3,10 @@
 use super::answer::{Advice, Comparison, SessionPhases};
 use super::percent_of;
 use crate::analyze::phases::{AtPeak, Held};
-use crate::query::words::size;
+use crate::query::words::{brief, size};
+
+/// How long a name in a sentence is, at most.
+const NAME: usize = 60;
 
 /// Everything advice is computed from.
 pub(super) struct Excess<'a> {
@@ -140,7 +143,7 @@ impl Excess<'_> {
                 "The peak is reached in {}, where forward passes keep nothing: recomputing activations or a smaller \
                  batch does not help. More than {over} have to go: fewer parameters, a narrower dtype, an optimizer \
                  with less state, or more devices.",
-                self.phase
+                brief(self.phase, NAME)
             ),
             None => format!(
                 "More than {over} have to go. What the activations take is not known, as a figure is missing, so \
@@ -184,14 +187,13 @@ fn compared(least: &SessionPhases, other: &SessionPhases) -> Option<Comparison> 
     let why = activations
         .filter(|saved| *saved > 0 && saves > 0)
         .map_or_else(String::new, |saved| format!("; its activations take {} less", shown(saved)));
+    let (label, against) = (brief(&least.label, NAME), brief(&other.label, NAME));
     let message = if saves == 0 {
-        format!("{} and {} need the same at their peaks: {}.", least.label, other.label, shown(low))
+        format!("{label} and {against} need the same at their peaks: {}.", shown(low))
     } else {
         format!(
-            "{} saves {}{pct} at the peak against {}: {} instead of {}{why}.",
-            least.label,
+            "{label} saves {}{pct} at the peak against {against}: {} instead of {}{why}.",
             shown(saves),
-            other.label,
             shown(low),
             shown(high)
         )

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::answer::{PhaseSummary, SessionSummary, WarningSummary};
 use super::summary::{is_rank, no_such_rank, source};
-use super::words::size;
+use super::words::{brief, size};
 use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
 use crate::error::{Error, Result};
 use crate::model::{Phase, Profile, Rank, Session};
@@ -279,7 +279,7 @@ fn notes(answer: &SessionPhases) -> Vec<String> {
     if !answer.torn_phases.is_empty() {
         notes.push(format!(
             "Torn: figures of {} are missing; what follows from them is unknown.",
-            answer.torn_phases.join(", ")
+            some_of(&answer.torn_phases)
         ));
     }
     if answer.device_memory_source == Origin::Default {
@@ -309,6 +309,16 @@ fn notes(answer: &SessionPhases) -> Vec<String> {
         notes.push(format!("What {} takes at the peak is not known: it is in Other.", part.name));
     }
     notes
+}
+
+/// The first of some names, and how many there are besides.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| brief(name, 60)).collect();
+    if let Some(more) = names.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        shown.push(format!("{more} more"));
+    }
+    shown.join(", ")
 }
 
 /// What is expected, and who says so.
@@ -408,5 +418,35 @@ pub(super) fn phase_summary(profile: &Profile, phase: &Phase) -> PhaseSummary {
         l1_peak_cb_bytes: phase.l1_peak_cb,
         l1_peak_buffer_bytes: phase.l1_peak_buffer,
         l1_peak_total_bytes: phase.l1_peak_total,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_take_what_their_dtype_says() {
+        let bytes = |dtype| parameter_bytes(1024, dtype);
+        assert_eq!((bytes("bf16"), bytes("Float32"), bytes("int8")), (Some(2048), Some(4096), Some(1024)));
+        assert_eq!((bytes("bfp8"), bytes("bfp4"), bytes("posit")), (Some(1088), Some(576), None));
+        assert_eq!(parameter_bytes(u64::MAX, "f32"), None);
+    }
+
+    #[test]
+    fn many_names_are_counted() {
+        let names: Vec<String> = (0..8).map(|number| format!("PHASE_{number}")).collect();
+        assert_eq!(some_of(&names[..2]), "PHASE_0, PHASE_1");
+        assert!(some_of(&names).ends_with("PHASE_4, 3 more"));
+    }
+
+    #[test]
+    fn shares_have_two_digits() {
+        assert_eq!(
+            (percent_of(1, 3), percent_of(-1, 3), percent_of(1, 0)),
+            (Some(33.33), Some(-33.33), None)
+        );
+        assert_eq!(difference_pct(Some(200), Some(150)), Some(-25.0));
+        assert_eq!(difference_pct(Some(u64::MAX), Some(150)), None);
     }
 }
