@@ -19,8 +19,8 @@ Examples:
   ttmem phases train.log --model-size 1848.93MB --use-actual-sizes
   ttmem phases before.log after.log --json            for scripts: docs/phases.md
 
-Sizes are bytes, or numbers with a unit (12GB, 800MiB); MB is MiB, as in the logs. Options may also be written with
-underscores (--device_memory).
+Sizes are bytes, or numbers with a unit (12GB, 800MiB); MB is MiB, as in the logs.
+Options may be written with underscores, too (--device_memory).
 
 Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no phases in it.";
 
