@@ -10,7 +10,7 @@ use std::path::Path;
 use resvg::tiny_skia::Pixmap;
 use training::{corpus, log_of, opened};
 use ttmem::model::{Phase, Profile, SessionId};
-use ttmem::query::over_time::OverTime;
+use ttmem::query::over_time::{OverTime, PointOverTime};
 use ttmem::query::{ChartRequest, Drawn, Phases, PhasesRequest, Request, RunFilter, chart, phases, summary};
 use ttmem::report::chart::{COLUMNS, Picture, over_phases, over_time, peak_bars};
 use ttmem::{Error, read};
@@ -254,6 +254,27 @@ fn a_part_of_the_steps_is_drawn_alone() {
     let error = chart(&profile, &ChartRequest { pool: Some("DISK".into()), ..request() }).unwrap_err();
     assert!(error.to_string().contains("there is no pool DISK: there are DRAM"), "{error}");
     assert!(chart(&profile, &ChartRequest { run: RunFilter::Number(9), ..request() }).is_err());
+}
+
+/// Of more points than there are pixels, the highest of each column are drawn: as many as there are columns.
+#[test]
+fn a_curve_with_too_many_points_is_drawn_by_its_highest() {
+    let mut drawn = steps(&corpus("tt_log/vae-decoder.log"), &request());
+    let few = over_time(&drawn, None).unwrap().len();
+    let point = drawn.points[0];
+    drawn.end = 100_000;
+    drawn.classes.clear();
+    drawn.points = (0..4000)
+        .map(|index| PointOverTime {
+            moment: index * 50,
+            per_bank: if index % 2 == 0 { 100 } else { 700 << 20 },
+        })
+        .chain([PointOverTime { moment: 200_000, ..point }])
+        .collect();
+    let svg = over_time(&drawn, None).unwrap();
+    let curve = svg.lines().find(|line| line.contains("#1F4E79") && line.contains("<polyline")).unwrap();
+    let corners = curve.split("points=").nth(1).unwrap().split(',').count();
+    assert!(corners < 2 * COLUMNS && svg.len() < few * 10, "{corners}");
 }
 
 #[test]

@@ -96,7 +96,26 @@ impl Chart<'_, '_> {
         PLOT.left + i32::try_from(along * wide / (last - first)).unwrap_or(0)
     }
 
-    /// A curve of steps through all points.
+    /// The points that are drawn: all, or of each column of pixels the highest where there are too many to be told
+    /// apart. A line that went up and down within a column would hide everything below it.
+    fn shown(&self) -> Vec<usize> {
+        let points = &self.drawn.points;
+        let mut shown: Vec<usize> = Vec::new();
+        for (index, point) in points.iter().enumerate() {
+            let same_column = |last: &usize| self.x(points[*last].moment) == self.x(point.moment);
+            match shown.last().copied().filter(|last| points.len() > COLUMNS && same_column(last)) {
+                Some(last) if points[last].per_bank >= point.per_bank => {}
+                Some(_) => {
+                    shown.pop();
+                    shown.push(index);
+                }
+                None => shown.push(index),
+            }
+        }
+        shown
+    }
+
+    /// A curve of steps through the points.
     fn outline(&self, value: impl Fn(usize) -> u64) -> Vec<(i32, i32)> {
         let mut line: Vec<(i32, i32)> = Vec::new();
         let mut push = |point: (i32, i32)| {
@@ -105,7 +124,8 @@ impl Chart<'_, '_> {
             }
         };
         let mut last = None;
-        for (index, point) in self.drawn.points.iter().enumerate() {
+        for index in self.shown() {
+            let point = self.drawn.points[index];
             let (x, y) = (self.x(point.moment), self.axis.y(signed(value(index))));
             if let Some(before) = last {
                 push((x, before));
