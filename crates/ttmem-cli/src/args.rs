@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
-    completions::Completions, last_run::LastRun, list::List, man::Man, remove::Remove, report::Report,
-    run::Run, serve::Serve, show::Show, summary::Summary,
+    chart::Chart, completions::Completions, last_run::LastRun, list::List, man::Man, phases::Phases,
+    remove::Remove, report::Report, run::Run, serve::Serve, show::Show, summary::Summary,
 };
 
 /// Where did the device memory go?
@@ -80,6 +80,10 @@ pub(crate) enum Command {
     Run(Run),
     /// The last pass of a log, warm-up removed.
     LastRun(LastRun),
+    /// Phases of training sessions: expected against measured, and whether they fit.
+    Phases(Phases),
+    /// Memory over time as a picture.
+    Chart(Chart),
     /// Stored reports in a browser, with upload of logs.
     Serve(Serve),
     /// The stored reports.

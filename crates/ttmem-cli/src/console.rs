@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use ttmem::model::Warning;
-use ttmem::query::{Summary, WarningSummary};
+use ttmem::query::{SourceSummary, WarningSummary};
 use ttmem::report::Screen;
+use ttmem::report::chart::Picture;
 use ttmem::{Error, Result};
 
 use crate::args::Loudness;
@@ -84,9 +85,9 @@ pub(crate) fn say(text: &str) {
 /// How many warnings are said one by one.
 const MOST_WARNINGS: usize = 10;
 
-/// Says the warnings of a summary.
-pub(crate) fn warn(summary: &Summary) {
-    let warnings = &summary.source.warnings;
+/// Says the warnings of an answer.
+pub(crate) fn warn(source: &SourceSummary) {
+    let warnings = &source.warnings;
     for WarningSummary { file, line, message } in warnings.iter().take(MOST_WARNINGS) {
         warning(file, *line, message);
     }
@@ -157,5 +158,21 @@ pub(crate) fn write(
     let mut file = BufWriter::new(options.open(path).map_err(failed)?);
     render(&mut file).and_then(|()| file.flush()).map_err(failed)?;
     detail(|| format!("wrote {}", path.display()));
+    Ok(())
+}
+
+/// What a picture is written as; an error where its file is there already and may not be replaced.
+pub(crate) fn may_be_drawn(path: &Path, force: bool) -> Result<Picture> {
+    let picture = Picture::of(path)?;
+    if !force && path.symlink_metadata().is_ok() && !is_device(path) {
+        return Err(Error::Exists { path: path.into() });
+    }
+    Ok(picture)
+}
+
+/// Writes a picture, and says where.
+pub(crate) fn write_picture(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
+    write(Some(path), force, |out| out.write_all(bytes))?;
+    note(&format!("drew {}", path.display()));
     Ok(())
 }

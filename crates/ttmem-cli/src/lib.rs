@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod console;
+mod memory_size;
 mod profiler;
 mod reading;
 

@@ -204,6 +204,24 @@ fn every_field_of_the_json_is_described() {
     assert!(missing.is_empty(), "docs/json.md says nothing of {missing:?}");
 }
 
+#[test]
+fn every_field_of_the_phases_is_described() {
+    let output = Command::cargo_bin("ttmem")
+        .unwrap()
+        .current_dir(root().join("corpus/tt_train"))
+        .args(["phases", "--json", "tinyllama.log"])
+        .assert()
+        .success()
+        .get_output()
+        .clone();
+    let mut fields = BTreeSet::new();
+    add_fields(&serde_json::from_slice(&output.stdout).unwrap(), &mut fields);
+    assert!(fields.len() > 50, "only {fields:?} were found");
+    let page = read("docs/phases.md");
+    let missing: Vec<&String> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
+    assert!(missing.is_empty(), "docs/phases.md says nothing of {missing:?}");
+}
+
 /// The targets of the links of a page, what is in fences left out.
 fn links(text: &str) -> Vec<String> {
     let mut fenced = false;

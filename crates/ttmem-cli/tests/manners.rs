@@ -8,8 +8,20 @@ use std::process::{Command as Process, Stdio};
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 10] =
-    ["summary", "report", "run", "last-run", "serve", "list", "show", "remove", "completions", "man"];
+const COMMANDS: [&str; 12] = [
+    "summary",
+    "report",
+    "run",
+    "last-run",
+    "phases",
+    "chart",
+    "serve",
+    "list",
+    "show",
+    "remove",
+    "completions",
+    "man",
+];
 
 fn corpus(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name).display().to_string()

@@ -14,7 +14,7 @@ pub(crate) fn run(args: &Llm) -> Result<u8> {
     let file = args.logfile.as_deref().unwrap_or("-");
     let mut profile = reading::open(file, None)?;
     let summary = query::summary(std::slice::from_ref(&profile), &Request::default())?;
-    console::warn(&summary);
+    console::warn(&summary.source);
     console::write(args.output.as_deref(), args.force, |out| {
         report::markdown(&summary, &name_of(file), out)
     })?;

@@ -1,5 +1,6 @@
 //! The commands, one file each: its arguments and what it does.
 
+pub(crate) mod chart;
 pub(crate) mod completions;
 pub(crate) mod formats;
 pub(crate) mod interactive;
@@ -7,6 +8,7 @@ pub(crate) mod last_run;
 pub(crate) mod list;
 pub(crate) mod llm;
 pub(crate) mod man;
+pub(crate) mod phases;
 pub(crate) mod remove;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -33,6 +35,8 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::Report(args) => report::run(&args).map(|()| 0),
         Command::Run(args) => run::run(&args),
         Command::LastRun(args) => last_run::run(&args).map(|()| 0),
+        Command::Phases(args) => phases::run(&args),
+        Command::Chart(args) => chart::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),
         Command::List(args) => list::run(&args).map(|()| 0),
         Command::Show(args) => show::run(&args).map(|()| 0),

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Show) -> Result<()> {
     let file = stored.profile().unwrap_or_else(|| stored.folder.clone());
     let profile = reading::open(&file.to_string_lossy(), None)?;
     let answer = query::summary(&[profile], &Request::default())?;
-    console::warn(&answer);
+    console::warn(&answer.source);
     summary::print(&answer, &stored.name, args.form, None, Output::default())?;
     if let Some(page) = stored.page() {
         console::note(&format!("page: {}", page.display()));

@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let top = args.top.filter(|_| !args.form.markdown);
     let request = Request { at: args.at, top, run: args.run.0, rank: args.rank.clone() };
     let summary = query::summary(&profiles, &request)?;
-    console::warn(&summary);
+    console::warn(&summary.source);
     let output = Output { path: args.output.as_deref(), force: args.force };
     print(&summary, &name(&args.files), args.form, args.top, output)?;
     Ok(failed.unwrap_or(0))

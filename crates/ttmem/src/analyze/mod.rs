@@ -17,6 +17,7 @@ pub mod over_time;
 pub mod padding;
 pub mod passes;
 pub mod peak;
+pub mod phases;
 pub mod residue;
 pub mod span;
 pub mod tiles;

@@ -8,6 +8,8 @@ mod answer;
 pub mod ir;
 mod named;
 pub mod operations;
+pub mod over_time;
+pub mod phases;
 pub mod registry;
 mod rows;
 mod suggestions;
@@ -24,6 +26,8 @@ pub use answer::{
 pub use ir::IrFile;
 pub use named::Named;
 pub use operations::{MemoryFile, OperationsFile, highest_peak};
+pub use over_time::{ChartRequest, Drawn, OverTime, chart};
+pub use phases::{Phases, PhasesRequest, phases};
 pub use registry::RegistryFile;
 pub use rows::{Entries, Shape};
 pub use summary::{Request, RunFilter, summary};

@@ -4,10 +4,11 @@ use rustc_hash::FxHashMap;
 
 use super::answer::{
     AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
-    Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SessionSummary, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
+    SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::named::Named;
+use super::phases::{phase_summary, session_summaries};
 use super::suggestions::suggestions;
 use crate::analyze::account::Held;
 use crate::analyze::findings::{PoolAtPeak, Situation};
@@ -19,7 +20,7 @@ use crate::analyze::{
 use crate::error::{Error, Result};
 use crate::model::{
     ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
-    Rank, Run, RunId, Session, Step, StrId, TensorId, difference,
+    Rank, Run, RunId, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -64,17 +65,16 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         }
     }
     if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
-        let known: Vec<&str> = labels.iter().flatten().map(String::as_str).collect();
-        let known = if known.is_empty() {
-            "its lines are not tagged".into()
-        } else {
-            format!("there are {}", known.join(", "))
-        };
-        return Err(Error::NotThere(format!("there is no rank {wanted}: {known}")));
+        return Err(no_such_rank(wanted, &labels));
     }
     if labels.is_empty() {
         return Err(nothing_in(profiles));
     }
+    Ok(Summary { schema: 1, source: source(profiles), ranks })
+}
+
+/// What was read, and what people should know of it.
+pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
     let warnings = |profile: &Profile| {
         let file = profile.source.file.clone();
         let warning = move |warning: &crate::model::Warning| WarningSummary {
@@ -84,16 +84,23 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         };
         profile.warnings.iter().map(warning).collect::<Vec<_>>()
     };
-    Ok(Summary {
-        schema: 1,
-        source: SourceSummary {
-            format: profiles.first().map(|profile| profile.source.format.clone()).unwrap_or_default(),
-            files: profiles.iter().map(|profile| profile.source.file.clone()).collect(),
-            warnings: profiles.iter().flat_map(warnings).collect(),
-            skipped_lines: profiles.iter().map(|profile| profile.skipped_lines).sum(),
-        },
-        ranks,
-    })
+    SourceSummary {
+        format: profiles.first().map(|profile| profile.source.format.clone()).unwrap_or_default(),
+        files: profiles.iter().map(|profile| profile.source.file.clone()).collect(),
+        warnings: profiles.iter().flat_map(warnings).collect(),
+        skipped_lines: profiles.iter().map(|profile| profile.skipped_lines).sum(),
+    }
+}
+
+/// Says which ranks there are instead.
+pub(super) fn no_such_rank(wanted: &str, labels: &[Option<String>]) -> Error {
+    let known: Vec<&str> = labels.iter().flatten().map(String::as_str).collect();
+    let known = if known.is_empty() {
+        "its lines are not tagged".into()
+    } else {
+        format!("there are {}", known.join(", "))
+    };
+    Error::NotThere(format!("there is no rank {wanted}: {known}"))
 }
 
 /// A profile without a rank: one that could not be read, as a warning says, or in which nothing was recorded.
@@ -109,12 +116,12 @@ fn nothing_in(profiles: &[Profile]) -> Error {
 }
 
 /// `--rank` takes `1,0`, or the number of the rank alone.
-fn is_rank(label: Option<&str>, wanted: &str) -> bool {
+pub(super) fn is_rank(label: Option<&str>, wanted: &str) -> bool {
     let label = label.unwrap_or("0");
     label == wanted || label.rsplit(',').next() == Some(wanted)
 }
 
-fn span(rank: &Rank, request: &Request) -> Result<Span> {
+pub(super) fn span(rank: &Rank, request: &Request) -> Result<Span> {
     let found = match request.run {
         RunFilter::All => Some(Span::told(rank)),
         RunFilter::Last => Span::of_last_pass(rank),
@@ -214,8 +221,8 @@ impl<'a> View<'a> {
                 .filter(|fault| self.is_within(fault))
                 .map(|fault| self.fault(fault))
                 .collect(),
-            sessions: self.sessions(),
-            phases: self.phases(),
+            sessions: session_summaries(self.profile, self.rank),
+            phases: self.rank.phases.iter().map(|phase| phase_summary(self.profile, phase)).collect(),
             suggestions: suggestions(&self.situation(&peaks, dram, fault)),
         })
     }
@@ -660,45 +667,6 @@ impl<'a> View<'a> {
             ended_program: fault.ended_program,
             message: self.text(fault.message),
         }
-    }
-
-    fn sessions(&self) -> Vec<SessionSummary> {
-        let session = |(index, session): (usize, &Session)| {
-            let phases = || self.rank.phases.iter().filter(move |phase| phase.session.index() == index);
-            let known = phases().filter_map(|phase| phase.cumulative_peak).max();
-            let last = phases().next_back().and_then(|phase| phase.cumulative_current);
-            SessionSummary {
-                name: session.name.map(|name| self.text(name)),
-                parameters: session.parameters,
-                dtype: session.dtype.map(|dtype| self.text(dtype)),
-                device_memory_bytes: session.device_memory,
-                estimated: session.estimated,
-                finished: session.totals.is_some(),
-                line: session.line,
-                peak_bytes: session.totals.and_then(|totals| totals.peak).or(known),
-                final_bytes: session.totals.and_then(|totals| totals.current).or(last),
-            }
-        };
-        self.rank.sessions.iter().enumerate().map(session).collect()
-    }
-
-    fn phases(&self) -> Vec<PhaseSummary> {
-        let phase = |phase: &Phase| PhaseSummary {
-            session: phase.session.index(),
-            name: self.text(phase.name),
-            first_step: phase.steps.map(|(first, _)| first),
-            end_step: phase.steps.map(|(_, end)| end),
-            segment_peak_bytes: phase.segment_peak,
-            allocations_bytes: phase.allocations,
-            deallocations_bytes: phase.deallocations,
-            change_bytes: phase.change,
-            cumulative_peak_bytes: phase.cumulative_peak,
-            cumulative_current_bytes: phase.cumulative_current,
-            l1_peak_cb_bytes: phase.l1_peak_cb,
-            l1_peak_buffer_bytes: phase.l1_peak_buffer,
-            l1_peak_total_bytes: phase.l1_peak_total,
-        };
-        self.rank.phases.iter().map(phase).collect()
     }
 }
 

@@ -1,15 +1,17 @@
-//! Reports: answers as text, JSON, Markdown, a page and files.
+//! Reports: answers as text, JSON, Markdown, charts, a page and files.
 //!
 //! Text, JSON and Markdown take a response of `query` and write it to a `Write` that they are given; units, words
 //! and layout are made here, the numbers are not. `files` writes the files of a report folder, the profile among
 //! them.
 
 mod advice;
+pub mod chart;
 pub mod files;
 mod line;
 mod list;
 mod markdown;
 mod page;
+mod phases;
 mod table;
 mod text;
 mod threads;
@@ -21,6 +23,7 @@ pub use line::{headline, live};
 pub use list::{list, list_json};
 pub use markdown::markdown;
 pub use page::page;
+pub use phases::{phases, phases_json};
 pub use text::{Screen, text};
 pub use units::{percent, size};
 

@@ -28,6 +28,21 @@ impl Default for Screen {
     }
 }
 
+impl Screen {
+    /// A text in a colour, where there are colours.
+    pub(super) fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    pub(super) fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    pub(super) fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+}
+
 /// Writes the summary for a terminal.
 pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let several = summary.ranks.len() > 1;
@@ -481,15 +496,15 @@ impl Page<'_> {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.screen.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+        self.screen.paint(code, text)
     }
 
     fn bold(&self, text: &str) -> String {
-        self.paint("1", text)
+        self.screen.bold(text)
     }
 
     fn dim(&self, text: &str) -> String {
-        self.paint("2", text)
+        self.screen.dim(text)
     }
 
     fn red(&self, text: &str) -> String {
@@ -632,8 +647,8 @@ fn how(row: &ResidueRow) -> String {
 }
 
 /// Words set to a width. A number stays with its unit.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let is_unit = |word: &str| ["KiB", "MiB", "GiB"].iter().any(|unit| word.starts_with(unit));
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let is_unit = |word: &str| ["KiB", "MiB", "GiB", "%"].iter().any(|unit| word.starts_with(unit));
     let mut lines: Vec<String> = Vec::new();
     let mut words = text.split_whitespace().peekable();
     while let Some(word) = words.next() {
