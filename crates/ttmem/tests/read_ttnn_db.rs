@@ -198,3 +198,11 @@ fn the_file_is_not_written_to() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn the_corpus_is_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/ttnn_db/db.sqlite");
+    let found = answer(read::open(path).unwrap());
+    assert_eq!(found["pools"]["DRAM"]["peak_per_bank"], 706_560);
+    assert_eq!(found["suspects"][0]["op"], "ttnn.from_torch");
+}

@@ -429,3 +429,45 @@ fn a_capture_has_a_curve_for_each_pool() {
     assert!(["DRAM", "L1", "L1_SMALL", "CB"].iter().all(|name| names.contains(name)), "{names:?}");
     assert!(pools.iter().all(|pool| pool.curve(CurveKind::Allocated).is_some()));
 }
+
+fn corpus(name: &str) -> String {
+    format!("{}/../../corpus/ttnn_graph/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_same_capture_in_three_forms() {
+    for (name, per_bank) in
+        [("linear.json", 722_944), ("linear-report.json", 722_944), ("linear-old.json", 8_650_752)]
+    {
+        let answer = answer(&std::fs::read(corpus(name)).unwrap());
+        assert_eq!(answer["pools"]["DRAM"]["peak_total"], 8_650_752, "{name}");
+        assert_eq!(answer["pools"]["DRAM"]["peak_per_bank"], per_bank, "{name}");
+        let phase = &answer["phases"][0];
+        let l1 = ["l1_peak_cb_bytes", "l1_peak_buffer_bytes", "l1_peak_total_bytes"]
+            .map(|field| phase[field].as_u64());
+        assert_eq!(l1, [Some(98_304), Some(4096), Some(102_400)], "{name}");
+        assert_eq!(answer["peak"]["caused_by"]["loc"], "ttnn::linear > ttnn::add", "{name}");
+    }
+}
+
+#[test]
+fn malformed_captures_say_what_is_wrong() {
+    let said = |name: &str| match read::open(&corpus(&format!("malformed/{name}"))) {
+        Ok(profile) => {
+            profile.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>().join("; ")
+        }
+        Err(error) => error.to_string(),
+    };
+    assert!(
+        said("cut.json").contains("the capture is damaged (it ends in the middle of a value)"),
+        "{}",
+        said("cut.json")
+    );
+    assert!(said("trace.json").contains("a Chrome or PyTorch profiler trace"), "{}", said("trace.json"));
+    assert!(said("no-nodes.json").contains("the capture has no nodes"), "{}", said("no-nodes.json"));
+    assert!(
+        said("out-of-order.json").contains("node 5 has another counter"),
+        "{}",
+        said("out-of-order.json")
+    );
+}

@@ -253,3 +253,19 @@ fn a_log_and_ttrt_agree() {
         }
     }
 }
+
+#[test]
+fn the_corpus_is_what_its_types_say() {
+    let corpus = |name: &str| format!("{}/../../corpus/ttrt_memory/{name}", env!("CARGO_MANIFEST_DIR"));
+    for name in ["memory_results.json", "memory_report.json"] {
+        let found = summary_of(read::open(&corpus(name)).unwrap())["ranks"][0].clone();
+        // Every byte that the device reports is a tensor's.
+        assert_eq!(found["peak"]["unexplained_per_bank"], 0, "{name}");
+        assert_eq!(found["peak"]["live_count"], 3, "{name}");
+        assert_eq!(found["peak"]["blocks"].as_array().unwrap().len(), 5, "{name}");
+        assert_eq!(found["fragmentation"]["DRAM"]["step"], 5, "{name}");
+    }
+    let cut = read::open(&corpus("malformed/cut.json")).unwrap();
+    assert!(cut.warnings[0].message.contains("the results are damaged"), "{:?}", cut.warnings);
+    assert_eq!(read::open(&corpus("malformed/no-memory.json")).unwrap_err().exit_code(), 4);
+}

@@ -69,8 +69,9 @@ pub trait Reader: Sync {
 pub fn readers() -> &'static [&'static dyn Reader] {
     &[
         &ttmem::TtmemFile,
-        &tt_json::TtJson,
+        // Before the files of a report: both know the word `memory_config`.
         &ttnn_graph::TtnnGraph,
+        &tt_json::TtJson,
         &ttrt_memory::TtrtMemory,
         &ttnn_db::TtnnDb,
         &tt_log::TtLog,
