@@ -1,4 +1,4 @@
-// What the chart of memory shows beside its lines: the runs of programs, the steps that make or load weights, and
+// What the chart of memory shows beside its lines: the runs of programs or the phases, the steps that make or load weights, and
 // what changed between programs.
 
 import { Mark, type Pool, type Rank } from "../data/report";
@@ -86,6 +86,19 @@ function paintConstEval(paint: Paint, left: number, right: number): void {
 }
 
 function paintRunName(paint: Paint, rank: Rank, run: number, left: number, right: number): void {
+  const number = count(rank.runs.number[run]);
+  const program = rank.report.texts.get(rank.runs.program[run]);
+  const names = [
+    `${program} · run ${number}`,
+    `${shorten(program, 24)} · run ${number}`,
+    `run ${number}`,
+    number,
+  ];
+  paintName(paint, names, left, right);
+}
+
+/** The first of the names that fits, in the strip above a band. */
+function paintName(paint: Paint, names: string[], left: number, right: number): void {
   const { context, ratio } = paint;
   const room = right - left - 8 * ratio;
   if (room < 14 * ratio) return;
@@ -94,17 +107,28 @@ function paintRunName(paint: Paint, rank: Rank, run: number, left: number, right
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillStyle = paint.colors.get("ink-2");
-  const number = count(rank.runs.number[run]);
-  const program = rank.report.texts.get(rank.runs.program[run]);
-  const fitting = [
-    `${program} · run ${number}`,
-    `${shorten(program, 24)} · run ${number}`,
-    `run ${number}`,
-    number,
-  ].find((text) => context.measureText(text).width <= room);
+  const fitting = names.find((text) => context.measureText(text).width <= room);
   const middle = paint.top - ((RUN_STRIP - 4) / 2) * ratio;
   if (fitting) context.fillText(fitting, left + 4 * ratio, middle);
   context.restore();
+}
+
+/** Bands behind the curves, one for each phase that has steps, with their names above where there is room. */
+export function paintPhases(paint: Paint, rank: Rank): void {
+  let drawnUntil = Number.NEGATIVE_INFINITY;
+  for (const [index, phase] of rank.summary.phases.entries()) {
+    const { first_step: first, end_step: end, name } = phase;
+    if (first === null || end === null || end <= paint.from || first >= paint.to) continue;
+    const left = Math.round(paint.x(Math.max(first, paint.from)));
+    const right = Math.round(paint.x(Math.min(end, paint.to)));
+    if (right - left < NARROW * paint.ratio) {
+      if (left >= drawnUntil) paintBand(paint, left, right, 0.3);
+      drawnUntil = right;
+      continue;
+    }
+    paintBand(paint, left, right, index % 2 === 0 ? 0.55 : 0.15);
+    paintName(paint, [name, shorten(name, 24), shorten(name, 12)], left, right);
+  }
 }
 
 /** What changed between programs: a dotted line, or a hatched band where half a step is wide enough. */

@@ -1,6 +1,7 @@
 // What tooltips say of a moment: which step is next, where it is in the program, and rows of sizes.
 
 import type { Pool, Rank } from "../data/report";
+import type { Phase } from "../data/summary";
 import { h } from "../dom";
 import { change, count, shorten, size } from "../format";
 
@@ -27,6 +28,13 @@ export function runTitle(rank: Rank, step: number): string | null {
   return run === null ? program : `${program} · run ${count(run)}`;
 }
 
+/** The phase that a step is in; `null` where no phase has it. */
+export function phaseTitle(rank: Rank, step: number): string | null {
+  const isIn = ({ first_step: first, end_step: end }: Phase) =>
+    first !== null && end !== null && first <= step && step < end;
+  return rank.summary.phases.find(isIn)?.name ?? null;
+}
+
 /** The operation of a step: its name, and its location where it is known. */
 export function operationLines(rank: Rank, step: number): HTMLElement[] {
   const location = rank.opLoc(step);
@@ -38,7 +46,7 @@ export function operationLines(rank: Rank, step: number): HTMLElement[] {
 /** The first lines of a tooltip. */
 export function momentHead(rank: Rank, moment: number): HTMLElement[] {
   const step = stepNextTo(rank, moment);
-  const run = step === null ? null : runTitle(rank, step);
+  const run = step === null ? null : (runTitle(rank, step) ?? phaseTitle(rank, step));
   const title = h("div", {}, h("strong", {}, momentTitle(rank, moment)), run && ` · ${shorten(run, 48)}`);
   return step === null ? [title] : [title, ...operationLines(rank, step)];
 }

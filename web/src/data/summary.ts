@@ -24,7 +24,7 @@ export interface RankSummary {
   padding: { padded_bytes: number; logical_bytes: number; overhead_pct: number | null } | null;
   suspects: { step: number; op: string | null; loc: string | null; added_per_bank: number }[];
   outside: { pool: string; step: number; change_per_bank: number }[];
-  fragmentation: Record<string, { step: number; free_per_bank: number; largest_free_per_bank: number }>;
+  fragmentation: Record<string, Fragmentation>;
   weights: { count: number; bytes: number; kept_twice_bytes: number | null } | null;
   inputs: { count: number; bytes: number } | null;
   oom: Oom | null;
@@ -100,6 +100,21 @@ export interface Oom {
   message: string;
 }
 
+/** Where a pool was most in pieces. */
+export interface Fragmentation {
+  step: number;
+  free_per_bank: number;
+  largest_free_per_bank: number;
+  blocks: Block[] | null;
+}
+
+/** A piece of a bank. */
+export interface Block {
+  address: number;
+  size: number;
+  allocated: boolean;
+}
+
 /** A summary of a training log. */
 export interface Session {
   name: string | null;
@@ -114,6 +129,8 @@ export interface Session {
 export interface Phase {
   session: number;
   name: string;
+  first_step: number | null;
+  end_step: number | null;
   segment_peak_bytes: number | null;
   allocations_bytes: number | null;
   deallocations_bytes: number | null;

@@ -12,8 +12,9 @@ import {
 import { LineChart } from "../charts/line-chart";
 import { factGrid, momentHead, momentTitle, stepNextTo } from "../charts/moment-facts";
 import type { Pool, Rank } from "../data/report";
+import type { Block } from "../data/summary";
 import { fill, h } from "../dom";
-import { percent, size, sizeElement } from "../format";
+import { count, percent, size, sizeElement } from "../format";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
@@ -105,7 +106,8 @@ class FragmentationView {
     const isHarmless = worstShare(pool) < HARMLESS;
     const text =
       "Less than 1 % of what was free ever lay in smaller pieces: fragmentation costs nothing here.";
-    fill(this.body, isHarmless && h("p", { class: "note" }, text), this.chart.element, this.table);
+    const map = found.blocks && found.blocks.length > 0 && blockMap(found.blocks);
+    fill(this.body, isHarmless && h("p", { class: "note" }, text), this.chart.element, map, this.table);
   }
 
   private worstTable(rank: Rank, rows: Fragmented[]): Node[] {
@@ -153,4 +155,23 @@ class FragmentationView {
     ]);
     return h("div", {}, ...momentHead(rank, moment), facts);
   }
+}
+
+/** A bank from its lowest address to its highest, at the worst moment. */
+function blockMap(blocks: Block[]): HTMLElement {
+  const free = blocks.filter((block) => !block.allocated).length;
+  const piece = (block: Block) =>
+    h("span", {
+      class: block.allocated ? "block block-full" : "block",
+      style: `flex-grow: ${block.size}`,
+      title: `${size(block.size)} ${block.allocated ? "in use" : "free"}, at ${count(block.address)}`,
+    });
+  const label = `A bank at the worst moment: ${count(blocks.length - free)} pieces in use, ${count(free)} free`;
+  return h(
+    "div",
+    { class: "block-map" },
+    h("h3", {}, "A bank at the worst moment, by address"),
+    h("div", { class: "blocks", role: "img", "aria-label": label }, blocks.map(piece)),
+    h("p", { class: "note" }, `${count(blocks.length - free)} pieces in use, ${count(free)} free.`),
+  );
 }

@@ -4,7 +4,7 @@ import "./memory.css";
 import { RUN_STRIP } from "../charts/layout";
 import type { Key } from "../charts/legend";
 import { type Line, LineChart } from "../charts/line-chart";
-import { paintOutside, paintRuns, paintWeights, weightSteps } from "../charts/marks";
+import { paintOutside, paintPhases, paintRuns, paintWeights, weightSteps } from "../charts/marks";
 import { factGrid, momentHead, momentTitle, poolFacts } from "../charts/moment-facts";
 import { Overview } from "../charts/overview";
 import { extremesOf } from "../charts/resample";
@@ -65,7 +65,10 @@ class MemoryView {
       marginTop: RUN_STRIP,
       fitTo: 1,
       describe: (spot) => spot && this.describe(spot.moment),
-      under: (paint) => paintRuns(paint, store.state.rank),
+      under: (paint) => {
+        paintPhases(paint, store.state.rank);
+        paintRuns(paint, store.state.rank);
+      },
       over: (paint) => {
         const pool = this.of;
         if (pool) paintOutside(paint, store.state.rank, pool);

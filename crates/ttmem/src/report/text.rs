@@ -444,7 +444,7 @@ impl Page<'_> {
 
     fn phases(&self, out: &mut dyn Write) -> io::Result<()> {
         for (index, session) in self.rank.sessions.iter().enumerate() {
-            if index > 0 {
+            if index > 0 || self.rank.pools.iter().next().is_some() {
                 writeln!(out)?;
             }
             writeln!(out, "{}", self.bold(&session_line(index, session)))?;

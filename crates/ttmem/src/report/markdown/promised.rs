@@ -14,8 +14,10 @@ const POOLS: usize = 8;
 fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
     if rank.sessions.is_empty() {
         format!("{what}: capture with {setting}=DEBUG to see them.")
-    } else {
+    } else if rank.operations.total == 0 {
         format!("{what}. It is a training log: see Phases.")
+    } else {
+        format!("{what}.")
     }
 }
 
