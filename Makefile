@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint unit docs web web-check browser bench bench-page bench-serve check-data bless soak clean
+.PHONY: test format lint unit docs web web-check browser bench bench-page bench-serve bench-tracker check-data bless soak clean
 
 test: web-check format lint unit docs browser
 
@@ -64,6 +64,11 @@ bench-page: web/node_modules
 bench-serve:
 	$(CARGO) build --release --locked --workspace --examples --bins
 	bash bench/serve.sh
+
+# The tracker: nanoseconds for each allocation or free, against a hash map.
+bench-tracker:
+	$(CARGO) build --release --locked -p ttmem --examples
+	bash bench/tracker.sh
 
 # Rewrites the expected outputs of snapshot tests; read the difference before you commit it.
 bless:

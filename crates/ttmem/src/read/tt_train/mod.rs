@@ -7,7 +7,6 @@
 mod block;
 mod line;
 
-
 use memchr::memmem;
 use rustc_hash::FxHashMap;
 
