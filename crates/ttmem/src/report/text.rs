@@ -195,7 +195,9 @@ impl Page<'_> {
             },
             |caused| format!(", caused by {}", self.step_named(caused)),
         );
-        writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{cause}", peak.pool)))?;
+        let phase =
+            peak.phase.as_deref().map_or_else(String::new, |phase| format!(" in {}", one_line(phase)));
+        writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{phase}{cause}", peak.pool)))?;
         self.moment(peak, out)
     }
 
@@ -207,6 +209,18 @@ impl Page<'_> {
         let run = caused.run.filter(|_| self.rank.runs > 1).map(|run| format!(", run {run}"));
         let parts = [op, loc, program, run].into_iter().flatten().collect::<String>();
         format!("step {}{parts}", caused.step)
+    }
+
+    /// What the sizes of a pool are of: as a heading, and behind a size.
+    fn part(&self, pool: &str) -> (&'static str, &'static str) {
+        let banks = self.rank.pools.get(pool).map(|pool| pool.banks);
+        match banks {
+            // Totals.
+            Some(Some(1)) => ("size", ""),
+            // A tracker is told sizes in L1 of a core, and not how many there are.
+            Some(None) if !self.rank.sessions.is_empty() => ("a core", " of a core"),
+            _ => ("a bank", " of each bank"),
+        }
     }
 
     fn at(&self, at: &AtMoment, out: &mut dyn Write) -> io::Result<()> {
@@ -221,7 +235,8 @@ impl Page<'_> {
             let piece = moment
                 .largest_free_per_bank
                 .map_or_else(String::new, |largest| format!(" ({} in one piece)", size(largest)));
-            writeln!(out, "  {}: {held} of each bank allocated{free}{piece}", moment.pool)?;
+            let (_, part) = self.part(&moment.pool);
+            writeln!(out, "  {}: {held}{part} allocated{free}{piece}", moment.pool)?;
             self.moment(moment, out)?;
         }
         Ok(())
@@ -275,10 +290,11 @@ impl Page<'_> {
 
     fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
         let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
+        let (heading, part) = self.part(&moment.pool);
         let mut table = Table::new([
             ("alive, largest first", Align::Flexible),
             ("", Align::Left),
-            ("a bank", Align::Right),
+            (heading, Align::Right),
             ("padding", Align::Right),
             ("made by", Align::Left),
             ("until", Align::Left),
@@ -302,12 +318,7 @@ impl Page<'_> {
             let shown =
                 live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
-            writeln!(
-                out,
-                "  … and {} more, {} of each bank (--top shows more)",
-                all - rows,
-                unit.show(rest)
-            )?;
+            writeln!(out, "  … and {} more, {}{part} (--top shows more)", all - rows, unit.show(rest))?;
         }
         writeln!(out)
     }
@@ -326,7 +337,7 @@ impl Page<'_> {
         let unit = Unit::of(suspects[0].added_per_bank);
         let mut table = Table::new([
             (&*format!("added most to {pool}"), Align::Left),
-            ("a bank", Align::Right),
+            (self.part(pool).0, Align::Right),
             ("operation", Align::Left),
             ("location", Align::Flexible),
         ]);
@@ -380,7 +391,8 @@ impl Page<'_> {
         for (name, pool) in rank.pools.iter() {
             if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
             {
-                writeln!(out, "  {name} at the end: {} of each bank ({source})", size(end))?;
+                let (_, part) = self.part(name);
+                writeln!(out, "  {name} at the end: {}{part} ({source})", size(end))?;
             }
         }
         Ok(())
