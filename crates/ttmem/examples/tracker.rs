@@ -3,7 +3,7 @@
 //! `examples/cpp/main.cpp` and `examples/c/main.c` do the same and print the same. With a path it also makes a recording:
 //! `cargo run -p ttmem --example tracker -- train.ttmem`, then `ttmem summary train.ttmem`.
 
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+use std::io::Write;
 
 use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
 
@@ -16,6 +16,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(path) => MemoryUsageTracker::recording_to(path)?,
         None => MemoryUsageTracker::new(),
     };
+    train(&tracker, &mut std::io::stdout())?;
+    Ok(tracker.finish()?)
+}
+
+/// One iteration, and what it used.
+pub fn train(tracker: &MemoryUsageTracker, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     let guard = tracker.begin_capture(RunMode::Normal)?;
 
     for layer in 0..LAYERS {
@@ -29,24 +35,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracker.snapshot("OPTIMIZER_CREATION")?;
 
     for _micro_batch in 0..2 {
-        forward(&tracker);
+        forward(tracker);
         tracker.snapshot("FORWARD_PASS")?;
-        backward(&tracker);
+        backward(tracker);
         tracker.snapshot("BACKWARD_PASS")?;
     }
     for layer in 0..LAYERS {
         tracker.record_free(500 + layer);
     }
     tracker.end_capture("ITERATION_COMPLETE")?;
-    tracker.print_memory_usage(&mut std::io::stdout())?;
+    tracker.print_memory_usage(out)?;
 
     let model = tracker.get_dram_usage("MODEL_CREATION")?;
-    println!("The model takes {} bytes.", model.change());
+    writeln!(out, "The model takes {} bytes.", model.change())?;
     if let Err(error) = tracker.get_dram_usage("FORWARD_PASS") {
-        println!("{error}");
+        writeln!(out, "{error}")?;
     }
     drop(guard);
-    Ok(tracker.finish()?)
+    Ok(())
 }
 
 /// Each layer runs a program and keeps its activation.

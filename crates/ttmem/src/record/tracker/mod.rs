@@ -256,6 +256,13 @@ impl MemoryUsageTracker {
         self.lock().phases.iter().map(|phase| (phase.name.clone(), phase.segment.l1())).collect()
     }
 
+    /// What all phases did in DRAM and in L1, in order.
+    pub fn get_usage_all(&self) -> Vec<(String, DramUsage, L1Usage)> {
+        let account = self.lock();
+        let phases = account.phases.iter();
+        phases.map(|phase| (phase.name.clone(), phase.segment.dram(), phase.segment.l1())).collect()
+    }
+
     /// The names of the phases, in order; they may repeat.
     pub fn get_trace_names(&self) -> Vec<String> {
         self.lock().phases.iter().map(|phase| phase.name.clone()).collect()
@@ -323,6 +330,11 @@ impl Drop for Tracker {
         let _ = self.finish();
     }
 }
+
+/// The page's example in Rust is run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../../docs/tracker.md")]
+struct Page;
 
 /// A thread that panicked elsewhere is no reason to panic here: what it held is whole after every call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
