@@ -6,6 +6,7 @@
 use std::thread;
 
 use ttmem::model::{Change, DramUsage, L1Usage, Phase};
+use ttmem::query::{Request, summary};
 use ttmem::read;
 use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
 
@@ -262,4 +263,9 @@ fn threads_share_a_tracker() {
     let profile = read::open(path.to_str().unwrap()).unwrap();
     assert!(profile.complete && profile.warnings.is_empty(), "{:?}", profile.warnings);
     assert_eq!(profile.ranks[0].steps.len() as u64, THREADS * EACH * 3 / 2);
+    // The recording was written in several batches; the peak is in one of them.
+    let answer = summary(&[profile], &Request::default()).unwrap();
+    let dram = answer.ranks[0].pools.get("DRAM").unwrap();
+    assert_eq!(dram.peak_total, u64::try_from(usage.peak).ok());
+    assert_eq!(dram.final_total, Some(usage.change()));
 }

@@ -313,13 +313,14 @@ impl<W: Write> Narrator<W> {
 
     /// Says where the pools stand that have changed, and how high they were.
     fn say_levels(&mut self) -> Result<()> {
-        let now = Moment::early(self.steps);
         for index in 0..self.levels.len() {
             // What was replaced is gone with the step that follows.
             let Some(mut level) = self.levels[index].filter(|level| level.changed) else { continue };
             if !self.replaced.is_empty() {
                 continue;
             }
+            // A session begins on the late side of its position: nothing of it is earlier.
+            let now = Moment::early(self.steps).max(level.said);
             let (highest, at) = level.highest;
             if level.said < at && at < now {
                 self.of_rank(RankEvent::State(level.id, at, reading(highest)))?;
