@@ -17,6 +17,8 @@ const EVENTS: u64 = 4_000_000;
 const LIVE: u64 = 10_000;
 const THREADS: u64 = 4;
 const ROUNDS: usize = 5;
+/// How many events a program has before something else takes longer: an iteration of a training, for example.
+const BURST: u64 = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
@@ -32,11 +34,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     report("tracker, outside of a capture", off);
     report("tracker, figures only", best(|| captured(&MemoryUsageTracker::new(), 1))?);
     let path = folder.path().join("cost.ttmem");
-    report("tracker, recording to a file", best(|| recorded(&path, 1, false))?);
+    report("tracker, recording to a file", best(|| bursts(&path))?);
+    report("  the same, without a pause", best(|| recorded(&path, 1, false))?);
     report("  the same, until all is in the file", best(|| recorded(&path, 1, true))?);
     let size = std::fs::metadata(&path)?.len();
     report("tracker, figures only, 4 threads", best(|| captured(&MemoryUsageTracker::new(), THREADS))?);
-    report("tracker, recording to a file, 4 threads", best(|| recorded(&path, THREADS, false))?);
+    report("tracker, recording, 4 threads without a pause", best(|| recorded(&path, THREADS, false))?);
     #[allow(clippy::cast_precision_loss)]
     let each = size as f64 / EVENTS as f64;
     println!("the file of a recording has {each:.1} bytes for each event");
@@ -108,6 +111,21 @@ fn captured(tracker: &MemoryUsageTracker, threads: u64) -> Result<Duration, Box<
         });
     });
     drop(guard);
+    Ok(took)
+}
+
+/// Only the calls, with pauses in which what they left behind is written.
+fn bursts(path: &Path) -> Result<Duration, Box<dyn std::error::Error>> {
+    let tracker = MemoryUsageTracker::recording_to(path)?;
+    let guard = tracker.begin_capture(RunMode::Normal)?;
+    let mut took = Duration::ZERO;
+    for burst in 0..EVENTS / BURST {
+        // Each has ids of its own: what it leaves behind stays.
+        took += time(|| churn_some(&tracker, burst, BURST / 2));
+        tracker.snapshot("BURST")?;
+    }
+    drop(guard);
+    tracker.finish()?;
     Ok(took)
 }
 

@@ -291,21 +291,24 @@ impl Page<'_> {
     fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
         let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
         let (heading, part) = self.part(&moment.pool);
+        let rows = self.screen.rows;
+        // A tracker knows no types, and so no padding.
+        let is_known = live.iter().take(rows).any(|tensor| tensor.padded_bytes.is_some());
+        let is_shown = is_known || self.rank.sessions.is_empty();
         let mut table = Table::new([
             ("alive, largest first", Align::Flexible),
             ("", Align::Left),
             (heading, Align::Right),
-            ("padding", Align::Right),
+            (if is_shown { "padding" } else { "" }, Align::Right),
             ("made by", Align::Left),
             ("until", Align::Left),
         ]);
-        let rows = self.screen.rows;
         for tensor in live.iter().take(rows) {
             table.row([
                 tensor.name.clone().unwrap_or_else(|| "?".into()),
                 shape_and_type(tensor),
                 tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
-                padding_share(tensor),
+                if is_shown { padding_share(tensor) } else { String::new() },
                 maker(tensor),
                 until(tensor),
             ]);
