@@ -126,14 +126,14 @@ private:
     std::uint64_t capture_;
 };
 
-/* A tracker. Any thread may use it. */
+/* A tracker, which can be moved but not copied. Any thread may use it. */
 class Tracker {
 public:
     /* One that keeps figures only. */
-    Tracker() : tracker_(make()), owner_(tracker_, ttmem_tracker_free) {}
+    Tracker() : owner_(make(), ttmem_tracker_free) {}
 
     /* One whose captures also go into a .ttmem file. */
-    explicit Tracker(const std::string& path) : tracker_(make_recording(path)), owner_(tracker_, ttmem_tracker_free) {}
+    explicit Tracker(const std::string& path) : owner_(make_recording(path), ttmem_tracker_free) {}
 
     /* That of the process, which MemoryUsageTracker uses; its recording is finished when the process ends. */
     static Tracker& process_wide() {
@@ -141,68 +141,68 @@ public:
         return tracker;
     }
 
-    void record_to(const std::string& path) { detail::check(ttmem_record_to(tracker_, path.c_str())); }
-    void finish() { detail::check(ttmem_finish(tracker_)); }
+    void record_to(const std::string& path) { detail::check(ttmem_record_to(handle(), path.c_str())); }
+    void finish() { detail::check(ttmem_finish(handle())); }
 
     ScopeGuard begin_capture(RunMode mode = RunMode::NORMAL) {
         std::uint64_t capture = 0;
-        detail::check(ttmem_begin_capture(tracker_, static_cast<std::int32_t>(mode), &capture));
-        return ScopeGuard(tracker_, capture);
+        detail::check(ttmem_begin_capture(handle(), static_cast<std::int32_t>(mode), &capture));
+        return ScopeGuard(handle(), capture);
     }
-    void snapshot(const std::string& name) { detail::check(ttmem_snapshot(tracker_, name.c_str())); }
+    void snapshot(const std::string& name) { detail::check(ttmem_snapshot(handle(), name.c_str())); }
     void end_capture(const std::string& name = kDefaultTraceName) {
-        detail::check(ttmem_end_capture(tracker_, name.c_str()));
+        detail::check(ttmem_end_capture(handle(), name.c_str()));
     }
-    void clear() { detail::check(ttmem_clear(tracker_)); }
-    bool is_capturing() const { return ttmem_is_capturing(tracker_); }
+    void clear() { detail::check(ttmem_clear(handle())); }
+    bool is_capturing() const { return ttmem_is_capturing(handle()); }
 
     void record_alloc(std::uint64_t id, std::uint64_t bytes, Pool pool = Pool::DRAM) {
-        detail::check(ttmem_record_alloc(tracker_, id, bytes, static_cast<std::int32_t>(pool)));
+        detail::check(ttmem_record_alloc(handle(), id, bytes, static_cast<std::int32_t>(pool)));
     }
-    void record_free(std::uint64_t id) { detail::check(ttmem_record_free(tracker_, id)); }
+    void record_free(std::uint64_t id) { detail::check(ttmem_record_free(handle(), id)); }
     void record_circular_buffer(std::uint64_t bytes, const std::string& cores = "", bool globally_allocated = false) {
-        detail::check(ttmem_record_circular_buffer(tracker_, bytes, cores.c_str(), globally_allocated));
+        detail::check(ttmem_record_circular_buffer(handle(), bytes, cores.c_str(), globally_allocated));
     }
-    void record_circular_buffers_gone() { detail::check(ttmem_record_circular_buffers_gone(tracker_)); }
+    void record_circular_buffers_gone() { detail::check(ttmem_record_circular_buffers_gone(handle())); }
 
     DRAMUsage get_dram_usage(const std::string& name) const {
         DRAMUsage usage{};
-        detail::check(ttmem_get_dram_usage(tracker_, name.c_str(), &usage));
+        detail::check(ttmem_get_dram_usage(handle(), name.c_str(), &usage));
         return usage;
     }
     L1UsagePerCore get_l1_usage(const std::string& name) const {
         L1UsagePerCore usage{};
-        detail::check(ttmem_get_l1_usage(tracker_, name.c_str(), &usage));
+        detail::check(ttmem_get_l1_usage(handle(), name.c_str(), &usage));
         return usage;
     }
     std::vector<std::pair<std::string, DRAMUsage>> get_dram_usage_all() const {
-        return detail::phases(tracker_, [](const ttmem_phase& phase) {
+        return detail::phases(handle(), [](const ttmem_phase& phase) {
             return std::make_pair(std::string(phase.name), phase.dram);
         });
     }
     std::vector<std::pair<std::string, L1UsagePerCore>> get_l1_usage_all() const {
-        return detail::phases(tracker_, [](const ttmem_phase& phase) {
+        return detail::phases(handle(), [](const ttmem_phase& phase) {
             return std::make_pair(std::string(phase.name), phase.l1);
         });
     }
     std::vector<std::string> get_trace_names() const {
-        return detail::phases(tracker_, [](const ttmem_phase& phase) { return std::string(phase.name); });
+        return detail::phases(handle(), [](const ttmem_phase& phase) { return std::string(phase.name); });
     }
     std::uint64_t unknown_frees() const {
         std::uint64_t frees = 0;
-        detail::check(ttmem_unknown_frees(tracker_, &frees));
+        detail::check(ttmem_unknown_frees(handle(), &frees));
         return frees;
     }
     std::uint64_t repeated_allocations() const {
         std::uint64_t times = 0;
-        detail::check(ttmem_repeated_allocations(tracker_, &times));
+        detail::check(ttmem_repeated_allocations(handle(), &times));
         return times;
     }
-    std::string memory_usage_text() const { return detail::memory_usage_text(tracker_); }
+    std::string memory_usage_text() const { return detail::memory_usage_text(handle()); }
     void print_memory_usage(std::ostream& out = std::cout) const { out << memory_usage_text() << std::flush; }
 
 private:
-    explicit Tracker(ttmem_tracker* shared) : tracker_(shared), owner_(shared, finish_shared) {}
+    explicit Tracker(ttmem_tracker* shared) : owner_(shared, finish_shared) {}
 
     static ttmem_tracker* make() {
         ttmem_tracker* made = nullptr;
@@ -214,9 +214,10 @@ private:
         detail::check(ttmem_tracker_recording_to(path.c_str(), &made));
         return made;
     }
+    /* NULL where it was moved: calls say so. */
+    ttmem_tracker* handle() const noexcept { return owner_.get(); }
     static void finish_shared(ttmem_tracker* shared) { ttmem_finish(shared); }
 
-    ttmem_tracker* tracker_;
     std::unique_ptr<ttmem_tracker, void (*)(ttmem_tracker*)> owner_;
 };
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <sstream>
 #include <ttmem.hpp>
+#include <utility>
 
 #define EXPECT(condition)                                                \
     do {                                                                 \
@@ -51,5 +52,9 @@ int main() {
     std::ostringstream out;
     other.print_memory_usage(out);
     EXPECT(out.str() == "WARNING: No traces captured\n");
+    // One that was moved has nothing left to say, and says so.
+    ttmem::Tracker moved = std::move(other);
+    EXPECT(status_of([&] { other.clear(); }) == TTMEM_INVALID_ARGUMENT);
+    EXPECT(status_of([&] { moved.clear(); }) == TTMEM_OK);
     std::puts("as it should be");
 }
