@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint unit docs web web-check browser bench bench-page bench-serve check-data bless soak clean
+.PHONY: test format lint unit docs web web-check browser bench bench-page bench-serve bench-tracker native-tools check-data bless soak clean
 
 test: web-check format lint unit docs browser
 
@@ -13,9 +13,14 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 # The README's first command runs, too: which binary it means is for the manifest to say.
-unit:
+unit: native-tools
 	$(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet -- summary corpus/tt_log/vae-decoder.log >/dev/null
+
+# What builds the programs in C and C++ that the tests of the tracker's library run.
+native-tools:
+	for tool in gcc g++ cmake make; do command -v $$tool >/dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq $$tool; } || exit 1; done
 
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
@@ -64,6 +69,11 @@ bench-page: web/node_modules
 bench-serve:
 	$(CARGO) build --release --locked --workspace --examples --bins
 	bash bench/serve.sh
+
+# The tracker: nanoseconds for each allocation or free, against a hash map.
+bench-tracker:
+	$(CARGO) build --release --locked -p ttmem --examples
+	bash bench/tracker.sh
 
 # Rewrites the expected outputs of snapshot tests; read the difference before you commit it.
 bless:

@@ -45,6 +45,8 @@
 //! newer file back keeps what was understood, under the older version's number; nobody appends to a file of
 //! another version.
 
+mod small;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -54,7 +56,8 @@ use serde::de::DeserializeOwned;
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::error::{Error, Result};
-use crate::model::{Event, RankEvent, Sink, Warning};
+use crate::model::{Event, RankEvent, RankId, Sink, Warning};
+use small::Small;
 
 /// The version of the format: files of another major cannot be read.
 pub const MAJOR: u16 = 1;
@@ -263,6 +266,19 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
+    /// Adds an event to the frame that can be encoded by hand, if the frame has room.
+    #[inline]
+    fn push_small(&mut self, rank: RankId, event: &RankEvent) -> bool {
+        let start = self.events.len();
+        if start + Small::MOST + SLACK > FULL {
+            return false;
+        }
+        self.events.resize(start + Small::MOST, 0);
+        let length = Small::encode(rank, event, &mut self.events[start..]);
+        self.events.truncate(start + length.unwrap_or(0));
+        length.is_some()
+    }
+
     /// Adds an event of that kind with `self.content` to the frame.
     fn push(&mut self, kind: u32) -> Result<()> {
         let length = self.content.len();
@@ -343,12 +359,17 @@ impl<W: Write> Sink for Writer<W> {
             State::Ended => return Err(bug("an event came after the end of a recording")),
             State::Broken => return self.flush(),
         }
+        if let Event::Of(rank, event) = &event
+            && self.push_small(*rank, event)
+        {
+            return Ok(());
+        }
         let mut content = std::mem::take(&mut self.content);
         content.clear();
         let (kind, content) = encode(&event, content).map_err(bug)?;
         self.content = content;
         self.push(kind)?;
-        if event == Event::End {
+        if let Event::End = event {
             self.state = State::Ended;
         }
         Ok(())

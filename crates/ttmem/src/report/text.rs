@@ -159,7 +159,7 @@ impl Page<'_> {
         };
         let pools: Vec<(&str, &PoolSummary)> = self.rank.pools.iter().filter(shown).collect();
         let name_width = pools.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let figures: Vec<String> = pools.iter().map(|(_, pool)| figure(pool)).collect();
+        let figures: Vec<String> = pools.iter().map(|(name, pool)| figure(name, pool)).collect();
         let width = figures.iter().map(String::len).max().unwrap_or(0);
         for ((name, pool), figure) in pools.iter().zip(&figures) {
             let peak = pool.peak_per_bank;
@@ -211,7 +211,9 @@ impl Page<'_> {
             },
             |caused| format!(", caused by {}", self.step_named(caused)),
         );
-        writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{cause}", peak.pool)))?;
+        let phase =
+            peak.phase.as_deref().map_or_else(String::new, |phase| format!(" in {}", one_line(phase)));
+        writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{phase}{cause}", peak.pool)))?;
         self.moment(peak, out)
     }
 
@@ -223,6 +225,11 @@ impl Page<'_> {
         let run = caused.run.filter(|_| self.rank.runs > 1).map(|run| format!(", run {run}"));
         let parts = [op, loc, program, run].into_iter().flatten().collect::<String>();
         format!("step {}{parts}", caused.step)
+    }
+
+    /// What the sizes of a pool are of: as a heading, and behind a size.
+    fn part(&self, name: &str) -> (&'static str, &'static str) {
+        self.rank.pools.get(name).map_or(("a bank", " of each bank"), |pool| part(name, pool))
     }
 
     fn at(&self, at: &AtMoment, out: &mut dyn Write) -> io::Result<()> {
@@ -237,8 +244,8 @@ impl Page<'_> {
             let piece = moment
                 .largest_free_per_bank
                 .map_or_else(String::new, |largest| format!(" ({} in one piece)", size(largest)));
-            let each = self.of_each_bank(&moment.pool);
-            writeln!(out, "  {}: {held}{each} allocated{free}{piece}", moment.pool)?;
+            let (_, part) = self.part(&moment.pool);
+            writeln!(out, "  {}: {held}{part} allocated{free}{piece}", moment.pool)?;
             self.moment(moment, out)?;
         }
         Ok(())
@@ -290,38 +297,27 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Whether the sizes of a pool are those of a bank; else they are those of the device.
-    fn has_banks(&self, pool: &str) -> bool {
-        self.rank.pools.get(pool).is_none_or(|pool| pool.banks != Some(1))
-    }
-
-    /// The heading of a column of such sizes.
-    fn column(&self, pool: &str) -> &'static str {
-        if self.has_banks(pool) { "a bank" } else { "bytes" }
-    }
-
-    /// What follows such a size.
-    fn of_each_bank(&self, pool: &str) -> &'static str {
-        if self.has_banks(pool) { " of each bank" } else { "" }
-    }
-
     fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
         let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
+        let (heading, part) = self.part(&moment.pool);
+        let rows = self.screen.rows;
+        // A tracker knows no types, and so no padding.
+        let is_known = live.iter().take(rows).any(|tensor| tensor.padded_bytes.is_some());
+        let is_shown = is_known || self.rank.sessions.is_empty();
         let mut table = Table::new([
             ("alive, largest first", Align::Flexible),
             ("", Align::Left),
-            (self.column(&moment.pool), Align::Right),
-            ("padding", Align::Right),
+            (heading, Align::Right),
+            (if is_shown { "padding" } else { "" }, Align::Right),
             ("made by", Align::Left),
             ("until", Align::Left),
         ]);
-        let rows = self.screen.rows;
         for tensor in live.iter().take(rows) {
             table.row([
                 tensor.name.clone().unwrap_or_else(|| "?".into()),
                 shape_and_type(tensor),
                 tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
-                padding_share(tensor),
+                if is_shown { padding_share(tensor) } else { String::new() },
                 maker(tensor),
                 until(tensor),
             ]);
@@ -334,13 +330,7 @@ impl Page<'_> {
             let shown =
                 live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
-            writeln!(
-                out,
-                "  … and {} more, {}{} (--top shows more)",
-                all - rows,
-                unit.show(rest),
-                self.of_each_bank(&moment.pool)
-            )?;
+            writeln!(out, "  … and {} more, {}{part} (--top shows more)", all - rows, unit.show(rest))?;
         }
         writeln!(out)
     }
@@ -359,7 +349,7 @@ impl Page<'_> {
         let unit = Unit::of(suspects[0].added_per_bank);
         let mut table = Table::new([
             (&*format!("added most to {pool}"), Align::Left),
-            (self.column(pool), Align::Right),
+            (self.part(pool).0, Align::Right),
             ("operation", Align::Left),
             ("location", Align::Flexible),
         ]);
@@ -413,8 +403,8 @@ impl Page<'_> {
         for (name, pool) in rank.pools.iter() {
             if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
             {
-                let each = self.of_each_bank(name);
-                writeln!(out, "  {name} at the end: {}{each} ({source})", size(end))?;
+                let (_, part) = self.part(name);
+                writeln!(out, "  {name} at the end: {}{part} ({source})", size(end))?;
             }
         }
         Ok(())
@@ -432,7 +422,7 @@ impl Page<'_> {
                 "  Fragmentation of {name}: worst at step {}, {} free{}, {} ({share}) in one piece",
                 worst.step,
                 size(worst.free_per_bank),
-                self.of_each_bank(name),
+                self.part(name).1,
                 size(worst.largest_free_per_bank)
             )?;
             if let Some(blocks) = worst.blocks.as_deref().filter(|blocks| !blocks.is_empty()) {
@@ -561,16 +551,29 @@ fn block_bar(blocks: &[Block], cells: u64) -> String {
 }
 
 /// `686.4 of 4080.0 MiB a bank`.
-fn figure(pool: &PoolSummary) -> String {
+fn figure(name: &str, pool: &PoolSummary) -> String {
+    let each = match part(name, pool).0 {
+        "size" => String::new(),
+        each => format!(" {each}"),
+    };
     match (pool.peak_per_bank, pool.capacity_per_bank) {
         (Some(peak), Some(all)) => {
             let unit = Unit::of(all);
-            let each = if pool.banks == Some(1) { "" } else { " a bank" };
             format!("{} of {}{each}", unit.number(peak), unit.show(all))
         }
-        (Some(peak), None) if pool.banks == Some(1) => format!("{} at its peak", size(peak)),
-        (Some(peak), None) => format!("{} a bank at its peak", size(peak)),
+        (Some(peak), None) => format!("{}{each} at its peak", size(peak)),
         (None, _) => "not observed".into(),
+    }
+}
+
+/// What the sizes of a pool are of: as a heading, and behind a size.
+fn part(name: &str, pool: &PoolSummary) -> (&'static str, &'static str) {
+    match pool.banks {
+        // Totals.
+        Some(1) => ("size", ""),
+        // What is said of L1 without its banks is said of a core.
+        None if name == "CB" || name.starts_with("L1") => ("a core", " of a core"),
+        _ => ("a bank", " of each bank"),
     }
 }
 

@@ -10,14 +10,14 @@ const ROWS: usize = 10;
 /// No device has more pools.
 const POOLS: usize = 8;
 
-/// What is not known for want of a setting: of a training log there is none that would help.
+/// What is not known for want of a setting: of a training log or a tracker there is none that would help.
 fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
     if rank.sessions.is_empty() {
         format!("{what}: capture with {setting}=DEBUG to see them.")
     } else if rank.operations.total == 0 {
         format!("{what}. It is a training log: see Phases.")
     } else {
-        format!("{what}.")
+        "Not known: the evidence has sizes, and no graph. See Phases and Live at Peak.".to_owned()
     }
 }
 
