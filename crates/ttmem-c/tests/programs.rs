@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -15,13 +16,25 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where cargo has put the libraries: beside this test.
-fn libraries() -> PathBuf {
-    let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    for name in ["libttmem.a", "libttmem.so"] {
-        assert!(folder.join(name).is_file(), "there is no {name} in {}", folder.display());
-    }
-    folder
+/// Where the libraries are, as new as their sources: cargo builds no such libraries for tests by itself.
+fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        // `target/debug`, of `target/debug/deps/programs-…`.
+        let folder = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+        let mut cargo = Command::new(env!("CARGO"));
+        // Of the whole workspace, which is built anyway: for one crate alone its dependencies would be built once more.
+        cargo.args(["build", "--locked", "--quiet", "--workspace", "--lib"]).current_dir(root());
+        cargo.arg("--target-dir").arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        run(&mut cargo);
+        for name in ["libttmem.a", "libttmem.so"] {
+            assert!(folder.join(name).is_file(), "there is no {name} in {}", folder.display());
+        }
+        folder
+    })
 }
 
 fn expected() -> String {
