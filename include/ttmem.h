@@ -31,7 +31,7 @@ typedef enum {
      */
     TTMEM_OK = 0,
     /**
-     * A pointer is NULL, a text is no UTF-8, or a number stands for nothing.
+     * A pointer is NULL, a text is no UTF-8 or no graph capture, or a number stands for nothing.
      */
     TTMEM_INVALID_ARGUMENT = 1,
     /**
@@ -265,6 +265,13 @@ ttmem_status ttmem_record_circular_buffer(ttmem_tracker *tracker,
  * Takes down that all circular buffers are gone: a program begins, or is over.
  */
 ttmem_status ttmem_record_circular_buffers_gone(ttmem_tracker *tracker);
+
+/**
+ * Takes down what a graph capture of ttnn says, as JSON that ends with a zero byte: the list of nodes, or the report that
+ * wraps it. It belongs to the phase that runs. If it cannot be read, nothing of it is taken down.
+ */
+ttmem_status ttmem_record_graph(ttmem_tracker *tracker,
+                                const char *json);
 
 /**
  * What the phase of that name did in DRAM. A name that several phases have is an error.

@@ -164,6 +164,8 @@ public:
         detail::check(ttmem_record_circular_buffer(handle(), bytes, cores.c_str(), globally_allocated));
     }
     void record_circular_buffers_gone() { detail::check(ttmem_record_circular_buffers_gone(handle())); }
+    /// What a graph capture of ttnn says, as JSON: it belongs to the phase that runs.
+    void record_graph(const std::string &json) { detail::check(ttmem_record_graph(handle(), json.c_str())); }
 
     DRAMUsage get_dram_usage(const std::string& name) const {
         DRAMUsage usage{};
@@ -242,6 +244,7 @@ public:
         it().record_circular_buffer(bytes, cores, globally_allocated);
     }
     static void record_circular_buffers_gone() { it().record_circular_buffers_gone(); }
+    static void record_graph(const std::string &json) { it().record_graph(json); }
     static DRAMUsage get_dram_usage(const std::string& name) { return it().get_dram_usage(name); }
     static L1UsagePerCore get_l1_usage(const std::string& name) { return it().get_l1_usage(name); }
     static auto get_dram_usage_all() { return it().get_dram_usage_all(); }

@@ -199,3 +199,10 @@ pub extern "C" fn ttmem_record_circular_buffers_gone(tracker: *mut ttmem_tracker
         Ok(())
     })
 }
+
+/// Takes down what a graph capture of ttnn says, as JSON that ends with a zero byte: the list of nodes, or the report that
+/// wraps it. It belongs to the phase that runs. If it cannot be read, nothing of it is taken down.
+#[unsafe(no_mangle)]
+pub extern "C" fn ttmem_record_graph(tracker: *mut ttmem_tracker, json: *const c_char) -> ttmem_status {
+    attempt(|| Ok(behind(tracker)?.record_graph(text("the graph capture", json)?.as_bytes())?))
+}

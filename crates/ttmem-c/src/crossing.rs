@@ -19,7 +19,7 @@ pub struct ttmem_tracker(pub(crate) MemoryUsageTracker);
 pub enum ttmem_status {
     /// It did.
     TTMEM_OK = 0,
-    /// A pointer is NULL, a text is no UTF-8, or a number stands for nothing.
+    /// A pointer is NULL, a text is no UTF-8 or no graph capture, or a number stands for nothing.
     TTMEM_INVALID_ARGUMENT = 1,
     /// A capture is running already.
     TTMEM_ALREADY_CAPTURING = 2,
@@ -54,6 +54,7 @@ impl From<TrackerError> for Failure {
             TrackerError::OtherMode { .. } => ttmem_status::TTMEM_OTHER_MODE,
             TrackerError::NoSuchPhase { .. } => ttmem_status::TTMEM_NO_SUCH_PHASE,
             TrackerError::Ambiguous { .. } => ttmem_status::TTMEM_AMBIGUOUS_PHASE,
+            TrackerError::Graph(_) => ttmem_status::TTMEM_INVALID_ARGUMENT,
             TrackerError::Recording(_) => ttmem_status::TTMEM_RECORDING_FAILED,
             _ => ttmem_status::TTMEM_BUG,
         };

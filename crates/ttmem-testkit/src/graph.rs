@@ -98,6 +98,23 @@ pub struct Buffer {
     address: u64,
 }
 
+impl Buffer {
+    /// Where it lies.
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// What it takes of the device.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What it takes of a bank, or of a core.
+    pub fn per_bank(&self) -> u64 {
+        self.per_bank
+    }
+}
+
 /// The banks of DRAM, and the cores that L1 is spread over.
 pub const BANKS: u64 = 12;
 /// The cores.
@@ -267,8 +284,22 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// Ends the capture.
+    /// Ends the capture, and says the truth about it.
     pub fn finish(mut self) -> io::Result<Truth> {
+        self.close()?;
+        let highest = self.held.iter().max().copied().unwrap_or(0);
+        self.truth.dram_peak_per_bank = (highest + self.before).unsigned_abs();
+        self.truth.nodes = self.node;
+        Ok(self.truth)
+    }
+
+    /// Ends the capture, and gives back what it was written to.
+    pub fn finish_into(mut self) -> io::Result<W> {
+        self.close()?;
+        Ok(self.out)
+    }
+
+    fn close(&mut self) -> io::Result<()> {
         self.node("capture_end", json!({}), &[])?;
         write!(self.out, "]")?;
         if self.options.report {
@@ -277,11 +308,7 @@ impl<W: Write> Capture<W> {
             write!(self.out, ", \"metadata\": {metadata}, \"version\": 1}}")?;
         }
         writeln!(self.out)?;
-        self.out.flush()?;
-        let highest = self.held.iter().max().copied().unwrap_or(0);
-        self.truth.dram_peak_per_bank = (highest + self.before).unsigned_abs();
-        self.truth.nodes = self.node;
-        Ok(self.truth)
+        self.out.flush()
     }
 
     fn buffer_node(&mut self, buffer: &Buffer, tensors: &[u64]) -> io::Result<()> {

@@ -28,6 +28,8 @@ pub(super) struct Capture<'s> {
     stretch: Option<Stretch>,
     steps: Step,
     segment: Segment,
+    /// The changes one by one, for who wants them.
+    changes: Option<Vec<Change>>,
     lives: Lives,
     /// The buffer nodes by index, until they are given back.
     buffers: FxHashMap<u64, BufferNode>,
@@ -117,11 +119,35 @@ impl<'s> Capture<'s> {
             stretch: None,
             steps: 0,
             segment: Segment::default(),
+            changes: None,
             lives: Lives::default(),
             buffers: FxHashMap::default(),
             tensors: FxHashMap::default(),
             program: Vec::new(),
             notes: Notes::default(),
+        }
+    }
+
+    /// One whose changes are wanted one by one.
+    pub fn with_changes(tables: Tables<'s>) -> Self {
+        Self { changes: Some(Vec::new()), ..Self::new(tables) }
+    }
+
+    /// The changes of a whole capture; why they cannot be told.
+    pub fn into_changes(self) -> Result<Vec<Change>, String> {
+        match (self.notes.out_of_order, self.notes.no_share.first) {
+            (Some(node), _) => Err(format!("node {node} has another counter than its place in the list")),
+            (None, Some(node)) => {
+                Err(format!("{node}, a buffer in L1, does not say what it takes of a bank"))
+            }
+            (None, None) => Ok(self.changes.unwrap_or_default()),
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.segment.apply(change);
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
         }
     }
 
@@ -299,7 +325,7 @@ impl<'s> Capture<'s> {
         self.notes.buffers += 1;
         self.notes.with_address += u64::from(params.address.get().is_some_and(|address| address > 0));
         let per_bank = self.per_bank(index, params, size, device);
-        self.segment.apply(if params.kind.0 == "DRAM" {
+        self.apply(if params.kind.0 == "DRAM" {
             Change::DramAllocated(size)
         } else {
             Change::L1Allocated(per_bank.unwrap_or(0))
@@ -379,10 +405,10 @@ impl<'s> Capture<'s> {
         };
         let per_bank = self.per_bank(index, params, size, device);
         if is_dram {
-            self.segment.apply(Change::DramFreed(size));
+            self.apply(Change::DramFreed(size));
         }
         if params.kind.0 != "DRAM" {
-            self.segment.apply(Change::L1Freed(per_bank.unwrap_or(0)));
+            self.apply(Change::L1Freed(per_bank.unwrap_or(0)));
         }
         let gone = match life {
             Life::Taken(buffer) => {
@@ -436,7 +462,7 @@ impl<'s> Capture<'s> {
             return Ok(());
         };
         let own = if is_borrowed { 0 } else { size };
-        self.segment.apply(if what == "circular buffer" {
+        self.apply(if what == "circular buffer" {
             Change::CircularBuffer(own)
         } else {
             Change::ProgramBuffer(own)
@@ -454,7 +480,7 @@ impl<'s> Capture<'s> {
 
     /// All that programs have on their cores is gone.
     fn program_gone(&mut self, offset: u64) -> Result<()> {
-        self.segment.apply(Change::ProgramBuffersGone);
+        self.apply(Change::ProgramBuffersGone);
         if self.program.is_empty() {
             return Ok(());
         }

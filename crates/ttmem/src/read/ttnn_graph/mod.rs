@@ -1,7 +1,7 @@
 //! Reads the graph captures of ttnn: the bare list of nodes, and the report that wraps it.
 //!
 //! The nodes say in order which function ran, and which buffers it took and gave back. `node` is one of them as it is
-//! written, `capture` walks them, `lives` keeps the pools and what lies in them. The figures of the capture's one phase are
+//! written, `capture` walks them, `feed` tells a tracker of them, `lives` keeps the pools and what lies in them. The figures of the capture's one phase are
 //! those of ttnn's own `extract_dram_usage` and `extract_resource_usage_per_core`; they are counted by
 //! [`Segment`](crate::model::Segment) and know nothing of what was there before the capture began.
 //!
@@ -11,6 +11,7 @@
 //! Nothing of the file is held but what a node says, and what is needed of buffers and tensors later.
 
 mod capture;
+mod feed;
 mod lives;
 pub(super) mod node;
 

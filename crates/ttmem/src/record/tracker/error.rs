@@ -47,6 +47,9 @@ pub enum TrackerError {
         /// How often it was given.
         times: usize,
     },
+    /// A graph capture cannot be read.
+    #[error("{0}; nothing of it was taken down")]
+    Graph(#[source] crate::Error),
     /// The file of a recording cannot be written.
     #[error(transparent)]
     Recording(#[from] crate::Error),
