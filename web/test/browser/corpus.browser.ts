@@ -15,7 +15,7 @@ import {
   values,
   wordsOf,
 } from "./support/page";
-import { corpus, jsonFilesOf, logOf, type RankAnswer, summary, trainingLog } from "./support/tool";
+import { corpus, evidence, jsonFilesOf, logOf, type RankAnswer, summary, trainingLog } from "./support/tool";
 
 for (const name of corpus()) {
   test(`${name}: every section, with the numbers of the summary`, async ({ page, open }) => {
@@ -40,6 +40,27 @@ for (const name of corpus()) {
       await showAll(page);
       expect(await wordsOf(page), pool).not.toMatch(NO_NUMBER);
     }
+  });
+}
+
+for (const name of [
+  "ttnn_graph/linear-report.json",
+  "ttrt_memory/memory_results.json",
+  "ttnn_db/db.sqlite",
+]) {
+  test(`${name}: the same sections, and phases where there are some`, async ({ page, open }) => {
+    const file = evidence(name);
+    const [rank] = summary(file).ranks;
+    await open(file);
+    const ids = await sectionsOf(page);
+    expect(ids.filter((id) => id !== "phases")).toEqual(SECTIONS);
+    expect(ids.includes("phases")).toBe(name.startsWith("ttnn_graph"));
+    await checkRank(page, rank);
+    await show(page, "fragmentation");
+    const pieces = page.locator("#fragmentation .blocks .block");
+    await expect(pieces).toHaveCount(rank.fragmentation.DRAM?.blocks?.length ?? 0);
+    await showAll(page);
+    expect(await wordsOf(page)).not.toMatch(NO_NUMBER);
   });
 }
 

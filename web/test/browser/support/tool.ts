@@ -60,6 +60,11 @@ export function trainingLog(): string {
   return resolve(CORPUS, "../tt_train/tinyllama.log");
 }
 
+/** Evidence of another format, by its folder and name. */
+export function evidence(name: string): string {
+  return resolve(CORPUS, "..", name);
+}
+
 /** The logs of the corpus, by name. */
 export function corpus(): string[] {
   return readdirSync(CORPUS)
