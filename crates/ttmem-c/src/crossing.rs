@@ -70,7 +70,7 @@ thread_local! {
 /// until the next call of this thread that fails, and is not the caller's to free.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_last_error() -> *const c_char {
-    LAST_ERROR.with(|last| last.borrow().as_ptr())
+    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// Does something that may fail or, if there is a bug, panic: no panic may reach C.
@@ -81,7 +81,8 @@ pub(crate) fn attempt(what: impl FnOnce() -> Result<(), Failure>) -> ttmem_statu
     match result {
         Ok(()) => ttmem_status::TTMEM_OK,
         Err(Failure(status, words)) => {
-            LAST_ERROR.with(|last| *last.borrow_mut() = c_text(&words));
+            // When a thread ends, its last error may be gone before its last call.
+            let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = c_text(&words));
             status
         }
     }

@@ -206,3 +206,76 @@ fn the_corpus_is_read() {
     assert_eq!(found["pools"]["DRAM"]["peak_per_bank"], 706_560);
     assert_eq!(found["suspects"][0]["op"], "ttnn.from_torch");
 }
+
+#[test]
+fn a_result_at_an_address_that_was_in_use_is_new_memory() {
+    let content = "
+        INSERT INTO operations (operation_id, name) VALUES (1, 'ttnn.a'), (2, 'ttnn.b'), (3, 'ttnn.c'), (4, 'ttnn.inplace');
+        INSERT INTO tensors (tensor_id, shape, dtype, layout, device_id, address, buffer_type) VALUES
+            (1, 'Shape([32, 32])', 'DataType.BFLOAT16', 'Layout.TILE', 0, 64, 0),
+            (2, 'Shape([32, 32])', 'DataType.BFLOAT16', 'Layout.TILE', 0, 128, 0),
+            (3, 'Shape([32, 32])', 'DataType.BFLOAT16', 'Layout.TILE', 0, 64, 0),
+            (4, 'Shape([32, 32])', 'DataType.BFLOAT16', 'Layout.TILE', 0, 64, 0);
+        INSERT INTO output_tensors (operation_id, output_index, tensor_id) VALUES (1, 0, 1), (2, 0, 2), (3, 0, 3), (4, 0, 4);
+        INSERT INTO input_tensors (operation_id, input_index, tensor_id) VALUES (2, 0, 1), (3, 0, 2), (4, 0, 3);
+        INSERT INTO buffers (operation_id, device_id, address, max_size_per_bank, buffer_type, buffer_layout) VALUES
+            (1, 0, 64, 64, 0, 0), (2, 0, 64, 64, 0, 0), (2, 0, 128, 64, 0, 0), (3, 0, 64, 64, 0, 0), (3, 0, 128, 64, 0, 0),
+            (4, 0, 64, 64, 0, 0), (4, 0, 128, 64, 0, 0);";
+    let profile = open(&database(TODAY, content)).unwrap();
+    let rank = &profile.ranks[0];
+    let mut lives: Vec<(String, Option<u32>, String)> = (0..rank.tensors.len())
+        .map(|row| {
+            let tensor = rank.tensors.get(row).unwrap();
+            let name = tensor.ssa.map(|name| profile.text(name).to_owned()).unwrap_or_default();
+            (name, tensor.step.map(ttmem::model::StepNumber::get), format!("{:?}", tensor.dies))
+        })
+        .collect();
+    lives.sort();
+    let named = |name: &str, step, dies: &str| (name.to_owned(), Some(step), dies.to_owned());
+    assert_eq!(
+        lives,
+        [named("tensor 1", 0, "early(3)"), named("tensor 2", 1, "never"), named("tensor 3", 2, "never")]
+    );
+}
+
+#[test]
+fn operations_and_rows_that_do_not_belong_together_are_said() {
+    let content = "
+        INSERT INTO operations (operation_id, name) VALUES (1, 'ttnn.a'), (3, 'ttnn.b'), (4, 'ttnn.fails');
+        INSERT INTO buffers (operation_id, device_id, address, max_size_per_bank, buffer_type, buffer_layout) VALUES
+            (1, 0, 64, 10, 0, 0), (2, 0, 512, 500, 0, 0), (3, 0, 64, 50, 0, 0);";
+    let profile = open(&database(TODAY, content)).unwrap();
+    let said: Vec<&str> = profile.warnings.iter().map(|warning| warning.message.as_str()).collect();
+    assert!(
+        said.iter().any(|line| line.starts_with("1 rows of buffers are of operations that are not there")),
+        "{said:?}"
+    );
+    assert!(said.iter().any(|line| line.starts_with("1 operations have no rows of buffers")), "{said:?}");
+    let found = answer(profile);
+    assert_eq!(
+        (&found["pools"]["DRAM"]["peak_per_bank"], &found["pools"]["DRAM"]["final_per_bank"]),
+        (&json!(50), &json!(50))
+    );
+}
+
+#[test]
+fn a_database_with_a_journal_is_read_whole_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db #1?.sqlite");
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;").unwrap();
+    connection.execute_batch(TODAY).unwrap();
+    connection.execute_batch(CONTENT).unwrap();
+    let files = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    let found = answer(read::open(path.to_str().unwrap()).unwrap());
+    assert_eq!(found["pools"]["DRAM"]["peak_per_bank"], 6144);
+    assert_eq!(files(), before);
+    drop(connection);
+    assert_eq!(answer(read::open(path.to_str().unwrap()).unwrap())["pools"]["DRAM"]["peak_per_bank"], 6144);
+}

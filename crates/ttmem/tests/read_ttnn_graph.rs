@@ -330,6 +330,7 @@ fn what_is_no_capture_is_refused_by_name() {
     );
     unknown("[1, 2, 3]\n", "no reader knows");
     unknown(r#"{"version": 2, "packages": {}}"#, r#"an object with "version", "packages", and no "graph""#);
+    unknown(r#"{"graph": [{"node": 1}, 7]}"#, "a list of 2 elements, and none is a node of a capture");
     let empty = r#"{"version": 1, "graph": []}"#;
     let error = open(empty.as_bytes()).unwrap_err();
     assert!(matches!(error, Error::NoMemoryData { .. }) && error.exit_code() == 4, "{error}");
@@ -470,4 +471,73 @@ fn malformed_captures_say_what_is_wrong() {
         "{}",
         said("out-of-order.json")
     );
+}
+
+#[test]
+fn what_follows_a_capture_is_said() {
+    let (mut bytes, truth) = made(Options::PLAIN, |capture| capture.allocate(Memory::Dram, 64).map(drop));
+    bytes.extend_from_slice(b"[]");
+    let answer = answer(&bytes);
+    says_as_ttnn(&answer, &truth);
+    assert!(warnings(&answer)[0].contains("something follows where it should end"), "{answer}");
+}
+
+#[test]
+fn a_mark_before_the_text_does_no_harm() {
+    let (bytes, truth) = made(Options::PLAIN, |capture| capture.allocate(Memory::Dram, 64).map(drop));
+    says_as_ttnn(&answer(&[b"\xef\xbb\xbf".as_slice(), &bytes].concat()), &truth);
+}
+
+#[test]
+fn a_deep_nest_of_functions_costs_no_more_than_a_flat_one() {
+    const DEPTH: usize = 5000;
+    let (bytes, truth) = made(Options::PLAIN, |capture| {
+        for depth in 0..DEPTH {
+            capture.function(&format!("f{depth}"))?;
+            capture.allocate(Memory::Dram, 64)?;
+        }
+        (0..DEPTH).try_for_each(|_| capture.end())
+    });
+    let answer = answer(&bytes);
+    says_as_ttnn(&answer, &truth);
+    let longest = answer["suspects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|row| row["loc"].as_str())
+        .map(str::len)
+        .max();
+    assert!(longest.unwrap_or(0) < 200, "{longest:?}");
+}
+
+#[test]
+fn a_tensor_of_two_devices_names_both_buffers() {
+    let (bytes, _) = made(Options::PLAIN, |capture| {
+        let first = capture.allocate(Memory::Dram, 4096)?;
+        capture.allocate(Memory::Dram, 4096)?;
+        capture.free(&first)
+    });
+    let mut nodes: Vec<Value> = serde_json::from_slice(&bytes).unwrap();
+    // Both buffers hold the tensor of the first.
+    nodes[4]["connections"] = json!([3]);
+    let answer = answer(&serde_json::to_vec(&nodes).unwrap());
+    let names: Vec<&Value> =
+        answer["peak"]["live"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["tensor 1", "tensor 1"]);
+}
+
+#[test]
+fn a_buffer_that_is_taken_twice_is_counted_twice() {
+    let (bytes, _) = made(Options::PLAIN, |capture| capture.allocate(Memory::Dram, 4096).map(drop));
+    let mut nodes: Vec<Value> = serde_json::from_slice(&bytes).unwrap();
+    let again = nodes[2].clone();
+    nodes.insert(3, again);
+    nodes.iter_mut().enumerate().for_each(|(index, node)| node["counter"] = json!(index));
+    let answer = answer(&serde_json::to_vec(&nodes).unwrap());
+    assert_eq!(answer["pools"]["DRAM"]["peak_total"], 8192);
+    assert_eq!(
+        (&answer["peak"]["live_count"], &answer["peak"]["unexplained_per_bank"]),
+        (&json!(2), &json!(0))
+    );
+    assert!(warnings(&answer)[0].starts_with("1 buffers are taken again"), "{answer}");
 }

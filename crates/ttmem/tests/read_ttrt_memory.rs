@@ -269,3 +269,41 @@ fn the_corpus_is_what_its_types_say() {
     assert!(cut.warnings[0].message.contains("the results are damaged"), "{:?}", cut.warnings);
     assert_eq!(read::open(&corpus("malformed/no-memory.json")).unwrap_err().exit_code(), 4);
 }
+
+/// A record by its result, and what DRAM holds after it.
+fn short(result: &str, is_cached: bool, allocated: u64) -> Value {
+    let ty = "tensor<32x32xbf16>";
+    let text = if is_cached {
+        format!("{result} = ttcore.load_cached(@f, [%arg0]) : ({ty}) -> {ty}")
+    } else {
+        format!("{result} = \"ttnn.add\"(%arg0) : ({ty}) -> {ty}")
+    };
+    record(&text, "", &view(allocated, &[]))
+}
+
+#[test]
+fn the_state_of_a_program_inside_is_seen_even_if_it_is_the_first() {
+    let found = answer(&json!([short("%0", false, 900), short("%0", true, 110), short("%1", false, 200)]));
+    assert_eq!(found["pools"]["DRAM"]["peak_per_bank"], 900);
+    assert_eq!(found["operations"]["weight"], 2);
+}
+
+#[test]
+fn a_program_that_is_recorded_twice_has_two_runs() {
+    let first =
+        [short("%0", false, 10), short("%0", true, 20), short("%1", false, 30), short("%2", false, 40)];
+    let second = [short("%0", true, 50), short("%1", false, 60), short("%2", false, 70)];
+    let found = answer(&Value::Array(first.into_iter().chain(second).collect()));
+    assert_eq!((&found["runs"], &found["operations"]["weight"]), (&json!(2), &json!(3)));
+    assert_eq!(
+        (&found["pools"]["DRAM"]["peak_per_bank"], &found["pools"]["DRAM"]["peak_step"]),
+        (&json!(70), &json!(7))
+    );
+}
+
+#[test]
+fn records_that_seem_to_nest_without_end_do_not() {
+    let many: Vec<Value> =
+        (0..5000).map(|_| short("%0", false, 1)).chain((0..5000).map(|_| short("%1", true, 1))).collect();
+    assert_eq!(answer(&Value::Array(many))["operations"]["total"], 10_000);
+}

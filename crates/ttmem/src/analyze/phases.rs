@@ -184,7 +184,7 @@ pub struct AtPeak {
     /// How far the phase that holds the peak went above its start.
     pub rise: Option<i64>,
     /// What of that rise are activations: the change of a forward pass.
-    pub activations_in_rise: Option<i64>,
+    pub activations_in_rise: Held,
 }
 
 /// What was in memory when a phase reached the peak.
@@ -200,7 +200,7 @@ pub fn at_peak(phases: &[Known<'_>], holder: usize) -> Option<AtPeak> {
         gradients: when(Kind::Backward, gradients(before)),
         activations: Held::new(there(Kind::Forward, waiting), changes(waiting, Kind::Forward)),
         rise: held.phase.segment_peak,
-        activations_in_rise: held.phase.change.filter(|_| held.kind == Kind::Forward),
+        activations_in_rise: Held::new(held.kind == Kind::Forward, held.phase.change),
     })
 }
 
@@ -288,7 +288,10 @@ mod tests {
         assert_eq!((peak(&session, &phases), holder(&session, &phases)), (Some(88), Some(3)));
         let at = at_peak(&phases, 3).unwrap();
         assert_eq!((at.model, at.optimizer, at.gradients), (Held::Bytes(10), Held::Bytes(20), Held::Nothing));
-        assert_eq!((at.activations, at.rise, at.activations_in_rise), (Held::Bytes(50), Some(8), None));
+        assert_eq!(
+            (at.activations, at.rise, at.activations_in_rise),
+            (Held::Bytes(50), Some(8), Held::Nothing)
+        );
     }
 
     /// Each micro batch gives its activations back: they are not added up, the largest counts.

@@ -70,6 +70,9 @@ impl<R: Read> Json<R> {
 
     /// The next byte that is no white space, which stays; `None` at the end.
     pub fn peek(&mut self) -> Found<Option<u8>> {
+        if self.offset() == 0 && (!self.buffer.is_empty() || self.fill()?) {
+            self.take(self.buffer.len() - without_mark(&self.buffer).len());
+        }
         loop {
             let rest = &self.buffer[self.taken..];
             if let Some(blank) = rest.iter().position(|byte| !byte.is_ascii_whitespace()) {
@@ -80,6 +83,14 @@ impl<R: Read> Json<R> {
             if !self.fill()? {
                 return Ok(None);
             }
+        }
+    }
+
+    /// That nothing follows.
+    pub fn end(&mut self) -> Found<()> {
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => Err(Trouble::Wrong("something follows where it should end")),
         }
     }
 
@@ -187,6 +198,11 @@ impl<R: Read> Json<R> {
         self.ended = read.map_err(Trouble::Read)? == 0;
         Ok(!self.ended)
     }
+}
+
+/// Text without the mark that some editors put before it.
+pub(super) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
 /// Finds the end of a value, piece by piece.

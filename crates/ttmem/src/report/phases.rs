@@ -166,7 +166,7 @@ impl Page<'_> {
         ];
         for (name, figure, from) in rows {
             let from = match figure.expected_source {
-                Some(Origin::Option) if name == "model" => "as told".to_owned(),
+                Some(Origin::Option) => "as told".to_owned(),
                 Some(_) => from.unwrap_or_default(),
                 None => String::new(),
             };
@@ -239,7 +239,7 @@ impl Page<'_> {
 /// `12.00 GiB (as the log says)`.
 pub(super) fn device(session: &SessionPhases) -> String {
     let who = match session.device_memory_source {
-        Origin::Option => "as told",
+        Origin::Option | Origin::Model => "as told",
         Origin::Header => "as the log says",
         Origin::Default => "assumed",
     };

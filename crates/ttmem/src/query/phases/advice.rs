@@ -34,11 +34,20 @@ impl Excess<'_> {
 
     /// What activations take at the peak; `None` where a figure of theirs is missing.
     fn activations(&self) -> Option<i64> {
-        let waiting = match self.at.activations {
-            Held::Nothing => 0,
-            held => held.bytes()?,
+        let known = |held: Held| match held {
+            Held::Nothing => Some(0),
+            held => held.bytes(),
         };
-        Some(waiting.saturating_add(self.at.activations_in_rise.unwrap_or(0)))
+        Some(known(self.at.activations)?.saturating_add(known(self.at.activations_in_rise)?))
+    }
+
+    /// What the phase that holds the peak needed for itself, above what it kept, if that and the activations could be
+    /// enough together: it grows with the batch as well, but nobody knows how much of it does.
+    fn passing(&self, activations: i64) -> Option<i64> {
+        let kept = self.at.activations_in_rise.bytes().unwrap_or(0);
+        let passing = self.at.rise?.saturating_sub(kept.max(0));
+        let over = i64::try_from(self.over).unwrap_or(i64::MAX);
+        (passing > 0 && activations.saturating_add(passing) > over).then_some(passing)
     }
 
     fn of_kind(&self, kind: &'static str, activations: Option<i64>) -> Advice {
@@ -81,7 +90,16 @@ impl Excess<'_> {
 
     fn smaller_batch(&self, activations: i64) -> Advice {
         let rest = self.may_stay(activations, 0);
+        let passing = self.passing(activations).filter(|_| rest.is_none());
         let message = match rest {
+            _ if passing.is_some() => format!(
+                "Reduce the batch: more than {} have to go, and activations take {} only; what {} needs besides while it \
+                 runs ({}) shrinks with the batch as well, but nobody can tell by how much.",
+                size(self.over),
+                shown(activations),
+                brief(self.phase, NAME),
+                shown(passing.unwrap_or(0))
+            ),
             Some(rest) => format!(
                 "Reduce the batch: activations grow with it, and would have to shrink below {} of what they take \
                  (to {}), so the batch to that share.",
@@ -95,7 +113,7 @@ impl Excess<'_> {
             ),
         };
         Advice {
-            can_suffice: Some(rest.is_some()),
+            can_suffice: passing.is_none().then_some(rest.is_some()),
             activations_share_pct: rest.and_then(|rest| percent_of(rest, activations)),
             message,
             ..self.of_kind("smaller_batch", Some(activations))
@@ -106,6 +124,7 @@ impl Excess<'_> {
     fn gradient_accumulation(&self, activations: i64) -> Advice {
         let kept = if self.at.gradients.is_there() { Some(0) } else { self.gradients };
         let rest = self.may_stay(activations, kept.unwrap_or(0).max(0));
+        let passing = self.passing(activations).filter(|_| rest.is_none());
         // Activations of one in so many must be less than what may stay.
         let batches = rest.map(|rest| activations.unsigned_abs() / rest.unsigned_abs() + 1);
         let beside = match kept {
@@ -121,6 +140,12 @@ impl Excess<'_> {
                  {}{beside}.",
                 shown(rest)
             ),
+            _ if passing.is_some() => format!(
+                "Accumulate gradients: smaller micro-batches save more than the activations, but nobody can tell how much \
+                 of what {} needs besides while it runs{beside}; more than {} have to go.",
+                brief(self.phase, NAME),
+                size(self.over)
+            ),
             _ => format!(
                 "Accumulate gradients: however small the micro-batches, it cannot be enough alone{beside}; more than \
                  {} have to go.",
@@ -128,7 +153,7 @@ impl Excess<'_> {
             ),
         };
         Advice {
-            can_suffice: Some(rest.is_some()),
+            can_suffice: passing.is_none().then_some(rest.is_some()),
             micro_batches: batches,
             message,
             ..self.of_kind("gradient_accumulation", Some(activations))
@@ -233,7 +258,7 @@ mod tests {
             gradients: Held::Nothing,
             activations,
             rise: Some(0),
-            activations_in_rise: None,
+            activations_in_rise: Held::Nothing,
         };
         Excess { over: over.unsigned_abs(), at, gradients, phase: "BACKWARD_PASS" }
     }
@@ -262,10 +287,23 @@ mod tests {
     #[test]
     fn a_forward_pass_that_holds_the_peak_has_its_own_activations() {
         let mut forward = excess(GIB, Held::Nothing, None);
-        forward.at.activations_in_rise = Some(5 * GIB);
+        forward.at.activations_in_rise = Held::Bytes(5 * GIB);
         let advice = forward.advice();
         assert_eq!(advice[0].activations_bytes, Some(5 * GIB));
         assert!(advice[2].message.contains("not known"), "{}", advice[2].message);
+    }
+
+    #[test]
+    fn what_a_forward_pass_needs_besides_may_shrink_with_the_batch() {
+        let mut forward = excess(3 * GIB, Held::Nothing, Some(0));
+        (forward.at.activations_in_rise, forward.at.rise) = (Held::Bytes(2 * GIB), Some(9 * GIB));
+        let advice = forward.advice();
+        let verdicts: Vec<Option<bool>> = advice.iter().map(|one| one.can_suffice).collect();
+        assert_eq!(verdicts, [Some(false), None, None]);
+        assert!(advice[1].message.contains("7.00 GiB"), "{}", advice[1].message);
+        // A torn figure is not nothing.
+        forward.at.activations_in_rise = Held::Unknown;
+        assert!(forward.advice()[0].message.contains("is not known"));
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub enum Origin {
     Option,
     /// The session's own header.
     Header,
+    /// The size of the model that the user gave.
+    Model,
     /// Nobody: it is what is usual.
     Default,
 }
@@ -95,7 +97,7 @@ pub enum Origin {
 pub struct Figure {
     /// What was expected.
     pub expected_bytes: Option<u64>,
-    /// Who says so: `option`, or `header`, whose parameters it follows from.
+    /// Who says so: `option`, or `header`, whose parameters it follows from, or `model`, whose size was given.
     pub expected_source: Option<Origin>,
     /// What was measured.
     pub measured_bytes: Option<i64>,

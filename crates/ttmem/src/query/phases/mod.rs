@@ -202,12 +202,14 @@ impl View<'_> {
         let dtype = session.dtype.map_or(ASSUMED_DTYPE, |dtype| self.profile.text(dtype));
         let header = session.parameters.and_then(|count| parameter_bytes(count, dtype));
         let model = option(self.request.model).or(header.map(|bytes| (bytes, Origin::Header)));
+        let from_model = model
+            .map(|(bytes, source)| (bytes, if source == Origin::Option { Origin::Model } else { source }));
         // AdamW keeps two moments of each parameter.
-        let moments = model.and_then(|(bytes, source)| Some((bytes.checked_mul(2)?, source)));
+        let moments = from_model.and_then(|(bytes, source)| Some((bytes.checked_mul(2)?, source)));
         Expected {
             model,
             optimizer: option(self.request.optimizer).or(moments),
-            gradients: option(self.request.gradients).or(model),
+            gradients: option(self.request.gradients).or(from_model),
         }
     }
 

@@ -55,11 +55,9 @@ impl<'s> Told<'s> {
     }
 
     /// What a pool showed besides, at a moment at which it is not known what the steps should have done.
-    pub fn glimpse(&mut self, pool: &[u8], reading: Reading, at: Moment) -> Result<()> {
-        match self.rank.pool_id(pool) {
-            Some(id) => self.tables.say(self.rank.id(), RankEvent::State(id, at, reading)),
-            None => Ok(()),
-        }
+    pub fn glimpse(&mut self, pool: &[u8], banks: u32, reading: Reading, at: Moment) -> Result<()> {
+        self.rank.exact_pool(pool, banks, reading.capacity.unwrap_or(0), &mut self.tables)?;
+        self.say(pool, |id| RankEvent::State(id, at, reading))
     }
 
     /// Says something of a pool.

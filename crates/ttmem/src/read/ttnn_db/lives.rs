@@ -53,6 +53,8 @@ struct Alive {
     buffer: Buffer,
     born: Moment,
     step: Option<StepNumber>,
+    /// The number of its tensor.
+    id: Option<i64>,
     tensor: Option<(StrId, Option<TypeId>)>,
 }
 
@@ -114,11 +116,12 @@ impl Lives {
         }
     }
 
-    /// All that is there after a step was listed. `tensors` are the step's results and operands.
-    pub fn step_done<'t>(
+    /// All that is there after a step was listed. `tensors` are the step's results and operands: the operation, whether it
+    /// is an operand, and the tensor.
+    pub fn step_done(
         &mut self,
         step: Step,
-        tensors: impl Iterator<Item = &'t TensorRow>,
+        tensors: &[(i64, bool, TensorRow)],
         tables: &mut Tables<'_>,
     ) -> Result<()> {
         let listed = std::mem::take(&mut self.listed);
@@ -131,24 +134,53 @@ impl Lives {
         }
         for (key, buffer) in &listed {
             self.pool(key.0, tables)?;
-            let born = Alive { buffer: *buffer, born: at, step: StepNumber::new(step), tensor: None };
+            let born =
+                Alive { buffer: *buffer, born: at, step: StepNumber::new(step), id: None, tensor: None };
             self.alive.entry(*key).or_insert(born);
         }
-        for tensor in tensors {
+        for (_, is_operand, tensor) in tensors {
+            if !is_operand {
+                self.renew(tensor, tensors, step, tables)?;
+            }
             self.name(tensor, tables)?;
         }
         self.say_states(at, tables)
     }
 
+    /// A result that lies where another tensor lay is new memory, unless it was made in place.
+    fn renew(
+        &mut self,
+        result: &TensorRow,
+        tensors: &[(i64, bool, TensorRow)],
+        step: Step,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let is_there =
+            |tensor: &TensorRow| (tensor.buffer_type, tensor.address) == (result.buffer_type, result.address);
+        let is_in_place = tensors.iter().any(|(_, is_operand, tensor)| *is_operand && is_there(tensor));
+        let Some(key) = self.key_of(result).filter(|_| !is_in_place) else { return Ok(()) };
+        let at = after(step);
+        let Some(alive) = self.alive.get(&key) else { return Ok(()) };
+        if alive.born == at || alive.id.is_none_or(|id| id == result.id) {
+            return Ok(());
+        }
+        let old = alive.clone();
+        self.say(key, &old, at, tables)?;
+        let step = StepNumber::new(step);
+        self.alive.insert(key, Alive { buffer: old.buffer, born: at, step, id: None, tensor: None });
+        Ok(())
+    }
+
+    /// The buffer in which a tensor lies.
+    fn key_of(&self, row: &TensorRow) -> Option<Key> {
+        let (pool, address) = (usize::try_from(row.buffer_type?).ok()?, row.address?);
+        self.alive.range((pool, address, 0)..=(pool, address, u64::MAX)).next().map(|(key, _)| *key)
+    }
+
     /// The tensor of a buffer is the first that is known to lie there while it lives.
     fn name(&mut self, row: &TensorRow, tables: &mut Tables<'_>) -> Result<()> {
-        let (Some(address), Some(pool)) =
-            (row.address, row.buffer_type.and_then(|number| usize::try_from(number).ok()))
-        else {
-            return Ok(());
-        };
-        let range = (pool, address, 0)..=(pool, address, u64::MAX);
-        let Some((&key, alive)) = self.alive.range(range).next() else { return Ok(()) };
+        let Some(key) = self.key_of(row) else { return Ok(()) };
+        let (pool, Some(alive)) = (key.0, self.alive.get(&key)) else { return Ok(()) };
         if alive.tensor.is_some() {
             return Ok(());
         }
@@ -156,7 +188,7 @@ impl Lives {
         let name = tables.text(format!("tensor {}", row.id).as_bytes())?;
         let ty = self.tensor_type(row, pool, layout, tables)?;
         if let Some(alive) = self.alive.get_mut(&key) {
-            alive.tensor = Some((name, ty));
+            (alive.id, alive.tensor) = (Some(row.id), Some((name, ty)));
         }
         Ok(())
     }

@@ -10,10 +10,12 @@
 mod lives;
 mod schema;
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, Row};
+use rustc_hash::FxHashMap;
 
 use self::lives::{Buffer, Lives, TensorRow};
 use self::schema::Schema;
@@ -48,13 +50,20 @@ impl Reader for TtnnDb {
 
     fn read(&self, mut input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let file = input.name;
-        if input.rereadable {
-            return Database::open(Path::new(file), file)?.read(sink);
-        }
         let failed = |source| Error::Read { path: file.into(), source };
-        let mut copy = tempfile::NamedTempFile::new().map_err(failed)?;
-        io::copy(&mut input.stream, &mut copy).map_err(failed)?;
-        Database::open(copy.path(), file)?.read(sink)
+        let journal = PathBuf::from(format!("{file}-wal"));
+        let has_journal = input.rereadable && journal.metadata().is_ok_and(|journal| journal.len() > 0);
+        if input.rereadable && !has_journal {
+            return Database::open(&untouched(Path::new(file)), file)?.read(sink);
+        }
+        // What is not yet in the file itself is read from a copy: opening it would write beside the original.
+        let folder = tempfile::tempdir().map_err(failed)?;
+        let copy = folder.path().join("db.sqlite");
+        io::copy(&mut input.stream, &mut File::create(&copy).map_err(failed)?).map_err(failed)?;
+        if has_journal {
+            std::fs::copy(&journal, folder.path().join("db.sqlite-wal")).map_err(failed)?;
+        }
+        Database::open(&copy, file)?.read(sink)
     }
 }
 
@@ -73,7 +82,8 @@ struct Operation {
 
 impl<'n> Database<'n> {
     fn open(path: &Path, file: &'n str) -> Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags =
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let damaged = |error: rusqlite::Error| Error::Damaged {
             file: file.to_owned(),
             message: format!("the database cannot be read: {error}"),
@@ -159,14 +169,37 @@ impl<'n> Database<'n> {
             .map_err(failed)?;
         let mut rows = statement.query([]).map_err(failed)?;
         let mut next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
+        let (mut strays, mut unlisted) = (0_u64, 0_u64);
+        let locations = self.locations(rank).map_err(failed)?;
         for (step, operation) in (0..).zip(&operations) {
-            self.say_step(operation, rank, id, tables)?;
-            // Rows of operations that are not listed belong to the next one that is.
-            while let Some((_, buffer)) = next.take_if(|(of, _)| *of <= operation.id) {
-                lives.seen(buffer);
+            say_step(operation, locations.get(&operation.id).map(String::as_str), id, tables)?;
+            let mut is_listed = false;
+            while let Some((of, buffer)) = next.take_if(|(of, _)| *of <= operation.id) {
+                if of == operation.id {
+                    is_listed = true;
+                    lives.seen(buffer);
+                } else {
+                    strays += 1;
+                }
                 next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
             }
-            lives.step_done(step, tensors.around(operation.id), tables)?;
+            if is_listed {
+                lives.step_done(step, tensors.around(operation.id), tables)?;
+            } else {
+                unlisted += 1;
+            }
+        }
+        if strays > 0 {
+            let message =
+                format!("{strays} rows of buffers are of operations that are not there, and were left out");
+            tables.warn(None, message)?;
+        }
+        if unlisted > 0 {
+            let message = format!(
+                "{unlisted} operations have no rows of buffers: what was there after them is not known, and taken for \
+                 what was there before"
+            );
+            tables.warn(None, message)?;
         }
         lives.finish(tables)?;
         self.faults(&operations, rank, id, tables)
@@ -247,33 +280,23 @@ impl<'n> Database<'n> {
         Ok(found)
     }
 
-    fn say_step(
-        &self,
-        operation: &Operation,
-        rank: Option<i64>,
-        id: RankId,
-        tables: &mut Tables<'_>,
-    ) -> Result<()> {
-        let gives_back = operation.name.ends_with("deallocate");
-        let kind = if gives_back { OpKind::Deallocate } else { OpKind::Compute };
-        let loc = self.location(operation.id, rank).map_err(|error| self.damaged(&error))?;
-        let op = tables.plain_op(operation.name.as_bytes(), loc.as_deref().map(str::as_bytes), kind)?;
-        tables.say(id, RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))
-    }
-
-    /// Where an operation was called: the innermost line of the stack that was kept.
-    fn location(&self, operation: i64, rank: Option<i64>) -> rusqlite::Result<Option<String>> {
+    /// Where operations were called: the innermost line of the stack that was kept.
+    fn locations(&self, rank: Option<i64>) -> rusqlite::Result<FxHashMap<i64, String>> {
+        let mut found = FxHashMap::default();
         if !self.schema.has("stack_traces") {
-            return Ok(None);
+            return Ok(found);
         }
         let of_rank = self.of_rank("stack_traces", rank);
-        let query =
-            format!("SELECT stack_trace FROM stack_traces WHERE operation_id = ?1 AND {of_rank} LIMIT 1");
-        let mut statement = self.connection.prepare_cached(&query)?;
-        let mut rows = statement.query([operation])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let stack = text(row, 0)?;
-        Ok(stack.lines().map(str::trim).rfind(|line| line.starts_with("File \"")).map(str::to_owned))
+        let query = format!("SELECT operation_id, stack_trace FROM stack_traces WHERE {of_rank}");
+        let mut statement = self.connection.prepare(&query)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let stack = text(row, 1)?;
+            if let Some(line) = stack.lines().map(str::trim).rfind(|line| line.starts_with("File \"")) {
+                found.insert(row.get(0)?, line.to_owned());
+            }
+        }
+        Ok(found)
     }
 
     /// The errors that the program met.
@@ -318,6 +341,28 @@ impl<'n> Database<'n> {
     }
 }
 
+fn say_step(operation: &Operation, loc: Option<&str>, id: RankId, tables: &mut Tables<'_>) -> Result<()> {
+    let gives_back = operation.name.ends_with("deallocate");
+    let kind = if gives_back { OpKind::Deallocate } else { OpKind::Compute };
+    let op = tables.plain_op(operation.name.as_bytes(), loc.map(str::as_bytes), kind)?;
+    tables.say(id, RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))
+}
+
+/// A name of the file by which nothing is ever written, not even beside it.
+fn untouched(path: &Path) -> PathBuf {
+    let mut name = String::from("file:");
+    for character in path.to_string_lossy().chars() {
+        match character {
+            '%' => name.push_str("%25"),
+            '?' => name.push_str("%3f"),
+            '#' => name.push_str("%23"),
+            other => name.push(other),
+        }
+    }
+    name.push_str("?immutable=1");
+    name.into()
+}
+
 /// The tensors of all operations, in order.
 #[derive(Default)]
 struct Tensors {
@@ -327,9 +372,10 @@ struct Tensors {
 
 impl Tensors {
     /// Those that an operation has.
-    fn around(&self, operation: i64) -> impl Iterator<Item = &TensorRow> {
+    fn around(&self, operation: i64) -> &[(i64, bool, TensorRow)] {
         let first = self.rows.partition_point(|(of, ..)| *of < operation);
-        self.rows[first..].iter().take_while(move |(of, ..)| *of == operation).map(|(_, _, tensor)| tensor)
+        let end = self.rows.partition_point(|(of, ..)| *of <= operation);
+        &self.rows[first..end]
     }
 }
 

@@ -1,6 +1,6 @@
 //! Walks the nodes of a capture: calls, and the memory that they take and give back.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lives::{Buffer, Lives, Place, TensorNode, kind};
 use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
@@ -16,12 +16,17 @@ use crate::read::tt_log::tables::Tables;
 /// The one phase of a capture.
 const PHASE: &[u8] = b"CAPTURE";
 
+/// How far out the function is looked for that ends: those inside it have ended, or failed.
+const FURTHEST_END: usize = 64;
+
 /// A capture, as far as it is read.
 pub(super) struct Capture<'s> {
     tables: Tables<'s>,
     rank: Option<RankId>,
-    /// How many nodes there were; also the index of the next.
+    /// How many elements there were; also the index of the next.
     pub nodes: u64,
+    /// How many of them are nodes of a capture.
+    pub known: u64,
     calls: Vec<Call>,
     /// Calls so far; each has a number.
     begun: u64,
@@ -35,6 +40,10 @@ pub(super) struct Capture<'s> {
     buffers: FxHashMap<u64, BufferNode>,
     /// The tensor nodes by index, until their buffers are given back.
     tensors: FxHashMap<u64, TensorNode>,
+    /// In how many buffers a tensor lies, where that is more than one: a tensor of several devices.
+    shared: FxHashMap<u64, u32>,
+    /// The tensors that lie in a buffer that is there.
+    placed: FxHashSet<u64>,
     /// What programs have on their cores now.
     program: Vec<Buffer>,
     notes: Notes,
@@ -84,6 +93,7 @@ struct Notes {
     no_sizes: Count,
     unknown_kinds: Count,
     given_back_twice: Count,
+    taken_twice: Count,
     from_before: u64,
     from_before_bytes: u64,
     /// The first node whose counter is not its place.
@@ -114,6 +124,7 @@ impl<'s> Capture<'s> {
             tables,
             rank: None,
             nodes: 0,
+            known: 0,
             calls: Vec::new(),
             begun: 0,
             stretch: None,
@@ -123,6 +134,8 @@ impl<'s> Capture<'s> {
             lives: Lives::default(),
             buffers: FxHashMap::default(),
             tensors: FxHashMap::default(),
+            shared: FxHashMap::default(),
+            placed: FxHashSet::default(),
             program: Vec::new(),
             notes: Notes::default(),
         }
@@ -135,12 +148,19 @@ impl<'s> Capture<'s> {
 
     /// The changes of a whole capture; why they cannot be told.
     pub fn into_changes(self) -> Result<Vec<Change>, String> {
-        match (self.notes.out_of_order, self.notes.no_share.first) {
-            (Some(node), _) => Err(format!("node {node} has another counter than its place in the list")),
-            (None, Some(node)) => {
-                Err(format!("{node}, a buffer in L1, does not say what it takes of a bank"))
-            }
-            (None, None) => Ok(self.changes.unwrap_or_default()),
+        let notes = self.notes;
+        if let Some(node) = notes.out_of_order {
+            return Err(format!("node {node} has another counter than its place in the list"));
+        }
+        let wrong = [
+            (notes.no_nodes.first, "is no node"),
+            (notes.no_sizes.first, "says no size"),
+            (notes.unknown_kinds.first, "is of a kind that ttmem does not know"),
+            (notes.no_share.first, "is a buffer in L1 that does not say what it takes of a bank"),
+        ];
+        match wrong.into_iter().find_map(|(first, what)| first.map(|first| format!("{first} {what}"))) {
+            Some(wrong) => Err(wrong),
+            None => Ok(self.changes.unwrap_or_default()),
         }
     }
 
@@ -159,6 +179,7 @@ impl<'s> Capture<'s> {
             self.notes.no_nodes.add(|| format!("element {index}"));
             return Ok(());
         };
+        self.known += 1;
         if node.counter.get() != Some(index) {
             self.notes.out_of_order.get_or_insert(index);
         }
@@ -184,6 +205,7 @@ impl<'s> Capture<'s> {
             "circular_buffer_deallocate_all" => self.program_gone(offset),
             "capture_start" | "capture_end" => Ok(()),
             other => {
+                self.known -= 1;
                 self.notes.unknown_kinds.add(|| format!("node {index}, a {other:?}"));
                 Ok(())
             }
@@ -219,7 +241,9 @@ impl<'s> Capture<'s> {
     fn leave(&mut self, node: &Node<'_>) -> Result<()> {
         self.close()?;
         let is_it = |call: &Call| call.name == node.params.name.0;
-        let found = self.calls.iter().rposition(is_it).or(self.calls.len().checked_sub(1));
+        let near = self.calls.len().saturating_sub(FURTHEST_END);
+        let found = self.calls[near..].iter().rposition(is_it).map(|found| near + found);
+        let found = found.or(self.calls.len().checked_sub(1));
         while found.is_some_and(|found| found < self.calls.len()) {
             self.pop()?;
         }
@@ -261,9 +285,8 @@ impl<'s> Capture<'s> {
                 if stretch.took { call.name.as_str() } else { "deallocate" }
             });
         // What a step that gives back belongs to is told even where the call is an outermost one.
-        let chain: Vec<&str> = self.calls.iter().map(|call| call.name.as_str()).collect();
-        let has_chain = chain.len() > usize::from(stretch.took);
-        let chain = has_chain.then(|| chain.join(" > "));
+        let has_chain = self.calls.len() > usize::from(stretch.took);
+        let chain = has_chain.then(|| chain(&self.calls));
         let op = self.tables.plain_op(
             outermost.as_bytes(),
             chain.as_deref().map(str::as_bytes),
@@ -280,7 +303,7 @@ impl<'s> Capture<'s> {
         for (buffer, tensors) in stretch.gone {
             self.say_life(&buffer, &tensors, dies)?;
             for tensor in tensors {
-                self.tensors.remove(&tensor);
+                self.forget_tensor(tensor);
             }
         }
         Ok(())
@@ -313,7 +336,24 @@ impl<'s> Capture<'s> {
             tensors: node.connections.iter().filter_map(|connection| connection.get()).collect(),
             life: Life::NotTaken,
         };
+        for &tensor in &buffer.tensors {
+            if !self.placed.insert(tensor) {
+                *self.shared.entry(tensor).or_insert(0) += 1;
+            }
+        }
         self.buffers.insert(index, buffer);
+    }
+
+    /// A buffer of a tensor is gone; the tensor is, when the last one is.
+    fn forget_tensor(&mut self, tensor: u64) {
+        match self.shared.get_mut(&tensor) {
+            Some(others) if *others > 0 => *others -= 1,
+            _ => {
+                self.placed.remove(&tensor);
+                self.shared.remove(&tensor);
+                self.tensors.remove(&tensor);
+            }
+        }
     }
 
     fn allocate(&mut self, index: u64, node: &Node<'_>, offset: u64, device: Option<&Device>) -> Result<()> {
@@ -343,7 +383,14 @@ impl<'s> Capture<'s> {
             tensors: Vec::new(),
             life: Life::NotTaken,
         });
-        node.life = Life::Taken(buffer);
+        if let Life::Taken(earlier) = std::mem::replace(&mut node.life, Life::Taken(buffer)) {
+            // Taken again without being given back: the first one stays, under a number of its own.
+            let tensors = Vec::new();
+            let earlier =
+                BufferNode { size: Some(earlier.size), is_dram, tensors, life: Life::Taken(earlier) };
+            self.buffers.insert(u64::MAX - index, earlier);
+            self.notes.taken_twice.add(|| format!("node {index}"));
+        }
         Ok(())
     }
 
@@ -577,12 +624,13 @@ impl<'s> Capture<'s> {
             (notes.unknown_kinds, "nodes are of a kind that ttmem does not know and were left out"),
             (
                 notes.given_back_twice,
-                "buffers are given back again; the totals count it as ttnn does, the pools do not",
+                "buffers are given back again; the totals count that, as ttnn does, and the pools do not",
             ),
             (
                 notes.no_share,
                 "buffers in L1 do not say what they take of a bank, so what L1 held is not known",
             ),
+            (notes.taken_twice, "buffers are taken again that were not given back; both are counted"),
         ];
         for (count, what) in counts {
             if let Some(first) = count.first {
@@ -609,6 +657,17 @@ impl<'s> Capture<'s> {
         }
         Ok(())
     }
+}
+
+/// The functions that run, outermost first. Of a deep nest the middle is left out: no text grows with its depth.
+fn chain(calls: &[Call]) -> String {
+    /// So many of both ends are told.
+    const ENDS: usize = 8;
+    let names = |calls: &[Call]| calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(" > ");
+    if calls.len() <= 2 * ENDS {
+        return names(calls);
+    }
+    format!("{} > … > {}", names(&calls[..ENDS]), names(&calls[calls.len() - ENDS..]))
 }
 
 /// The buffer node that a node is about.

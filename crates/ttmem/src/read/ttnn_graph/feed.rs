@@ -31,8 +31,8 @@ fn changes(json: impl Read) -> Result<Vec<Change>> {
     let mut nowhere = Nowhere;
     let mut capture = Capture::with_changes(Tables::new(&mut nowhere));
     let damage = document.walk(&mut capture)?.err().map(|trouble| (document.json.line(), trouble.words()));
-    if capture.nodes == 0 {
-        return Err(document.nothing(damage));
+    if capture.known == 0 {
+        return Err(document.nothing(&capture, damage));
     }
     let damaged = |message: String| Error::Damaged { file: NAME.into(), message };
     if let Some((line, why)) = damage {

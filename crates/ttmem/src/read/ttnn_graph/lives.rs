@@ -300,7 +300,8 @@ impl Lives {
 
     /// How many buffers have no size that a bank could be asked for.
     pub fn unknown(&self) -> u64 {
-        self.pools.iter().flatten().map(|account| account.unknown).sum()
+        let have_banks = |account: &&PoolAccount| account.has_banks == Some(true);
+        self.pools.iter().flatten().filter(have_banks).map(|account| account.unknown).sum()
     }
 }
 

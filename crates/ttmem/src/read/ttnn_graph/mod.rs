@@ -21,7 +21,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use self::capture::Capture;
-use super::json::{Found, Json, Number, Trouble};
+use super::json::{Found, Json, Number, Trouble, without_mark};
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sniff};
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl Reader for TtnnGraph {
             b"\"graph\"",
             b"\"version\"",
         ];
-        let text = head.trim_ascii_start();
+        let text = without_mark(head).trim_ascii_start();
         let is_there = |sign: &[u8]| memmem::find(head, sign).is_some();
         match text.first() {
             Some(b'[' | b'{') if is_there(b"\"node_type\"") && is_there(b"\"params\"") => Sniff::Yes,
@@ -76,13 +76,13 @@ impl Reader for TtnnGraph {
         let mut capture = Capture::new(Tables::new(sink));
         let damage = match document.walk(&mut capture)? {
             Ok(()) => None,
-            Err(Trouble::Read(source)) if capture.nodes == 0 => {
+            Err(Trouble::Read(source)) if capture.known == 0 => {
                 return Err(Error::Read { path: input.name.into(), source });
             }
             Err(trouble) => Some((document.json.line(), trouble.words())),
         };
-        if capture.nodes == 0 {
-            return Err(document.nothing(damage));
+        if capture.known == 0 {
+            return Err(document.nothing(&capture, damage));
         }
         capture.finish(&document.report, damage.as_ref())
     }
@@ -129,6 +129,11 @@ struct Document<'n, R> {
 impl<R: Read> Document<'_, R> {
     /// Walks the whole file. What fails on our side is the outer error, what is wrong with the file the inner one.
     fn walk(&mut self, capture: &mut Capture<'_>) -> Result<Found<()>> {
+        let found = self.value(capture)?;
+        Ok(found.and_then(|()| self.json.end()))
+    }
+
+    fn value(&mut self, capture: &mut Capture<'_>) -> Result<Found<()>> {
         match self.json.peek() {
             Ok(Some(b'[')) => self.nodes(capture),
             Ok(Some(b'{')) => self.entries(capture),
@@ -207,12 +212,16 @@ impl<R: Read> Document<'_, R> {
     }
 
     /// Why nothing could be read.
-    fn nothing(self, damage: Option<(u64, String)>) -> Error {
+    fn nothing(self, capture: &Capture<'_>, damage: Option<(u64, String)>) -> Error {
         let file = self.file.to_owned();
         match damage {
             Some((line, why)) => {
                 Error::Damaged { file, message: format!("line {line}: {why}; there is no capture in it") }
             }
+            None if capture.nodes > 0 => Error::UnknownFormat {
+                file,
+                what: format!("JSON: a list of {} elements, and none is a node of a capture", capture.nodes),
+            },
             None if self.report.has_graph => Error::NoMemoryData {
                 file,
                 message: "the capture has no nodes: begin it before the program runs, and end it after"

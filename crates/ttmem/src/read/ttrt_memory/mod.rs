@@ -17,9 +17,9 @@ use memchr::memmem;
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
-use self::nesting::{Call, nested};
+use self::nesting::{Call, nested, runs};
 use self::record::{Record, View};
-use super::json::{Found, Json, Trouble};
+use super::json::{Found, Json, Trouble, without_mark};
 use super::tt_log::operation::ParsedOp;
 use super::tt_log::told::Told;
 use super::{Input, Reader, Sniff};
@@ -51,7 +51,7 @@ impl Reader for TtrtMemory {
 
     fn sniff(&self, head: &[u8]) -> Sniff {
         let is_there = |sign: &[u8]| memmem::find(head, sign).is_some();
-        let begins = matches!(head.trim_ascii_start().first(), Some(b'[' | b'{'));
+        let begins = matches!(without_mark(head).trim_ascii_start().first(), Some(b'[' | b'{'));
         let has_views = is_there(b"\"block_table\"") || is_there(b"_per_bank\"") || is_there(b"\"device_0\"");
         if begins && is_there(b"\"debug_str\"") && has_views { Sniff::Yes } else { Sniff::No }
     }
@@ -144,7 +144,7 @@ impl Results {
             self.take(key, offset, json.value()?);
             place += 1;
         }
-        Ok(())
+        json.end()
     }
 
     fn take(&mut self, key: u64, offset: u64, bytes: &[u8]) {
@@ -218,13 +218,15 @@ impl Results {
         self.rows.sort_by_key(|row| row.key);
         let operations: Vec<Option<ParsedOp<'_>>> =
             self.rows.iter().map(|row| ParsedOp::parse(&self.texts[row.text as usize])).collect();
-        let calls = nested(&operations);
+        let runs = runs(nested(&operations), &operations);
         let mut telling = Telling { told: Told::new(sink)?, results: &self, before: None, when: Vec::new() };
         telling.when = vec![None; self.rows.len()];
-        telling.told.starts(program.as_bytes())?;
-        telling.calls(&calls, &operations)?;
-        telling.told.ends(program.as_bytes())?;
-        telling.state_before(Moment::early(telling.told.steps()))?;
+        for run in &runs {
+            telling.told.starts(program.as_bytes())?;
+            telling.calls(run, &operations)?;
+            telling.told.ends(program.as_bytes())?;
+            telling.state_before(Moment::early(telling.told.steps()))?;
+        }
         telling.maps()?;
         let mut tables = telling.told.close()?;
         let warnings = [
@@ -297,7 +299,7 @@ impl Telling<'_, '_> {
         self.when[record] = Some(at);
         let views = POOLS.iter().zip(&self.results.rows[record].views);
         for (pool, numbers) in views.filter_map(|(pool, view)| view.map(|numbers| (*pool, numbers))) {
-            self.told.glimpse(pool, numbers.reading, at)?;
+            self.told.glimpse(pool, numbers.banks, numbers.reading, at)?;
         }
         Ok(())
     }

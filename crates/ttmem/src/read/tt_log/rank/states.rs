@@ -48,7 +48,22 @@ impl RankState {
         moment: Moment,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let capacity = reading.capacity.unwrap_or(0);
+        let index = self.exact_pool(pool, banks, reading.capacity.unwrap_or(0), tables)?;
+        tables.say(self.id, RankEvent::State(self.pools[index].id, moment, reading))?;
+        match reading.allocated {
+            Some(allocated) => self.observe(index, allocated, moment, tables),
+            None => Ok(()),
+        }
+    }
+
+    /// The pool of that name, which is defined if it is new.
+    pub fn exact_pool(
+        &mut self,
+        pool: &[u8],
+        banks: u32,
+        capacity: u64,
+        tables: &mut Tables<'_>,
+    ) -> Result<usize> {
         let index = match self.pools.iter().position(|known| known.name == pool) {
             Some(index) => index,
             None => self.add_pool(pool, Some(banks), capacity, tables)?,
@@ -56,11 +71,7 @@ impl RankState {
         if self.pools[index].banks.is_none() {
             self.learn_banks(index, banks, capacity, tables)?;
         }
-        tables.say(self.id, RankEvent::State(self.pools[index].id, moment, reading))?;
-        match reading.allocated {
-            Some(allocated) => self.observe(index, allocated, moment, tables),
-            None => Ok(()),
-        }
+        Ok(index)
     }
 
     /// The pool of that name.
