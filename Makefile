@@ -2,9 +2,9 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint unit docs web web-check browser bench bench-page bench-serve bench-tracker native-tools check-data bless soak clean
+.PHONY: test format lint header unit docs web web-check browser bench bench-page bench-serve bench-tracker bench-capture native-tools check-data bless soak clean
 
-test: web-check format lint unit docs browser
+test: web-check format lint header unit docs browser
 
 format:
 	$(CARGO) fmt --all -- --check
@@ -12,10 +12,15 @@ format:
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# The README's first command runs, too: which binary it means is for the manifest to say.
+# What is committed must be what the sources of the C library make.
+header:
+	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml -- --check
+
+# The README's first command must know which binary it means. (Running it here would build all a second time: without
+# tests, some dependencies have fewer features.)
 unit: native-tools
 	$(CARGO) test --workspace --locked --quiet
-	$(CARGO) run --locked --quiet -- summary corpus/tt_log/vae-decoder.log >/dev/null
+	$(CARGO) metadata --locked --no-deps --format-version 1 | grep -q '"default_run":"ttmem"'
 
 # What builds the programs in C and C++ that the tests of the tracker's library run.
 native-tools:
@@ -46,7 +51,7 @@ web-check: web/node_modules
 browser: web/node_modules
 	for browser in chromium firefox-esr; do command -v $$browser >/dev/null || \
 		{ apt-get update -qq && apt-get install -y -qq $$browser; } || exit 1; done
-	$(CARGO) build --workspace --locked
+	$(CARGO) test --workspace --locked --quiet --no-run
 	cd web && npx playwright test
 
 # Every log with a known truth, field by field: held or not.
@@ -75,9 +80,15 @@ bench-tracker:
 	$(CARGO) build --release --locked -p ttmem --examples
 	bash bench/tracker.sh
 
+# A graph capture of a gigabyte: time against Python, memory as the kernel counts it.
+bench-capture:
+	$(CARGO) build --release --locked --workspace
+	bash bench/capture.sh
+
 # Rewrites the expected outputs of snapshot tests; read the difference before you commit it.
 bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
+	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml
 
 # Long: the codec's properties with many more cases, and a log of 5 GB.
 soak:

@@ -23,8 +23,10 @@ fn libraries() -> &'static Path {
         // `target/debug`, of `target/debug/deps/programs-…`.
         let folder = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
         let mut cargo = Command::new(env!("CARGO"));
-        // Of the whole workspace, which is built anyway: for one crate alone its dependencies would be built once more.
-        cargo.args(["build", "--locked", "--quiet", "--workspace", "--lib"]).current_dir(root());
+        // With all that tests need, which is built already: for this crate alone, or without tests, dependencies have
+        // fewer features and would be built once more.
+        let targets = ["--workspace", "--lib", "--bins", "--examples", "--tests"];
+        cargo.args(["build", "--locked", "--quiet"]).args(targets).current_dir(root());
         cargo.arg("--target-dir").arg(folder.parent().unwrap());
         if folder.ends_with("release") {
             cargo.arg("--release");

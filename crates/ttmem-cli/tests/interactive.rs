@@ -842,7 +842,9 @@ fn a_terminal_that_changes_its_size_is_drawn_anew() {
         .see("peak");
     session.send("x").see("Remove the").resize(90, 20).see("Remove the report vae and its files").send("n");
     session.see("vae stays").send(ESCAPE).see("Newest log").send("lvae").see("Path  vae");
-    session.resize(30, 5).see("ttmem needs").send("x").resize(90, 20).see("Path  vae\n");
+    // What is typed where nothing can be seen is lost; that it was read, two more sizes show.
+    session.resize(30, 5).see("ttmem needs").send("x").resize(31, 5).see("31x5").resize(32, 5).see("32x5");
+    session.resize(90, 20).see("Path  vae\n");
     session.resize(20, 4).see("ttmem needs").send("q").ends_with(0);
 }
 

@@ -111,7 +111,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Begins a recording of what an account will be told through the outlet.
     pub fn begin(path: &Path, account: &Arc<Mutex<Account>>) -> Result<(Self, Outlet)> {
-        let writer = Writer::create(create(path)?, path)?;
+        let writer = Writer::create(create(path)?, path)?.quick()?;
         let mut narrator = Narrator::new(writer, &path.display().to_string())?;
         narrator.flush()?;
         let (queue, messages) = sync_channel(QUEUE);
