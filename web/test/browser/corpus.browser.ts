@@ -56,6 +56,8 @@ for (const name of [
     expect(ids.filter((id) => id !== "phases")).toEqual(SECTIONS);
     expect(ids.includes("phases")).toBe(name.startsWith("ttnn_graph"));
     await checkRank(page, rank);
+    await show(page, "memory");
+    await choosePool(page, "memory", "DRAM");
     await show(page, "fragmentation");
     const pieces = page.locator("#fragmentation .blocks .block");
     await expect(pieces).toHaveCount(rank.fragmentation.DRAM?.blocks?.length ?? 0);
