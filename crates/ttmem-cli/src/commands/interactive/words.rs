@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn paths_are_shown_from_where_one_is() {
-        let short = |path: &str| shorten(Path::new(path), Path::new("/home/me/work"), Some(Path::new(HOME)));
-        assert_eq!(short("/home/me/work/a.log"), "a.log");
+        let short = |path: &str| shorten(Path::new(path), Path::new("/home/me/runs"), Some(Path::new(HOME)));
+        assert_eq!(short("/home/me/runs/a.log"), "a.log");
         assert_eq!(short("/home/me/b/a.log"), "~/b/a.log");
         assert_eq!(short("/var/a.log"), "/var/a.log");
-        assert_eq!(short("/home/me/work"), "~/work");
+        assert_eq!(short("/home/me/runs"), "~/runs");
     }
 }

@@ -99,13 +99,13 @@ fn reports(home: &std::path::Path) -> Vec<Stored> {
 
 fn inventory(reports: Vec<Stored>) -> Inventory {
     let file = |name: &str, seconds: u64, bytes: u64| RecentFile {
-        path: PathBuf::from("/home/me/work").join(name),
+        path: PathBuf::from("/home/me/runs").join(name),
         written: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW - seconds),
         bytes,
     };
     Inventory {
         taken: Timestamp::from_second(i64::try_from(NOW).unwrap()).ok(),
-        here: "/home/me/work".into(),
+        here: "/home/me/runs".into(),
         home: Some("/home/me".into()),
         host: Some("me@tt-quietbox".into()),
         reports,
