@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::after;
 use crate::error::{Error, Result};
 use crate::model::{
     Block, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Step, StepNumber, StrId, Tensor,
@@ -125,7 +124,7 @@ impl Lives {
         tables: &mut Tables<'_>,
     ) -> Result<()> {
         let listed = std::mem::take(&mut self.listed);
-        let at = after(step);
+        let at = Moment::after(step);
         let gone: Vec<Key> = self.alive.keys().filter(|key| !listed.contains_key(key)).copied().collect();
         for key in gone {
             if let Some(alive) = self.alive.remove(&key) {
@@ -159,7 +158,7 @@ impl Lives {
             |tensor: &TensorRow| (tensor.buffer_type, tensor.address) == (result.buffer_type, result.address);
         let is_in_place = tensors.iter().any(|(_, is_operand, tensor)| *is_operand && is_there(tensor));
         let Some(key) = self.key_of(result).filter(|_| !is_in_place) else { return Ok(()) };
-        let at = after(step);
+        let at = Moment::after(step);
         let Some(alive) = self.alive.get(&key) else { return Ok(()) };
         if alive.born == at || alive.id.is_none_or(|id| id == result.id) {
             return Ok(());

@@ -23,7 +23,7 @@ use super::tt_log::fault::ParsedFault;
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sniff};
 use crate::error::{Error, Result};
-use crate::model::{Moment, OpKind, RankEvent, RankId, Sink, Step, StepMarks, StepRow};
+use crate::model::{OpKind, RankEvent, RankId, Sink, Step, StepMarks, StepRow};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
@@ -406,9 +406,4 @@ fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
         rusqlite::types::ValueRef::Integer(number) => number.to_string(),
         _ => String::new(),
     })
-}
-
-/// When the state after a step is.
-fn after(step: Step) -> Moment {
-    Moment::after(step)
 }

@@ -2,13 +2,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::lives::{Buffer, Lives, Place, TensorNode, kind};
+use super::lives::{Buffer, Lives, Place, TensorNode};
 use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
 use super::{Device, Report};
 use crate::error::Result;
 use crate::model::{
-    Change, Cumulative, Moment, RankEvent, RankId, Segment, Session, SessionId, Step, StepMarks, StepNumber,
-    StepRow, StrId, Totals,
+    Change, Cumulative, Moment, OpKind, RankEvent, RankId, Segment, Session, SessionId, Step, StepMarks,
+    StepNumber, StepRow, StrId, Totals,
 };
 use crate::read::json::Number;
 use crate::read::tt_log::tables::Tables;
@@ -285,13 +285,11 @@ impl<'s> Capture<'s> {
                 if stretch.took { call.name.as_str() } else { "deallocate" }
             });
         // What a step that gives back belongs to is told even where the call is an outermost one.
+        // One that only gives back computes nothing.
+        let kind = if stretch.took { OpKind::Compute } else { OpKind::Deallocate };
         let has_chain = self.calls.len() > usize::from(stretch.took);
         let chain = has_chain.then(|| chain(&self.calls));
-        let op = self.tables.plain_op(
-            outermost.as_bytes(),
-            chain.as_deref().map(str::as_bytes),
-            kind(stretch.took),
-        )?;
+        let op = self.tables.plain_op(outermost.as_bytes(), chain.as_deref().map(str::as_bytes), kind)?;
         if let Some(outermost) = self.calls.first_mut() {
             outermost.took |= stretch.took;
         }

@@ -8,8 +8,8 @@ use super::node::padded;
 use super::{Device, Report};
 use crate::error::Result;
 use crate::model::{
-    Alias, Bytes, Class, Layout, Moment, OpKind, PoolId, RankEvent, RankId, Reading, Segment, Step,
-    StepNumber, StrId, Tensor, TensorId, TensorType, Totals, TypeId,
+    Alias, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Segment, Step, StepNumber,
+    StrId, Tensor, TensorId, TensorType, Totals, TypeId,
 };
 use crate::read::tt_log::tables::Tables;
 
@@ -103,7 +103,7 @@ struct PoolAccount {
     /// `held` after the steps that changed it.
     changes: Vec<(Step, i64)>,
     is_changed: bool,
-    /// What its buffers take of the device.
+    /// What its buffers take of the device: the account of a phase, of which only the sums of DRAM are used.
     whole: Segment,
     /// Whether its buffers say what they take of a bank, as the first one did; if not, all is counted for the device.
     has_banks: Option<bool>,
@@ -338,9 +338,4 @@ impl PoolAccount {
 
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-/// What kind a step is: one that only gives back computes nothing.
-pub(super) fn kind(took: bool) -> OpKind {
-    if took { OpKind::Compute } else { OpKind::Deallocate }
 }
