@@ -38,7 +38,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
 
 use account::Account;
 use recording::Recording;
@@ -311,7 +312,16 @@ impl MemoryUsageTracker {
         }
     }
 
+    /// Who holds it is done within some nanoseconds: a thread that goes to sleep for it makes the other one wake it up,
+    /// which takes longer than all that either of them does here. So it asks some times before.
     fn lock(&self) -> MutexGuard<'_, Account> {
+        for _ in 0..8 {
+            match self.0.account.try_lock() {
+                Ok(account) => return account,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
         lock(&self.0.account)
     }
 }
