@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::{
-    ByteRange, Event, Module, ModuleId, Moment, OpId, Pool, PoolId, Profile, Rank, RankEvent, RankId,
-    Reading, Run, Sink, StepRow, Tensor, Warning,
+    ByteRange, Call, Event, FromStep, Module, ModuleId, Moment, OpId, Pool, PoolId, Profile, Rank, RankEvent,
+    RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
 };
 use crate::error::Result;
 
@@ -47,6 +47,11 @@ impl Builder {
             Event::Text(text) => return profile.strings.push(&text).is_some(),
             Event::Type(ty) => profile.types.push(ty),
             Event::Op(op) => return profile.ops.push(&op).is_some(),
+            Event::Frame(frame) => profile.stacks.frames.push(frame),
+            Event::Stack(stack) => return profile.stacks.push(stack).is_some(),
+            Event::OpStack(row) => {
+                return row.op.index() < profile.ops.len() && profile.stacks.give(row).is_some();
+            }
             Event::Rank { .. } if profile.ranks.len() >= MOST_RANKS => return false,
             Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
             Event::Of(rank, event) => {
@@ -154,7 +159,69 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.sessions.get_mut(session.index())?.totals = Some(totals);
         }
         RankEvent::Fault(fault) => rank.faults.push(fault),
+        RankEvent::RequiresGrad(tensor, does) => {
+            rank.tensors.get(tensor.index())?;
+            rank.requires_grad.insert(tensor, does);
+        }
+        RankEvent::OpTotals(totals) => rank.op_totals.push(totals),
+        RankEvent::Expected(expected) => rank.expected.push(expected),
+        _ => apply_in_time(rank, ops, event)?,
     }
+    Some(())
+}
+
+/// Applies an event that says when something happened, or what the program was doing.
+fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Began(unix) => rank.began = Some(unix),
+        RankEvent::Lane { name } => rank.lanes.push(name),
+        RankEvent::Scope(scope) => {
+            if let Some(parent) = scope.parent {
+                rank.scopes.get(parent.index())?;
+            }
+            rank.scopes.push(scope);
+        }
+        RankEvent::Call(call) => push_call(rank, ops, call)?,
+        RankEvent::Returned(call, outcome) => *rank.calls.outcome.get_mut(call.index())? = Some(outcome),
+        RankEvent::CallTotals(scope, totals) => {
+            rank.scopes.get(scope.index())?;
+            rank.further_calls.insert(scope, totals);
+        }
+        RankEvent::Time(step, time) => {
+            follows(rank, &rank.times, step)?;
+            rank.times.set(step, time);
+        }
+        RankEvent::Within(step, call) => {
+            follows(rank, &rank.within, step)?;
+            if let Some(call) = call {
+                rank.calls.get(call.index())?;
+            }
+            rank.within.set(step, call);
+        }
+        RankEvent::Snapshot(snapshot) => {
+            within(rank, snapshot.at)?;
+            rank.snapshots.push(snapshot);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// What holds from a step on is said in order, of steps that are there or of the next.
+fn follows<T>(rank: &Rank, values: &FromStep<T>, step: Step) -> Option<()> {
+    (step <= rank.end() && values.step.last().is_none_or(|last| *last <= step)).then_some(())
+}
+
+fn push_call(rank: &mut Rank, ops: usize, call: Call) -> Option<()> {
+    rank.scopes.get(call.scope.index())?;
+    rank.lanes.get(call.lane.index())?;
+    if let Some(parent) = call.parent {
+        rank.calls.get(parent.index())?;
+    }
+    if call.op.is_some_and(|op| op.index() >= ops) {
+        return None;
+    }
+    rank.calls.push(call);
     Some(())
 }
 
@@ -206,6 +273,9 @@ impl Profile {
         for op in (0..self.ops.len()).filter_map(OpId::new).filter_map(|id| self.ops.get(id)) {
             sink.take(Event::Op(op))?;
         }
+        self.stacks.frames.iter().try_for_each(|&frame| sink.take(Event::Frame(frame)))?;
+        self.stacks.rows.iter().try_for_each(|stack| sink.take(Event::Stack(stack)))?;
+        self.stacks.of_ops.iter().try_for_each(|row| sink.take(Event::OpStack(row)))?;
         for (index, rank) in self.ranks.iter().enumerate() {
             sink.take(Event::Rank { label: rank.label })?;
             let Some(id) = RankId::new(index) else { break };
@@ -258,7 +328,26 @@ impl Rank {
         self.cut_out.iter().try_for_each(|&cut_out| say(RankEvent::CutOut(cut_out)))?;
         self.sessions.iter().try_for_each(|&session| say(RankEvent::Session(session)))?;
         self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
-        self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))
+        self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))?;
+        self.requires_grad
+            .iter()
+            .try_for_each(|(&tensor, &does)| say(RankEvent::RequiresGrad(tensor, does)))?;
+        self.op_totals.iter().try_for_each(|&totals| say(RankEvent::OpTotals(totals)))?;
+        self.expected.iter().try_for_each(|&expected| say(RankEvent::Expected(expected)))?;
+        self.replay_in_time(say)
+    }
+
+    fn replay_in_time(&self, say: &mut dyn FnMut(RankEvent) -> Result<()>) -> Result<()> {
+        self.began.iter().try_for_each(|&unix| say(RankEvent::Began(unix)))?;
+        self.lanes.iter().try_for_each(|&name| say(RankEvent::Lane { name }))?;
+        self.scopes.iter().try_for_each(|scope| say(RankEvent::Scope(scope)))?;
+        self.calls.iter().try_for_each(|call| say(RankEvent::Call(call)))?;
+        for (&scope, &totals) in &self.further_calls {
+            say(RankEvent::CallTotals(scope, totals))?;
+        }
+        self.times.iter().try_for_each(|(step, time)| say(RankEvent::Time(step, time)))?;
+        self.within.iter().try_for_each(|(step, call)| say(RankEvent::Within(step, call)))?;
+        self.snapshots.iter().try_for_each(|&snapshot| say(RankEvent::Snapshot(snapshot)))
     }
 }
 

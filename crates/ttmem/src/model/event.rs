@@ -9,9 +9,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, Argument, Block, ByteRange, Carried, Class, CutOut, Derivation, Fault, ModuleId, Moment, Op,
-    Origin, Phase, PoolId, RankId, Reading, Run, RunId, Session, SessionId, Stage, Step, StepMarks, StepRow,
-    StrId, Tensor, TensorId, TensorType, Totals, Warning,
+    Alias, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut, Derivation,
+    Expected, Fault, Frame, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase,
+    PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Session, SessionId, Snapshot, Stack, Stage, Step,
+    StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -26,6 +27,12 @@ pub enum Event<'a> {
     Type(TensorType),
     /// Defines an operation.
     Op(Op),
+    /// Defines a line of the program.
+    Frame(Frame),
+    /// Defines a stack.
+    Stack(Stack),
+    /// Where an operation is called from; operations come in order.
+    OpStack(OpStack),
     /// Defines a rank; its label is that of its log lines (`1,0`).
     Rank {
         /// The label, where there is one.
@@ -117,6 +124,33 @@ pub enum RankEvent {
     SessionEnded(SessionId, Totals),
     /// An error.
     Fault(Fault),
+    /// When the recording began: nanoseconds of Unix time. All other times are since then.
+    Began(u64),
+    /// Defines a thread or stream.
+    Lane {
+        /// Its name.
+        name: StrId,
+    },
+    /// Defines a scope.
+    Scope(Scope),
+    /// Defines a call. What it came to is said by `Returned`.
+    Call(Call),
+    /// Ends a call.
+    Returned(CallId, Outcome),
+    /// Further calls of a scope, that are not kept one by one.
+    CallTotals(ScopeId, CallTotals),
+    /// When the steps from one on happened.
+    Time(Step, Nanoseconds),
+    /// In which call the steps from one on happened.
+    Within(Step, Option<CallId>),
+    /// A moment that somebody wanted to look at.
+    Snapshot(Snapshot),
+    /// What a profiler says of an operation.
+    OpTotals(OpTotals),
+    /// What a class should take.
+    Expected(Expected),
+    /// Whether gradients are computed for an allocation.
+    RequiresGrad(TensorId, bool),
 }
 
 /// What a profile was made from.

@@ -53,6 +53,16 @@ ids! {
     TensorId;
     /// A session of phases.
     SessionId;
+    /// A line of a program.
+    FrameId;
+    /// A call stack.
+    StackId;
+    /// A thread or stream.
+    LaneId;
+    /// A node of the tree of what a program does.
+    ScopeId;
+    /// A scope, entered once.
+    CallId;
 }
 
 /// The number of a step of a rank, from 0, in the order executed.

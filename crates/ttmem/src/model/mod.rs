@@ -4,6 +4,7 @@
 //! here knows a file format, a question or a screen.
 
 mod builder;
+mod call;
 mod columns;
 mod event;
 mod ids;
@@ -11,19 +12,25 @@ mod op;
 mod pool;
 mod profile;
 mod segment;
+mod stack;
 mod strings;
 mod tables;
 
 pub use builder::Builder;
+pub use call::{
+    Call, CallTotals, Calls, Expected, FromStep, Nanoseconds, OpTotals, Outcome, Scope, ScopeKind, Scopes,
+    Snapshot,
+};
 pub use event::{Event, RankEvent, Sink, Source};
 pub use ids::{
-    ByteRange, Bytes, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId, SessionId, Step, StrId,
-    TensorId, TypeId, difference,
+    ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,
+    ScopeId, SessionId, StackId, Step, StrId, TensorId, TypeId, difference,
 };
 pub use op::{Layout, Op, OpKind, Ops, TensorType};
 pub use pool::{Block, BlockMap, Cursor, Curve, CurveKind, Moments, Pool, Reading};
 pub use profile::{Made, Profile, Rank};
 pub use segment::{Change, Cumulative, DramUsage, L1Usage, Segment};
+pub use stack::{Frame, OpStack, OpStacks, Stack, StackRows, Stacks};
 pub use strings::Strings;
 pub use tables::{
     Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations,

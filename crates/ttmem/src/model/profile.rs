@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, ByteRange, CarriedOver, CutOut, Derivations, Fault, Module, ModuleId, Moment, Op, OpId, OpKind,
-    Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, Session, Source, Step, StepNumber, Steps, StrId,
-    Strings, TensorId, TensorType, Tensors, TypeId, Warning,
+    Aliases, ByteRange, CallId, CallTotals, Calls, CarriedOver, CutOut, Derivations, Expected, Fault,
+    FromStep, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Pool,
+    PoolId, Position, Run, RunId, ScopeId, Scopes, Session, Snapshot, Source, Stacks, Step, StepNumber,
+    Steps, StrId, Strings, TensorId, TensorType, Tensors, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -19,6 +20,8 @@ pub struct Profile {
     pub types: Vec<TensorType>,
     /// All distinct operations.
     pub ops: Ops,
+    /// Where operations are called from.
+    pub stacks: Stacks,
     /// The ranks, in the order they appeared.
     pub ranks: Vec<Rank>,
     /// What people should know about the reading.
@@ -62,6 +65,28 @@ pub struct Rank {
     pub phases: Vec<Phase>,
     /// The errors.
     pub faults: Vec<Fault>,
+    /// When the recording began, in nanoseconds of Unix time.
+    pub began: Option<u64>,
+    /// The names of threads and streams.
+    pub lanes: Vec<StrId>,
+    /// The tree of what the program does.
+    pub scopes: Scopes,
+    /// What it did, in the order that it began.
+    pub calls: Calls,
+    /// Calls that are not kept one by one, by scope.
+    pub further_calls: BTreeMap<ScopeId, CallTotals>,
+    /// When steps happened.
+    pub times: FromStep<Nanoseconds>,
+    /// In which calls steps happened.
+    pub within: FromStep<Option<CallId>>,
+    /// The moments that somebody wanted to look at, in order.
+    pub snapshots: Vec<Snapshot>,
+    /// What a profiler says of operations.
+    pub op_totals: Vec<OpTotals>,
+    /// What classes should take.
+    pub expected: Vec<Expected>,
+    /// For which allocations it is known whether gradients are computed.
+    pub requires_grad: BTreeMap<TensorId, bool>,
 }
 
 /// Where an allocation is from.

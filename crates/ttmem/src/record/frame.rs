@@ -125,6 +125,9 @@ kinds! {
     8 [Event::SourceText(range, text)] (range, text);
     9 [Event::End] ();
     // 10 is CLOSED, below.
+    11 [Event::Frame(frame)] (frame);
+    12 [Event::Stack(stack)] (stack);
+    13 [Event::OpStack(row)] (row);
 
     // What is said of a rank begins with the rank.
     32 [Event::Of(rank, RankEvent::Pool { name, banks, quantum })] (rank, name, banks, quantum);
@@ -155,6 +158,18 @@ kinds! {
     56 [Event::Of(rank, RankEvent::SessionEnded(session, totals))] (rank, session, totals);
     57 [Event::Of(rank, RankEvent::PoolTotals(pool, totals))] (rank, pool, totals);
     58 [Event::Of(rank, RankEvent::Block(pool, at, block))] (rank, pool, at, block);
+    59 [Event::Of(rank, RankEvent::Began(unix))] (rank, unix);
+    60 [Event::Of(rank, RankEvent::Lane { name })] (rank, name);
+    61 [Event::Of(rank, RankEvent::Scope(scope))] (rank, scope);
+    62 [Event::Of(rank, RankEvent::Call(call))] (rank, call);
+    63 [Event::Of(rank, RankEvent::Returned(call, outcome))] (rank, call, outcome);
+    64 [Event::Of(rank, RankEvent::CallTotals(scope, totals))] (rank, scope, totals);
+    65 [Event::Of(rank, RankEvent::Time(step, time))] (rank, step, time);
+    66 [Event::Of(rank, RankEvent::Within(step, call))] (rank, step, call);
+    67 [Event::Of(rank, RankEvent::Snapshot(snapshot))] (rank, snapshot);
+    68 [Event::Of(rank, RankEvent::OpTotals(totals))] (rank, totals);
+    69 [Event::Of(rank, RankEvent::Expected(expected))] (rank, expected);
+    70 [Event::Of(rank, RankEvent::RequiresGrad(tensor, does))] (rank, tensor, does);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

@@ -1,7 +1,4 @@
 //! Makes events of what happened: steps, tensors with their lives, the pools' levels, phases.
-//!
-//! Between two states `analyze` rebuilds what a pool holds from the lives of its tensors. So states are said only where
-//! they are needed: after every batch and phase, and at the highest point before that.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -12,11 +9,11 @@ use super::Pool;
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::model::{
-    Bytes, Change, Class, Cumulative, Event, Moment, Op, OpId, OpKind, PoolId, RankEvent, RankId, Reading,
-    Segment, Session, SessionId, Sink, Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId,
-    Warning,
+    Bytes, Change, Class, Cumulative, Event, Moment, Op, OpId, OpKind, PoolId, RankEvent, RankId, Segment,
+    Session, SessionId, Sink, Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, Warning,
 };
 use crate::record::frame::Writer;
+use crate::record::level::{EMPTY, Level};
 
 /// The operations that steps are of.
 const OPS: [(&str, OpKind); 5] = [
@@ -56,18 +53,6 @@ pub(super) struct Narrator<W: Write> {
     phase_begins: Step,
     /// There are more steps than can be told apart: none is said any more.
     is_full: bool,
-}
-
-/// What is in a pool.
-#[derive(Clone, Copy, Debug)]
-struct Level {
-    id: PoolId,
-    now: i64,
-    /// The highest since a state was said, and when that was first reached.
-    highest: (i64, Moment),
-    /// When the last state was said.
-    said: Moment,
-    changed: bool,
 }
 
 impl<W: Write> Narrator<W> {
@@ -131,13 +116,10 @@ impl<W: Write> Narrator<W> {
         }
         self.nameless = 0;
         for index in 0..self.levels.len() {
-            let Some(mut level) = self.levels[index] else { continue };
-            level.now = 0;
-            level.highest = (0, now);
-            level.said = now;
-            level.changed = false;
-            self.levels[index] = Some(level);
-            self.of_rank(RankEvent::State(level.id, now, reading(0)))?;
+            let Some(level) = &mut self.levels[index] else { continue };
+            level.empty(now);
+            let id = level.id;
+            self.of_rank(RankEvent::State(id, now, EMPTY))?;
         }
         self.of_rank(RankEvent::Session(Session { estimated, ..Session::default() }))?;
         self.session = SessionId::new(self.sessions);
@@ -150,7 +132,7 @@ impl<W: Write> Narrator<W> {
     /// Ends a phase.
     pub fn end_phase(&mut self, name: &str, segment: &Segment) -> Result<()> {
         // Every pool is looked at where phases meet, whether it has changed or not.
-        self.levels.iter_mut().flatten().for_each(|level| level.changed = true);
+        self.levels.iter_mut().flatten().for_each(Level::look);
         self.say_levels()?;
         let name = self.text(name)?;
         let Some(session) = self.session else { return Ok(()) };
@@ -185,9 +167,7 @@ impl<W: Write> Narrator<W> {
             Record::Replaced { tensor, pool, bytes } => {
                 self.replaced.extend(TensorId::new(tensor as usize));
                 // The step that follows takes its place, and only then is there a level to be said.
-                let level = self.level(pool)?;
-                level.now = level.now.saturating_sub(signed(bytes));
-                level.changed = true;
+                self.level(pool)?.change_unseen(-signed(bytes));
                 Ok(())
             }
             Record::UnknownFreed => self.step(FREE).map(|_| ()),
@@ -285,12 +265,7 @@ impl<W: Write> Narrator<W> {
     }
 
     fn changes(&mut self, pool: Pool, by: i64, at: Moment) -> Result<()> {
-        let level = self.level(pool)?;
-        level.now = level.now.saturating_add(by);
-        level.changed = true;
-        if level.now > level.highest.0 {
-            level.highest = (level.now, at);
-        }
+        self.level(pool)?.change(by, at);
         Ok(())
     }
 
@@ -304,32 +279,24 @@ impl<W: Write> Narrator<W> {
             let id = row(PoolId::new(self.pools))?;
             self.pools += 1;
             self.of_rank(RankEvent::Pool { name, banks, quantum: 0 })?;
-            self.of_rank(RankEvent::State(id, Moment::START, reading(0)))?;
-            let (highest, said) = ((0, Moment::START), Moment::START);
-            self.levels[index] = Some(Level { id, now: 0, highest, said, changed: false });
+            self.of_rank(RankEvent::State(id, Moment::START, EMPTY))?;
+            self.levels[index] = Some(Level::new(id));
         }
         self.levels[index].as_mut().ok_or_else(|| Error::Bug("a pool is not there".into()))
     }
 
     /// Says where the pools stand that have changed, and how high they were.
     fn say_levels(&mut self) -> Result<()> {
+        // What was replaced is gone with the step that follows.
+        if !self.replaced.is_empty() {
+            return Ok(());
+        }
         for index in 0..self.levels.len() {
-            // What was replaced is gone with the step that follows.
-            let Some(mut level) = self.levels[index].filter(|level| level.changed) else { continue };
-            if !self.replaced.is_empty() {
-                continue;
+            let Some(level) = &mut self.levels[index] else { continue };
+            let (id, states) = (level.id, level.states(Moment::early(self.steps)));
+            for (at, reading) in states {
+                self.of_rank(RankEvent::State(id, at, reading))?;
             }
-            // A session begins on the late side of its position: nothing of it is earlier.
-            let now = Moment::early(self.steps).max(level.said);
-            let (highest, at) = level.highest;
-            if level.said < at && at < now {
-                self.of_rank(RankEvent::State(level.id, at, reading(highest)))?;
-            }
-            self.of_rank(RankEvent::State(level.id, now, reading(level.now)))?;
-            level.highest = (level.now, now);
-            level.said = now;
-            level.changed = false;
-            self.levels[index] = Some(level);
         }
         Ok(())
     }
@@ -376,11 +343,6 @@ fn op(name: StrId, kind: OpKind) -> Op {
         loc: None,
         kind,
     }
-}
-
-/// A level below zero is one of which the beginning was not seen.
-fn reading(level: i64) -> Reading {
-    Reading { allocated: Some(u64::try_from(level).unwrap_or(0)), ..Reading::default() }
 }
 
 fn signed(bytes: u64) -> i64 {

@@ -4,8 +4,7 @@
 //! them. The queue is bounded: who allocates faster than can be written waits. What was left behind is in the file after
 //! every phase, and otherwise about a second later, so that little is lost when the program is killed.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -19,7 +18,8 @@ use super::narrator::Narrator;
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::model::Segment;
-use crate::record::frame::{self, Writer};
+use crate::record::frame::Writer;
+use crate::record::replace;
 
 /// How many records make a batch.
 const BATCH: usize = 4096;
@@ -111,7 +111,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Begins a recording of what an account will be told through the outlet.
     pub fn begin(path: &Path, account: &Arc<Mutex<Account>>) -> Result<(Self, Outlet)> {
-        let writer = Writer::create(create(path)?, path)?.quick()?;
+        let writer = Writer::create(replace::create(path)?, path)?.quick()?;
         let mut narrator = Narrator::new(writer, &path.display().to_string())?;
         narrator.flush()?;
         let (queue, messages) = sync_channel(QUEUE);
@@ -148,25 +148,6 @@ impl Recording {
             .join()
             .unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))
     }
-}
-
-/// Makes the file. An earlier recording is replaced; anything else is not.
-fn create(path: &Path) -> Result<File> {
-    let failed = |source| Error::Write { path: path.to_owned(), source };
-    let mut head = [0; 16];
-    match File::open(path).and_then(|mut file| Ok((file.metadata()?.is_file(), file.read(&mut head)?))) {
-        Ok((true, read)) if read == 0 || frame::is_ttmem(&head[..read]) => {
-            // Removed rather than emptied: whoever still writes or reads the earlier one is not disturbed.
-            fs::remove_file(path).map_err(failed)?;
-        }
-        Ok(_) => {
-            let what = "there is something else than a recording: choose another name";
-            return Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, what)));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(error)),
-    }
-    File::create_new(path).map_err(failed)
 }
 
 /// What runs in the thread.

@@ -1,0 +1,115 @@
+//! Strategies that make the events of programs in time: stacks, scopes, calls, snapshots.
+
+// They name nearly all that there is.
+#![allow(clippy::wildcard_imports)]
+
+use proptest::option::of;
+use proptest::prelude::*;
+use ttmem::model::*;
+
+use crate::any_event::{class, id, moment, number, signed, string};
+
+pub fn stack_event(ids: u32) -> impl Strategy<Value = Event<'static>> {
+    let frame = (string(ids), string(ids), any::<u32>())
+        .prop_map(|(function, file, line)| Event::Frame(Frame { function, file, line }));
+    let stack = (id(ids, FrameId::new), of(id(ids, StackId::new)))
+        .prop_map(|(frame, caller)| Event::Stack(Stack { frame, caller }));
+    let of_op = (id(ids, OpId::new), id(ids, StackId::new))
+        .prop_map(|(op, stack)| Event::OpStack(OpStack { op, stack }));
+    prop_oneof![frame, stack, of_op]
+}
+
+pub fn scope(ids: u32) -> impl Strategy<Value = Scope> {
+    let kind = proptest::sample::select(ScopeKind::ALL.to_vec());
+    (string(ids), of(id(ids, ScopeId::new)), kind).prop_map(|(name, parent, kind)| Scope {
+        name,
+        parent,
+        kind,
+    })
+}
+
+fn outcome(ids: u32) -> impl Strategy<Value = Outcome> {
+    let bytes = (number(), number(), number(), number());
+    (number(), 0..ids, bytes, any::<u32>(), any::<u32>()).prop_map(
+        |(ended, end, (allocated, freed, peak, kept), allocations, frees)| Outcome {
+            ended,
+            end,
+            allocated,
+            freed,
+            peak,
+            kept,
+            allocations,
+            frees,
+        },
+    )
+}
+
+pub fn call(ids: u32) -> impl Strategy<Value = Call> {
+    let rows =
+        (id(ids, ScopeId::new), id(ids, LaneId::new), of(id(ids, CallId::new)), of(id(ids, OpId::new)));
+    (rows, number(), 0..ids, of(outcome(ids))).prop_map(
+        |((scope, lane, parent, op), began, first, outcome)| Call {
+            scope,
+            lane,
+            parent,
+            op,
+            began,
+            first,
+            outcome,
+        },
+    )
+}
+
+fn call_totals() -> impl Strategy<Value = CallTotals> {
+    let times = (number(), number(), number());
+    (times, number(), number(), number(), signed(), number()).prop_map(
+        |((count, time, longest), allocated, freed, kept, largest_change, peak)| CallTotals {
+            count,
+            time,
+            longest,
+            allocated,
+            freed,
+            kept,
+            largest_change,
+            peak,
+        },
+    )
+}
+
+fn op_totals(ids: u32) -> impl Strategy<Value = OpTotals> {
+    let times = (number(), of(number()));
+    (string(ids), number(), times, signed(), of(signed()), of(string(ids))).prop_map(
+        |(name, count, (cpu_time, device_time), cpu_bytes, device_bytes, shapes)| OpTotals {
+            name,
+            count,
+            cpu_time,
+            device_time,
+            cpu_bytes,
+            device_bytes,
+            shapes,
+        },
+    )
+}
+
+pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
+    let expected = (class(), number(), string(ids))
+        .prop_map(|(class, bytes, how)| RankEvent::Expected(Expected { class, bytes, how }));
+    let snapshot = (of(string(ids)), moment(ids), number())
+        .prop_map(|(name, at, time)| RankEvent::Snapshot(Snapshot { name, at, time }));
+    prop_oneof![
+        number().prop_map(RankEvent::Began),
+        string(ids).prop_map(|name| RankEvent::Lane { name }),
+        scope(ids).prop_map(RankEvent::Scope),
+        call(ids).prop_map(RankEvent::Call),
+        (id(ids, CallId::new), outcome(ids)).prop_map(|(call, outcome)| RankEvent::Returned(call, outcome)),
+        (id(ids, ScopeId::new), call_totals())
+            .prop_map(|(scope, totals)| RankEvent::CallTotals(scope, totals)),
+        (0..ids, number()).prop_map(|(step, time)| RankEvent::Time(step, time)),
+        (0..ids, of(id(ids, CallId::new))).prop_map(|(step, call)| RankEvent::Within(step, call)),
+        snapshot,
+        op_totals(ids).prop_map(RankEvent::OpTotals),
+        expected,
+        (id(ids, TensorId::new), any::<bool>())
+            .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
+    ]
+}
