@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
@@ -45,10 +44,10 @@ pub(crate) fn note(text: &str) {
     }
 }
 
-/// Says why there is no answer.
-pub(crate) fn fail(error: &Error) -> ExitCode {
+/// Says why there is no answer; returns the exit code.
+pub(crate) fn fail(error: &Error) -> u8 {
     complain(error);
-    ExitCode::from(error.exit_code())
+    error.exit_code()
 }
 
 /// Says an error, and goes on.
@@ -56,23 +55,24 @@ pub(crate) fn complain(error: &Error) {
     say(&format!("{RED}ttmem:{RED:#} {error}"));
 }
 
-/// Says that it is our fault.
-pub(crate) fn bug() -> ExitCode {
+/// Says that it is our fault; returns the exit code.
+pub(crate) fn bug() -> u8 {
     say(&format!(
         "{RED}ttmem:{RED:#} this is a bug in ttmem, not in your log; please report it with the lines above"
     ));
-    ExitCode::from(70)
+    70
 }
 
-/// Says what is wrong with the arguments; help and version are answers.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+/// Says what is wrong with the arguments; help and version are answers. Returns the exit code.
+pub(crate) fn usage(error: &clap::Error) -> u8 {
     let is_answer = !error.use_stderr();
     match error.print() {
         // Whoever reads has seen enough.
         Err(error) if is_answer && error.kind() != io::ErrorKind::BrokenPipe => {
             fail(&Error::Write { path: "standard output".into(), source: error })
         }
-        _ => ExitCode::from(if is_answer { 0 } else { 2 }),
+        _ if is_answer => 0,
+        _ => 2,
     }
 }
 

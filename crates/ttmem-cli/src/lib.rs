@@ -1,6 +1,10 @@
 //! The commands `ttmem` and `tt-memory-profiler`: they read arguments, ask the library and print. They compute
 //! nothing.
+//!
+//! Who calls them owns the process: the two binaries, and the commands of the Python package. Each command is given its
+//! words and returns its exit code.
 
+mod again;
 mod args;
 mod commands;
 mod console;
@@ -8,38 +12,40 @@ mod memory_size;
 mod profiler;
 mod reading;
 
+use std::ffi::OsString;
 use std::panic::UnwindSafe;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 
 use clap::Parser;
 
-/// A log of distinct operations makes millions of small texts and lists; this allocator is a quarter faster there.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+pub use again::started_by;
 
-/// Runs the command `ttmem`, or the other where the program was started under its name.
-pub fn ttmem() -> ExitCode {
-    let name = std::env::args_os().next().map(PathBuf::from);
-    if name.as_deref().and_then(Path::file_stem).is_some_and(|name| name == "tt-memory-profiler") {
-        return tt_memory_profiler();
+/// Runs the command `ttmem`, or the other where the program was started under its name, which is the first word.
+pub fn ttmem(words: impl IntoIterator<Item = OsString>) -> u8 {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let name = words.first().map(Path::new).and_then(Path::file_stem);
+    if name.is_some_and(|name| name == "tt-memory-profiler") {
+        return tt_memory_profiler(words);
     }
-    command(commands::run)
+    command(words, commands::run)
 }
 
 /// Runs the command `tt-memory-profiler`.
-pub fn tt_memory_profiler() -> ExitCode {
-    command(profiler::run)
+pub fn tt_memory_profiler(words: impl IntoIterator<Item = OsString>) -> u8 {
+    command(words, profiler::run)
 }
 
 /// Reads the arguments, does what they say, and turns what that came to into an exit code.
-fn command<A: Parser + UnwindSafe>(run: impl FnOnce(A) -> ttmem::Result<u8> + UnwindSafe) -> ExitCode {
-    let args = match A::try_parse() {
+fn command<A: Parser + UnwindSafe>(
+    words: impl IntoIterator<Item = OsString>,
+    run: impl FnOnce(A) -> ttmem::Result<u8> + UnwindSafe,
+) -> u8 {
+    let args = match A::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => return console::usage(&error),
     };
     match std::panic::catch_unwind(|| run(args)) {
-        Ok(Ok(code)) => ExitCode::from(code),
+        Ok(Ok(code)) => code,
         Ok(Err(error)) => console::fail(&error),
         // The panic itself has said where.
         Err(_) => console::bug(),

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ttmem::query::{self, ChartRequest, Drawn};
+use ttmem::query::{self, ChartRequest, Drawn, RunFilter};
 use ttmem::report::chart;
 use ttmem::{Result, model::Profile};
 
-use super::summary::WhichRun;
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -37,7 +36,7 @@ pub(crate) struct Chart {
 
     /// Which program runs: `all`, those of the last pass (`last`), or one by its number from 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
-    pub run: WhichRun,
+    pub run: RunFilter,
 
     /// Which rank: `0` or `1,0`; the first unless told.
     #[arg(long, value_name = "RANK")]
@@ -69,7 +68,7 @@ fn draw(args: &Chart, profile: &Profile) -> Result<String> {
     let request = ChartRequest {
         pool: args.pool.clone(),
         rank: args.rank.clone(),
-        run: args.run.0,
+        run: args.run,
         columns: chart::COLUMNS,
     };
     let title = args.title.as_deref();

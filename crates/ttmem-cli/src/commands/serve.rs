@@ -1,5 +1,6 @@
 //! `ttmem serve`: stored reports in a browser, with upload.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::{env, io};
@@ -9,7 +10,7 @@ use ttmem::store::Store;
 use ttmem::{Error, Result};
 use ttmem_serve::{Config, Limits, Server, Worker};
 
-use crate::console;
+use crate::{again, console};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,7 +112,9 @@ pub(crate) fn run(args: &Serve) -> Result<()> {
 /// This program as the server's second process. What it frees goes back to the system at once: that takes it a little
 /// longer, and a quarter less memory.
 fn worker() -> io::Result<Worker> {
-    Ok(Worker::this_program(["serve", WORKER])?.with("MIMALLOC_PURGE_DELAY", "0"))
+    let (program, before) = again::program()?;
+    let arguments = before.iter().cloned().chain(["serve", WORKER].map(OsString::from));
+    Ok(Worker::new(program, arguments).with("MIMALLOC_PURGE_DELAY", "0"))
 }
 
 /// Serves until it is stopped; the address that is printed and opened is that of a report, or of the list.

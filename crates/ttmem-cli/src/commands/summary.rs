@@ -1,7 +1,6 @@
 //! `ttmem summary`: the answer on one screen.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::Args;
 use ttmem::query::{self, Request, RunFilter};
@@ -42,7 +41,7 @@ pub(crate) struct Summary {
     /// Which program runs: `all`, those of the last pass (`last`; mostly that is one run), or one by its number
     /// from 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
-    pub run: WhichRun,
+    pub run: RunFilter,
 
     /// Which rank: `0` or `1,0`.
     #[arg(long, value_name = "RANK")]
@@ -59,25 +58,6 @@ pub(crate) struct Summary {
     /// Replace the file if it is there.
     #[arg(long, requires = "output")]
     pub force: bool,
-}
-
-/// `all`, `last` or a number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WhichRun(pub RunFilter);
-
-impl FromStr for WhichRun {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "all" => Ok(Self(RunFilter::All)),
-            "last" => Ok(Self(RunFilter::Last)),
-            number => match number.parse() {
-                Ok(number) if number > 0 => Ok(Self(RunFilter::Number(number))),
-                _ => Err("`all`, `last` or a number from 1 is wanted".into()),
-            },
-        }
-    }
 }
 
 /// How an answer is shown: as a screen, unless one of these is set.
@@ -113,7 +93,7 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
         return Ok(code);
     }
     let top = args.top.filter(|_| !args.form.markdown);
-    let request = Request { at: args.at, top, run: args.run.0, rank: args.rank.clone() };
+    let request = Request { at: args.at, top, run: args.run, rank: args.rank.clone() };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary.source);
     let output = Output { path: args.output.as_deref(), force: args.force };
@@ -151,14 +131,10 @@ pub(crate) fn print(
     })
 }
 
-/// What the document is about: the file's name without its ending.
+/// What the document is about.
 fn name(files: &[String]) -> String {
     match files {
-        [file] if file != "-" => {
-            let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
-            stem.strip_suffix("_profile").unwrap_or(&stem).to_owned()
-        }
-        [_] => "standard input".into(),
+        [file] => report::title_of(file),
         files => format!("{} files", files.len()),
     }
 }

@@ -36,14 +36,6 @@ impl Worker {
         self
     }
 
-    /// The program that is running now, with other arguments.
-    pub fn this_program(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> io::Result<Self> {
-        // On Linux this is the same program even after its file was replaced by a newer one.
-        let own = PathBuf::from("/proc/self/exe");
-        let program = if own.exists() { own } else { std::env::current_exe()? };
-        Ok(Self::new(program, arguments))
-    }
-
     /// Starts a worker in a room.
     pub(crate) async fn start(&self, task: &Task, room: &Room) -> io::Result<Working> {
         let mut command = Command::new(&self.program);

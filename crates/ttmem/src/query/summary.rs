@@ -1,5 +1,7 @@
 //! `ttmem summary`: the answer on one screen, as data.
 
+use std::str::FromStr;
+
 use rustc_hash::FxHashMap;
 
 use super::answer::{
@@ -46,6 +48,22 @@ pub enum RunFilter {
     Last,
     /// The one with this number, from 1.
     Number(usize),
+}
+
+/// As people write it: `all`, `last` or a number.
+impl FromStr for RunFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "last" => Ok(Self::Last),
+            number => match number.parse() {
+                Ok(number) if number > 0 => Ok(Self::Number(number)),
+                _ => Err("`all`, `last` or a number from 1 is wanted".into()),
+            },
+        }
+    }
 }
 
 /// How many rows ranked lists have unless asked otherwise.

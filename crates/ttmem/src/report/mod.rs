@@ -21,7 +21,7 @@ use std::io::{self, Write};
 
 pub use line::{headline, live};
 pub use list::{list, list_json};
-pub use markdown::markdown;
+pub use markdown::{markdown, title_of};
 pub use page::page;
 pub use phases::{phases, phases_json};
 pub use text::{Screen, text};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use ttmem::store::Stored;
 
 use super::message::{Answer, Evidence, Left, Message, RunLog};
 use super::words::CommandLine;
+use crate::again;
 use crate::commands::run::{ACCOUNT, Account};
 use crate::commands::serve::HOW_TO_STOP;
 
@@ -41,7 +42,7 @@ struct Process {
 impl Server {
     /// Starts it. What it says comes as messages.
     pub fn start(sender: &Sender<Message>) -> io::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = again::command()?
             .args(["serve", "--no-open"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -151,7 +152,7 @@ pub(super) fn ask_to_end(child: &Child) {
 /// Starts `ttmem run` on the terminal. Besides the process, the file for its account.
 pub(super) fn run(command: &CommandLine) -> io::Result<(Child, TempPath)> {
     let account = tempfile::NamedTempFile::new()?.into_temp_path();
-    let child = Command::new(std::env::current_exe()?)
+    let child = again::command()?
         .args(["run", "--"])
         .args(&command.words)
         .envs(command.environment.iter().map(|(name, value)| (name, value)))

@@ -11,6 +11,7 @@ mod promised;
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::path::Path;
 
 use cell::{LOCATION, NAME, SHAPE, cell};
 use document::Document;
@@ -34,6 +35,15 @@ pub fn markdown(summary: &Summary, name: &str, out: &mut dyn Write) -> io::Resul
     document.sections.extend(further::sections(summary, rank, others));
     document.fit(BUDGET);
     out.write_all(document.render().as_bytes())
+}
+
+/// What a document about a file (`-`: standard input) is called: the file's name without its ending.
+pub fn title_of(file: &str) -> String {
+    if file == "-" {
+        return "standard input".into();
+    }
+    let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    stem.strip_suffix("_profile").unwrap_or(&stem).to_owned()
 }
 
 /// The ranks, those that matter most first: those that ran out of memory, then those with the highest peaks, then
