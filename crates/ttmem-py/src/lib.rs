@@ -1,0 +1,35 @@
+//! The module `ttmem._native` of the Python package.
+//!
+//! Here lives nothing but the crossing: objects of Python become Rust's, answers become objects, errors become
+//! exceptions. What is answered is `ttmem`'s, what the commands do is `ttmem-cli`'s. What people import is
+//! `python/ttmem`; `_native.pyi` there describes what is here.
+
+mod command;
+mod errors;
+mod profile;
+mod reading;
+
+/// What the package `ttmem` is made of.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::command::{tt_memory_profiler, ttmem};
+    #[pymodule_export]
+    use crate::errors::{Error, NoMemoryData, UnknownFormat};
+    #[pymodule_export]
+    use crate::profile::Profile;
+    #[pymodule_export]
+    use crate::reading::open;
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "the name is Python's")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::errors::give_exit_codes(module.py())
+    }
+}

@@ -1,0 +1,32 @@
+"""What the tests stand on: the corpus, and the commands of the environment that they run in."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORPUS = ROOT / "corpus"
+LOG = CORPUS / "tt_log" / "vae-decoder.log"
+"""A log that is answered without a warning."""
+
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+TTMEM = [str(SCRIPTS / "ttmem")]
+PROFILER = [str(SCRIPTS / "tt-memory-profiler")]
+MODULE = [sys.executable, "-m", "ttmem"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Give an environment with a home of its own, in which nothing is opened in a browser."""
+    hidden = ("DISPLAY", "WAYLAND_DISPLAY", "CLICOLOR_FORCE", "NO_COLOR")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return kept | {"TTMEM_HOME": str(tmp_path / "home"), "COLUMNS": "100"}
+
+
+def ran(words: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; what it printed, and its exit code."""
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]

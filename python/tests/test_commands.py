@@ -1,0 +1,228 @@
+"""The commands of the package are the binaries': exit codes, streams, signals, starting themselves again."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import ttmem
+from conftest import LOG, MODULE, PROFILER, ROOT, TTMEM, ran
+from ttmem import __main__ as commands
+
+
+@pytest.mark.parametrize("words", [TTMEM, MODULE], ids=["ttmem", "python -m ttmem"])
+def test_the_version_is_the_packages(words: list[str]) -> None:
+    command = ran([*words, "--version"])
+    assert (command.returncode, command.stdout, command.stderr) == (0, f"ttmem {ttmem.__version__}\n", "")
+
+
+def test_the_older_command_is_there() -> None:
+    command = ran([*PROFILER, "--version"])
+    assert (command.returncode, command.stdout) == (0, f"tt-memory-profiler {ttmem.__version__}\n")
+    assert ran(PROFILER).returncode == 2
+
+
+@pytest.mark.parametrize("words", [TTMEM, MODULE], ids=["ttmem", "python -m ttmem"])
+def test_exit_codes_are_those_that_are_promised(words: list[str], tmp_path: Path) -> None:
+    quiet = tmp_path / "quiet.log"
+    quiet.write_text("RuntimeTTNN |    DEBUG | Executing operation: nothing of ours\n" * 3)
+    for arguments, code in [
+        (["summary", str(LOG)], 0),
+        (["formats"], 0),
+        (["--help"], 0),
+        (["summary"], 2),
+        (["nothing"], 2),
+        (["summary", "missing.log"], 2),
+        ([], 2),
+        (["summary", str(quiet)], 4),
+    ]:
+        command = ran([*words, *arguments], stdin=subprocess.DEVNULL)
+        assert command.returncode == code, arguments
+        assert bool(command.stdout) == (code == 0), arguments
+        assert bool(command.stderr) == (code != 0), arguments
+        assert "Traceback" not in command.stderr
+
+
+def test_words_are_those_of_the_interpreter_whatever_they_are() -> None:
+    command = ran([*TTMEM, "summary", "naïve \N{SNOWMAN}.log"])
+    assert command.stderr.startswith("ttmem: cannot read naïve \N{SNOWMAN}.log: ")
+    odd = subprocess.run([*TTMEM, "run", "--", b"\xff"], capture_output=True, check=False)
+    assert odd.returncode == 2
+    assert b"cannot start" in odd.stderr
+
+
+def test_whoever_has_seen_enough_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = subprocess.run([*TTMEM, "summary", LOG], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (command.returncode, command.stderr) == (0, b"")
+
+
+def on_terminal(words: list[str], keys: bytes, environment: dict[str, str]) -> tuple[int, bytes]:
+    """Run a command on a terminal, press keys when it has drawn; its exit code, and what it drew."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(words[0], words, environment | {"TERM": "xterm-256color"})  # noqa: S606
+    drawn = b""
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            drawn += os.read(terminal, 1 << 16)
+        except OSError:
+            # The other side is gone.
+            break
+        if keys:
+            os.write(terminal, keys)
+            keys = b""
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), drawn
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_on_a_terminal_there_are_colours_and_a_screen(environment: dict[str, str]) -> None:
+    code, drawn = on_terminal([*TTMEM, "summary", str(LOG)], b"", environment)
+    assert code == 0
+    assert b"\x1b[" in drawn
+    code, drawn = on_terminal([*TTMEM, "summary", str(LOG)], b"", environment | {"NO_COLOR": "1"})
+    assert (code, b"\x1b[3" in drawn) == (0, False)
+    code, drawn = on_terminal(TTMEM, b"q", environment)
+    assert code == 0
+    assert b"\x1b[?1049h" in drawn, "it has a screen of its own"
+
+
+@contextmanager
+def serving(environment: dict[str, str], *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a server; give its process and its address."""
+    command = [*words, "serve", "--port", "0", "--no-token"]
+    child = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout
+    try:
+        yield child, child.stdout.readline().strip()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_server_stops_when_it_is_told(number: signal.Signals, environment: dict[str, str]) -> None:
+    with serving(environment, *TTMEM) as (child, address):
+        assert address.startswith("http://localhost:")
+        child.send_signal(number)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert "Ctrl-C stops it." in said
+    assert "Traceback" not in said
+
+
+def ask(address: str, data: bytes | None = None) -> dict[str, object]:
+    """Ask a server, or send it something."""
+    with urllib.request.urlopen(address, data) as answer:  # noqa: S310
+        found: dict[str, object] = json.load(answer)
+    return found
+
+
+@pytest.mark.parametrize("words", [TTMEM, MODULE], ids=["ttmem", "python -m ttmem"])
+@pytest.mark.parametrize("path", [None, "", ":"], ids=["no path", "empty path", "path with this folder"])
+def test_a_server_reads_uploads_whatever_they_are_called(
+    words: list[str], path: str | None, environment: dict[str, str]
+) -> None:
+    """Whoever starts Python in the folder of an upload must not import the upload."""
+    if path is not None:
+        environment["PYTHONPATH"] = path
+    with serving(environment, *words) as (_, address):
+        for name in ("ttmem.py", "_signal.py", "os.py", "sitecustomize.py"):
+            job = ask(f"{address}api/upload?name={name}", LOG.read_bytes())
+            while job["state"] not in ("done", "failed"):
+                time.sleep(0.02)
+                job = ask(f"{address}api/jobs/{job['id']}")
+            assert (job["error"], job["state"]) == (None, "done"), name
+
+
+def test_a_run_passes_signals_on_and_reports(environment: dict[str, str], tmp_path: Path) -> None:
+    script = "echo ready; exec sleep 60"
+    child = subprocess.Popen(
+        [*TTMEM, "run", "--log-only", "--", "sh", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr
+    assert any("ready" in line for line in child.stderr)
+    child.send_signal(signal.SIGINT)
+    out, said = child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGINT
+    assert "was killed by signal 2 (SIGINT)" in said
+    assert (tmp_path / out.strip()).read_text() == "ready\n"
+
+
+def test_a_run_has_the_exit_code_and_the_signals_of_its_command(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = ran([*TTMEM, "run", "--log-only", "--", "sh", "-c", "exit 7"], cwd=tmp_path, env=environment)
+    assert command.returncode == 7
+    status = ["grep", "SigIgn", "/proc/self/status"]
+    under = ran([*TTMEM, "run", "--log-only", "--", *status], cwd=tmp_path, env=environment)
+    # Those above 31 are the C library's own business.
+    ignored = [int(text.split()[-1], 16) & 0x7FFFFFFF for text in (under.stderr, ran(status).stdout)]
+    assert ignored[0] == ignored[1]
+
+
+def waiting(*, ignoring: bool) -> subprocess.Popen[bytes]:
+    """Start a command that waits for its standard input."""
+    before = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignoring else None
+    child = subprocess.Popen(
+        [*TTMEM, "summary", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=before,  # noqa: PLW1509
+    )
+    # It waits as soon as the command runs: then the interpreter's handler is off.
+    status = Path(f"/proc/{child.pid}/status")
+    while not re.search(r"SigCgt:\s+0*[02-9a-f]*[0145689cdef]$", status.read_text(), re.MULTILINE):
+        time.sleep(0.01)
+    return child
+
+
+def test_ctrl_c_ends_a_command_as_it_ends_a_program() -> None:
+    child = waiting(ignoring=False)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=60)[1] == b""
+    assert child.returncode == -signal.SIGINT
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    child = waiting(ignoring=True)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=60)[1] == b"ttmem: - is empty: nothing was captured\n"
+    assert child.returncode == 2
+
+
+def test_verbs_of_python_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a_verb.py").write_text("def main(words): return len(words)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(commands.VERBS, "count", "a_verb")
+    monkeypatch.setattr(sys, "argv", ["ttmem", "count", "one", "--two"])
+    assert commands.ttmem() == 2
+
+
+def test_the_shims_find_the_commands(environment: dict[str, str]) -> None:
+    """The first spellings start `ttmem` by its name."""
+    scripts = Path(TTMEM[0]).parent
+    environment["PATH"] = f"{scripts}{os.pathsep}{environment['PATH']}"
+    shim = ran([sys.executable, str(ROOT / "memory_profiler/run_profiled.py"), "--version"], env=environment)
+    assert shim.stdout == f"tt-memory-profiler {ttmem.__version__}\n"

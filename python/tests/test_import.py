@@ -1,0 +1,88 @@
+"""`import ttmem` is quick and brings nothing along; its types are what it is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ttmem
+from conftest import ROOT, ran
+
+LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
+
+
+def loaded(statement: str) -> list[str]:
+    """Name the modules that a statement loads."""
+    return ran([sys.executable, "-c", LOADED.format(statement)]).stdout.split()
+
+
+def test_importing_it_loads_nothing_else() -> None:
+    assert loaded("import ttmem") == ["ttmem", "ttmem._native"]
+
+
+def test_the_command_waits_for_no_other_module() -> None:
+    assert loaded("import ttmem.__main__") == ["ttmem", "ttmem.__main__", "ttmem._native"]
+
+
+def test_an_answer_needs_no_torch() -> None:
+    modules = loaded(f"import ttmem; ttmem.open({str(ROOT / 'corpus/tt_log/vae-decoder.log')!r}).summary()")
+    assert "json" in modules
+    assert not {"torch", "numpy"} & set(modules)
+
+
+def test_the_module_uses_the_allocator_of_the_process() -> None:
+    """Another one in a module that is loaded late may find no room for its thread-local data."""
+    library = next(Path(ttmem.__file__).parent.glob("_native*.so"))
+    for symbol in (b"mi_malloc", b"mi_heap_malloc"):
+        assert symbol not in library.read_bytes()
+
+
+PROGRAM = """
+from pathlib import Path
+
+import ttmem
+
+profile: ttmem.Profile = ttmem.open(Path("model.log"), format="tt_log")
+ranks = profile.summary(run="last", rank=0, top=3, at=7)["ranks"]
+page: Path = profile.report("out", name="x", force=True)
+line: int | None = profile.warnings[0]["line"]
+text: str = profile.markdown() + profile.format + ttmem.__version__
+try:
+    ttmem.open("x")
+except ttmem.NoMemoryData as error:
+    code: int = error.exit_code
+"""
+WRONG = [
+    "ttmem.open(3)",
+    "ttmem.open('x', 'tt_log')",
+    "ttmem.open('x').summary('last')",
+    "ttmem.open('x').summary(run=1.5)",
+    "ttmem.open('x').warnings = []",
+    "ttmem.nothing",
+    "number: int = ttmem.open('x').format",
+]
+
+
+def checked(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Check the types of a program that uses what is installed."""
+    (folder / "program.py").write_text(program)
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(folder / "cache")]
+    return ran([*words, "program.py"], cwd=folder)
+
+
+def test_a_program_with_right_types_is_accepted(tmp_path: Path) -> None:
+    assert checked(PROGRAM, tmp_path).stdout == "Success: no issues found in 1 source file\n"
+
+
+def test_programs_with_wrong_types_are_refused(tmp_path: Path) -> None:
+    said = checked("import ttmem\n\n" + "\n".join(WRONG) + "\n", tmp_path).stdout
+    assert [line.split(":")[1] for line in said.splitlines()[:-1] if "error" in line] == [
+        str(number) for number in range(3, 3 + len(WRONG))
+    ]
+
+
+@pytest.mark.parametrize("name", ["ttmem", "ttmem._native"])
+def test_stubs_have_just_what_the_module_has(name: str, tmp_path: Path) -> None:
+    command = ran([sys.executable, "-m", "mypy.stubtest", "--concise", name], cwd=tmp_path)
+    assert command.returncode == 0, command.stdout + command.stderr
