@@ -7,13 +7,43 @@
 `import ttmem` loads the native module and nothing else; whatever needs PyTorch imports it when it is used.
 """
 
+from typing import TYPE_CHECKING
+
 from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__, open
+
+if TYPE_CHECKING:
+    from ttmem.tracker import (
+        MemoryTracker,
+        get_memory_summary,
+        get_memory_tracker,
+        initialize_memory_tracker,
+        memory_checkpoint,
+        save_memory_profile,
+        stop_memory_tracker,
+    )
 
 __all__ = [
     "Error",
+    "MemoryTracker",
     "NoMemoryData",
     "Profile",
     "UnknownFormat",
     "__version__",
+    "get_memory_summary",
+    "get_memory_tracker",
+    "initialize_memory_tracker",
+    "memory_checkpoint",
     "open",
+    "save_memory_profile",
+    "stop_memory_tracker",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Brings what watches programs when it is first asked for: the commands have no use for it."""
+    if name in __all__:
+        from ttmem import tracker
+
+        return getattr(tracker, name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,16 +1,23 @@
 """What the native module has: `crates/ttmem-py`."""
 
 import os
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypedDict, final
 
+from typing_extensions import Self
+
 __all__ = [
+    "Call",
     "Error",
     "NoMemoryData",
     "Profile",
     "UnknownFormat",
+    "Watch",
     "__version__",
     "open",
+    "save_memory_profile",
     "tt_memory_profiler",
     "ttmem",
 ]
@@ -109,3 +116,119 @@ def ttmem(words: list[str], again: list[str]) -> int:
 
 def tt_memory_profiler(words: list[str], again: list[str]) -> int:
     """Run the command `tt-memory-profiler`; return its exit code."""
+
+class Call:
+    """A call of a scope, which a context holds."""
+
+class Watch:
+    """Watches the tensors of a program: `ttmem._torch.mode` makes a dispatch mode of it."""
+
+    is_on: bool
+    """Whether anything is taken down."""
+
+    def __new__(
+        cls,
+        path: str | None,
+        *,
+        tensor: type,
+        current: ContextVar[Call | None],
+        inner: Callable[[Any], Iterable[Any]],
+        complain: Callable[[BaseException], None],
+        libraries: list[str],
+    ) -> Self:
+        """Record to the path, if there is one.
+
+        Args:
+            path: The recording.
+            tensor: `torch.Tensor`.
+            current: Holds the call that runs in a context.
+            inner: The plain tensors in one that has no storage.
+            complain: Told the first error of our own.
+            libraries: Where code lies that is not the user's.
+
+        """
+
+    def see(self, tensor: object, name: str) -> None:
+        """Take a tensor down that was made unseen, and by what."""
+
+    def classify(
+        self,
+        tensor: object,
+        class_: str,
+        name: str | None = None,
+        requires_grad: bool | None = None,
+        *,
+        only_unknown: bool = False,
+    ) -> None:
+        """Say what a tensor is, and what people call it."""
+
+    def resized(self, storage: object) -> None:
+        """Look at the size of a storage again."""
+
+    def begin(self, name: str, kind: str, tag: int = 0) -> Call | None:
+        """Begin a call inside of the one that the context holds; the context holds it then."""
+
+    def end(self, call: Call) -> None:
+        """End a call."""
+
+    def end_tagged(self, tag: int) -> None:
+        """End the innermost call with that tag, and those inside of it."""
+
+    def failed(self, error: BaseException) -> None:
+        """Count an error of our own."""
+
+    def snapshot(self, name: str | None = None) -> None:
+        """Mark this moment."""
+
+    def devices(self, names: list[str]) -> None:
+        """Name the devices whose tensors are watched, the most important first."""
+
+    def reading(
+        self,
+        pool: str,
+        *,
+        allocated: int | None = None,
+        active: int | None = None,
+        reserved: int | None = None,
+        requested: int | None = None,
+        free: int | None = None,
+        capacity: int | None = None,
+    ) -> None:
+        """Take down what a pool was seen to have, in bytes."""
+
+    def op_totals(
+        self,
+        name: str,
+        count: int,
+        cpu_time: int,
+        device_time: int | None,
+        cpu_bytes: int,
+        device_bytes: int | None,
+        shapes: str | None,
+    ) -> None:
+        """Take down what a profiler says of an operation; times in nanoseconds."""
+
+    def expect(self, class_: str, bytes: int, how: str) -> None:
+        """Take down what a class should have."""
+
+    def warn(self, message: str) -> None:
+        """Take down what people should know."""
+
+    def figures(self) -> list[tuple[str, int, int, int, int]]:
+        """Return for each device what is there, the most that was, how many storages there are and were."""
+
+    @property
+    def errors(self) -> int:
+        """How many errors of our own the program did not see."""
+
+    def flush(self) -> None:
+        """Wait until all that was seen is in the file."""
+
+    def finish(self) -> None:
+        """Write what is left, and the end."""
+
+    def abandon(self) -> None:
+        """Leave the recording to the process that began it."""
+
+def save_memory_profile(recording: str | os.PathLike[str]) -> str:
+    """Make `memory_profile_….json` of a recording, beside it; return its path."""

@@ -6,16 +6,22 @@
 
 mod command;
 mod errors;
+mod live;
+mod memory_profile;
 mod profile;
 mod reading;
 
 /// What the package `ttmem` is made of.
-#[pyo3::pymodule]
+#[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
     use crate::command::{tt_memory_profiler, ttmem};
     #[pymodule_export]
     use crate::errors::{Error, NoMemoryData, UnknownFormat};
+    #[pymodule_export]
+    use crate::live::{Call, Watch};
+    #[pymodule_export]
+    use crate::memory_profile::save_memory_profile;
     #[pymodule_export]
     use crate::profile::Profile;
     #[pymodule_export]

@@ -6,6 +6,7 @@
 mod about;
 mod answer;
 pub mod ir;
+mod memory_profile;
 mod named;
 pub mod operations;
 pub mod over_time;
@@ -24,6 +25,7 @@ pub use answer::{
     ResidueRow, SessionSummary, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use ir::IrFile;
+pub use memory_profile::{MemoryProfile, memory_profile};
 pub use named::Named;
 pub use operations::{MemoryFile, OperationsFile, highest_peak};
 pub use over_time::{ChartRequest, Drawn, OverTime, chart};

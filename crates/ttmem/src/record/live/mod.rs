@@ -265,6 +265,11 @@ impl Recorder {
         self.calls.running(call).and_then(|call| self.calls.scope(call))
     }
 
+    /// What kind of scope that is.
+    pub fn kind_of(&self, call: Option<CallRef>) -> Option<ScopeKind> {
+        self.scope_of(call).and_then(|scope| self.names.scope_row(scope)).map(|scope| scope.kind)
+    }
+
     /// Something was allocated.
     pub fn allocated(&mut self, allocation: Allocation) -> Option<Place> {
         let Allocation { pool, bytes, op, ty, class, within } = allocation;

@@ -193,6 +193,10 @@ impl Names {
         (new, true)
     }
 
+    pub fn scope_row(&self, id: ScopeId) -> Option<Scope> {
+        self.scopes.get(id.index()).copied()
+    }
+
     pub fn scopes(&self) -> impl Iterator<Item = (ScopeId, Scope)> + '_ {
         self.scopes.iter().enumerate().map(|(index, scope)| (id(ScopeId::new, index), *scope))
     }

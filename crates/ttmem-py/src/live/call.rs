@@ -1,0 +1,68 @@
+//! A call that runs: what a context holds, so that tasks and threads know where they are.
+
+use std::cell::Cell;
+
+use pyo3::prelude::*;
+use ttmem::model::LaneId;
+use ttmem::record::live::CallRef;
+
+use super::watch::Watch;
+
+/// A call of a scope. It ends by `exit`; tasks that were begun in it may hold it for longer.
+#[pyclass(frozen, module = "ttmem._native")]
+#[derive(Debug)]
+pub(crate) struct Call {
+    watch: Py<Watch>,
+    at: CallRef,
+    /// What the context held before.
+    outer: Option<Py<Call>>,
+    tag: u64,
+}
+
+impl Call {
+    pub fn new(watch: Py<Watch>, at: CallRef, outer: Option<Py<Call>>, tag: u64) -> Self {
+        Self { watch, at, outer, tag }
+    }
+
+    pub fn outer<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, Call>> {
+        self.outer.as_ref().map(|outer| outer.bind(py))
+    }
+
+    pub fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    pub fn at(&self) -> CallRef {
+        self.at
+    }
+
+    /// Whether it is a call of that watcher: another may have been there before.
+    pub fn is_of(&self, watch: &Watch) -> bool {
+        std::ptr::eq(self.watch.get(), watch)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        // Objects of Python are given back while its lock is held; at the very end of the interpreter there is nothing
+        // to be told any more.
+        Python::try_attach(|py| self.watch.get().release(py, self.at));
+    }
+}
+
+thread_local! {
+    /// The lane of this thread, and of which watcher.
+    static LANE: Cell<Option<(u64, LaneId)>> = const { Cell::new(None) };
+}
+
+/// The lane of this thread, which is made the first time.
+pub(super) fn lane(watch: u64, make: impl FnOnce() -> Option<LaneId>) -> Option<LaneId> {
+    if let Some((of, lane)) = LANE.get()
+        && of == watch
+    {
+        return Some(lane);
+    }
+    let lane = make()?;
+    LANE.set(Some((watch, lane)));
+    Some(lane)
+}

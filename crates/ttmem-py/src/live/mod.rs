@@ -1,0 +1,16 @@
+//! Watching a PyTorch program while it runs: tensors by their storages, calls by their contexts.
+//!
+//! `watch` is told of every operation and sees which storages are new; `state` gives what it sees to the recorder of
+//! `ttmem`; `call` is what a context holds while an operation runs; `lines` says where the program is. What is installed
+//! where, and when, is decided in `python/ttmem`.
+//!
+//! A watcher must not change what it watches: its errors are counted and said once, and never reach the program.
+
+mod call;
+mod gil_cell;
+mod lines;
+mod state;
+mod watch;
+
+pub(crate) use call::Call;
+pub(crate) use watch::Watch;

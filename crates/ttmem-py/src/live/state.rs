@@ -1,0 +1,222 @@
+//! What a watcher knows: the storages that are there, and the ids of what was seen before.
+//!
+//! Nothing here calls into Python: it is looked at while Python's lock is the only one.
+
+use pyo3::prelude::*;
+use rustc_hash::FxHashMap;
+use ttmem::model::{Class, Frame, OpId, PoolId, ScopeKind, StackId, StrId, TypeId};
+use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
+
+use super::lines::Line;
+
+/// Lines that were seen are forgotten beyond this many, with the code that they hold: programs may make code up.
+const MOST_SITES: usize = 1 << 17;
+
+/// An object of Python by its address, which stays its own for as long as somebody holds it.
+pub(super) type Address = usize;
+
+/// The address of an object.
+pub(super) fn address(object: &Bound<'_, PyAny>) -> Address {
+    object.as_ptr() as Address
+}
+
+/// A storage that is there.
+struct Storage {
+    place: Place,
+    bytes: u64,
+    /// The weak reference that will say when it is gone.
+    weak: Py<PyAny>,
+}
+
+/// An operation of PyTorch.
+#[derive(Debug)]
+pub(super) struct KnownOp {
+    pub name: StrId,
+    /// It may give other sizes to storages that are there.
+    pub is_mutable: bool,
+    _held: Py<PyAny>,
+}
+
+/// An element type of PyTorch, which lives as long as PyTorch does.
+#[derive(Clone, Copy, Debug)]
+struct Element {
+    name: StrId,
+    bytes: u64,
+}
+
+/// What is seen of a storage that is new.
+pub(super) struct Seen {
+    pub storage: Address,
+    pub bytes: u64,
+    pub pool: PoolId,
+    pub weak: Py<PyAny>,
+    pub op: OpId,
+    pub ty: Option<TypeId>,
+    pub class: Option<Class>,
+}
+
+/// What a watcher knows.
+pub(super) struct State {
+    pub recorder: Recorder,
+    storages: FxHashMap<Address, Storage>,
+    /// Which storage a weak reference is of.
+    weak: FxHashMap<Address, Address>,
+    ops: FxHashMap<Address, KnownOp>,
+    /// Which operation is called from where, by the number of the lines.
+    sites: FxHashMap<(StrId, u64), OpId>,
+    /// The code of those lines, held so that its address stays its own.
+    codes: Vec<Py<PyAny>>,
+    elements: FxHashMap<Address, Element>,
+    /// By the hash of the device; `None` for devices without memory.
+    pools: FxHashMap<isize, Option<PoolId>>,
+    /// A file in one of these is not the user's.
+    libraries: Vec<String>,
+    /// A call was entered: before, there is no context to ask for.
+    pub has_calls: bool,
+    /// What went wrong.
+    pub errors: u64,
+}
+
+impl State {
+    pub fn new(recorder: Recorder, libraries: Vec<String>) -> Self {
+        Self {
+            recorder,
+            storages: FxHashMap::default(),
+            weak: FxHashMap::default(),
+            ops: FxHashMap::default(),
+            sites: FxHashMap::default(),
+            codes: Vec::new(),
+            elements: FxHashMap::default(),
+            pools: FxHashMap::default(),
+            libraries,
+            has_calls: false,
+            errors: 0,
+        }
+    }
+
+    /// The place of a storage that is there, and how large it was when that was looked at.
+    #[inline]
+    pub fn storage(&self, storage: Address) -> Option<(Place, u64)> {
+        self.storages.get(&storage).map(|storage| (storage.place, storage.bytes))
+    }
+
+    pub fn op(&self, op: Address) -> Option<&KnownOp> {
+        self.ops.get(&op)
+    }
+
+    pub fn learn_op(&mut self, op: &Bound<'_, PyAny>, name: &str, is_mutable: bool) -> StrId {
+        let name = self.recorder.text(name);
+        self.ops.insert(address(op), KnownOp { name, is_mutable, _held: op.clone().unbind() });
+        name
+    }
+
+    /// The operation of that name, called from lines that were seen before.
+    #[inline]
+    pub fn site(&self, name: StrId, number: u64) -> Option<OpId> {
+        self.sites.get(&(name, number)).copied()
+    }
+
+    /// The same, from lines that are new. The lines are innermost first. What is no longer held is returned: giving it
+    /// back is a call into Python.
+    pub fn learn_site(
+        &mut self,
+        name: StrId,
+        number: u64,
+        lines: &[Line],
+        codes: Vec<Py<PyAny>>,
+    ) -> (OpId, Vec<Py<PyAny>>) {
+        let mut forgotten = Vec::new();
+        if self.sites.len() >= MOST_SITES {
+            self.sites.clear();
+            forgotten = std::mem::take(&mut self.codes);
+        }
+        let stack = self.stack(lines);
+        let loc = lines.iter().find(|line| self.is_users(line)).or_else(|| lines.first());
+        let loc = loc.map(|line| format!("{}:{}", line.file, line.line));
+        let loc = loc.map(|loc| self.recorder.text(&loc));
+        let op = self.recorder.op(name, stack, loc);
+        self.sites.insert((name, number), op);
+        self.codes.extend(codes);
+        (op, forgotten)
+    }
+
+    fn stack(&mut self, lines: &[Line]) -> Option<StackId> {
+        let mut stack = None;
+        for line in lines.iter().rev() {
+            let (function, file) = (self.recorder.text(&line.function), self.recorder.text(&line.file));
+            let frame = self.recorder.frame(Frame { function, file, line: line.line });
+            stack = Some(self.recorder.stack(frame, stack));
+        }
+        stack
+    }
+
+    fn is_users(&self, line: &Line) -> bool {
+        !line.file.starts_with('<') && !self.libraries.iter().any(|library| line.file.starts_with(library))
+    }
+
+    pub fn knows_element(&self, element: Address) -> bool {
+        self.elements.contains_key(&element)
+    }
+
+    pub fn learn_element(&mut self, element: Address, name: &str, bytes: u64) {
+        let name = self.recorder.text(name);
+        self.elements.insert(element, Element { name, bytes });
+    }
+
+    pub fn tensor_type(&mut self, element: Address, shape: &[u64]) -> Option<TypeId> {
+        let element = *self.elements.get(&element)?;
+        let count = shape.iter().try_fold(1_u64, |count, side| count.checked_mul(*side))?;
+        let bytes = count.checked_mul(element.bytes)?;
+        Some(self.recorder.tensor_type(TypeOf { shape, dtype: element.name, bytes }))
+    }
+
+    /// The pool of a device by its hash: `None` when it is not known, `Some(None)` for one without memory.
+    pub fn pool(&self, device: isize) -> Option<Option<PoolId>> {
+        self.pools.get(&device).copied()
+    }
+
+    pub fn learn_pool(&mut self, device: isize, name: Option<&str>) -> Option<PoolId> {
+        let pool = name.map(|name| self.recorder.pool(name, false));
+        self.pools.insert(device, pool);
+        pool
+    }
+
+    /// Takes a storage down that is new.
+    pub fn allocated(&mut self, seen: Seen, within: Option<CallRef>) -> Option<Place> {
+        let Seen { storage, bytes, pool, weak, op, ty, class } = seen;
+        let class = class.unwrap_or_else(|| self.class_in(within));
+        let place = self.recorder.allocated(Allocation { pool, bytes, op, ty, class, within })?;
+        self.weak.insert(weak.as_ptr() as Address, storage);
+        self.storages.insert(storage, Storage { place, bytes, weak });
+        Some(place)
+    }
+
+    /// Takes down that the storage of a weak reference is gone. The reference is returned: giving it back is a call into
+    /// Python.
+    pub fn freed(&mut self, weak: Address, within: Option<CallRef>) -> Option<Py<PyAny>> {
+        let storage = self.weak.remove(&weak)?;
+        let storage = self.storages.remove(&storage)?;
+        self.recorder.freed(storage.place, within);
+        Some(storage.weak)
+    }
+
+    /// Takes down that a storage has another size: the one is gone, and another there in its place.
+    pub fn resized(&mut self, storage: Address, bytes: u64, op: OpId, within: Option<CallRef>) {
+        let Some(known) = self.storages.get_mut(&storage) else { return };
+        let Some(held) = self.recorder.held_at(known.place).copied() else { return };
+        self.recorder.freed(known.place, within);
+        let allocation = Allocation { pool: held.pool, bytes, op, ty: held.ty, class: held.class, within };
+        if let Some(place) = self.recorder.allocated(allocation) {
+            (known.place, known.bytes) = (place, bytes);
+        }
+    }
+
+    /// What something is that is made in a call, as long as nothing better is known.
+    fn class_in(&self, within: Option<CallRef>) -> Class {
+        match self.recorder.kind_of(within) {
+            Some(ScopeKind::Forward) => Class::Activation,
+            Some(ScopeKind::Backward | ScopeKind::Optimizer) => Class::Temporary,
+            Some(ScopeKind::Operation | ScopeKind::Framework) | None => Class::Unknown,
+        }
+    }
+}

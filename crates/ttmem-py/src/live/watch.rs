@@ -1,0 +1,620 @@
+//! The watcher: told by PyTorch of every operation, and by Python of every storage that is gone.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use ttmem::model::{Class, Expected, OpId, OpTotals, PoolId, Reading, ScopeKind};
+use ttmem::record::live::{CallRef, Place, Recorder};
+
+use super::call::{self, Call};
+use super::gil_cell::GilCell;
+use super::lines::{lines, number_of_lines};
+use super::state::{Seen, State, address};
+use crate::errors::raised;
+
+/// Shapes with more sides than this have no type.
+const MOST_SIDES: usize = 16;
+
+static WATCHES: AtomicU64 = AtomicU64::new(0);
+
+/// Watches the tensors of a program. `python/ttmem` makes a dispatch mode of it.
+#[pyclass(frozen, subclass, module = "ttmem._native")]
+pub(crate) struct Watch {
+    number: u64,
+    state: GilCell<State>,
+    /// Whether anything is taken down.
+    is_on: AtomicBool,
+    /// `torch.Tensor`, and the classes of which it is known whether their objects are tensors.
+    tensor: Py<PyAny>,
+    /// `ContextVar.get` and `ContextVar.set` of the variable that holds the call that runs.
+    current: Py<PyAny>,
+    hold: Py<PyAny>,
+    /// Python's helper: the plain tensors inside of one that has no storage of its own.
+    inner: Py<PyAny>,
+    /// Python's helper: told the first error.
+    complain: Py<PyAny>,
+    /// `self.gone`, which all weak references share.
+    gone: OnceLock<Py<PyAny>>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+#[pymethods]
+impl Watch {
+    #[new]
+    #[pyo3(signature = (path, *, tensor, current, inner, complain, libraries))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        tensor: Py<PyAny>,
+        current: Py<PyAny>,
+        inner: Py<PyAny>,
+        complain: Py<PyAny>,
+        libraries: Vec<String>,
+    ) -> PyResult<Self> {
+        let recorder = match path {
+            Some(path) => Recorder::recording_to(path).map_err(|error| raised(py, error))?,
+            None => Recorder::new(),
+        };
+        let number = WATCHES.fetch_add(1, Ordering::Relaxed);
+        let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
+        let (current, hold) = (current.getattr(py, "get")?, current.getattr(py, "set")?);
+        let gone = OnceLock::new();
+        Ok(Self { number, state, is_on, tensor, current, hold, inner, complain, gone })
+    }
+
+    /// What PyTorch calls for every operation while the watcher is its dispatch mode.
+    #[pyo3(signature = (func, types, args = None, kwargs = None))]
+    fn __torch_dispatch__<'py>(
+        slf: &Bound<'py, Self>,
+        func: &Bound<'py, PyAny>,
+        types: &Bound<'py, PyAny>,
+        args: Option<&Bound<'py, PyTuple>>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let _ = types;
+        let result = match args {
+            Some(args) => func.call(args, kwargs)?,
+            None => func.call((), kwargs)?,
+        };
+        let watch = slf.get();
+        if watch.is_on.load(Ordering::Relaxed)
+            && let Err(error) = watch.results(slf, func, &result)
+        {
+            watch.failed(slf.py(), error);
+        }
+        Ok(result)
+    }
+
+    /// What Python calls when a storage is gone.
+    fn gone(&self, py: Python<'_>, weak: &Bound<'_, PyAny>) {
+        let within = self.within(py);
+        let weak = self.state.with(py, |state| state.freed(address(weak), within.as_ref().map(Within::at)));
+        drop(weak);
+    }
+
+    /// Takes a tensor down that was there before, or was made unseen; `name` says by what.
+    fn see(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) {
+        let watch = slf.get();
+        let seen = watch.op_here(slf.py(), name).and_then(|op| watch.see_any(slf, tensor, op, None));
+        if let Err(error) = seen {
+            watch.failed(slf.py(), error);
+        }
+    }
+
+    /// What a tensor is, and what people call it. `only_unknown`: unless something is known of it already.
+    #[pyo3(signature = (tensor, class_, name = None, requires_grad = None, *, only_unknown = false))]
+    fn classify(
+        slf: &Bound<'_, Self>,
+        tensor: &Bound<'_, PyAny>,
+        class_: &str,
+        name: Option<&str>,
+        requires_grad: Option<bool>,
+        only_unknown: bool,
+    ) -> PyResult<()> {
+        let (py, watch, class) = (slf.py(), slf.get(), class_of(class_)?);
+        let op = watch.op_here(py, "(seen later)")?;
+        for place in watch.see_any(slf, tensor, op, Some(class))? {
+            watch.state.with(py, |state| {
+                let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
+                if known == class || only_unknown && known != Class::Unknown {
+                    return;
+                }
+                let name = name.map(|name| state.recorder.text(name));
+                state.recorder.classify(place, class, name);
+                if let Some(does) = requires_grad {
+                    state.recorder.requires_grad(place, does);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// A storage may have got another size by other ways than an operation.
+    fn resized(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> PyResult<()> {
+        let known = self.state.with(py, |state| state.storage(address(storage))).flatten();
+        let Some((_, before)) = known else { return Ok(()) };
+        let bytes = size(storage)?;
+        if bytes != before {
+            let (op, within) = (self.op_here(py, "resize")?, self.within(py));
+            self.state.with(py, |state| {
+                state.resized(address(storage), bytes, op, within.as_ref().map(Within::at));
+            });
+        }
+        Ok(())
+    }
+
+    /// A call of a scope begins, inside of the one that the context holds: which is this one now. `tag` is a number by
+    /// which it may be found again. `None` when there are too many.
+    #[pyo3(signature = (name, kind, tag = 0))]
+    fn begin<'py>(
+        slf: &Bound<'py, Self>,
+        name: &str,
+        kind: &str,
+        tag: u64,
+    ) -> PyResult<Option<Bound<'py, Call>>> {
+        let (py, watch, kind) = (slf.py(), slf.get(), kind_of(kind)?);
+        let outer = watch.within(py);
+        let parent = outer.as_ref().map(Within::at);
+        let Some(lane) = watch.lane(py)? else { return Ok(None) };
+        let at = watch.state.with(py, |state| {
+            state.has_calls = true;
+            let outer = state.recorder.scope_of(parent);
+            let scope = state.recorder.scope(outer, name, kind);
+            state.recorder.enter(scope, lane, parent, None)
+        });
+        let Some(at) = at.flatten() else { return Ok(None) };
+        let outer = outer.map(|Within(call)| call.unbind());
+        let call = Bound::new(py, Call::new(slf.clone().unbind(), at, outer, tag))?;
+        watch.hold.bind(py).call1((&call,))?;
+        Ok(Some(call))
+    }
+
+    /// A call ends. The context that holds it holds the one around it then.
+    fn end(&self, py: Python<'_>, call: &Bound<'_, Call>) -> PyResult<()> {
+        self.exit(py, call.get().at());
+        if self.within(py).is_some_and(|Within(held)| held.is(call)) {
+            self.hold.bind(py).call1((call.get().outer(py),))?;
+        }
+        Ok(())
+    }
+
+    /// The innermost call with that tag ends that the context is inside of, and those inside of it which were left by an
+    /// exception.
+    fn end_tagged(&self, py: Python<'_>, tag: u64) -> PyResult<()> {
+        let mut inside = Vec::new();
+        let mut next = self.within(py).map(|Within(call)| call);
+        while let Some(call) = next {
+            inside.push(call.get().at());
+            let outer = call.get().outer(py);
+            if call.get().tag() == tag {
+                inside.into_iter().for_each(|at| self.exit(py, at));
+                self.hold.bind(py).call1((outer,))?;
+                return Ok(());
+            }
+            next = outer.map(|outer| outer.clone());
+        }
+        Ok(())
+    }
+
+    /// Counts an error of the package's own, which the program does not see.
+    #[pyo3(name = "failed")]
+    fn py_failed(&self, py: Python<'_>, error: &Bound<'_, PyAny>) {
+        self.failed(py, PyErr::from_value(error.clone()));
+    }
+
+    /// Somebody wants to look at this moment.
+    #[pyo3(signature = (name = None))]
+    fn snapshot(&self, py: Python<'_>, name: Option<&str>) {
+        self.state.with(py, |state| state.recorder.snapshot(name));
+    }
+
+    /// Names the devices whose tensors are watched, the most important first: so they come in answers.
+    fn devices(&self, py: Python<'_>, names: Vec<String>) {
+        self.state.with(py, |state| {
+            for name in &names {
+                state.recorder.pool(name, false);
+            }
+        });
+    }
+
+    /// What a pool was seen to have, in bytes.
+    #[pyo3(signature = (pool, *, allocated = None, active = None, reserved = None, requested = None, free = None, capacity = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are named")]
+    fn reading(
+        &self,
+        py: Python<'_>,
+        pool: &str,
+        allocated: Option<u64>,
+        active: Option<u64>,
+        reserved: Option<u64>,
+        requested: Option<u64>,
+        free: Option<u64>,
+        capacity: Option<u64>,
+    ) {
+        let largest_free = None;
+        let reading = Reading { allocated, active, reserved, requested, free, largest_free, capacity };
+        self.state.with(py, |state| {
+            let pool = state.recorder.pool(pool, true);
+            state.recorder.reading(pool, reading);
+        });
+    }
+
+    /// What a profiler says of all calls of an operation.
+    #[pyo3(signature = (name, count, cpu_time, device_time, cpu_bytes, device_bytes, shapes))]
+    #[allow(clippy::too_many_arguments, reason = "it is a row")]
+    fn op_totals(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        count: u64,
+        cpu_time: u64,
+        device_time: Option<u64>,
+        cpu_bytes: i64,
+        device_bytes: Option<i64>,
+        shapes: Option<&str>,
+    ) {
+        self.state.with(py, |state| {
+            let name = state.recorder.text(name);
+            let shapes = shapes.map(|shapes| state.recorder.text(shapes));
+            let totals = OpTotals { name, count, cpu_time, device_time, cpu_bytes, device_bytes, shapes };
+            state.recorder.op_totals(totals);
+        });
+    }
+
+    /// What a class should take, and how that was computed.
+    fn expect(&self, py: Python<'_>, class_: &str, bytes: u64, how: &str) -> PyResult<()> {
+        let class = class_of(class_)?;
+        self.state.with(py, |state| {
+            let how = state.recorder.text(how);
+            state.recorder.expected(Expected { class, bytes, how });
+        });
+        Ok(())
+    }
+
+    /// What people should know.
+    fn warn(&self, py: Python<'_>, message: String) {
+        self.state.with(py, |state| state.recorder.warn(message));
+    }
+
+    /// For each device: what is there, the most that was, how many storages there are and were.
+    fn figures(&self, py: Python<'_>) -> Vec<(String, u64, u64, u64, u64)> {
+        let figures = self.state.with(py, |state| {
+            let pools = state.recorder.pools();
+            pools.map(|(name, f)| (name.to_owned(), f.now, f.peak, f.count, f.allocations)).collect()
+        });
+        figures.unwrap_or_default()
+    }
+
+    /// How many errors of the watcher's own were kept from the program.
+    #[getter]
+    fn errors(&self, py: Python<'_>) -> u64 {
+        self.state.with(py, |state| state.errors).unwrap_or(0)
+    }
+
+    /// Whether anything is taken down.
+    #[getter]
+    fn get_is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_is_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Waits until all that was seen is in the file.
+    fn flush(&self, py: Python<'_>) {
+        self.state.with(py, |state| state.recorder.flush());
+    }
+
+    /// Writes what is left, and the end.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        self.is_on.store(false, Ordering::Relaxed);
+        let finished = self.state.with(py, |state| state.recorder.finish());
+        finished.unwrap_or(Ok(())).map_err(|error| raised(py, error))
+    }
+
+    /// Leaves the recording to the process that began it: after a fork, in the child.
+    fn abandon(&self, py: Python<'_>) {
+        self.is_on.store(false, Ordering::Relaxed);
+        self.state.with(py, |state| state.recorder.abandon());
+    }
+}
+
+impl Watch {
+    pub fn exit(&self, py: Python<'_>, at: CallRef) {
+        self.state.with(py, |state| state.recorder.exit(at));
+    }
+
+    pub fn release(&self, py: Python<'_>, at: CallRef) {
+        self.state.with(py, |state| state.recorder.release(at));
+    }
+
+    /// Takes the results of an operation down.
+    fn results(
+        &self,
+        slf: &Bound<'_, Self>,
+        func: &Bound<'_, PyAny>,
+        result: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if self.is_plain_tensor(result) {
+            return self.result(slf, func, result);
+        }
+        if let Ok(results) = result.cast::<PyTuple>() {
+            return results.iter().try_for_each(|result| self.results(slf, func, &result));
+        }
+        if let Ok(results) = result.cast::<PyList>() {
+            return results.iter().try_for_each(|result| self.results(slf, func, &result));
+        }
+        if self.is_tensor(result)? {
+            return self.result(slf, func, result);
+        }
+        Ok(())
+    }
+
+    /// Takes a result of an operation down, if its storage is new or has another size.
+    fn result(
+        &self,
+        slf: &Bound<'_, Self>,
+        func: &Bound<'_, PyAny>,
+        tensor: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) else {
+            let op = self.op(py, func)?;
+            return self.see_any(slf, tensor, op, None).map(drop);
+        };
+        let known = self.state.with(py, |state| {
+            let storage = state.storage(address(&storage));
+            storage.map(|(_, bytes)| (bytes, state.op(address(func)).is_none_or(|op| op.is_mutable)))
+        });
+        match known {
+            Some(Some((_, false))) | None => Ok(()),
+            Some(Some((before, true))) => {
+                let bytes = size(&storage)?;
+                if bytes != before {
+                    let (op, within) = (self.op(py, func)?, self.within(py));
+                    self.state.with(py, |state| {
+                        state.resized(address(&storage), bytes, op, within.as_ref().map(Within::at));
+                    });
+                }
+                Ok(())
+            }
+            Some(None) => {
+                let op = self.op(py, func)?;
+                self.storage(slf, tensor, &storage, op, None).map(drop)
+            }
+        }
+    }
+
+    /// Takes down what is in a tensor, whatever it is: the places of its storages.
+    fn see_any(
+        &self,
+        slf: &Bound<'_, Self>,
+        tensor: &Bound<'_, PyAny>,
+        op: OpId,
+        class: Option<Class>,
+    ) -> PyResult<Vec<Place>> {
+        let py = slf.py();
+        if let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) {
+            let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
+            let place = match known {
+                Some((place, _)) => Some(place),
+                None => self.storage(slf, tensor, &storage, op, class)?,
+            };
+            return Ok(place.into_iter().collect());
+        }
+        let mut places = Vec::new();
+        for tensor in self.inner.bind(py).call1((tensor,))?.try_iter()? {
+            let (tensor, storage) = (tensor?, intern!(py, "untyped_storage"));
+            let storage = tensor.call_method0(storage)?;
+            let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
+            places.extend(match known {
+                Some((place, _)) => Some(place),
+                None => self.storage(slf, &tensor, &storage, op, class)?,
+            });
+        }
+        Ok(places)
+    }
+
+    /// Takes a storage down that is new. `None` where it has no memory.
+    #[allow(unsafe_code)]
+    fn storage(
+        &self,
+        slf: &Bound<'_, Self>,
+        tensor: &Bound<'_, PyAny>,
+        storage: &Bound<'_, PyAny>,
+        op: OpId,
+        class: Option<Class>,
+    ) -> PyResult<Option<Place>> {
+        let py = slf.py();
+        let Some(pool) = self.pool(py, storage)? else { return Ok(None) };
+        let bytes = size(storage)?;
+        let (element, shape, sides) = self.element_and_shape(py, tensor)?;
+        let gone = self.gone_of(slf)?;
+        // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
+        // with an exception set.
+        let weak = unsafe {
+            Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(storage.as_ptr(), gone.as_ptr()))?
+        };
+        let (within, storage, weak) = (self.within(py), address(storage), weak.unbind());
+        let place = self.state.with(py, |state| {
+            let shape = sides.and_then(|sides| shape.get(..sides));
+            let ty = shape.and_then(|shape| state.tensor_type(element, shape));
+            let seen = Seen { storage, bytes, pool, weak, op, ty, class };
+            state.allocated(seen, within.as_ref().map(Within::at))
+        });
+        Ok(place.flatten())
+    }
+
+    /// The pool of a storage's device; `None` for devices without memory.
+    fn pool(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> PyResult<Option<PoolId>> {
+        let device = storage.getattr(intern!(py, "device"))?;
+        let hash = device.hash()?;
+        if let Some(pool) = self.state.with(py, |state| state.pool(hash)).flatten() {
+            return Ok(pool);
+        }
+        let name = device.str()?.to_string();
+        let name = Some(name.as_str()).filter(|name| *name != "meta");
+        Ok(self.state.with(py, |state| state.learn_pool(hash, name)).flatten())
+    }
+
+    /// The element type of a tensor, and its shape, where it is one of plain numbers.
+    fn element_and_shape(
+        &self,
+        py: Python<'_>,
+        tensor: &Bound<'_, PyAny>,
+    ) -> PyResult<(usize, [u64; MOST_SIDES], Option<usize>)> {
+        let element = tensor.getattr(intern!(py, "dtype"))?;
+        let known = self.state.with(py, |state| state.knows_element(address(&element)));
+        if known == Some(false) {
+            let name = element.str()?.to_string();
+            let bytes = element.getattr(intern!(py, "itemsize"))?.extract()?;
+            self.state.with(py, |state| state.learn_element(address(&element), &name, bytes));
+        }
+        let mut shape = [0; MOST_SIDES];
+        let sides = tensor.getattr(intern!(py, "shape"))?;
+        let sides = sides.cast::<PyTuple>()?;
+        let is_plain = sides.len() <= MOST_SIDES
+            && sides.iter().zip(&mut shape).all(|(from, to)| from.extract().map(|side| *to = side).is_ok());
+        Ok((address(&element), shape, is_plain.then(|| sides.len())))
+    }
+
+    /// An operation of PyTorch, called from where the program is.
+    fn op(&self, py: Python<'_>, func: &Bound<'_, PyAny>) -> PyResult<OpId> {
+        let known = self.state.with(py, |state| state.op(address(func)).map(|op| op.name));
+        let name = match known.flatten() {
+            Some(name) => name,
+            None => {
+                let (name, is_mutable) = described(func)?;
+                let learned = self.state.with(py, |state| state.learn_op(func, &name, is_mutable));
+                learned.ok_or_else(busy)?
+            }
+        };
+        self.at_site(py, name)
+    }
+
+    /// Something else that has a name, called from where the program is.
+    fn op_here(&self, py: Python<'_>, name: &str) -> PyResult<OpId> {
+        let name = self.state.with(py, |state| state.recorder.text(name)).ok_or_else(busy)?;
+        self.at_site(py, name)
+    }
+
+    fn at_site(&self, py: Python<'_>, name: ttmem::model::StrId) -> PyResult<OpId> {
+        let number = number_of_lines(py);
+        if let Some(op) = self.state.with(py, |state| state.site(name, number)).flatten() {
+            return Ok(op);
+        }
+        let (lines, codes) = lines(py)?;
+        let learned = self.state.with(py, |state| state.learn_site(name, number, &lines, codes));
+        learned.map(|(op, _forgotten)| op).ok_or_else(busy)
+    }
+
+    /// The call that this context holds.
+    fn within<'py>(&self, py: Python<'py>) -> Option<Within<'py>> {
+        if !self.state.with(py, |state| state.has_calls).unwrap_or(false) {
+            return None;
+        }
+        let call = self.current.bind(py).call0().ok()?;
+        let call = call.cast_into::<Call>().ok()?;
+        call.get().is_of(self).then_some(Within(call))
+    }
+
+    /// The lane of this thread.
+    fn lane(&self, py: Python<'_>) -> PyResult<Option<ttmem::model::LaneId>> {
+        let mut error = None;
+        let lane = call::lane(self.number, || {
+            let name = thread_name(py).map_err(|why| error = Some(why)).ok()?;
+            self.state.with(py, |state| state.recorder.lane(&name))
+        });
+        error.map_or(Ok(lane), Err)
+    }
+
+    fn gone_of<'a>(&'a self, slf: &Bound<'_, Self>) -> PyResult<&'a Py<PyAny>> {
+        match self.gone.get() {
+            Some(gone) => Ok(gone),
+            None => {
+                let gone = slf.getattr(intern!(slf.py(), "gone"))?.unbind();
+                Ok(self.gone.get_or_init(|| gone))
+            }
+        }
+    }
+
+    fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.get_type().as_ptr() == self.tensor.as_ptr()
+    }
+
+    fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(!object.is_none() && object.is_instance(self.tensor.bind(object.py()))?)
+    }
+
+    /// Counts an error of our own; the first one is said.
+    fn failed(&self, py: Python<'_>, error: PyErr) {
+        let first = self.state.with(py, |state| {
+            state.errors += 1;
+            state.errors == 1
+        });
+        if first == Some(true) {
+            // Who complains must not fail either.
+            let _ = self.complain.call1(py, (error,));
+        }
+    }
+}
+
+/// A call that a context holds, and that is held here as long as it is looked at.
+struct Within<'py>(Bound<'py, Call>);
+
+impl Within<'_> {
+    fn at(&self) -> CallRef {
+        self.0.get().at()
+    }
+}
+
+/// The bytes of a storage.
+fn size(storage: &Bound<'_, PyAny>) -> PyResult<u64> {
+    storage.call_method0(intern!(storage.py(), "nbytes"))?.extract()
+}
+
+/// The name of an operation, without its overload, and whether it changes its arguments.
+fn described(func: &Bound<'_, PyAny>) -> PyResult<(String, bool)> {
+    let Ok(schema) = func.getattr("_schema") else {
+        return Ok((func.str()?.to_string(), true));
+    };
+    Ok((schema.getattr("name")?.extract()?, schema.getattr("is_mutable")?.extract()?))
+}
+
+fn thread_name(py: Python<'_>) -> PyResult<String> {
+    py.import("threading")?.call_method0("current_thread")?.getattr("name")?.extract()
+}
+
+fn class_of(name: &str) -> PyResult<Class> {
+    let found = Class::ALL.into_iter().find(|class| class.as_str() == name);
+    found.ok_or_else(|| {
+        let known = Class::ALL.map(Class::as_str).join(", ");
+        PyValueError::new_err(format!("there is no class {name:?}; the classes are {known}"))
+    })
+}
+
+fn kind_of(name: &str) -> PyResult<ScopeKind> {
+    let found = ScopeKind::ALL.into_iter().find(|kind| kind.as_str() == name);
+    found.ok_or_else(|| {
+        let known = ScopeKind::ALL.map(ScopeKind::as_str).join(", ");
+        PyValueError::new_err(format!("there is no kind {name:?}; the kinds are {known}"))
+    })
+}
+
+fn busy() -> PyErr {
+    PyRuntimeError::new_err("the watcher was asked from inside of itself")
+}

@@ -1,0 +1,40 @@
+//! `memory_profile_….json`: made of a recording, beside it.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use pyo3::prelude::*;
+use ttmem::query::{MemoryProfile, memory_profile};
+use ttmem::read::{self, Options};
+
+use crate::errors::raised;
+use crate::reading::text_of;
+
+/// Makes the JSON of a recording, whole or not yet, beside it: its path.
+#[pyfunction]
+pub(crate) fn save_memory_profile(py: Python<'_>, recording: PathBuf) -> PyResult<String> {
+    let recording = text_of(recording)?;
+    py.detach(|| save(&recording)).map_err(|error| raised(py, error))
+}
+
+fn save(recording: &str) -> ttmem::Result<String> {
+    let profile = read::open_with(recording, &Options::default())?;
+    let Some(answer) = memory_profile(&profile) else {
+        return Err(ttmem::Error::NotThere(format!("{recording}: nothing was recorded yet")));
+    };
+    let path = Path::new(recording).with_extension("json");
+    let failed = |source| ttmem::Error::Write { path: path.clone(), source };
+    write(&path, &answer).map_err(failed)?;
+    Ok(path.display().to_string())
+}
+
+/// Writes it beside, and puts it in its place when it is whole.
+fn write(path: &Path, answer: &MemoryProfile) -> io::Result<()> {
+    let unfinished = path.with_extension("json.part");
+    let mut file = BufWriter::new(File::create(&unfinished)?);
+    serde_json::to_writer_pretty(&mut file, answer)?;
+    file.write_all(b"\n")?;
+    file.into_inner()?;
+    fs::rename(&unfinished, path)
+}

@@ -1,0 +1,494 @@
+"""The memory tracker on real programs. The numbers 1 to 23 are those of the defects that it must not have."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import ttmem  # noqa: E402
+from ttmem.tracker import NOTHING  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Iterator[ttmem.MemoryTracker]:
+    tracker = ttmem.initialize_memory_tracker(output_dir=tmp_path, interval=60.0)
+    yield tracker
+    ttmem.stop_memory_tracker()
+
+
+def cpu() -> dict[str, Any]:
+    return ttmem.get_memory_summary()["devices"]["cpu"]
+
+
+def now() -> int:
+    return cpu()["total_bytes"]
+
+
+def stopped() -> dict[str, Any]:
+    path = ttmem.stop_memory_tracker()
+    return json.loads(Path(path).read_text())
+
+
+def run(program: str, *args: str, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *args],
+        cwd=cwd,
+        check=check,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **env},
+    )
+
+
+@pytest.mark.usefixtures("tracker")
+class TestBytes:
+    def test_03_views_are_one_storage(self) -> None:
+        x = torch.zeros(16 * MIB)
+        views = [x.view(-1, 1024), x.detach(), x[:], x.reshape(1024, -1)]
+        assert now() == 64 * MIB
+        del x
+        assert now() == 64 * MIB
+        views.clear()
+        assert now() == 0
+
+    def test_04_a_slice_holds_the_whole(self) -> None:
+        with torch.inference_mode():
+            x = torch.zeros(16 * MIB)
+            y = x[:1]
+            del x
+            assert now() == 64 * MIB
+        del y
+        assert now() == 0
+
+    def test_05_expanded_is_what_it_was(self) -> None:
+        expanded = torch.zeros(1).expand(16 * MIB)
+        assert now() == 4
+        del expanded
+
+    def test_06_meta_and_fake_take_nothing(self) -> None:
+        from torch._subclasses import FakeTensorMode
+
+        meta = torch.empty(10**12, device="meta")
+        with FakeTensorMode():
+            fake = torch.empty(10**9)
+        assert now() == 0
+        del meta, fake
+
+    def test_07_sparse_is_its_parts(self) -> None:
+        dense = torch.zeros(8192, 8192)
+        dense[3, 4] = 1.0
+        before = now()
+        sparse = dense.to_sparse()
+        parts = sparse._indices().untyped_storage().nbytes() + sparse._values().untyped_storage().nbytes()
+        assert now() - before == parts == 20
+        del sparse, dense
+        assert now() == 0
+
+    def test_08_what_autograd_holds_is_there(self) -> None:
+        w = torch.zeros(4 * MIB, requires_grad=True)
+        h = (w * 2).exp()
+        total = h.sum()
+        del h
+        assert now() - 16 * MIB - 4 == 16 * MIB
+        total.backward()
+        del total
+        assert now() == 32 * MIB  # the weight and its gradient
+
+    def test_09_addresses_are_used_again(self) -> None:
+        for _ in range(200):
+            large = torch.zeros(MIB)
+            del large
+            small = torch.zeros(1)
+            assert now() == 4
+            del small
+
+    def test_resizing_is_seen(self) -> None:
+        x = torch.empty(0)
+        x.resize_(MIB)
+        assert now() == 4 * MIB
+        x.untyped_storage().resize_(0)
+        assert now() == 0
+        out = torch.empty(0)
+        torch.add(torch.ones(1024), 1.0, out=out)
+        assert now() == 4096
+
+    @pytest.mark.filterwarnings("ignore:.*quantize.*")
+    def test_quantized_and_sharing(self) -> None:
+        q = torch.quantize_per_tensor(torch.zeros(1024), 0.1, 0, torch.qint8)
+        assert now() == 1024
+        shared = torch.zeros(MIB)
+        other = torch.tensor([]).set_(shared.untyped_storage())
+        assert now() == 1024 + 4 * MIB
+        del q, shared, other
+        assert now() == 0
+
+
+class TestOperations:
+    def test_10_peaks_between_snapshots_are_known(self, tracker: ttmem.MemoryTracker) -> None:
+        with tracker.track_operation("spike"):
+            t = torch.zeros(8 * MIB)
+            del t
+        spike = stopped()["operation_summary"]["spike"]
+        assert (spike["peak_mb"], spike["total_memory_delta_mb"]) == (32.0, 0.0)
+
+    def test_12_an_operation_owns_what_it_makes(self, tracker: ttmem.MemoryTracker) -> None:
+        with tracker.track_operation("fwd"):
+            z = torch.zeros(MIB)
+        ttmem.memory_checkpoint("after")
+        tensors = stopped()["snapshots"][-2]["device_breakdown"]["cpu"]["tensors"]
+        assert [(row["operation"], row["size_mb"]) for row in tensors] == [("fwd", 4.0)]
+        del z
+
+    def test_13_and_14_what_is_freed_is_freed_once(self, tracker: ttmem.MemoryTracker) -> None:
+        keep = [torch.zeros(MIB) for _ in range(10)]
+        with tracker.track_operation("freeit"):
+            keep.clear()
+        for _ in range(20):
+            ttmem.memory_checkpoint("again")
+        path = tracker.recording
+        freed = stopped()["operation_allocations"]["freeit"][0]
+        assert (freed["memory_delta_mb"], freed["tensor_delta"], freed["freed_mb"]) == (-40.0, -10, 40.0)
+        assert path is not None
+        summary = ttmem.open(path).summary()
+        assert summary["ranks"][0]["operations"]["total"] == 20
+
+    def test_15_an_empty_operation_did_nothing(self, tracker: ttmem.MemoryTracker) -> None:
+        keep = torch.zeros(MIB)
+        with tracker.track_operation("noop"):
+            pass
+        noop = stopped()["operation_allocations"]["noop"][0]
+        assert (noop["memory_delta_mb"], noop["tensor_delta"], noop["allocated_mb"]) == (0.0, 0, 0.0)
+        assert noop["pre_total_mb"] == noop["post_total_mb"] == 4.0
+        del keep
+
+    def test_16_threads_have_stacks_of_their_own(self, tracker: ttmem.MemoryTracker) -> None:
+        barrier = threading.Barrier(4)
+        sizes = {}
+
+        def work(number: int) -> None:
+            barrier.wait()
+            for _ in range(20):
+                with tracker.track_operation(f"outer{number}"):
+                    kept = torch.zeros(1024 * (number + 1))
+                    with tracker.track_operation("inner"):
+                        x = torch.zeros(1024)
+                        del x
+            sizes[number] = kept.numel()
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        tree = stopped()["operation_tree"]
+        assert sorted(node["name"] for node in tree) == [f"outer{n}" for n in range(4)]
+        for node in tree:
+            number = int(node["name"][-1])
+            assert node["invocation_count"] == 20
+            assert [child["name"] for child in node["children"]] == ["inner"]
+            inner = node["children"][0]
+            assert (inner["invocation_count"], inner["allocated_mb"]) == (20, 20 * 4096 / MIB)
+            assert node["allocated_mb"] == pytest.approx(20 * (4096 + 4096 * (number + 1)) / MIB)
+
+    def test_tasks_have_trees_of_their_own(self, tracker: ttmem.MemoryTracker) -> None:
+        @tracker.track_operation("decorated")
+        async def decorated() -> None:
+            await asyncio.sleep(0)
+
+        async def request(number: int) -> None:
+            with tracker.track_operation(f"request{number}"):
+                await asyncio.sleep(0)
+                x = torch.zeros(1024 * (number + 1))
+                await asyncio.sleep(0)
+                with tracker.track_operation("step"):
+                    await decorated()
+                    y = torch.zeros(256)
+                    await asyncio.sleep(0)
+                    del y
+                del x
+
+        async def server() -> None:
+            await asyncio.gather(*(request(number % 8) for number in range(64)))
+
+        asyncio.run(server())
+        tree = stopped()["operation_tree"]
+        assert sorted(node["name"] for node in tree) == [f"request{n}" for n in range(8)]
+        for node in tree:
+            size = 4096 * (int(node["name"][-1]) + 1)
+            assert node["peak_mb"] == pytest.approx((size + 1024) / MIB)
+            assert node["total_memory_delta_mb"] == 0.0
+            (step,) = node["children"]
+            assert (step["name"], step["invocation_count"], step["peak_mb"]) == ("step", 8, 1024 / MIB)
+            assert [child["name"] for child in step["children"]] == ["decorated"]
+
+    def test_an_exception_ends_the_operation(self, tracker: ttmem.MemoryTracker) -> None:
+        with pytest.raises(ZeroDivisionError), tracker.track_operation("fails"):
+            _ = 1 / 0
+        with tracker.track_operation("next"):
+            pass
+        tree = stopped()["operation_tree"]
+        assert sorted(node["name"] for node in tree) == ["fails", "next"]
+
+    def test_23_times_never_go_back(self, tracker: ttmem.MemoryTracker) -> None:
+        for _ in range(50):
+            with tracker.track_operation("tick"):
+                torch.zeros(1)
+        ticks = stopped()["operation_allocations"]["tick"]
+        starts = [tick["start_ns"] for tick in ticks]
+        assert starts == sorted(starts)
+        assert all(tick["duration_ns"] >= 0 for tick in ticks)
+
+
+class TestClasses:
+    def test_18_what_tensors_are(self, tracker: ttmem.MemoryTracker) -> None:
+        model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 8))
+        optimizer = torch.optim.Adam(model.parameters())
+        x = torch.randn(20, 64)
+        activation = model(x)
+        activation.sum().backward()
+        optimizer.step()
+        ttmem.memory_checkpoint("look")
+        path = tracker.recording
+        assert path is not None
+        ttmem.stop_memory_tracker()
+        live = ttmem.open(path).summary(at=None)["ranks"][0]["peaks"]["cpu"]["live"]
+        named = {row["name"]: row["class"] for row in live if row["name"]}
+        assert named["0.weight"] == "parameter"
+        assert named["0.weight.grad"] == "gradient"
+        assert named["1.running_mean"] == "buffer"
+        assert named["exp_avg"] == "optimizer"
+        assert {"input", "activation"} <= {row["class"] for row in live}
+        del activation, x
+
+    def test_19_all_modules_have_their_scopes(self, tracker: ttmem.MemoryTracker) -> None:
+        class Block(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.proj = torch.nn.Linear(16, 16)
+
+            def forward(self, *, x: torch.Tensor) -> dict[str, torch.Tensor]:
+                y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+                return {"out": self.proj(y) + x}
+
+        block = Block()
+        with tracker.track_operation("step"):
+            out = block(x=torch.randn(1, 2, 8, 16))["out"]
+        (step,) = stopped()["operation_tree"]
+        (forward,) = [node for node in step["children"] if node["kind"] == "forward"]
+        assert (forward["name"], [child["name"] for child in forward["children"]]) == ("Block", ["proj"])
+        assert forward["kept_mb"] > 0
+        del out
+
+
+class TestFiles:
+    def test_20_short_runs_are_saved(self, tracker: ttmem.MemoryTracker) -> None:
+        with tracker.track_operation("only"):
+            pass
+        path = ttmem.stop_memory_tracker()
+        assert Path(path).name.startswith("memory_profile_")
+        assert json.loads(Path(path).read_text())["operation_summary"]["only"]["invocation_count"] == 1
+
+    def test_21_the_largest_ten_are_listed(self, tracker: ttmem.MemoryTracker) -> None:
+        many = [torch.zeros(4) for _ in range(5000)]
+        for _ in range(5):
+            ttmem.memory_checkpoint("look")
+        del tracker
+        path = ttmem.stop_memory_tracker()
+        assert os.path.getsize(path) < 100_000
+        last = json.loads(Path(path).read_text())["snapshots"][-1]
+        assert (last["tensor_count"], len(last["device_breakdown"]["cpu"]["tensors"])) == (5000, 10)
+        assert last["total_bytes"] == last["device_breakdown"]["cpu"]["total_bytes"] == 5000 * 16
+        del many
+
+    def test_22_the_documented_call_works(self, tmp_path: Path) -> None:
+        ttmem.initialize_memory_tracker(output_dir=str(tmp_path), enabled=True, interval=5.0)
+        assert ttmem.stop_memory_tracker()
+        ttmem.initialize_memory_tracker(output_dir=".", enabled=False)
+        assert ttmem.stop_memory_tracker() == ""
+
+    def test_after_kill_9_it_is_there(self, tmp_path: Path) -> None:
+        run(
+            """
+            import os, signal, time, torch, ttmem
+            tracker = ttmem.initialize_memory_tracker(output_dir=".")
+            with tracker.track_operation("step"):
+                keep = [torch.zeros(1024) for _ in range(100)]
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+            """,
+            cwd=tmp_path,
+            check=False,
+        )
+        (recording,) = tmp_path.glob("*.ttmem")
+        profile = ttmem.open(recording)
+        assert profile.summary()["ranks"][0]["pools"]["cpu"]["final_total"] == 409_600
+        assert any("killed" in warning["message"] for warning in profile.summary()["source"]["warnings"])
+
+    def test_at_the_end_of_the_program_it_is_saved(self, tmp_path: Path) -> None:
+        run("import ttmem; ttmem.initialize_memory_tracker(output_dir='.')", cwd=tmp_path)
+        assert len(list(tmp_path.glob("memory_profile_*.json"))) == 1
+
+
+class TestTheProgram:
+    def test_01_and_02_nothing_walks_all_objects(self, tracker: ttmem.MemoryTracker) -> None:
+        many = [[] for _ in range(200_000)]
+        count = len(gc.get_objects())
+        start = time.perf_counter()
+        for _ in range(100):
+            ttmem.memory_checkpoint("look")
+        each = (time.perf_counter() - start) / 100
+        assert count > 200_000
+        assert each < 0.05, "a checkpoint must not take time with the number of objects"
+        del many, tracker
+
+    @pytest.mark.usefixtures("tracker")
+    def test_compiling_is_as_without(self) -> None:
+        def count() -> tuple[int, int]:
+            torch._dynamo.reset()
+            graphs, calls = [], []
+
+            def backend(graph: Any, inputs: object) -> Any:
+                del inputs
+                graphs.append(graph)
+
+                def called(*args: object) -> object:
+                    calls.append(1)
+                    return graph(*args)
+
+                return called
+
+            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 8))
+            compiled = torch.compile(model, backend=backend)
+            for _ in range(3):
+                compiled(torch.randn(4, 8)).sum().backward()
+            return len(graphs), len(calls)
+
+        watched = count()
+        ttmem.stop_memory_tracker()
+        assert watched == count() == (1, 3)
+
+    def test_a_fork_leaves_the_recording_to_its_parent(self, tmp_path: Path) -> None:
+        run(
+            """
+            import os, torch, ttmem
+            ttmem.initialize_memory_tracker(output_dir=".")
+            keep = torch.zeros(1024)
+            child = os.fork()
+            if child == 0:
+                more = torch.zeros(4096)
+                assert not ttmem.get_memory_summary()["enabled"]
+                assert torch._C._len_torch_dispatch_stack() == 0
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            again = torch.zeros(2048)
+            """,
+            cwd=tmp_path,
+        )
+        (recording,) = tmp_path.glob("*.ttmem")
+        assert ttmem.open(recording).summary()["ranks"][0]["pools"]["cpu"]["peak_total"] == 4096 + 8192
+
+    def test_workers_of_a_loader_work(self, tmp_path: Path) -> None:
+        run(
+            """
+            import torch, ttmem
+            from torch.utils.data import DataLoader, TensorDataset
+            ttmem.initialize_memory_tracker(output_dir=".")
+            data = TensorDataset(torch.arange(64.0))
+            total = sum(batch.sum() for (batch,) in DataLoader(data, batch_size=8, num_workers=2))
+            assert total == sum(range(64)), total
+            """,
+            cwd=tmp_path,
+        )
+
+    def test_errors_of_the_tracker_stay_with_it(self, tracker: ttmem.MemoryTracker) -> None:
+        assert tracker._mode is not None
+        tracker._mode.failed(ValueError("ours"))
+        tracker._mode.failed(ValueError("ours"))
+        assert ttmem.get_memory_summary()["errors"] == 2
+        with pytest.raises(RuntimeError, match="shape"):
+            torch.zeros(2).view(3)
+
+    def test_nothing_is_left_behind(self, tmp_path: Path) -> None:
+        before = (threading.Thread.start, torch.autograd.backward, torch.UntypedStorage.resize_)
+        ttmem.initialize_memory_tracker(output_dir=tmp_path)
+        ttmem.stop_memory_tracker()
+        assert (threading.Thread.start, torch.autograd.backward, torch.UntypedStorage.resize_) == before
+        assert torch._C._len_torch_dispatch_stack() == 0
+
+    def test_threads_from_before_are_named(self, tmp_path: Path) -> None:
+        ended = threading.Event()
+        thread = threading.Thread(target=ended.wait, name="elder")
+        thread.start()
+        try:
+            ttmem.initialize_memory_tracker(output_dir=tmp_path)
+            warnings = stopped()["metadata"]["warnings"]
+        finally:
+            ended.set()
+            thread.join()
+        assert any("elder" in warning for warning in warnings)
+
+
+class TestDisabled:
+    def test_everything_is_nothing(self) -> None:
+        tracker = ttmem.get_memory_tracker()
+        assert tracker.track_operation("x") is NOTHING
+        assert ttmem.memory_checkpoint("x") is NOTHING
+        with tracker.track_operation("x"), ttmem.memory_checkpoint("y"):
+            pass
+        assert ttmem.get_memory_summary() == {"enabled": False}
+        assert ttmem.save_memory_profile() == ttmem.stop_memory_tracker() == ""
+
+    def test_without_torch_it_says_so(self, tmp_path: Path) -> None:
+        done = run(
+            """
+            import sys
+            sys.modules["torch"] = None
+            import ttmem
+            try:
+                ttmem.initialize_memory_tracker(output_dir=".")
+            except ModuleNotFoundError as error:
+                assert "pip install torch" in str(error), error
+            """,
+            cwd=tmp_path,
+        )
+        assert not done.stderr
+
+
+@pytest.mark.parametrize(("interval", "level"), [(0.0, "tensors"), (1.0, "everything")])
+def test_wrong_arguments_are_said(interval: float, level: Any) -> None:
+    with pytest.raises(ValueError, match="interval|level"):
+        ttmem.initialize_memory_tracker(interval=interval, level=level)
+
+
+def test_signals_end_it_as_before(tmp_path: Path) -> None:
+    done = run(
+        """
+        import os, signal, ttmem
+        ttmem.initialize_memory_tracker(output_dir=".")
+        os.kill(os.getpid(), signal.SIGINT)
+        """,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode in (-signal.SIGINT, 130, 1)
+    assert len(list(tmp_path.glob("memory_profile_*.json"))) == 1

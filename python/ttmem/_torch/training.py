@@ -1,0 +1,102 @@
+"""What training says: when gradients are computed and the optimizer steps, and which tensors are whose."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ttmem._torch.mode import Mode
+    from ttmem._torch.modules import Modules
+
+
+class Training:
+    """Enters a scope for every backward pass and every step of an optimizer, and learns what they leave behind."""
+
+    def __init__(self, mode: Mode, modules: Modules) -> None:
+        """For which watcher, and the modules that it knows."""
+        self._mode = mode
+        self._modules = modules
+        self._handles: list[Any] = []
+        self._backward: Callable[..., Any] | None = None
+        # How much state of an optimizer was seen.
+        self._seen: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+
+    def open(self) -> None:
+        """Begins."""
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+        backward = self._backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def backward_watched(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or not self._mode.is_on:
+                return backward(*args, **kwargs)
+            return self._during_backward(backward, args, kwargs)
+
+        self._watched = backward_watched
+        torch.autograd.backward = backward_watched
+
+    def close(self) -> None:
+        """Ends. Somebody else's wrapper around ours stays."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if self._backward is not None and torch.autograd.backward is self._watched:
+            torch.autograd.backward = self._backward
+        self._backward = None
+
+    def _during_backward(
+        self, backward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        call = self._mode.begin("backward", "backward")
+        try:
+            return backward(*args, **kwargs)
+        finally:
+            if call is not None:
+                self._mode.end(call)
+            self._gradients()
+
+    def _gradients(self) -> None:
+        try:
+            for model in self._modules.models:
+                for name, parameter in model.named_parameters():
+                    if parameter.grad is not None:
+                        self._mode.classify(parameter.grad, "gradient", f"{name}.grad")
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            self._mode.failed(error)
+
+    def _before_step(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        del args, kwargs
+        if torch.compiler.is_compiling() or not self._mode.is_on:
+            return
+        self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
+
+    def _after_step(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        del args, kwargs
+        if torch.compiler.is_compiling():
+            return
+        self._mode.end_tagged(id(optimizer))
+        if self._mode.is_on and self._seen.get(optimizer) != len(optimizer.state):
+            self._seen[optimizer] = len(optimizer.state)
+            self._states(optimizer)
+
+    def _states(self, optimizer: Optimizer) -> None:
+        try:
+            for state in optimizer.state.values():
+                for key, value in state.items():
+                    if isinstance(value, torch.Tensor):
+                        self._mode.classify(value, "optimizer", str(key))
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            self._mode.failed(error)

@@ -1,0 +1,391 @@
+"""The memory tracker: watches a PyTorch program while it runs.
+
+    >>> import ttmem
+    >>> ttmem.initialize_memory_tracker(output_dir="./profiles")
+    >>> with ttmem.get_memory_tracker().track_operation("model_forward"):
+    ...     output = model(batch)
+    >>> ttmem.stop_memory_tracker()
+
+Disabled, everything here does nothing, at the cost of a function call. What it sees goes into a recording as it happens
+(`memory_profile_….ttmem`), from which all else is made: in the end, or later by `ttmem`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    import torch
+
+    from ttmem._native import Call
+    from ttmem._torch.mode import Mode
+    from ttmem._torch.modules import Modules
+
+__all__ = [
+    "MemoryTracker",
+    "get_memory_summary",
+    "get_memory_tracker",
+    "initialize_memory_tracker",
+    "memory_checkpoint",
+    "save_memory_profile",
+    "stop_memory_tracker",
+]
+
+Level = Literal["phases", "tensors"]
+F = TypeVar("F", bound="Callable[..., Any]")
+MIB = 1 << 20
+
+
+class Nothing:
+    """What a tracker that is disabled gives for `with`: it does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Nothing:
+        """Begins nothing."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends nothing."""
+
+    def __call__(self, function: F) -> F:
+        """As a decorator: the function as it is."""
+        return function
+
+
+NOTHING = Nothing()
+
+
+class Operation:
+    """An operation of the program, for `with` or as a decorator; also of coroutines."""
+
+    __slots__ = ("_call", "_mode", "_name")
+
+    def __init__(self, mode: Mode, name: str) -> None:
+        """Which, and who watches."""
+        self._mode = mode
+        self._name = name
+        self._call: Call | None = None
+
+    def __enter__(self) -> Operation:
+        """It begins."""
+        if self._mode.is_on:
+            self._call = self._mode.begin(self._name, "operation")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """It ends, however that is."""
+        call, self._call = self._call, None
+        if call is not None:
+            self._mode.end(call)
+
+    def __call__(self, function: F) -> F:
+        """The function, every call of which is such an operation."""
+        import inspect
+
+        mode, name = self._mode, self._name
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with Operation(mode, name):
+                    return await function(*args, **kwargs)
+
+            return awaited  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            with Operation(mode, name):
+                return function(*args, **kwargs)
+
+        return called  # type: ignore[return-value]
+
+
+class Checkpoint:
+    """A checkpoint that was taken; with `with`, another is taken at the end."""
+
+    __slots__ = ("_name", "_tracker")
+
+    def __init__(self, tracker: MemoryTracker, name: str) -> None:
+        """Which."""
+        self._tracker = tracker
+        self._name = name
+
+    def __enter__(self) -> Checkpoint:
+        """It was taken already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What is there in the end."""
+        self._tracker._snapshot(f"{self._name} (end)")
+
+
+class MemoryTracker:
+    """Watches a program. There is one at a time: `initialize_memory_tracker` makes it."""
+
+    def __init__(
+        self,
+        output_dir: str | os.PathLike[str] = ".",
+        enabled: bool = True,
+        interval: float = 5.0,
+        level: Level = "tensors",
+    ) -> None:
+        """Prepares; nothing is watched before `start`."""
+        if interval <= 0:
+            msg = f"interval is {interval}: it must be more than 0 seconds"
+            raise ValueError(msg)
+        if level not in ("phases", "tensors"):
+            msg = f"there is no level {level!r}: choose 'phases' or 'tensors'"
+            raise ValueError(msg)
+        self.output_dir = os.fspath(output_dir)
+        self.enabled = enabled
+        self.interval = interval
+        self.level = level
+        self.recording: str | None = None
+        self._mode: Mode | None = None
+        self._modules: Modules | None = None
+        self._parts: list[Any] = []
+        self._ended = threading.Event()
+        self._sampler: threading.Thread | None = None
+        self._stopped: str | None = None
+
+    def start(self) -> None:
+        """Begins to watch."""
+        if not self.enabled or self._mode is not None:
+            return
+        mode_of = _torch_parts()
+        os.makedirs(self.output_dir, exist_ok=True)
+        stamp = time.strftime("%Y%m%d_%H%M%S")
+        self.recording = _unused(os.path.join(self.output_dir, f"memory_profile_{stamp}"))
+        mode = self._mode = mode_of.Mode(self.recording)
+        if self.level == "tensors":
+            mode.devices(["cpu"])
+            self._watch(mode)
+        self._sample()
+        self._sampler = threading.Thread(target=self._sample_on, name="ttmem-sampler", daemon=True)
+        self._sampler.start()
+
+    def _watch(self, mode: Mode) -> None:
+        from ttmem._torch.mode import install
+        from ttmem._torch.modules import Modules
+        from ttmem._torch.storages import Storages
+        from ttmem._torch.threads import Threads
+        from ttmem._torch.training import Training
+
+        install(mode)
+        threads = Threads(mode)
+        unwatched = threads.open()
+        if unwatched:
+            mode.warn(
+                "threads that were there before the tracker are not watched: " + ", ".join(sorted(unwatched))
+            )
+        modules = self._modules = Modules(mode)
+        modules.open()
+        training, storages = Training(mode, modules), Storages(mode)
+        training.open()
+        storages.open()
+        self._parts = [storages, training, modules, threads]
+
+    def stop(self) -> str:
+        """Ends: the path of the profile that was saved, or an empty text where nothing was watched."""
+        mode, self._mode = self._mode, None
+        if mode is None:
+            return self._stopped or ""
+        from ttmem._torch.mode import uninstall
+
+        self._ended.set()
+        if self._sampler is not None and self._sampler is not threading.current_thread():
+            self._sampler.join(timeout=1.0)
+        for part in self._parts:
+            part.close()
+        self._parts = []
+        self._read_host(mode)
+        mode.snapshot("final")
+        uninstall(mode)
+        mode.finish()
+        self._stopped = self._save_json()
+        return self._stopped
+
+    def track_operation(self, name: str) -> Operation | Nothing:
+        """An operation of the program: `with tracker.track_operation("forward"):`, or `@tracker.track_operation("forward")`."""
+        mode = self._mode
+        return NOTHING if mode is None else Operation(mode, name)
+
+    def checkpoint(self, name: str) -> Checkpoint | Nothing:
+        """Takes down what is there now, under a name."""
+        if self._mode is None:
+            return NOTHING
+        self._snapshot(name)
+        return Checkpoint(self, name)
+
+    def track_model_with_hooks(self, model: torch.nn.Module) -> None:
+        """Learns the names of a model's parts now. (They are learned by themselves when it is first called.)"""
+        if self._modules is not None:
+            self._modules.learn(model)
+
+    def save(self) -> str:
+        """Saves the profile so far, and goes on: its path."""
+        if self._mode is None:
+            return self._stopped or ""
+        self._mode.flush()
+        return self._save_json()
+
+    def get_summary(self) -> dict[str, Any]:
+        """What is there now, and the most that was."""
+        mode = self._mode
+        if mode is None:
+            return {"enabled": False}
+        devices = {
+            name: {
+                "total_bytes": now,
+                "total_mb": now / MIB,
+                "peak_bytes": peak,
+                "peak_mb": peak / MIB,
+                "count": count,
+                "allocations": allocations,
+            }
+            for name, now, peak, count, allocations in mode.figures()
+            if name != "host"
+        }
+        total, peak = (sum(device[key] for device in devices.values()) for key in ("total_bytes", "peak_bytes"))
+        return {
+            "enabled": True,
+            "recording": self.recording,
+            "total_bytes": total,
+            "current_memory_mb": total / MIB,
+            "peak_memory_mb": peak / MIB,
+            "tensor_count": sum(device["count"] for device in devices.values()),
+            "devices": devices,
+            "errors": mode.errors,
+        }
+
+    def _save_json(self) -> str:
+        from ttmem._native import save_memory_profile as save
+
+        assert self.recording is not None  # noqa: S101 - set where the mode is
+        return save(self.recording)
+
+    def _snapshot(self, name: str | None) -> None:
+        mode = self._mode
+        if mode is not None and mode.is_on:
+            self._read_host(mode)
+            mode.snapshot(name)
+
+    def _sample(self) -> None:
+        self._snapshot(None)
+
+    def _sample_on(self) -> None:
+        while not self._ended.wait(self.interval):
+            self._sample()
+
+    @staticmethod
+    def _read_host(mode: Mode) -> None:
+        resident = _resident_bytes()
+        if resident is not None:
+            mode.reading("host", allocated=resident)
+
+    def _forked(self) -> None:
+        """In a child, nothing is watched: the recording is the parent's."""
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            from ttmem._torch.mode import uninstall
+
+            mode.abandon()
+            uninstall(mode)
+
+
+def _torch_parts() -> Any:
+    try:
+        from ttmem._torch import mode
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            msg = "the memory tracker watches PyTorch, which is not installed here: pip install torch"
+            raise ModuleNotFoundError(msg, name="torch") from error
+        raise
+    return mode
+
+
+def _unused(stem: str) -> str:
+    """A name for a recording that nothing has yet."""
+    path, number = f"{stem}.ttmem", 1
+    while os.path.exists(path):
+        number += 1
+        path = f"{stem}_{number}.ttmem"
+    return path
+
+
+def _resident_bytes() -> int | None:
+    """What the process has in memory, as the system counts it."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+_DISABLED = MemoryTracker(enabled=False)
+_tracker = _DISABLED
+
+
+def initialize_memory_tracker(
+    output_dir: str | os.PathLike[str] = ".",
+    enabled: bool = True,
+    interval: float = 5.0,
+    *,
+    level: Level = "tensors",
+) -> MemoryTracker:
+    """Begins to watch the program. An earlier tracker is stopped, and its profile saved."""
+    global _tracker
+    tracker = MemoryTracker(output_dir, enabled, interval, level)
+    stop_memory_tracker()
+    tracker.start()
+    _tracker = tracker
+    return tracker
+
+
+def get_memory_tracker() -> MemoryTracker:
+    """The tracker: one that is disabled, where none was initialized."""
+    return _tracker
+
+
+def memory_checkpoint(name: str) -> Checkpoint | Nothing:
+    """Takes down what is there now, under a name. With `with`, also what is there in the end."""
+    return _tracker.checkpoint(name)
+
+
+def save_memory_profile() -> str:
+    """Saves the profile so far, and goes on: its path."""
+    return _tracker.save()
+
+
+def get_memory_summary() -> dict[str, Any]:
+    """What is there now, and the most that was."""
+    return _tracker.get_summary()
+
+
+def stop_memory_tracker() -> str:
+    """Stops the tracker and saves the profile: its path, or an empty text where there was no tracker."""
+    global _tracker
+    tracker, _tracker = _tracker, _DISABLED
+    return tracker.stop()
+
+
+def _after_fork() -> None:
+    global _tracker
+    tracker, _tracker = _tracker, _DISABLED
+    tracker._forked()
+
+
+atexit.register(stop_memory_tracker)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
