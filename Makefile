@@ -2,9 +2,10 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser bench bench-page bench-serve bench-tracker bench-capture native-tools check-data bless soak clean
+.PHONY: test format lint header unit docs web web-check browser python python-download wheel bench bench-page bench-serve bench-tracker bench-capture native-tools check-data bless soak clean
 
-test: web-check format lint header unit docs browser
+# The first prerequisite goes on in the background, the last one waits for it.
+test: python-download web-check format lint header unit docs browser python
 
 format:
 	$(CARGO) fmt --all -- --check
@@ -53,6 +54,29 @@ browser: web/node_modules
 		{ apt-get update -qq && apt-get install -y -qq $$browser; } || exit 1; done
 	$(CARGO) test --workspace --locked --quiet --no-run
 	cd web && npx playwright test
+
+# What the tests of the Python package need is large (PyTorch): it comes while Rust is compiled. What goes wrong here is
+# tried again, and shown, by whoever waits for it.
+python-download:
+	bash python/environment.sh --interpreter
+	bash python/environment.sh test >/dev/null 2>&1 &
+
+# The Python package: its sources, and the wheel, installed as people install it. The wheel is built as `cargo test` builds
+# the workspace, so only what is Python's is compiled.
+python:
+	bash python/environment.sh test
+	target/venv/bin/ruff format --check .
+	target/venv/bin/ruff check .
+	target/venv/bin/mypy
+	rm -rf target/wheels/tested
+	target/venv/bin/maturin build --profile dev --features as-tested --interpreter target/venv/bin/python --out target/wheels/tested
+	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
+	target/venv/bin/pytest
+
+# The wheel that is released: target/wheels/ttmem-*.whl, for every Python from 3.10 on.
+wheel:
+	bash python/environment.sh build
+	target/venv/bin/maturin build --release --interpreter target/venv/bin/python --out target/wheels
 
 # Every log with a known truth, field by field: held or not.
 check-data:

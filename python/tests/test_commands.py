@@ -1,13 +1,16 @@
 """The commands of the package are the binaries': exit codes, streams, signals, starting themselves again."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -70,35 +73,62 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
     assert (command.returncode, command.stderr) == (0, b"")
 
 
-def on_terminal(words: list[str], keys: bytes, environment: dict[str, str]) -> tuple[int, bytes]:
-    """Run a command on a terminal, press keys when it has drawn; its exit code, and what it drew."""
+def on_terminal(
+    words: list[str], environment: dict[str, str], *keys: tuple[bytes, bytes]
+) -> tuple[int, bytes]:
+    """Run a command on a terminal, press keys when a word is drawn; its exit code, and what it drew."""
     child, terminal = pty.fork()
     if child == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         os.execve(words[0], words, environment | {"TERM": "xterm-256color"})  # noqa: S606
-    drawn = b""
-    while select.select([terminal], [], [], 60)[0]:
+    drawn, seen, left = b"", 0, list(keys)
+    while select.select([terminal], [], [], 30)[0]:
         try:
             drawn += os.read(terminal, 1 << 16)
         except OSError:
             # The other side is gone.
             break
-        if keys:
-            os.write(terminal, keys)
-            keys = b""
+        if left and left[0][0] in drawn[seen:]:
+            os.write(terminal, left.pop(0)[1])
+            seen = len(drawn)
     os.close(terminal)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), drawn
+    if left:
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert not left, f"{left[0][0]!r} was not drawn: {drawn[seen:]!r}"
+    return code, drawn
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_on_a_terminal_there_are_colours_and_a_screen(environment: dict[str, str]) -> None:
-    code, drawn = on_terminal([*TTMEM, "summary", str(LOG)], b"", environment)
+with_terminal = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+@with_terminal
+def test_on_a_terminal_there_are_colours_unless_nobody_wants_them(environment: dict[str, str]) -> None:
+    words = [*TTMEM, "summary", str(LOG)]
+    code, drawn = on_terminal(words, environment)
+    assert (code, b"\x1b[" in drawn) == (0, True)
+    code, drawn = on_terminal(words, environment | {"NO_COLOR": "1"})
+    assert (code, b"\x1b[" in drawn) == (0, False)
+
+
+@with_terminal
+@pytest.mark.parametrize("words", [TTMEM, MODULE], ids=["ttmem", "python -m ttmem"])
+def test_on_a_terminal_it_asks_and_starts_its_server_again(
+    words: list[str], environment: dict[str, str]
+) -> None:
+    keys = [(b"browser", b"s"), (b"http://localhost:", b"\x1b"), (b"browser", b"q")]
+    code, drawn = on_terminal(words, environment, *keys)
     assert code == 0
-    assert b"\x1b[" in drawn
-    code, drawn = on_terminal([*TTMEM, "summary", str(LOG)], b"", environment | {"NO_COLOR": "1"})
-    assert (code, b"\x1b[3" in drawn) == (0, False)
-    code, drawn = on_terminal(TTMEM, b"q", environment)
-    assert code == 0
-    assert b"\x1b[?1049h" in drawn, "it has a screen of its own"
+    assert b"\x1b[?1049h" in drawn
+    assert b"\x1b[?1049l" in drawn
+
+
+@with_terminal
+def test_a_bug_is_said_and_has_its_exit_code(environment: dict[str, str]) -> None:
+    """A build for debugging has a key that panics."""
+    code, drawn = on_terminal(TTMEM, environment, (b"browser", b"\x1c"))
+    assert code == 70
+    assert b"this is a bug in ttmem" in drawn
 
 
 @contextmanager

@@ -79,7 +79,7 @@ def test_files_that_cannot_be_read_are_errors_of_the_system(tmp_path: Path) -> N
     missing = tmp_path / "missing.log"
     with pytest.raises(FileNotFoundError) as raised:
         ttmem.open(missing)
-    assert (raised.value.errno, os.fspath(raised.value.filename)) == (errno.ENOENT, str(missing))
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOENT, str(missing))
     assert str(raised.value) == f"[Errno 2] No such file or directory: {raised.value.filename!r}"
     with pytest.raises(NotADirectoryError):
         ttmem.open(LOG / "more")
@@ -199,3 +199,20 @@ def test_standard_input_is_a_dash() -> None:
     program = "import ttmem; print(ttmem.open('-').summary()['source']['files'], ttmem.open.__name__)"
     with LOG.open("rb") as log:
         assert ran([sys.executable, "-c", program], stdin=log).stdout == "['-'] open\n"
+
+
+def test_a_process_that_was_forked_can_go_on(tmp_path: Path) -> None:
+    """PyTorch's loaders of data fork: threads that were waiting in the parent are not there in the child."""
+    program = f"""
+import os, sys, warnings, ttmem
+warnings.simplefilter("ignore")
+profile = ttmem.open({str(LOG)!r})
+profile.report({str(tmp_path / "parent")!r})
+child = os.fork()
+if child == 0:
+    profile.summary()
+    ttmem.open({str(LOG)!r}).report({str(tmp_path / "child")!r})
+    os._exit(3)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert ran([sys.executable, "-c", program], timeout=60).returncode == 3

@@ -60,7 +60,7 @@ fn of_system(path: &Path, source: &io::Error) -> Option<PyErr> {
     let said = source.to_string();
     // The library's words end with the number, which Python says itself.
     let words = said.split(" (os error").next().unwrap_or(&said).to_owned();
-    Some(PyOSError::new_err((number, words, path.to_owned())))
+    Some(PyOSError::new_err((number, words, path.as_os_str().to_owned())))
 }
 
 /// An exception with an exit code of its own.
