@@ -59,7 +59,7 @@ browser: web/node_modules
 # tried again, and shown, by whoever waits for it.
 python-download:
 	bash python/environment.sh --interpreter
-	bash python/environment.sh test >/dev/null 2>&1 &
+	bash python/environment.sh test </dev/null >/dev/null 2>&1 &
 
 # The Python package: its sources, and the wheel, installed as people install it. The wheel is built as `cargo test` builds
 # the workspace, so only what is Python's is compiled.

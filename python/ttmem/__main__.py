@@ -50,8 +50,9 @@ def _run(command: "Callable[[list[str], list[str]], int]") -> int:
         signal(SIGINT, SIG_DFL)
     # This one the interpreter ignores, and so would all that the command starts.
     signal(SIGXFSZ, SIG_DFL)
-    again = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "_again.py")]
-    return command(sys.argv, again)
+    again = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_again.py")
+    # A program that has an interpreter inside of it may know of none that could be started.
+    return command(sys.argv, [sys.executable, again] if sys.executable else [])
 
 
 if __name__ == "__main__":
