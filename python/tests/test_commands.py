@@ -164,21 +164,33 @@ def ask(address: str, data: bytes | None = None) -> dict[str, object]:
     return found
 
 
+def uploaded(address: str, name: str, content: bytes) -> dict[str, object]:
+    """Send a file to a server; what became of it."""
+    job = ask(f"{address}api/upload?name={name}", content)
+    while job["state"] not in ("done", "failed"):
+        time.sleep(0.02)
+        job = ask(f"{address}api/jobs/{job['id']}")
+    return job
+
+
 @pytest.mark.parametrize("words", [TTMEM, MODULE], ids=["ttmem", "python -m ttmem"])
 @pytest.mark.parametrize("path", [None, "", ":"], ids=["no path", "empty path", "path with this folder"])
-def test_a_server_reads_uploads_whatever_they_are_called(
-    words: list[str], path: str | None, environment: dict[str, str]
+def test_a_server_reads_uploads_and_runs_none(
+    words: list[str], path: str | None, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """Whoever starts Python in the folder of an upload must not import the upload."""
     if path is not None:
         environment["PYTHONPATH"] = path
+    mark = tmp_path / "mark"
+    code = f"open({str(mark)!r}, 'w')\n".encode()
     with serving(environment, *words) as (_, address):
-        for name in ("ttmem.py", "_signal.py", "os.py", "sitecustomize.py"):
-            job = ask(f"{address}api/upload?name={name}", LOG.read_bytes())
-            while job["state"] not in ("done", "failed"):
-                time.sleep(0.02)
-                job = ask(f"{address}api/jobs/{job['id']}")
-            assert (job["error"], job["state"]) == (None, "done"), name
+        assert uploaded(address, "model.log", LOG.read_bytes())["state"] == "done"
+        for name in ("ttmem.py", "os.py", "sitecustomize.py", "usercustomize.py", "encodings.py"):
+            assert uploaded(address, name, LOG.read_bytes())["state"] == "done", name
+            job = uploaded(address, name, code)
+            assert isinstance(job["error"], dict), name
+            assert job["error"]["kind"] == "unreadable", name
+    assert not mark.exists()
 
 
 def test_a_run_passes_signals_on_and_reports(environment: dict[str, str], tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def _run(command: "Callable[[list[str], list[str]], int]") -> int:
     signal(SIGXFSZ, SIG_DFL)
     again = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_again.py")
     # A program that has an interpreter inside of it may know of none that could be started.
-    return command(sys.argv, [sys.executable, again] if sys.executable else [])
+    return command(sys.argv, [sys.executable, "-I", again] if sys.executable else [])
 
 
 if __name__ == "__main__":
