@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import ttmem  # noqa: E402
-from ttmem.tracker import NOTHING  # noqa: E402
+import ttmem
+from ttmem.tracker import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,19 +35,23 @@ def tracker(tmp_path: Path) -> Iterator[ttmem.MemoryTracker]:
 
 
 def cpu() -> dict[str, Any]:
-    return ttmem.get_memory_summary()["devices"]["cpu"]
+    found: dict[str, Any] = ttmem.get_memory_summary()["devices"]["cpu"]
+    return found
 
 
 def now() -> int:
-    return cpu()["total_bytes"]
+    return int(cpu()["total_bytes"])
 
 
 def stopped() -> dict[str, Any]:
     path = ttmem.stop_memory_tracker()
-    return json.loads(Path(path).read_text())
+    profile: dict[str, Any] = json.loads(Path(path).read_text())
+    return profile
 
 
-def run(program: str, *args: str, cwd: Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    program: str, *args: str, cwd: Path, check: bool = True, **env: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), *args],
         cwd=cwd,
@@ -110,7 +113,7 @@ class TestBytes:
         total = h.sum()
         del h
         assert now() - 16 * MIB - 4 == 16 * MIB
-        total.backward()
+        total.backward()  # type: ignore[no-untyped-call]
         del total
         assert now() == 32 * MIB  # the weight and its gradient
 
@@ -211,7 +214,7 @@ class TestOperations:
             assert node["allocated_mb"] == pytest.approx(20 * (4096 + 4096 * (number + 1)) / MIB)
 
     def test_tasks_have_trees_of_their_own(self, tracker: ttmem.MemoryTracker) -> None:
-        @tracker.track_operation("decorated")
+        @tracker.track_operation("decorated")  # type: ignore[untyped-decorator]
         async def decorated() -> None:
             await asyncio.sleep(0)
 
@@ -351,7 +354,7 @@ class TestFiles:
 
 class TestTheProgram:
     def test_01_and_02_nothing_walks_all_objects(self, tracker: ttmem.MemoryTracker) -> None:
-        many = [[] for _ in range(200_000)]
+        many: list[list[int]] = [[] for _ in range(200_000)]
         count = len(gc.get_objects())
         start = time.perf_counter()
         for _ in range(100):
@@ -476,7 +479,7 @@ class TestDisabled:
 
 @pytest.mark.parametrize(("interval", "level"), [(0.0, "tensors"), (1.0, "everything")])
 def test_wrong_arguments_are_said(interval: float, level: Any) -> None:
-    with pytest.raises(ValueError, match="interval|level"):
+    with pytest.raises(ValueError, match=r"interval|level"):
         ttmem.initialize_memory_tracker(interval=interval, level=level)
 
 

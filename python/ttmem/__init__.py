@@ -7,10 +7,10 @@
 `import ttmem` loads the native module and nothing else; whatever needs PyTorch imports it when it is used.
 """
 
-from typing import TYPE_CHECKING
-
 from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__, open
 
+# As in `typing`, which takes longer to load than all else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ttmem.tracker import (
         MemoryTracker,

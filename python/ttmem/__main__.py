@@ -32,7 +32,7 @@ def ttmem() -> int:
     module = VERBS.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if module is None:
         return _run(_native.ttmem)
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     code: int = import_module(module).main(sys.argv[2:])
     return code

@@ -208,7 +208,7 @@ class Watch:
     ) -> None:
         """Take down what a profiler says of an operation; times in nanoseconds."""
 
-    def expect(self, class_: str, bytes: int, how: str) -> None:
+    def expect(self, class_: str, size: int, how: str) -> None:
         """Take down what a class should have."""
 
     def warn(self, message: str) -> None:

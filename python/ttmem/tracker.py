@@ -6,8 +6,8 @@
     ...     output = model(batch)
     >>> ttmem.stop_memory_tracker()
 
-Disabled, everything here does nothing, at the cost of a function call. What it sees goes into a recording as it happens
-(`memory_profile_….ttmem`), from which all else is made: in the end, or later by `ttmem`.
+Disabled, everything here does nothing, at the cost of a function call. What it sees goes into a recording as
+it happens (`memory_profile_….ttmem`), from which all else is made: in the end, or later by `ttmem`.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class MemoryTracker:
         return self._stopped
 
     def track_operation(self, name: str) -> Operation | Nothing:
-        """An operation of the program: `with tracker.track_operation("forward"):`, or `@tracker.track_operation("forward")`."""
+        """An operation of the program, for `with`, or as a decorator of functions and coroutines."""
         mode = self._mode
         return NOTHING if mode is None else Operation(mode, name)
 
@@ -229,7 +229,7 @@ class MemoryTracker:
         return Checkpoint(self, name)
 
     def track_model_with_hooks(self, model: torch.nn.Module) -> None:
-        """Learns the names of a model's parts now. (They are learned by themselves when it is first called.)"""
+        """Learns the names of a model's parts now; without, they are learned when it is first called."""
         if self._modules is not None:
             self._modules.learn(model)
 
@@ -257,7 +257,9 @@ class MemoryTracker:
             for name, now, peak, count, allocations in mode.figures()
             if name != "host"
         }
-        total, peak = (sum(device[key] for device in devices.values()) for key in ("total_bytes", "peak_bytes"))
+        total, peak = (
+            sum(device[key] for device in devices.values()) for key in ("total_bytes", "peak_bytes")
+        )
         return {
             "enabled": True,
             "recording": self.recording,

@@ -3,14 +3,17 @@
 // The helpers of tests are tests; clippy's allowance does not see that.
 #![allow(clippy::unwrap_used)]
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use ttmem::analyze::contents::{Content, contents};
 use ttmem::model::{
-    Builder, Class, CurveKind, Frame, LaneId, Moment, Outcome, PoolId, Profile, Reading, ScopeKind,
+    Builder, Class, CurveKind, Frame, LaneId, Moment, Outcome, PoolId, Profile, Rank, Reading, ScopeKind,
+    TensorId,
 };
 use ttmem::record::frame;
 use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
@@ -161,6 +164,18 @@ fn profile(path: &Path) -> Profile {
     builder.finish()
 }
 
+/// What is in the only pool at a moment, looked up one by one.
+fn slow_content(rank: &Rank, at: Moment, top: usize) -> Vec<Content> {
+    let pool = PoolId::new(0).unwrap();
+    let size = |tensor: &usize| rank.tensors.per_bank[*tensor].or_zero();
+    let mut live: Vec<usize> = rank.live(pool, at).collect();
+    live.sort_by_key(|tensor| (Reverse(size(tensor)), *tensor));
+    let (bytes, count) = (live.iter().map(size).sum(), live.len() as u64);
+    let largest = live.into_iter().take(top).filter_map(TensorId::new).collect();
+    let had_any = rank.tensors.born.iter().any(|born| *born <= at);
+    had_any.then_some(Content { pool, bytes, count, largest }).into_iter().collect()
+}
+
 fn highest(profile: &Profile) -> u64 {
     let curve = profile.ranks[0].pools[0].curve(CurveKind::Allocated).unwrap();
     curve.value.iter().copied().max().unwrap()
@@ -198,6 +213,10 @@ proptest! {
             .map(|tensor| rank.tensors.per_bank[tensor].or_zero())
             .sum();
         prop_assert_eq!(held, figures.now);
+        let moments: Vec<Moment> = rank.snapshots.iter().map(|snapshot| snapshot.at).collect();
+        for (at, found) in moments.iter().zip(contents(rank, &moments, 3)) {
+            prop_assert_eq!(found, slow_content(rank, *at, 3));
+        }
         for (index, call) in rank.calls.iter().enumerate() {
             let expected = expected.get(&index).copied();
             let found = call.outcome.map(|outcome| Outcome { ended: 0, end: 0, ..outcome });

@@ -22,11 +22,11 @@ logger = logging.getLogger("ttmem")
 current: ContextVar[Call | None] = ContextVar("ttmem_call", default=None)
 
 
-class Mode(Watch, TorchDispatchMode):
+class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The watcher as a dispatch mode.
 
-    It is put on PyTorch's stack of modes directly, not by `with`: entering a mode the usual way turns compilation off for
-    all threads, and this one changes nothing of what runs.
+    It is put on PyTorch's stack of modes directly, not by `with`: entering a mode the usual way turns
+    compilation off for all threads, and this one changes nothing of what runs.
     """
 
     supports_higher_order_operators = True
@@ -34,7 +34,7 @@ class Mode(Watch, TorchDispatchMode):
     def __init__(self, path: str | None) -> None:
         """Watches, and records to a file if there is a path."""
         del path
-        TorchDispatchMode.__init__(self)
+        TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]
 
     def __new__(cls, path: str | None) -> Mode:
         """Gives the watcher what it needs of Python."""
@@ -89,7 +89,7 @@ def complain(error: BaseException) -> None:
 
 
 def libraries() -> list[str]:
-    """Where code lies that is not the user's: in a stack, the first line outside of these is where to look."""
+    """Where code lies that is not the user's: the first line of a stack outside of these is where to look."""
     paths = sysconfig.get_paths()
     places = {os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__))}
     places |= {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}

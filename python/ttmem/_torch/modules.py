@@ -29,8 +29,10 @@ class Modules:
 
     def open(self) -> None:
         """Begins."""
-        # Hooks on all modules fire once more for a compiled one: that does no harm here, and is not the user's business.
-        warnings.filterwarnings("ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks")
+        # Hooks on all modules fire once more for a compiled one: that does no harm.
+        warnings.filterwarnings(
+            "ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks"
+        )
         self._filter = warnings.filters[0]
         self._handles = [
             torch_module.register_module_forward_pre_hook(self._before),

@@ -37,7 +37,7 @@ class Storages:
             return result
 
         self._watched = resize_watched
-        torch.UntypedStorage.resize_ = resize_watched  # type: ignore[method-assign]
+        torch.UntypedStorage.resize_ = resize_watched  # type: ignore[method-assign, assignment]
 
     def close(self) -> None:
         """Ends. Somebody else's wrapper around ours stays."""

@@ -34,14 +34,14 @@ class Threads:
             start(thread, *args, **kwargs)
 
         self._started = start_watched
-        threading.Thread.start = start_watched  # type: ignore[method-assign]
+        threading.Thread.start = start_watched  # type: ignore[method-assign, assignment]
         here = threading.current_thread()
         return [thread.name for thread in threading.enumerate() if thread is not here and thread.is_alive()]
 
     def close(self) -> None:
-        """Ends: threads that start from now on are as they were. Somebody else's wrapper around ours stays."""
+        """Ends: threads that start from now on are as they were. Somebody else's wrapper of ours stays."""
         if self._start is not None and threading.Thread.start is self._started:
-            threading.Thread.start = self._start  # type: ignore[method-assign]
+            threading.Thread.start = self._start  # type: ignore[method-assign, assignment]
         self._start = None
 
 

@@ -15,12 +15,13 @@ from torch.optim.optimizer import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
 
 
 class Training:
-    """Enters a scope for every backward pass and every step of an optimizer, and learns what they leave behind."""
+    """Enters a scope for every backward pass and step of an optimizer, and learns what they leave behind."""
 
     def __init__(self, mode: Mode, modules: Modules) -> None:
         """For which watcher, and the modules that it knows."""

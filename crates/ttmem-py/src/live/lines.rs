@@ -14,7 +14,7 @@ const DEEPEST: usize = 48;
 pub(super) struct Line {
     pub function: String,
     pub file: String,
-    pub line: u32,
+    pub number: u32,
 }
 
 /// A frame of Python.
@@ -109,7 +109,7 @@ pub(super) fn lines(py: Python<'_>) -> PyResult<(Vec<Line>, Vec<Py<PyAny>>)> {
         lines.push(Line {
             function: code.getattr("co_qualname").or_else(|_| code.getattr("co_name"))?.extract()?,
             file: code.getattr("co_filename")?.extract()?,
-            line: frame.getattr("f_lineno")?.extract::<Option<u32>>()?.unwrap_or(0),
+            number: frame.getattr("f_lineno")?.extract::<Option<u32>>()?.unwrap_or(0),
         });
         codes.push(code.unbind());
         next = caller(&frame);

@@ -44,6 +44,15 @@ struct Element {
     bytes: u64,
 }
 
+/// What a device has for tensors.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Memory {
+    /// They lie in a pool.
+    In(PoolId),
+    /// They take none: `meta`.
+    None,
+}
+
 /// What is seen of a storage that is new.
 pub(super) struct Seen {
     pub storage: Address,
@@ -67,8 +76,8 @@ pub(super) struct State {
     /// The code of those lines, held so that its address stays its own.
     codes: Vec<Py<PyAny>>,
     elements: FxHashMap<Address, Element>,
-    /// By the hash of the device; `None` for devices without memory.
-    pools: FxHashMap<isize, Option<PoolId>>,
+    /// By the hash of the device.
+    pools: FxHashMap<isize, Memory>,
     /// A file in one of these is not the user's.
     libraries: Vec<String>,
     /// A call was entered: before, there is no context to ask for.
@@ -132,7 +141,7 @@ impl State {
         }
         let stack = self.stack(lines);
         let loc = lines.iter().find(|line| self.is_users(line)).or_else(|| lines.first());
-        let loc = loc.map(|line| format!("{}:{}", line.file, line.line));
+        let loc = loc.map(|line| format!("{}:{}", line.file, line.number));
         let loc = loc.map(|loc| self.recorder.text(&loc));
         let op = self.recorder.op(name, stack, loc);
         self.sites.insert((name, number), op);
@@ -144,7 +153,7 @@ impl State {
         let mut stack = None;
         for line in lines.iter().rev() {
             let (function, file) = (self.recorder.text(&line.function), self.recorder.text(&line.file));
-            let frame = self.recorder.frame(Frame { function, file, line: line.line });
+            let frame = self.recorder.frame(Frame { function, file, line: line.number });
             stack = Some(self.recorder.stack(frame, stack));
         }
         stack
@@ -170,15 +179,18 @@ impl State {
         Some(self.recorder.tensor_type(TypeOf { shape, dtype: element.name, bytes }))
     }
 
-    /// The pool of a device by its hash: `None` when it is not known, `Some(None)` for one without memory.
-    pub fn pool(&self, device: isize) -> Option<Option<PoolId>> {
+    /// The memory of a device by its hash; `None` when it is not known.
+    pub fn memory(&self, device: isize) -> Option<Memory> {
         self.pools.get(&device).copied()
     }
 
-    pub fn learn_pool(&mut self, device: isize, name: Option<&str>) -> Option<PoolId> {
-        let pool = name.map(|name| self.recorder.pool(name, false));
-        self.pools.insert(device, pool);
-        pool
+    pub fn learn_memory(&mut self, device: isize, name: &str) -> Memory {
+        let memory = match name {
+            "meta" => Memory::None,
+            _ => Memory::In(self.recorder.pool(name, false)),
+        };
+        self.pools.insert(device, memory);
+        memory
     }
 
     /// Takes a storage down that is new.

@@ -16,7 +16,7 @@ use ttmem::record::live::{CallRef, Place, Recorder};
 use super::call::{self, Call};
 use super::gil_cell::GilCell;
 use super::lines::{lines, number_of_lines};
-use super::state::{Seen, State, address};
+use super::state::{Memory, Seen, State, address};
 use crate::errors::raised;
 
 /// Shapes with more sides than this have no type.
@@ -58,7 +58,7 @@ impl Watch {
         py: Python<'_>,
         path: Option<PathBuf>,
         tensor: Py<PyAny>,
-        current: Py<PyAny>,
+        current: &Bound<'_, PyAny>,
         inner: Py<PyAny>,
         complain: Py<PyAny>,
         libraries: Vec<String>,
@@ -69,7 +69,7 @@ impl Watch {
         };
         let number = WATCHES.fetch_add(1, Ordering::Relaxed);
         let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
-        let (current, hold) = (current.getattr(py, "get")?, current.getattr(py, "set")?);
+        let (current, hold) = (current.getattr("get")?.unbind(), current.getattr("set")?.unbind());
         let gone = OnceLock::new();
         Ok(Self { number, state, is_on, tensor, current, hold, inner, complain, gone })
     }
@@ -199,11 +199,13 @@ impl Watch {
             inside.push(call.get().at());
             let outer = call.get().outer(py);
             if call.get().tag() == tag {
-                inside.into_iter().for_each(|at| self.exit(py, at));
+                for at in inside {
+                    self.exit(py, at);
+                }
                 self.hold.bind(py).call1((outer,))?;
                 return Ok(());
             }
-            next = outer.map(|outer| outer.clone());
+            next = outer.cloned();
         }
         Ok(())
     }
@@ -223,8 +225,8 @@ impl Watch {
     /// Names the devices whose tensors are watched, the most important first: so they come in answers.
     fn devices(&self, py: Python<'_>, names: Vec<String>) {
         self.state.with(py, |state| {
-            for name in &names {
-                state.recorder.pool(name, false);
+            for name in names {
+                state.recorder.pool(&name, false);
             }
         });
     }
@@ -274,11 +276,11 @@ impl Watch {
     }
 
     /// What a class should take, and how that was computed.
-    fn expect(&self, py: Python<'_>, class_: &str, bytes: u64, how: &str) -> PyResult<()> {
+    fn expect(&self, py: Python<'_>, class_: &str, size: u64, how: &str) -> PyResult<()> {
         let class = class_of(class_)?;
         self.state.with(py, |state| {
             let how = state.recorder.text(how);
-            state.recorder.expected(Expected { class, bytes, how });
+            state.recorder.expected(Expected { class, bytes: size, how });
         });
         Ok(())
     }
@@ -345,21 +347,21 @@ impl Watch {
     /// Takes the results of an operation down.
     fn results(
         &self,
-        slf: &Bound<'_, Self>,
+        this: &Bound<'_, Self>,
         func: &Bound<'_, PyAny>,
         result: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         if self.is_plain_tensor(result) {
-            return self.result(slf, func, result);
+            return self.result(this, func, result);
         }
         if let Ok(results) = result.cast::<PyTuple>() {
-            return results.iter().try_for_each(|result| self.results(slf, func, &result));
+            return results.iter().try_for_each(|result| self.results(this, func, &result));
         }
         if let Ok(results) = result.cast::<PyList>() {
-            return results.iter().try_for_each(|result| self.results(slf, func, &result));
+            return results.iter().try_for_each(|result| self.results(this, func, &result));
         }
         if self.is_tensor(result)? {
-            return self.result(slf, func, result);
+            return self.result(this, func, result);
         }
         Ok(())
     }
@@ -367,14 +369,14 @@ impl Watch {
     /// Takes a result of an operation down, if its storage is new or has another size.
     fn result(
         &self,
-        slf: &Bound<'_, Self>,
+        this: &Bound<'_, Self>,
         func: &Bound<'_, PyAny>,
         tensor: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let py = slf.py();
+        let py = this.py();
         let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) else {
             let op = self.op(py, func)?;
-            return self.see_any(slf, tensor, op, None).map(drop);
+            return self.see_any(this, tensor, op, None).map(drop);
         };
         let known = self.state.with(py, |state| {
             let storage = state.storage(address(&storage));
@@ -394,7 +396,7 @@ impl Watch {
             }
             Some(None) => {
                 let op = self.op(py, func)?;
-                self.storage(slf, tensor, &storage, op, None).map(drop)
+                self.storage(this, tensor, &storage, op, None).map(drop)
             }
         }
     }
@@ -402,17 +404,17 @@ impl Watch {
     /// Takes down what is in a tensor, whatever it is: the places of its storages.
     fn see_any(
         &self,
-        slf: &Bound<'_, Self>,
+        this: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,
         op: OpId,
         class: Option<Class>,
     ) -> PyResult<Vec<Place>> {
-        let py = slf.py();
+        let py = this.py();
         if let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) {
             let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
             let place = match known {
                 Some((place, _)) => Some(place),
-                None => self.storage(slf, tensor, &storage, op, class)?,
+                None => self.storage(this, tensor, &storage, op, class)?,
             };
             return Ok(place.into_iter().collect());
         }
@@ -423,7 +425,7 @@ impl Watch {
             let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
             places.extend(match known {
                 Some((place, _)) => Some(place),
-                None => self.storage(slf, &tensor, &storage, op, class)?,
+                None => self.storage(this, &tensor, &storage, op, class)?,
             });
         }
         Ok(places)
@@ -433,17 +435,17 @@ impl Watch {
     #[allow(unsafe_code)]
     fn storage(
         &self,
-        slf: &Bound<'_, Self>,
+        this: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,
         storage: &Bound<'_, PyAny>,
         op: OpId,
         class: Option<Class>,
     ) -> PyResult<Option<Place>> {
-        let py = slf.py();
+        let py = this.py();
         let Some(pool) = self.pool(py, storage)? else { return Ok(None) };
         let bytes = size(storage)?;
         let (element, shape, sides) = self.element_and_shape(py, tensor)?;
-        let gone = self.gone_of(slf)?;
+        let gone = self.gone_of(this)?;
         // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
         // with an exception set.
         let weak = unsafe {
@@ -463,12 +465,18 @@ impl Watch {
     fn pool(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> PyResult<Option<PoolId>> {
         let device = storage.getattr(intern!(py, "device"))?;
         let hash = device.hash()?;
-        if let Some(pool) = self.state.with(py, |state| state.pool(hash)).flatten() {
-            return Ok(pool);
-        }
-        let name = device.str()?.to_string();
-        let name = Some(name.as_str()).filter(|name| *name != "meta");
-        Ok(self.state.with(py, |state| state.learn_pool(hash, name)).flatten())
+        let known = self.state.with(py, |state| state.memory(hash)).flatten();
+        let memory = match known {
+            Some(memory) => Some(memory),
+            None => {
+                let name = device.str()?.to_string();
+                self.state.with(py, |state| state.learn_memory(hash, &name))
+            }
+        };
+        Ok(match memory {
+            Some(Memory::In(pool)) => Some(pool),
+            Some(Memory::None) | None => None,
+        })
     }
 
     /// The element type of a tensor, and its shape, where it is one of plain numbers.
@@ -542,11 +550,11 @@ impl Watch {
         error.map_or(Ok(lane), Err)
     }
 
-    fn gone_of<'a>(&'a self, slf: &Bound<'_, Self>) -> PyResult<&'a Py<PyAny>> {
+    fn gone_of<'a>(&'a self, this: &Bound<'_, Self>) -> PyResult<&'a Py<PyAny>> {
         match self.gone.get() {
             Some(gone) => Ok(gone),
             None => {
-                let gone = slf.getattr(intern!(slf.py(), "gone"))?.unbind();
+                let gone = this.getattr(intern!(this.py(), "gone"))?.unbind();
                 Ok(self.gone.get_or_init(|| gone))
             }
         }

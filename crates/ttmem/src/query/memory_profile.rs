@@ -240,7 +240,9 @@ impl Asked<'_> {
                 }
             }
         }
-        found.values_mut().for_each(|listed| listed.reverse());
+        for listed in found.values_mut() {
+            listed.reverse();
+        }
         found
     }
 
