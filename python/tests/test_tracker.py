@@ -483,7 +483,7 @@ def test_wrong_arguments_are_said(interval: float, level: Any) -> None:
         ttmem.initialize_memory_tracker(interval=interval, level=level)
 
 
-def test_signals_end_it_as_before(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_as_before(tmp_path: Path) -> None:
     done = run(
         """
         import os, signal, ttmem
@@ -495,3 +495,58 @@ def test_signals_end_it_as_before(tmp_path: Path) -> None:
     )
     assert done.returncode in (-signal.SIGINT, 130, 1)
     assert len(list(tmp_path.glob("memory_profile_*.json"))) == 1
+
+
+@pytest.mark.parametrize("handler", ["none", "own"])
+def test_being_told_to_end_saves_first(tmp_path: Path, handler: str) -> None:
+    done = run(
+        """
+        import os, signal, sys, ttmem
+        if sys.argv[1] == "own":
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))
+        ttmem.initialize_memory_tracker(output_dir=".")
+        os.kill(os.getpid(), signal.SIGTERM)
+        """,
+        handler,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == (7 if handler == "own" else -signal.SIGTERM)
+    assert len(list(tmp_path.glob("memory_profile_*.json"))) == 1
+
+
+SCRIPT = """
+import sys
+import torch
+keep = torch.zeros(int(sys.argv[1]))
+print(__name__, sys.argv)
+sys.exit(5)
+"""
+
+
+def test_a_script_is_watched_without_a_change(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "ttmem", "track", "--output-dir", "out", "script.py", "1024", "--x"]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (5, "__main__ ['script.py', '1024', '--x']\n")
+    (path,) = (tmp_path / "out").glob("*.json")
+    assert str(path.name) in done.stderr
+    assert json.loads(path.read_text())["snapshots"][-1]["total_bytes"] == 4096
+
+
+def test_the_environment_starts_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "TTMEM_TRACK": "1", "TTMEM_TRACK_DIR": "out"}
+    command = [sys.executable, "script.py", "1024"]
+    done = subprocess.run(
+        command, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert (done.returncode, done.stdout) == (5, "__main__ ['script.py', '1024']\n")
+    assert len(list((tmp_path / "out").glob("*.json"))) == 1
+    plain = subprocess.run(
+        [sys.executable, "-c", "import sys; print('ttmem' in sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert plain.stdout == "False\n"

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VERBS: dict[str, str] = {}
+VERBS = {"track": "ttmem._track"}
 """Verbs that are written in Python: the module of each, whose `main(words)` gets what follows the verb."""
 
 

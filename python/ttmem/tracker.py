@@ -163,6 +163,8 @@ class MemoryTracker:
         """Begins to watch."""
         if not self.enabled or self._mode is not None:
             return
+        from ttmem._signals import Ending
+
         mode_of = _torch_parts()
         os.makedirs(self.output_dir, exist_ok=True)
         stamp = time.strftime("%Y%m%d_%H%M%S")
@@ -171,6 +173,9 @@ class MemoryTracker:
         if self.level == "tensors":
             mode.devices(["cpu"])
             self._watch(mode)
+        ending = Ending(stop_memory_tracker)
+        ending.open()
+        self._parts.append(ending)
         self._sample()
         self._sampler = threading.Thread(target=self._sample_on, name="ttmem-sampler", daemon=True)
         self._sampler.start()

@@ -1,0 +1,131 @@
+"""The tracker against the profiler of PyTorch, which sees every allocation: the same bytes where phases meet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.nn.functional as f
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+import ttmem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WORDS, WIDTH, LENGTH = 512, 128, 64
+
+
+class Block(nn.Module):
+    """A block of a transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.projection = nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        qkv = self.qkv(self.norms[0](x)).view(batch, length, 3, 4, width // 4)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        y = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.projection(y.transpose(1, 2).reshape(batch, length, width))
+        more: torch.Tensor = self.mlp(self.norms[1](x))
+        return x + more
+
+
+class Gpt(nn.Module):
+    """A small language model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.places = nn.Embedding(LENGTH, WIDTH)
+        self.blocks = nn.Sequential(*(Block() for _ in range(3)))
+        self.head = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        logits = self.head(self.blocks(self.words(words) + self.places(torch.arange(words.shape[1]))))
+        return f.cross_entropy(logits.flatten(0, 1), words.flatten())
+
+
+class Convolutions(nn.Module):
+    """A small net of convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(32, 10),
+        )
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return f.cross_entropy(self.layers(pictures), torch.zeros(len(pictures), dtype=torch.long))
+
+
+def words() -> torch.Tensor:
+    return torch.randint(0, WORDS, (4, LENGTH))
+
+
+def pictures() -> torch.Tensor:
+    return torch.randn(8, 3, 32, 32)
+
+
+def levels(profiled: Any) -> list[tuple[int, int]]:
+    """What is allocated at each mark, and the most that was before, as the profiler says."""
+    events = profiled.profiler.kineto_results.events()
+    rows = [(event.start_ns(), event.name() == "[memory]", event) for event in events]
+    found, level, peak = [], 0, 0
+    for _, is_memory, event in sorted(rows, key=lambda row: row[:2]):
+        if is_memory:
+            level += event.nbytes()
+            peak = max(peak, level)
+        elif event.name() == "MARK":
+            found.append((level, peak))
+    return found
+
+
+@pytest.mark.parametrize(("make", "data"), [(Gpt, words), (Convolutions, pictures)])
+def test_a_training_loop(tmp_path: Path, make: type[nn.Module], data: Callable[[], torch.Tensor]) -> None:
+    ours: list[tuple[int, int]] = []
+
+    def mark() -> None:
+        cpu = ttmem.get_memory_summary()["devices"]["cpu"]
+        ours.append((cpu["total_bytes"], cpu["peak_bytes"]))
+        with record_function("MARK"):
+            pass
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        ttmem.initialize_memory_tracker(output_dir=tmp_path, interval=60.0)
+        mark()
+        model = make()
+        mark()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(3):
+            loss = model(data())
+            mark()
+            loss.backward()
+            mark()
+            optimizer.step()
+            mark()
+            optimizer.zero_grad()
+            del loss
+            mark()
+        ttmem.stop_memory_tracker()
+    theirs = levels(profiled)
+    assert [now for now, _ in ours] == [now for now, _ in theirs]
+    # What kernels take for themselves and give back is not seen: the peak may be a little higher.
+    assert ours[-1][1] <= theirs[-1][1] <= ours[-1][1] * 1.2

@@ -1,0 +1,49 @@
+"""A program that is told to end saves its profile first. What it does about signals itself stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+
+class Ending:
+    """Calls a function when the process is told to end (SIGTERM), and then does what would have been done."""
+
+    def __init__(self, at_end: Callable[[], object]) -> None:
+        """What is to be called."""
+        self._at_end = at_end
+        self._before: Any = None
+        self._is_open = False
+
+    def open(self) -> None:
+        """Begins. Only the main thread can: elsewhere, what is left of an ended program is its recording."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGTERM)
+            # Not one that is ignored, nor one that was not made in Python and could not be put back.
+            if self._before is not signal.SIG_IGN and self._before is not None:
+                signal.signal(signal.SIGTERM, self._ended)
+                self._is_open = True
+
+    def close(self) -> None:
+        """Ends: what was there before is there again, unless the program has put another there since."""
+        here = threading.current_thread() is threading.main_thread()
+        if self._is_open and here and signal.getsignal(signal.SIGTERM) == self._ended:
+            signal.signal(signal.SIGTERM, self._before)
+        self._is_open = False
+
+    def _ended(self, number: int, frame: FrameType | None) -> None:
+        before = self._before
+        try:
+            self._at_end()
+        finally:
+            if callable(before):
+                before(number, frame)
+            else:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)

@@ -1,0 +1,64 @@
+"""`python -m ttmem track script.py …`: runs a program with the tracker, without a change to it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The options; what follows the script is the script's."""
+    parser = argparse.ArgumentParser(
+        prog="ttmem track",
+        description="Run a Python program and watch the memory of its PyTorch tensors. "
+        "When it ends, the profile and the recording are in the output folder.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--output-dir", default=".", metavar="DIR", help="where files go (default: here)")
+    parser.add_argument(
+        "--interval", type=float, default=5.0, metavar="SECONDS", help="time between snapshots (default: 5)"
+    )
+    parser.add_argument(
+        "--level",
+        choices=("phases", "tensors"),
+        default="tensors",
+        help="phases: only counters, at snapshots; tensors: every allocation (default)",
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, not a file")
+    parser.add_argument("program", help="the script, or with -m the module")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs a program with the tracker."""
+    options = arguments().parse_args(words)
+    if not options.module and not os.path.exists(options.program):
+        sys.stderr.write(f"ttmem: there is no {options.program}: name the script that is to be watched\n")
+        return 2
+    from ttmem.tracker import initialize_memory_tracker, stop_memory_tracker
+
+    try:
+        initialize_memory_tracker(options.output_dir, interval=options.interval, level=options.level)
+    except (ModuleNotFoundError, OSError, ValueError) as error:
+        sys.stderr.write(f"ttmem: {error}\n")
+        return 2
+    sys.argv = [options.program, *options.words]
+    try:
+        if options.module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(options.program)))
+            runpy.run_path(options.program, run_name="__main__")
+    finally:
+        path = stop_memory_tracker()
+        if path:
+            sys.stderr.write(f"ttmem: {path}\n")
+    return 0
