@@ -1,4 +1,4 @@
-"""Every example of docs/python.md is true: it is run in a copy of the logs of the corpus."""
+"""Every example of docs/python.md and docs/pytorch.md is true: it is run, in a copy of the logs of the corpus."""
 
 import doctest
 import re
@@ -10,6 +10,7 @@ import pytest
 from conftest import CORPUS, ROOT
 
 PAGE = ROOT / "docs" / "python.md"
+PYTORCH = ROOT / "docs" / "pytorch.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,3 +34,12 @@ def test_the_examples_of_the_page_are_true(tmp_path: Path, monkeypatch: pytest.M
             exec(compile("\n" * line + code, str(PAGE), "exec"), {})  # noqa: S102
     assert not said, "".join(said)
     assert kinds == {True: 4, False: 1}
+
+
+def test_the_example_of_a_tracker_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = BLOCK.findall(PYTORCH.read_text(encoding="utf-8"))
+    names: dict[str, object] = {}
+    exec(compile(code, str(PYTORCH), "exec"), names)  # noqa: S102
+    assert sorted(path.suffix for path in (tmp_path / "profiles").iterdir()) == [".json", ".ttmem"]
+    assert Path(str(names["path"])).exists()

@@ -1,0 +1,141 @@
+"""What watching costs a PyTorch program on CPU, in one process, interleaved: ratios and microseconds.
+
+Run by `make bench-torch`, with the package installed. The smallest of all rounds counts: what else runs makes it more.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ttmem
+
+ROUNDS = 9
+OPERATIONS = 20_000
+STEPS = 10
+
+
+class Empty(TorchDispatchMode):
+    """A dispatch mode that does nothing: what PyTorch itself takes for one."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls the operation."""
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def tracked(level: str) -> Iterator[None]:
+    """The tracker, with its recording."""
+    with tempfile.TemporaryDirectory() as folder:
+        ttmem.initialize_memory_tracker(folder, interval=3600, level=level)
+        yield
+        ttmem.stop_memory_tracker()
+
+
+@contextmanager
+def mem_tracker() -> Iterator[None]:
+    """PyTorch's own, for scale."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    with MemTracker():
+        yield
+
+
+def best(ways: dict[str, Callable[[], Any]], work: Callable[[], None], count: int) -> dict[str, float]:
+    """Seconds for each of `count`, the best of some rounds."""
+    found = dict.fromkeys(ways, float("inf"))
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            with way():
+                work()
+                start = time.perf_counter()
+                work()
+                found[name] = min(found[name], (time.perf_counter() - start) / count)
+    return found
+
+
+def additions() -> None:
+    """A loop of small additions, each with a result of its own."""
+    a, b = torch.ones(64, 64), torch.ones(64, 64)
+    for _ in range(OPERATIONS):
+        _ = a + b
+
+
+def training() -> Callable[[], None]:
+    """Steps of a training of a small transformer."""
+    layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
+    model = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+    optimizer = torch.optim.AdamW(model.parameters())
+    data = torch.randn(8, 64, 256)
+
+    def work() -> None:
+        for _ in range(STEPS):
+            model(data).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return work
+
+
+def main() -> None:
+    """Measures and prints."""
+    torch.set_num_threads(1)
+    ways = {
+        "nothing": nullcontext,
+        "an empty TorchDispatchMode": Empty,
+        "ttmem, phases": lambda: tracked("phases"),
+        "ttmem, tensors": lambda: tracked("tensors"),
+        "MemTracker": mem_tracker,
+    }
+    found = best(ways, additions, OPERATIONS)
+    print("an addition of 64 x 64")
+    for name, each in found.items():
+        over = (each - found["an empty TorchDispatchMode"]) * 1e6
+        print(f"  {name:28} {each * 1e6:7.2f} us  {each / found['nothing']:6.2f} x  {over:+7.2f} us to an empty mode")
+    found = best(ways, training(), STEPS)
+    print("a step of training")
+    for name, each in found.items():
+        print(f"  {name:28} {each * 1e3:7.2f} ms  {each / found['nothing']:6.3f} x")
+    disabled()
+    checkpoint()
+
+
+def disabled() -> None:
+    """What a call costs when the tracker is off."""
+    count = 1_000_000
+    tracker = ttmem.get_memory_tracker()
+    start = time.perf_counter()
+    for _ in range(count):
+        ttmem.memory_checkpoint("x")
+    each = (time.perf_counter() - start) / count
+    start = time.perf_counter()
+    for _ in range(count):
+        with tracker.track_operation("x"):
+            pass
+    operation = (time.perf_counter() - start) / count
+    print(f"disabled: a checkpoint {each * 1e9:.0f} ns, an operation {operation * 1e9:.0f} ns")
+
+
+def checkpoint() -> None:
+    """A checkpoint, with a million objects alive."""
+    objects: list[list[int]] = [[] for _ in range(1_000_000)]
+    with tracked("tensors"):
+        ttmem.memory_checkpoint("first")
+        start = time.perf_counter()
+        for _ in range(100):
+            ttmem.memory_checkpoint("look")
+        each = (time.perf_counter() - start) / 100
+    print(f"a checkpoint with {len(gc.get_objects()):,} objects alive: {each * 1e3:.3f} ms")
+    del objects
+
+
+if __name__ == "__main__":
+    main()
