@@ -1,4 +1,4 @@
-"""Every example of docs/python.md and docs/pytorch.md is true: it is run, in a copy of the logs of the corpus."""
+"""The examples of docs/python.md and docs/pytorch.md are true: they are run, in a copy of the corpus."""
 
 import doctest
 import re

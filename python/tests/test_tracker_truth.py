@@ -1,4 +1,4 @@
-"""The tracker against the profiler of PyTorch, which sees every allocation: the same bytes where phases meet."""
+"""The tracker against the profiler of PyTorch, which sees every allocation: the same bytes at every mark."""
 
 from __future__ import annotations
 
