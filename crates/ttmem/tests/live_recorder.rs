@@ -372,3 +372,18 @@ fn names_that_a_program_makes_up_end_in_one() {
     assert_eq!(names.len(), (1 << 16) + 1);
     assert_eq!(names.last(), Some(&"(further names)"));
 }
+
+#[test]
+fn what_is_gone_before_its_call_returns_is_temporary() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live.ttmem");
+    let mut program = Program::new(Recorder::recording_to(&path).unwrap());
+    program.act(&Act::Enter(0, 0));
+    program.act(&Act::Allocate(0, 100));
+    program.act(&Act::Allocate(0, 200));
+    program.act(&Act::Free(0, 0));
+    program.act(&Act::Exit(0));
+    program.act(&Act::Free(0, 0));
+    program.recorder.finish().unwrap();
+    assert_eq!(profile(&path).ranks[0].tensors.class, [Class::Temporary, Class::Unknown]);
+}

@@ -122,6 +122,11 @@ impl Calls {
         None
     }
 
+    /// Whether a call has not ended yet.
+    pub fn runs(&self, at: Option<CallRef>) -> bool {
+        at.and_then(|at| self.places.get(at.0 as usize)).is_some_and(|place| place.is_open)
+    }
+
     /// Which call is at a place.
     pub fn id(&self, at: CallRef) -> Option<CallId> {
         self.places.get(at.0 as usize).map(|place| place.call)

@@ -292,8 +292,12 @@ impl Recorder {
     /// Something is gone; by which call's doing.
     pub fn freed(&mut self, place: Place, within: Option<CallRef>) {
         let Some(held) = self.held.try_remove(place.0 as usize) else { return };
-        let Held { pool, bytes, tensor, owner, .. } = held;
+        let Held { pool, bytes, tensor, owner, class, .. } = held;
         let within = self.calls.running(within);
+        if matches!(class, Class::Unknown | Class::Activation) && self.calls.runs(owner) {
+            // Gone before the call that made it has returned.
+            self.put(Record::Classified { tensor, class: Class::Temporary, name: None });
+        }
         self.calls.freed(owner, within, bytes);
         if let Some(figures) = self.pools.get_mut(pool.index()) {
             figures.now = figures.now.saturating_sub(bytes);

@@ -107,7 +107,8 @@ impl Names {
         self.types.insert(self.key.as_slice().into(), new);
         let bytes = Bytes::known(ty.bytes);
         let (shape, layout) = (ty.shape.to_vec(), None);
-        let (declared, logical, padded) = (bytes, bytes, bytes);
+        // What the allocator adds is not known.
+        let (declared, logical, padded) = (bytes, bytes, Bytes::UNKNOWN);
         let ty = TensorType { text: None, shape, dtype: ty.dtype, layout, declared, logical, padded };
         (new, Some(Event::Type(ty)))
     }
