@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +215,7 @@ class TestOperations:
             assert node["allocated_mb"] == pytest.approx(20 * (4096 + 4096 * (number + 1)) / MIB)
 
     def test_tasks_have_trees_of_their_own(self, tracker: ttmem.MemoryTracker) -> None:
-        @tracker.track_operation("decorated")  # type: ignore[untyped-decorator]
+        @tracker.track_operation("decorated")
         async def decorated() -> None:
             await asyncio.sleep(0)
 
@@ -451,10 +452,173 @@ class TestTheProgram:
         assert any("elder" in warning for warning in warnings)
 
 
+class TestWhatWentWrongElsewhere:
+    """What a review of the tracker found."""
+
+    def test_generators_that_wait_in_an_operation(self, tracker: ttmem.MemoryTracker) -> None:
+        def wait(name: str) -> Iterator[None]:
+            while True:
+                with tracker.track_operation(name):
+                    yield
+
+        for _, _ in zip(range(6000), zip(wait("a"), wait("b"), strict=True), strict=False):
+            pass
+        totals = stopped()["operation_summary"]
+        assert totals["a"]["invocation_count"] >= 5999
+
+    def test_a_task_that_begins_the_next(self, tracker: ttmem.MemoryTracker) -> None:
+        async def server() -> None:
+            loop = asyncio.get_running_loop()
+            done = loop.create_future()
+            count = 0
+
+            def tick() -> None:
+                nonlocal count
+                count += 1
+                with tracker.track_operation("tick"):
+                    if count < 20_000:
+                        loop.call_soon(tick)
+                    else:
+                        done.set_result(None)
+
+            loop.call_soon(tick)
+            await done
+
+        asyncio.run(server())
+        (tick,) = stopped()["operation_tree"]
+        assert (tick["invocation_count"], tick["children"]) == (20_000, [])
+
+    def test_inside_of_another_mode(self, tmp_path: Path) -> None:
+        from torch.utils.flop_counter import FlopCounterMode
+
+        with FlopCounterMode(display=False):
+            ttmem.initialize_memory_tracker(output_dir=tmp_path)
+        keep = torch.zeros(MIB)
+        assert now() == 4 * MIB
+        ttmem.stop_memory_tracker()
+        assert torch._C._len_torch_dispatch_stack() == 0
+        del keep
+
+    def test_a_step_that_fails_is_over(self, tracker: ttmem.MemoryTracker) -> None:
+        embedding = torch.nn.Embedding(4, 4, sparse=True)
+        optimizer = torch.optim.Adam(embedding.parameters())
+        for _ in range(3):
+            with tracker.track_operation("train"):
+                embedding(torch.zeros(1, dtype=torch.long)).sum().backward()
+                with pytest.raises(RuntimeError, match="sparse"):
+                    optimizer.step()
+        with tracker.track_operation("later"):
+            pass
+        assert sorted(node["name"] for node in stopped()["operation_tree"]) == ["later", "train"]
+
+    def test_operations_in_compiled_code_are_none(self, tracker: ttmem.MemoryTracker) -> None:
+        @torch.compile(backend="eager", fullgraph=True)
+        def f(x: torch.Tensor) -> torch.Tensor:
+            with tracker.track_operation("inside"):
+                y = x.sin()
+            return y + 1
+
+        assert f(torch.zeros(2)).tolist() == [1.0, 1.0]
+        profile = stopped()
+        assert "inside" not in profile["operation_summary"]
+        assert any("compiled code" in warning for warning in profile["metadata"]["warnings"])
+
+    @pytest.mark.usefixtures("tracker")
+    def test_tensors_made_of_tensors(self) -> None:
+        from torch.testing._internal.two_tensor import TwoTensor
+
+        two = TwoTensor(torch.zeros(1024), torch.zeros(1024)) + 1
+        assert now() == 8192
+        del two
+        jagged = torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)], layout=torch.jagged)
+        assert now() < 200
+        del jagged
+
+    def test_what_was_there_is_nobodys(self, tmp_path: Path) -> None:
+        old = torch.zeros(MIB)
+        model = torch.nn.Linear(64, 64)
+        tracker = ttmem.initialize_memory_tracker(output_dir=tmp_path)
+        with tracker.track_operation("view"):
+            view = old[:1]
+        with tracker.track_operation("forward"):
+            out = model(torch.zeros(1, 64))
+        summary = stopped()["operation_summary"]
+        assert summary["view"]["allocated_mb"] == 0.0
+        assert summary["forward"]["allocated_mb"] == 2 * 256 / MIB
+        del view, out
+
+    def test_threads_that_see_the_same_first(self, tmp_path: Path) -> None:
+        old = [torch.zeros(64) for _ in range(500)]
+        ttmem.initialize_memory_tracker(output_dir=tmp_path)
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            threads = [threading.Thread(target=lambda: [w.view(-1) for w in old]) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(before)
+        assert now() == 500 * 256
+        old.clear()
+        assert now() == 0
+        ttmem.stop_memory_tracker()
+
+    def test_a_folder_that_is_no_text(self, tmp_path: Path) -> None:
+        folder = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+        os.mkdir(folder)
+        script = os.path.join(folder, b"script.py")
+        Path(os.fsdecode(script)).write_text(
+            "import torch, ttmem\n"
+            "ttmem.initialize_memory_tracker(output_dir='.')\n"
+            "keep = torch.zeros(1024)\n"
+            "assert ttmem.get_memory_summary()['total_bytes'] == 4096\n"
+        )
+        subprocess.run([sys.executable, script], cwd=tmp_path, check=True, timeout=120)
+
+    def test_a_tracker_that_was_stopped_is_given_back(self, tmp_path: Path) -> None:
+        tracker = ttmem.initialize_memory_tracker(output_dir=tmp_path)
+        keep = torch.zeros(1024)
+        mode = weakref.ref(tracker._mode)
+        ttmem.stop_memory_tracker()
+        del tracker
+        gc.collect()
+        assert mode() is None
+        del keep
+
+    def test_names_may_be_anything(self, tracker: ttmem.MemoryTracker) -> None:
+        for name in (5, None, "\ud800"):
+            with tracker.track_operation(name):  # type: ignore[arg-type]
+                pass
+
+    def test_saving_goes_on(self, tracker: ttmem.MemoryTracker) -> None:
+        keep = torch.zeros(1024)
+        path = ttmem.save_memory_profile()
+        assert json.loads(Path(path).read_text())["metadata"]["warnings"] == []
+        assert ttmem.get_memory_tracker() is tracker
+        del keep
+
+    def test_a_decorator_from_before(self, tmp_path: Path) -> None:
+        @ttmem.get_memory_tracker().track_operation("early")
+        def work() -> None:
+            pass
+
+        work()
+        ttmem.initialize_memory_tracker(output_dir=tmp_path)
+        work()
+        assert stopped()["operation_summary"]["early"]["invocation_count"] == 1
+
+    def test_an_operation_inside_of_itself(self, tracker: ttmem.MemoryTracker) -> None:
+        operation = tracker.track_operation("again")
+        with operation, operation:
+            pass
+        assert stopped()["operation_summary"]["again"]["invocation_count"] == 2
+
+
 class TestDisabled:
     def test_everything_is_nothing(self) -> None:
         tracker = ttmem.get_memory_tracker()
-        assert tracker.track_operation("x") is NOTHING
         assert ttmem.memory_checkpoint("x") is NOTHING
         with tracker.track_operation("x"), ttmem.memory_checkpoint("y"):
             pass

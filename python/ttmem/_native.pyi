@@ -131,6 +131,7 @@ class Watch:
         path: str | None,
         *,
         tensor: type,
+        parameter: type,
         current: ContextVar[Call | None],
         inner: Callable[[Any], Iterable[Any]],
         complain: Callable[[BaseException], None],
@@ -141,6 +142,7 @@ class Watch:
         Args:
             path: The recording.
             tensor: `torch.Tensor`.
+            parameter: `torch.nn.Parameter`.
             current: Holds the call that runs in a context.
             inner: The plain tensors in one that has no storage.
             complain: Told the first error of our own.
@@ -230,5 +232,5 @@ class Watch:
     def abandon(self) -> None:
         """Leave the recording to the process that began it."""
 
-def save_memory_profile(recording: str | os.PathLike[str]) -> str:
+def save_memory_profile(recording: str | os.PathLike[str], *, is_running: bool = False) -> str:
     """Make `memory_profile_….json` of a recording, beside it; return its path."""

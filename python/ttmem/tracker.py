@@ -14,10 +14,15 @@ from __future__ import annotations
 
 import atexit
 import functools
+import logging
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from ttmem._native import Error
+from ttmem._native import save_memory_profile as save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ttmem._native import Call
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
 
@@ -42,10 +46,11 @@ __all__ = [
 Level = Literal["phases", "tensors"]
 F = TypeVar("F", bound="Callable[..., Any]")
 MIB = 1 << 20
+logger = logging.getLogger("ttmem")
 
 
 class Nothing:
-    """What a tracker that is disabled gives for `with`: it does nothing."""
+    """What a tracker that is disabled gives for a checkpoint: it does nothing."""
 
     __slots__ = ()
 
@@ -56,59 +61,71 @@ class Nothing:
     def __exit__(self, *_: object) -> None:
         """Ends nothing."""
 
-    def __call__(self, function: F) -> F:
-        """As a decorator: the function as it is."""
-        return function
-
 
 NOTHING = Nothing()
 
 
 class Operation:
-    """An operation of the program, for `with` or as a decorator; also of coroutines."""
+    """An operation of the program, for `with` or as a decorator. Without a mode, it does nothing."""
 
-    __slots__ = ("_call", "_mode", "_name")
+    __slots__ = ("_calls", "_mode", "_name")
 
-    def __init__(self, mode: Mode, name: str) -> None:
+    def __init__(self, mode: Mode | None, name: str) -> None:
         """Which, and who watches."""
         self._mode = mode
         self._name = name
-        self._call: Call | None = None
 
     def __enter__(self) -> Operation:
         """It begins."""
-        if self._mode.is_on:
-            self._call = self._mode.begin(self._name, "operation")
+        mode = self._mode
+        if mode is not None and not _is_compiling() and mode.is_on:
+            try:
+                call = mode.begin(str(self._name), "operation")
+            except Exception as error:  # noqa: BLE001 - the program must not see it
+                mode.failed(error)
+            else:
+                # One that is entered again while it runs.
+                self._calls = [*getattr(self, "_calls", ()), call]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """It ends, however that is."""
-        call, self._call = self._call, None
-        if call is not None:
-            self._mode.end(call)
+        mode = self._mode
+        if mode is not None and not _is_compiling() and getattr(self, "_calls", None):
+            call = self._calls.pop()
+            if call is not None:
+                mode.end(call)
 
     def __call__(self, function: F) -> F:
-        """The function, every call of which is such an operation."""
+        """The function, every call of which is such an operation, of the tracker that there is then."""
         import inspect
 
-        mode, name = self._mode, self._name
+        name = self._name
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
             async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with Operation(mode, name):
+                with _tracker.track_operation(name):
                     return await function(*args, **kwargs)
 
             return awaited  # type: ignore[return-value]
 
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
-            with Operation(mode, name):
+            with _tracker.track_operation(name):
                 return function(*args, **kwargs)
 
         return called  # type: ignore[return-value]
+
+
+def _never() -> bool:
+    return False
+
+
+# `torch.compiler.is_compiling`, when there is a tracker: what is compiled has no operations inside.
+_is_compiling: Callable[[], bool] = _never
 
 
 class Checkpoint:
@@ -161,6 +178,7 @@ class MemoryTracker:
 
     def start(self) -> None:
         """Begins to watch."""
+        global _is_compiling
         if not self.enabled or self._mode is not None:
             return
         from ttmem._signals import Ending
@@ -170,6 +188,8 @@ class MemoryTracker:
         stamp = time.strftime("%Y%m%d_%H%M%S")
         self.recording = _unused(os.path.join(self.output_dir, f"memory_profile_{stamp}"))
         mode = self._mode = mode_of.Mode(self.recording)
+        _is_compiling = mode_of.torch.compiler.is_compiling
+        self._ended.clear()
         if self.level == "tensors":
             mode.devices(["cpu"])
             self._watch(mode)
@@ -217,20 +237,27 @@ class MemoryTracker:
         self._read_host(mode)
         mode.snapshot("final")
         uninstall(mode)
-        mode.finish()
+        if _has_compiled():
+            mode.warn(
+                "compiled code ran: what it allocates inside, and results that nothing else has touched "
+                "since, are not seen"
+            )
+        try:
+            mode.finish()
+        except (OSError, Error) as error:
+            logger.warning("the recording is not whole: %s", error)
         self._stopped = self._save_json()
         return self._stopped
 
-    def track_operation(self, name: str) -> Operation | Nothing:
+    def track_operation(self, name: str) -> Operation:
         """An operation of the program, for `with`, or as a decorator of functions and coroutines."""
-        mode = self._mode
-        return NOTHING if mode is None else Operation(mode, name)
+        return Operation(self._mode, name)
 
     def checkpoint(self, name: str) -> Checkpoint | Nothing:
         """Takes down what is there now, under a name."""
-        if self._mode is None:
+        if self._mode is None or _is_compiling():
             return NOTHING
-        self._snapshot(name)
+        self._snapshot(str(name))
         return Checkpoint(self, name)
 
     def track_model_with_hooks(self, model: torch.nn.Module) -> None:
@@ -243,7 +270,7 @@ class MemoryTracker:
         if self._mode is None:
             return self._stopped or ""
         self._mode.flush()
-        return self._save_json()
+        return self._save_json(is_running=True)
 
     def get_summary(self) -> dict[str, Any]:
         """What is there now, and the most that was."""
@@ -276,11 +303,14 @@ class MemoryTracker:
             "errors": mode.errors,
         }
 
-    def _save_json(self) -> str:
-        from ttmem._native import save_memory_profile as save
-
-        assert self.recording is not None  # noqa: S101 - set where the mode is
-        return save(self.recording)
+    def _save_json(self, *, is_running: bool = False) -> str:
+        if self.recording is None:
+            return ""
+        try:
+            return save(self.recording, is_running=is_running)
+        except (OSError, Error) as error:
+            logger.warning("the profile was not saved: %s", error)
+            return ""
 
     def _snapshot(self, name: str | None) -> None:
         mode = self._mode
@@ -320,6 +350,12 @@ def _torch_parts() -> Any:
             raise ModuleNotFoundError(msg, name="torch") from error
         raise
     return mode
+
+
+def _has_compiled() -> bool:
+    """Whether a graph was compiled in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return bool(dynamo is not None and dynamo.counters["stats"].get("unique_graphs"))
 
 
 def _unused(stem: str) -> str:

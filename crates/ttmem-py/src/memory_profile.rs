@@ -11,16 +11,17 @@ use ttmem::read::{self, Options};
 use crate::errors::raised;
 use crate::reading::text_of;
 
-/// Makes the JSON of a recording, whole or not yet, beside it: its path.
+/// Makes the JSON of a recording beside it: its path. One that `is_running` is not whole yet.
 #[pyfunction]
-pub(crate) fn save_memory_profile(py: Python<'_>, recording: PathBuf) -> PyResult<String> {
+#[pyo3(signature = (recording, *, is_running = false))]
+pub(crate) fn save_memory_profile(py: Python<'_>, recording: PathBuf, is_running: bool) -> PyResult<String> {
     let recording = text_of(recording)?;
-    py.detach(|| save(&recording)).map_err(|error| raised(py, error))
+    py.detach(|| save(&recording, is_running)).map_err(|error| raised(py, error))
 }
 
-fn save(recording: &str) -> ttmem::Result<String> {
+fn save(recording: &str, is_running: bool) -> ttmem::Result<String> {
     let profile = read::open_with(recording, &Options::default())?;
-    let Some(answer) = memory_profile(&profile) else {
+    let Some(answer) = memory_profile(&profile, is_running) else {
         return Err(ttmem::Error::NotThere(format!("{recording}: nothing was recorded yet")));
     };
     let path = Path::new(recording).with_extension("json");

@@ -6,15 +6,12 @@ import logging
 import os
 import sysconfig
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ttmem._native import Call, Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 logger = logging.getLogger("ttmem")
 
@@ -42,6 +39,7 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
             cls,
             path,
             tensor=torch.Tensor,
+            parameter=torch.nn.Parameter,
             current=current,
             inner=plain_tensors,
             complain=complain,
@@ -64,8 +62,11 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def install(mode: Mode) -> None:
-    """Puts the mode on the stack of this thread."""
+    """Puts the mode on the stack of this thread: below all others, which go when they are to."""
+    above = [torch._C._pop_torch_dispatch_stack(None) for _ in range(torch._C._len_torch_dispatch_stack())]
     torch._C._push_on_torch_dispatch_stack(mode)
+    for other in reversed(above):
+        torch._C._push_on_torch_dispatch_stack(other)
 
 
 def uninstall(mode: Mode) -> bool:
@@ -96,26 +97,29 @@ def libraries() -> list[str]:
     return sorted(os.path.join(place, "") for place in places)
 
 
-def plain_tensors(tensor: torch.Tensor) -> Iterable[torch.Tensor]:
-    """The tensors with storages that a tensor without one is made of."""
+def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors with storages of their own that a tensor is made of."""
+    found: list[torch.Tensor] = []
+    for part in _parts(tensor):
+        if part is tensor:
+            found.append(tensor)
+        elif isinstance(part, torch.Tensor):
+            found += plain_tensors(part)
+    return found
+
+
+def _parts(tensor: torch.Tensor) -> list[Any]:
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is not None:
         names, _ = flatten()
-        parts = [getattr(tensor, name) for name in names]
-    elif tensor.layout is torch.sparse_coo:
-        parts = [tensor._indices(), tensor._values()]
-    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    else:
-        # Memory that PyTorch does not show (mkldnn, vulkan), or none.
-        parts = []
-    for part in parts:
-        if isinstance(part, torch.Tensor):
-            try:
-                part.untyped_storage()
-            except (RuntimeError, NotImplementedError):
-                yield from plain_tensors(part)
-            else:
-                yield part
+        return [getattr(tensor, name) for name in names]
+    if tensor.layout is torch.strided:
+        return [tensor]
+    if tensor.layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    # Memory that PyTorch does not show: mkldnn, vulkan.
+    return []

@@ -61,12 +61,11 @@ class Training:
     def _during_backward(
         self, backward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        call = self._mode.begin("backward", "backward")
+        self._mode.begin("backward", "backward", id(self))
         try:
             return backward(*args, **kwargs)
         finally:
-            if call is not None:
-                self._mode.end(call)
+            self._mode.end_tagged(id(self))
             self._gradients()
 
     def _gradients(self) -> None:

@@ -107,14 +107,19 @@ pub(super) fn lines(py: Python<'_>) -> PyResult<(Vec<Line>, Vec<Py<PyAny>>)> {
     while let Some(frame) = next.filter(|_| lines.len() < DEEPEST) {
         let code = frame.getattr("f_code")?;
         lines.push(Line {
-            function: code.getattr("co_qualname").or_else(|_| code.getattr("co_name"))?.extract()?,
-            file: code.getattr("co_filename")?.extract()?,
+            function: text(&code.getattr("co_qualname").or_else(|_| code.getattr("co_name"))?)?,
+            file: text(&code.getattr("co_filename")?)?,
             number: frame.getattr("f_lineno")?.extract::<Option<u32>>()?.unwrap_or(0),
         });
         codes.push(code.unbind());
         next = caller(&frame);
     }
     Ok((lines, codes))
+}
+
+/// A text as far as it is one: the name of a file need not be.
+fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(object.str()?.to_string_lossy().into_owned())
 }
 
 #[inline]

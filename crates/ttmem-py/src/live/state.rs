@@ -34,6 +34,8 @@ pub(super) struct KnownOp {
     pub name: StrId,
     /// It may give other sizes to storages that are there.
     pub is_mutable: bool,
+    /// Its results have storages of their own.
+    pub makes_new: bool,
     _held: Py<PyAny>,
 }
 
@@ -113,9 +115,16 @@ impl State {
         self.ops.get(&op)
     }
 
-    pub fn learn_op(&mut self, op: &Bound<'_, PyAny>, name: &str, is_mutable: bool) -> StrId {
+    pub fn learn_op(
+        &mut self,
+        op: &Bound<'_, PyAny>,
+        name: &str,
+        is_mutable: bool,
+        makes_new: bool,
+    ) -> StrId {
         let name = self.recorder.text(name);
-        self.ops.insert(address(op), KnownOp { name, is_mutable, _held: op.clone().unbind() });
+        let _held = op.clone().unbind();
+        self.ops.insert(address(op), KnownOp { name, is_mutable, makes_new, _held });
         name
     }
 
@@ -193,14 +202,19 @@ impl State {
         memory
     }
 
-    /// Takes a storage down that is new.
-    pub fn allocated(&mut self, seen: Seen, within: Option<CallRef>) -> Option<Place> {
+    /// Takes a storage down that is new. Another thread may have been faster: then the reference is returned, as giving it
+    /// back is a call into Python.
+    pub fn allocated(&mut self, seen: Seen, within: Option<CallRef>) -> (Option<Place>, Option<Py<PyAny>>) {
         let Seen { storage, bytes, pool, weak, op, ty, class } = seen;
+        if let Some(known) = self.storages.get(&storage) {
+            return (Some(known.place), Some(weak));
+        }
         let class = class.unwrap_or_else(|| self.class_in(within));
-        let place = self.recorder.allocated(Allocation { pool, bytes, op, ty, class, within })?;
+        let allocation = Allocation { pool, bytes, op, ty, class, within };
+        let Some(place) = self.recorder.allocated(allocation) else { return (None, Some(weak)) };
         self.weak.insert(weak.as_ptr() as Address, storage);
         self.storages.insert(storage, Storage { place, bytes, weak });
-        Some(place)
+        (Some(place), None)
     }
 
     /// Takes down that the storage of a weak reference is gone. The reference is returned: giving it back is a call into

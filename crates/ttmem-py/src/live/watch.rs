@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -19,6 +18,8 @@ use super::lines::{lines, number_of_lines};
 use super::state::{Memory, Seen, State, address};
 use crate::errors::raised;
 
+/// What "makes" a storage that nobody saw come.
+const SEEN_LATER: &str = "(seen later)";
 /// Shapes with more sides than this have no type.
 const MOST_SIDES: usize = 16;
 
@@ -31,8 +32,9 @@ pub(crate) struct Watch {
     state: GilCell<State>,
     /// Whether anything is taken down.
     is_on: AtomicBool,
-    /// `torch.Tensor`, and the classes of which it is known whether their objects are tensors.
+    /// `torch.Tensor` and `torch.nn.Parameter`: objects of other classes may be made of several tensors.
     tensor: Py<PyAny>,
+    parameter: Py<PyAny>,
     /// `ContextVar.get` and `ContextVar.set` of the variable that holds the call that runs.
     current: Py<PyAny>,
     hold: Py<PyAny>,
@@ -40,8 +42,8 @@ pub(crate) struct Watch {
     inner: Py<PyAny>,
     /// Python's helper: told the first error.
     complain: Py<PyAny>,
-    /// `self.gone`, which all weak references share.
-    gone: OnceLock<Py<PyAny>>,
+    /// `self.gone`, which all weak references share, until the end.
+    gone: GilCell<Option<Py<PyAny>>>,
 }
 
 impl fmt::Debug for Watch {
@@ -53,11 +55,13 @@ impl fmt::Debug for Watch {
 #[pymethods]
 impl Watch {
     #[new]
-    #[pyo3(signature = (path, *, tensor, current, inner, complain, libraries))]
+    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, libraries))]
+    #[allow(clippy::too_many_arguments, reason = "they are named")]
     fn new(
         py: Python<'_>,
         path: Option<PathBuf>,
         tensor: Py<PyAny>,
+        parameter: Py<PyAny>,
         current: &Bound<'_, PyAny>,
         inner: Py<PyAny>,
         complain: Py<PyAny>,
@@ -70,8 +74,8 @@ impl Watch {
         let number = WATCHES.fetch_add(1, Ordering::Relaxed);
         let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
         let (current, hold) = (current.getattr("get")?.unbind(), current.getattr("set")?.unbind());
-        let gone = OnceLock::new();
-        Ok(Self { number, state, is_on, tensor, current, hold, inner, complain, gone })
+        let gone = GilCell::new(None);
+        Ok(Self { number, state, is_on, tensor, parameter, current, hold, inner, complain, gone })
     }
 
     /// What PyTorch calls for every operation while the watcher is its dispatch mode.
@@ -107,8 +111,7 @@ impl Watch {
     /// Takes a tensor down that was there before, or was made unseen; `name` says by what.
     fn see(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) {
         let watch = slf.get();
-        let seen = watch.op_here(slf.py(), name).and_then(|op| watch.see_any(slf, tensor, op, None));
-        if let Err(error) = seen {
+        if let Err(error) = watch.places(slf, tensor, name, None) {
             watch.failed(slf.py(), error);
         }
     }
@@ -124,8 +127,7 @@ impl Watch {
         only_unknown: bool,
     ) -> PyResult<()> {
         let (py, watch, class) = (slf.py(), slf.get(), class_of(class_)?);
-        let op = watch.op_here(py, "(seen later)")?;
-        for place in watch.see_any(slf, tensor, op, Some(class))? {
+        for place in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
             watch.state.with(py, |state| {
                 let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
                 if known == class || only_unknown && known != Class::Unknown {
@@ -165,7 +167,15 @@ impl Watch {
         tag: u64,
     ) -> PyResult<Option<Bound<'py, Call>>> {
         let (py, watch, kind) = (slf.py(), slf.get(), kind_of(kind)?);
-        let outer = watch.within(py);
+        if kind == ScopeKind::Optimizer {
+            // One that an exception ended has told nobody.
+            watch.end_tagged(py, tag)?;
+        }
+        // A call that has ended is not held on to: tasks that begin each other would make a chain without end.
+        let mut outer = watch.within(py);
+        while let Some(Within(call)) = outer.take_if(|outer| !watch.runs(py, outer.at())) {
+            outer = call.get().outer(py).cloned().map(Within);
+        }
         let parent = outer.as_ref().map(Within::at);
         let Some(lane) = watch.lane(py)? else { return Ok(None) };
         let at = watch.state.with(py, |state| {
@@ -181,11 +191,24 @@ impl Watch {
         Ok(Some(call))
     }
 
-    /// A call ends. The context that holds it holds the one around it then.
+    /// A call ends. A context that is inside of it is inside of the one around it then; forward passes and steps inside
+    /// of it that an exception ended are over, too.
     fn end(&self, py: Python<'_>, call: &Bound<'_, Call>) -> PyResult<()> {
         self.exit(py, call.get().at());
-        if self.within(py).is_some_and(|Within(held)| held.is(call)) {
-            self.hold.bind(py).call1((call.get().outer(py),))?;
+        let mut left = Vec::new();
+        let mut next = self.within(py).map(|Within(call)| call);
+        while let Some(inner) = next {
+            if inner.is(call) {
+                left.into_iter().for_each(|at| self.exit(py, at));
+                self.hold.bind(py).call1((call.get().outer(py),))?;
+                return Ok(());
+            }
+            // What the program has named itself, it ends itself: a generator that waits, for example.
+            if inner.get().tag() == 0 && self.runs(py, inner.get().at()) {
+                return Ok(());
+            }
+            left.push(inner.get().at());
+            next = inner.get().outer(py).cloned();
         }
         Ok(())
     }
@@ -324,7 +347,18 @@ impl Watch {
     /// Writes what is left, and the end.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.is_on.store(false, Ordering::Relaxed);
-        let finished = self.state.with(py, |state| state.recorder.finish());
+        let finished = self.state.with(py, |state| {
+            let errors = state.errors;
+            if errors > 0 {
+                state.recorder.warn(format!("{errors} things that happened could not be followed"));
+            }
+            state.recorder.finish()
+        });
+        let gone = self.gone.with(py, Option::take);
+        let state =
+            self.state.with(py, |state| std::mem::replace(state, State::new(Recorder::new(), Vec::new())));
+        // What they hold is given back here, where calls into Python may be made.
+        drop((gone, state));
         finished.unwrap_or(Ok(())).map_err(|error| raised(py, error))
     }
 
@@ -338,6 +372,10 @@ impl Watch {
 impl Watch {
     pub fn exit(&self, py: Python<'_>, at: CallRef) {
         self.state.with(py, |state| state.recorder.exit(at));
+    }
+
+    fn runs(&self, py: Python<'_>, at: CallRef) -> bool {
+        self.state.with(py, |state| state.recorder.runs(at)).unwrap_or(false)
     }
 
     pub fn release(&self, py: Python<'_>, at: CallRef) {
@@ -366,66 +404,86 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes a result of an operation down, if its storage is new or has another size.
+    /// Takes a result of an operation down, by the plain tensors that it is made of.
     fn result(
         &self,
         this: &Bound<'_, Self>,
         func: &Bound<'_, PyAny>,
         tensor: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        if self.is_plain_tensor(tensor)
+            && let Ok(storage) = tensor.call_method0(intern!(this.py(), "untyped_storage"))
+        {
+            return self.plain_result(this, func, tensor, &storage);
+        }
+        for part in self.inner.bind(this.py()).call1((tensor,))?.try_iter()? {
+            let part = part?;
+            let storage = part.call_method0(intern!(this.py(), "untyped_storage"))?;
+            self.plain_result(this, func, &part, &storage)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a result down that has a storage, if that is new or has another size.
+    fn plain_result(
+        &self,
+        this: &Bound<'_, Self>,
+        func: &Bound<'_, PyAny>,
+        tensor: &Bound<'_, PyAny>,
+        storage: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
         let py = this.py();
-        let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) else {
-            let op = self.op(py, func)?;
-            return self.see_any(this, tensor, op, None).map(drop);
-        };
         let known = self.state.with(py, |state| {
-            let storage = state.storage(address(&storage));
+            let storage = state.storage(address(storage));
             storage.map(|(_, bytes)| (bytes, state.op(address(func)).is_none_or(|op| op.is_mutable)))
         });
         match known {
             Some(Some((_, false))) | None => Ok(()),
             Some(Some((before, true))) => {
-                let bytes = size(&storage)?;
+                let bytes = size(storage)?;
                 if bytes != before {
                     let (op, within) = (self.op(py, func)?, self.within(py));
                     self.state.with(py, |state| {
-                        state.resized(address(&storage), bytes, op, within.as_ref().map(Within::at));
+                        state.resized(address(storage), bytes, op, within.as_ref().map(Within::at));
                     });
                 }
                 Ok(())
             }
             Some(None) => {
                 let op = self.op(py, func)?;
-                self.storage(this, tensor, &storage, op, None).map(drop)
+                // What shows or changes something that nobody saw come has not made it.
+                let makes_new =
+                    self.state.with(py, |state| state.op(address(func)).is_none_or(|op| op.makes_new));
+                let within = self.within(py).filter(|_| makes_new != Some(false));
+                self.storage(this, tensor, storage, op, None, within.as_ref()).map(drop)
             }
         }
     }
 
-    /// Takes down what is in a tensor, whatever it is: the places of its storages.
-    fn see_any(
+    /// The places of the storages of a tensor; those that were not known are taken down, as nobody's work.
+    fn places(
         &self,
         this: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,
-        op: OpId,
+        name: &str,
         class: Option<Class>,
     ) -> PyResult<Vec<Place>> {
         let py = this.py();
-        if let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) {
-            let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
-            let place = match known {
-                Some((place, _)) => Some(place),
-                None => self.storage(this, tensor, &storage, op, class)?,
-            };
-            return Ok(place.into_iter().collect());
-        }
         let mut places = Vec::new();
-        for tensor in self.inner.bind(py).call1((tensor,))?.try_iter()? {
-            let (tensor, storage) = (tensor?, intern!(py, "untyped_storage"));
-            let storage = tensor.call_method0(storage)?;
+        let parts = if self.is_plain_tensor(tensor) {
+            vec![tensor.clone()]
+        } else {
+            self.inner.bind(py).call1((tensor,))?.try_iter()?.collect::<PyResult<_>>()?
+        };
+        for tensor in parts {
+            let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) else { continue };
             let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
             places.extend(match known {
                 Some((place, _)) => Some(place),
-                None => self.storage(this, &tensor, &storage, op, class)?,
+                None => {
+                    let op = self.op_here(py, name)?;
+                    self.storage(this, &tensor, &storage, op, class, None)?
+                }
             });
         }
         Ok(places)
@@ -440,25 +498,28 @@ impl Watch {
         storage: &Bound<'_, PyAny>,
         op: OpId,
         class: Option<Class>,
+        within: Option<&Within<'_>>,
     ) -> PyResult<Option<Place>> {
         let py = this.py();
         let Some(pool) = self.pool(py, storage)? else { return Ok(None) };
         let bytes = size(storage)?;
-        let (element, shape, sides) = self.element_and_shape(py, tensor)?;
+        // One without a shape that can be asked for is a tensor nevertheless.
+        let (element, shape, sides) =
+            self.element_and_shape(py, tensor).unwrap_or((0, [0; MOST_SIDES], None));
         let gone = self.gone_of(this)?;
         // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
         // with an exception set.
         let weak = unsafe {
             Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(storage.as_ptr(), gone.as_ptr()))?
         };
-        let (within, storage, weak) = (self.within(py), address(storage), weak.unbind());
+        let (storage, weak) = (address(storage), weak.unbind());
         let place = self.state.with(py, |state| {
             let shape = sides.and_then(|sides| shape.get(..sides));
             let ty = shape.and_then(|shape| state.tensor_type(element, shape));
             let seen = Seen { storage, bytes, pool, weak, op, ty, class };
-            state.allocated(seen, within.as_ref().map(Within::at))
+            state.allocated(seen, within.map(Within::at))
         });
-        Ok(place.flatten())
+        Ok(place.and_then(|(place, _not_needed)| place))
     }
 
     /// The pool of a storage's device; `None` for devices without memory.
@@ -506,8 +567,8 @@ impl Watch {
         let name = match known.flatten() {
             Some(name) => name,
             None => {
-                let (name, is_mutable) = described(func)?;
-                let learned = self.state.with(py, |state| state.learn_op(func, &name, is_mutable));
+                let (name, is_mutable, makes_new) = described(func)?;
+                let learned = self.state.with(py, |state| state.learn_op(func, &name, is_mutable, makes_new));
                 learned.ok_or_else(busy)?
             }
         };
@@ -550,18 +611,21 @@ impl Watch {
         error.map_or(Ok(lane), Err)
     }
 
-    fn gone_of<'a>(&'a self, this: &Bound<'_, Self>) -> PyResult<&'a Py<PyAny>> {
-        match self.gone.get() {
-            Some(gone) => Ok(gone),
-            None => {
-                let gone = this.getattr(intern!(this.py(), "gone"))?.unbind();
-                Ok(self.gone.get_or_init(|| gone))
-            }
+    /// `self.gone`, which is made the first time.
+    fn gone_of<'py>(&self, this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = this.py();
+        let known = self.gone.with(py, |gone| gone.as_ref().map(|gone| gone.bind(py).clone()));
+        if let Some(gone) = known.flatten() {
+            return Ok(gone);
         }
+        let gone = this.getattr(intern!(py, "gone"))?;
+        self.gone.with(py, |slot| *slot = Some(gone.clone().unbind()));
+        Ok(gone)
     }
 
     fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
-        object.get_type().as_ptr() == self.tensor.as_ptr()
+        let class = object.get_type();
+        class.as_ptr() == self.tensor.as_ptr() || class.as_ptr() == self.parameter.as_ptr()
     }
 
     fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -595,12 +659,16 @@ fn size(storage: &Bound<'_, PyAny>) -> PyResult<u64> {
     storage.call_method0(intern!(storage.py(), "nbytes"))?.extract()
 }
 
-/// The name of an operation, without its overload, and whether it changes its arguments.
-fn described(func: &Bound<'_, PyAny>) -> PyResult<(String, bool)> {
+/// The name of an operation, without its overload; whether it changes its arguments; whether its results are new.
+fn described(func: &Bound<'_, PyAny>) -> PyResult<(String, bool, bool)> {
     let Ok(schema) = func.getattr("_schema") else {
-        return Ok((func.str()?.to_string(), true));
+        return Ok((func.str()?.to_string(), true, true));
     };
-    Ok((schema.getattr("name")?.extract()?, schema.getattr("is_mutable")?.extract()?))
+    let mut makes_new = true;
+    for result in schema.getattr("returns")?.try_iter()? {
+        makes_new &= result?.getattr("alias_info")?.is_none();
+    }
+    Ok((schema.getattr("name")?.extract()?, schema.getattr("is_mutable")?.extract()?, makes_new))
 }
 
 fn thread_name(py: Python<'_>) -> PyResult<String> {

@@ -16,6 +16,8 @@ use crate::model::{
 const TOP: usize = 10;
 /// Of an operation, so many calls are listed; the last ones.
 const MOST_CALLS: usize = 1000;
+/// The tree is told down to this depth.
+const DEEPEST: usize = 128;
 const MIB: f64 = 1_048_576.0;
 
 /// Everything.
@@ -127,17 +129,23 @@ struct PytorchOperation {
     input_shapes: Option<serde_json::Value>,
 }
 
-/// The profile of the first rank: a program that is watched has one.
-pub fn memory_profile(profile: &Profile) -> Option<MemoryProfile> {
+/// The profile of the first rank: a program that is watched has one. One that `is_running` has no end yet, and that is
+/// no reason to warn.
+pub fn memory_profile(profile: &Profile, is_running: bool) -> Option<MemoryProfile> {
     let asked = Asked { profile, rank: profile.ranks.first()?, zone: TimeZone::system() };
     let rank = asked.rank;
+    let mut warnings = profile.warnings.as_slice();
+    if is_running && !profile.complete {
+        // The last one says that the recording breaks off.
+        warnings = warnings.split_last().map_or(warnings, |(_, before)| before);
+    }
     let metadata = Metadata {
         generated_at: local(Timestamp::now(), &asked.zone),
         num_snapshots: rank.snapshots.len(),
         operation_tracking_enabled: !rank.calls.is_empty(),
         began_unix_ns: rank.began,
         invocations_listed_at_most: MOST_CALLS,
-        warnings: profile.warnings.iter().map(|warning| warning.message.clone()).collect(),
+        warnings: warnings.iter().map(|warning| warning.message.clone()).collect(),
     };
     let scopes = asked.scope_totals();
     Some(MemoryProfile {
@@ -145,7 +153,7 @@ pub fn memory_profile(profile: &Profile) -> Option<MemoryProfile> {
         snapshots: asked.snapshots(),
         operation_allocations: asked.invocations(),
         operation_summary: asked.by_name(&scopes),
-        operation_tree: asked.children(None, &scopes, &asked.scopes_by_parent()),
+        operation_tree: asked.children(None, &scopes, &asked.scopes_by_parent(), 0),
         pytorch_operations: asked.pytorch_operations(),
     })
 }
@@ -302,21 +310,22 @@ impl Asked<'_> {
         found
     }
 
-    /// The tree. A parent is always an earlier row, so this ends.
+    /// The tree, down to a depth: no recorder makes deeper ones, and a file that says so does not get our stack.
     fn children(
         &self,
         parent: Option<ScopeId>,
         totals: &[CallTotals],
         by_parent: &BTreeMap<Option<ScopeId>, Vec<ScopeId>>,
+        depth: usize,
     ) -> Vec<Node> {
-        let children = by_parent.get(&parent).into_iter().flatten();
+        let children = by_parent.get(&parent).into_iter().flatten().filter(|_| depth < DEEPEST);
         let node = |id: &ScopeId| {
             let scope = self.rank.scopes.get(id.index())?;
             Some(Node {
                 name: self.text(scope.name),
                 kind: scope.kind.as_str(),
                 totals: in_megabytes(totals.get(id.index())?),
-                children: self.children(Some(*id), totals, by_parent),
+                children: self.children(Some(*id), totals, by_parent, depth + 1),
             })
         };
         children.filter_map(node).collect()

@@ -216,12 +216,15 @@ impl Recorder {
         self.names.lane()
     }
 
-    /// The id of a scope. There is a limit: a program that makes names up ends in a scope that stands for the rest.
+    /// The id of a scope. There are limits: a program that makes names up ends in a scope that stands for the rest, and
+    /// one that goes ever deeper stays at a depth.
     pub fn scope(&mut self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> ScopeId {
+        let parent = self.names.room_in(parent);
         if let Some(id) = self.names.known_scope(parent, name, kind) {
             return id;
         }
-        let name = if self.names.has_room_for_scopes() { name } else { names::FURTHER };
+        let has_room = self.names.has_room_for_scopes();
+        let (parent, name) = if has_room { (parent, name) } else { (None, names::FURTHER) };
         let name = self.text(name);
         let (id, is_new) = self.names.scope(Scope { name, parent, kind });
         if is_new {
@@ -253,6 +256,11 @@ impl Recorder {
         if let Some((id, outcome)) = self.calls.exit(call, self.now()) {
             self.put(Record::Returned(id, outcome));
         }
+    }
+
+    /// Whether a call has not ended yet.
+    pub fn runs(&self, call: CallRef) -> bool {
+        self.calls.runs(Some(call))
     }
 
     /// Who held a call means it no more.

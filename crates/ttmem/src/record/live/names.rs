@@ -13,6 +13,8 @@ use crate::model::{
 
 /// More scopes than this are names that a program makes up: requests by their number, for example.
 const MOST_SCOPES: usize = 1 << 16;
+/// Scopes are not nested deeper than this: what is deeper lies beside.
+const DEEPEST: u8 = 64;
 /// The scope that stands for those beyond.
 pub(super) const FURTHER: &str = "(further names)";
 /// More texts than this are not told apart: a program must not be able to fill its own memory with names.
@@ -45,6 +47,8 @@ pub(super) struct Names {
     pools: Vec<StrId>,
     lanes: usize,
     scopes: Vec<Scope>,
+    /// How deep each scope lies.
+    depths: Vec<u8>,
     scope_ids: FxHashMap<(Option<ScopeId>, StrId, ScopeKind), ScopeId>,
 }
 
@@ -63,6 +67,7 @@ impl Default for Names {
             pools: Vec::new(),
             lanes: 0,
             scopes: Vec::new(),
+            depths: Vec::new(),
             scope_ids: FxHashMap::default(),
         };
         let (free, _) = names.text(FREE);
@@ -178,6 +183,19 @@ impl Names {
         self.scope_ids.get(&(parent, *name, kind)).copied()
     }
 
+    /// The scope to put another one into, instead of one that lies too deep.
+    pub fn room_in(&self, parent: Option<ScopeId>) -> Option<ScopeId> {
+        if self.depth_below(parent) < DEEPEST {
+            return parent;
+        }
+        parent.and_then(|parent| self.scope_row(parent)).and_then(|scope| scope.parent)
+    }
+
+    fn depth_below(&self, parent: Option<ScopeId>) -> u8 {
+        let depth = parent.and_then(|parent| self.depths.get(parent.index()));
+        depth.map_or(0, |depth| depth.saturating_add(1))
+    }
+
     pub fn has_room_for_scopes(&self) -> bool {
         self.scopes.len() < MOST_SCOPES
     }
@@ -190,6 +208,7 @@ impl Names {
         }
         let new = id(ScopeId::new, self.scopes.len());
         self.scopes.push(scope);
+        self.depths.push(self.depth_below(scope.parent));
         self.scope_ids.insert(key, new);
         (new, true)
     }
