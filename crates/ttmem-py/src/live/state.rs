@@ -123,8 +123,8 @@ impl State {
         makes_new: bool,
     ) -> StrId {
         let name = self.recorder.text(name);
-        let _held = op.clone().unbind();
-        self.ops.insert(address(op), KnownOp { name, is_mutable, makes_new, _held });
+        let known = KnownOp { name, is_mutable, makes_new, _held: op.clone().unbind() };
+        self.ops.insert(address(op), known);
         name
     }
 

@@ -199,7 +199,9 @@ impl Watch {
         let mut next = self.within(py).map(|Within(call)| call);
         while let Some(inner) = next {
             if inner.is(call) {
-                left.into_iter().for_each(|at| self.exit(py, at));
+                for at in left {
+                    self.exit(py, at);
+                }
                 self.hold.bind(py).call1((call.get().outer(py),))?;
                 return Ok(());
             }
