@@ -45,7 +45,8 @@ web-check: web/node_modules
 	cd web && npm run check && npm test
 	cd web && npx vite build --outDir ../target/page --emptyOutDir --logLevel warn
 	cd web && npx vite build --config vite.serve.config.ts --outDir ../target/page --logLevel warn
-	@for page in report serve; do cmp target/page/$$page.html web/dist/$$page.html || \
+	cd web && npx vite build --config vite.gantt.config.ts --outDir ../target/page --logLevel warn
+	@for page in report serve gantt; do cmp target/page/$$page.html web/dist/$$page.html || \
 		{ echo "web/dist/$$page.html is not what web/ builds: run 'make web' and commit it"; exit 1; }; done
 
 # The page in real browsers, with all network blocked.

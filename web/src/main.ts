@@ -10,6 +10,7 @@ import type { Section } from "./section";
 import { consumersSection } from "./sections/consumers";
 import { distributionSection } from "./sections/distribution";
 import { fragmentationSection } from "./sections/fragmentation";
+import { ganttSection, hasGantt } from "./sections/gantt";
 import { irSection } from "./sections/ir";
 import { liveSection } from "./sections/live";
 import { memorySection } from "./sections/memory";
@@ -93,6 +94,7 @@ async function start(app: HTMLElement): Promise<void> {
   const sections = [
     overviewSection(store),
     ...(hasPhases ? [phasesSection(store)] : []),
+    ...(hasGantt(report) ? [ganttSection(store)] : []),
     ...(report.rankCount > 1 && hasSteps ? [ranksSection(store, choose)] : []),
     ...(hasSteps ? sectionsOfSteps(store) : []),
   ];

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
-    chart::Chart, completions::Completions, last_run::LastRun, list::List, man::Man, phases::Phases,
-    remove::Remove, report::Report, run::Run, serve::Serve, show::Show, summary::Summary,
+    chart::Chart, completions::Completions, gantt::Gantt, last_run::LastRun, list::List, man::Man,
+    phases::Phases, remove::Remove, report::Report, run::Run, serve::Serve, show::Show, summary::Summary,
 };
 
 /// Where did the device memory go?
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Phases(Phases),
     /// Memory over time as a picture.
     Chart(Chart),
+    /// What ran when, with memory under it, as a page that opens anywhere.
+    Gantt(Gantt),
     /// Stored reports in a browser, with upload of logs.
     Serve(Serve),
     /// The stored reports.

@@ -1,6 +1,7 @@
 // Mouse, wheel and keys on a chart over time, the same in all charts: what they do to the window and to the pin.
 
 import type { Store } from "../state";
+import { isPageScroll } from "./page-scroll";
 import { xOf } from "./resample";
 import { showWindow, zoom } from "./window";
 
@@ -21,19 +22,7 @@ export const HINT =
 
 /** Pixels that a hand may shake in a click. */
 const SHAKE = 4;
-/** A wheel that turns on after scrolling the page is still scrolling the page. */
-const SAME_GESTURE_MS = 250;
 const KEY_ZOOM = 0.7;
-
-let pageScrolled = Number.NEGATIVE_INFINITY;
-addEventListener(
-  "wheel",
-  (event) => {
-    if (!(event.target instanceof Element && event.target.closest(".time-area")))
-      pageScrolled = event.timeStamp;
-  },
-  { passive: true, capture: true },
-);
 
 /** Connects the plot of a chart with the store. */
 export function listenToPointer(area: HTMLElement, store: Store, view: PointerView): void {
@@ -103,10 +92,7 @@ function listenToDrags(area: HTMLElement, store: Store, view: PointerView): void
 }
 
 function onWheel(event: WheelEvent, area: HTMLElement, store: Store): void {
-  if (event.timeStamp - pageScrolled < SAME_GESTURE_MS) {
-    pageScrolled = event.timeStamp;
-    return;
-  }
+  if (isPageScroll(event)) return;
   const { from, to } = store.state;
   const unit = event.deltaMode === WheelEvent.DOM_DELTA_PIXEL ? 1 : 30;
   const sideways = event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX;

@@ -4,30 +4,10 @@ import "../style.css";
 import "../sections/header.css";
 import "./serve.css";
 import { fill, h } from "../dom";
+import { themeButton } from "../theme";
 import * as api from "./api";
 import { list } from "./list";
 import { uploads } from "./uploads";
-
-function themeButton(): HTMLElement {
-  const button = h("button", { type: "button", class: "theme" });
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  let isChosen = false;
-  const use = (theme: "dark" | "light") => {
-    document.documentElement.dataset.theme = theme;
-    const other = theme === "dark" ? "light" : "dark";
-    button.textContent = other === "dark" ? "Dark" : "Light";
-    button.setAttribute("aria-label", `Use the ${other} theme`);
-    button.onclick = () => {
-      // Whoever has switched by hand keeps what they chose.
-      isChosen = true;
-      use(other);
-    };
-  };
-  const follow = () => use(dark.matches ? "dark" : "light");
-  dark.addEventListener("change", () => !isChosen && follow());
-  follow();
-  return button;
-}
 
 function start(app: HTMLElement): void {
   const trouble = h("p", { role: "alert", class: "trouble", hidden: true });

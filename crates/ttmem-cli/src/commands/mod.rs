@@ -3,6 +3,7 @@
 pub(crate) mod chart;
 pub(crate) mod completions;
 pub(crate) mod formats;
+pub(crate) mod gantt;
 pub(crate) mod interactive;
 pub(crate) mod last_run;
 pub(crate) mod list;
@@ -37,6 +38,7 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::LastRun(args) => last_run::run(&args).map(|()| 0),
         Command::Phases(args) => phases::run(&args),
         Command::Chart(args) => chart::run(&args).map(|()| 0),
+        Command::Gantt(args) => gantt::run(&args).map(|()| 0),
         Command::Serve(args) => serve::run(&args).map(|()| 0),
         Command::List(args) => list::run(&args).map(|()| 0),
         Command::Show(args) => show::run(&args).map(|()| 0),

@@ -3,18 +3,23 @@
 //! Everything here answers with ids and whole bytes. Names, shares and units are for `query` and `report`.
 
 pub mod account;
+pub mod chain;
+pub mod clock;
 pub mod contents;
 pub mod effects;
 pub mod findings;
 pub mod fragmentation;
 pub mod held;
+pub mod hot_paths;
 pub mod interleaved;
+pub mod lanes;
 pub mod live;
 pub mod lowered;
 pub mod names;
 pub mod oom;
 pub mod outside;
 pub mod over_time;
+pub mod overlaps;
 pub mod padding;
 pub mod passes;
 pub mod peak;

@@ -183,6 +183,10 @@ fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
         }
         RankEvent::Call(call) => push_call(rank, ops, call)?,
         RankEvent::Returned(call, outcome) => *rank.calls.outcome.get_mut(call.index())? = Some(outcome),
+        RankEvent::Seen(call, seen) => {
+            rank.calls.get(call.index())?;
+            rank.seen.insert(call, seen);
+        }
         RankEvent::CallTotals(scope, totals) => {
             rank.scopes.get(scope.index())?;
             rank.further_calls.insert(scope, totals);
@@ -342,6 +346,7 @@ impl Rank {
         self.lanes.iter().try_for_each(|&name| say(RankEvent::Lane { name }))?;
         self.scopes.iter().try_for_each(|scope| say(RankEvent::Scope(scope)))?;
         self.calls.iter().try_for_each(|call| say(RankEvent::Call(call)))?;
+        self.seen.iter().try_for_each(|(&call, &seen)| say(RankEvent::Seen(call, seen)))?;
         for (&scope, &totals) in &self.further_calls {
             say(RankEvent::CallTotals(scope, totals))?;
         }

@@ -98,6 +98,27 @@ pub struct Outcome {
     pub frees: u32,
 }
 
+/// What is known of a call to who only looked before and after it. There is no outcome then: what it allocated and gave
+/// back in between was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// When it ended, where that was taken down.
+    pub ended: Option<Nanoseconds>,
+    /// By how much there was more memory in use after it than before it.
+    pub change: Option<i64>,
+}
+
+/// What is known of the end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// When it was; never before the call began.
+    At(Nanoseconds),
+    /// There was none: the call still ran when the evidence ended.
+    Open,
+    /// Nothing: the evidence has no more than a time for the call.
+    Unknown,
+}
+
 /// Calls that are not kept one by one, added up: what became of the oldest ones when a recording grew too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTotals {

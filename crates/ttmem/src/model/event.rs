@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Alias, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut, Derivation,
     Expected, Fault, Frame, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase,
-    PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Session, SessionId, Snapshot, Stack, Stage, Step,
-    StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Totals, Warning,
+    PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
+    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -137,6 +137,8 @@ pub enum RankEvent {
     Call(Call),
     /// Ends a call.
     Returned(CallId, Outcome),
+    /// What is known of a call that nobody watched, but looked at before and after.
+    Seen(CallId, Seen),
     /// Further calls of a scope, that are not kept one by one.
     CallTotals(ScopeId, CallTotals),
     /// When the steps from one on happened.

@@ -18,8 +18,8 @@ mod tables;
 
 pub use builder::Builder;
 pub use call::{
-    Call, CallTotals, Calls, Expected, FromStep, Nanoseconds, OpTotals, Outcome, Scope, ScopeKind, Scopes,
-    Snapshot,
+    Call, CallEnd, CallTotals, Calls, Expected, FromStep, Nanoseconds, OpTotals, Outcome, Scope, ScopeKind,
+    Scopes, Seen, Snapshot,
 };
 pub use event::{Event, RankEvent, Sink, Source};
 pub use ids::{

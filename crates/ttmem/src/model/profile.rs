@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, ByteRange, CallId, CallTotals, Calls, CarriedOver, CutOut, Derivations, Expected, Fault,
-    FromStep, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Pool,
-    PoolId, Position, Run, RunId, ScopeId, Scopes, Session, Snapshot, Source, Stacks, Step, StepNumber,
-    Steps, StrId, Strings, TensorId, TensorType, Tensors, TypeId, Warning,
+    Aliases, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut, Derivations, Expected,
+    Fault, FromStep, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase,
+    Pool, PoolId, Position, Run, RunId, ScopeId, Scopes, Seen, Session, Snapshot, Source, Stacks, Step,
+    StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -73,6 +73,8 @@ pub struct Rank {
     pub scopes: Scopes,
     /// What it did, in the order that it began.
     pub calls: Calls,
+    /// What is known of calls that nobody watched, but looked at before and after.
+    pub seen: BTreeMap<CallId, Seen>,
     /// Calls that are not kept one by one, by scope.
     pub further_calls: BTreeMap<ScopeId, CallTotals>,
     /// When steps happened.
@@ -172,6 +174,25 @@ impl Rank {
     /// The operation of a step.
     pub fn op_id(&self, step: Step) -> Option<OpId> {
         self.steps.op.get(step as usize).copied()
+    }
+
+    /// What is known of the end of the call in a row.
+    pub fn call_end(&self, call: usize) -> CallEnd {
+        let Some(row) = self.calls.get(call) else { return CallEnd::Unknown };
+        let seen = || CallId::new(call).and_then(|id| self.seen.get(&id));
+        match (row.outcome, seen()) {
+            (Some(outcome), _) => CallEnd::At(outcome.ended.max(row.began)),
+            (None, None) => CallEnd::Open,
+            (None, Some(seen)) => {
+                seen.ended.map_or(CallEnd::Unknown, |ended| CallEnd::At(ended.max(row.began)))
+            }
+        }
+    }
+
+    /// By how much there was more memory in use after the call in a row than before it, as far as it is to blame.
+    pub fn call_change(&self, call: usize) -> Option<i64> {
+        let outcome = self.calls.outcome.get(call)?;
+        outcome.map(|outcome| outcome.change()).or_else(|| self.seen.get(&CallId::new(call)?)?.change)
     }
 
     /// The run with that id.

@@ -5,6 +5,7 @@
 
 mod about;
 mod answer;
+pub mod gantt;
 pub mod ir;
 mod memory_profile;
 mod named;
@@ -24,6 +25,7 @@ pub use answer::{
     Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
     ResidueRow, SessionSummary, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
+pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
 pub use ir::IrFile;
 pub use memory_profile::{MemoryProfile, memory_profile};
 pub use named::Named;

@@ -99,7 +99,8 @@ impl<'a> Texts<'a> {
         self.numbers.get(id.index())?.checked_sub(1)
     }
 
-    fn number(&mut self, id: StrId) -> u64 {
+    /// The number of a text of the profile, which it gets now if it had none.
+    pub(super) fn number(&mut self, id: StrId) -> u64 {
         if let Some(number) = self.find(id) {
             return number.into();
         }
@@ -486,15 +487,15 @@ fn index(number: u64) -> usize {
 /// exactly up to 2^53 only, and differences take a bit.
 const LARGEST: u64 = 1 << 52;
 
-fn numbers(name: &str, values: impl Iterator<Item = u64>) -> Column {
+pub(super) fn numbers(name: &str, values: impl Iterator<Item = u64>) -> Column {
     column(name, Kind::Number, Pattern::Scattered, values)
 }
 
-fn ascending(name: &str, values: impl Iterator<Item = u64>) -> Column {
+pub(super) fn ascending(name: &str, values: impl Iterator<Item = u64>) -> Column {
     column(name, Kind::Number, Pattern::Ascending, values)
 }
 
-fn maybe(name: &str, values: impl Iterator<Item = Option<usize>>) -> Column {
+pub(super) fn maybe(name: &str, values: impl Iterator<Item = Option<usize>>) -> Column {
     column(
         name,
         Kind::Maybe,
@@ -503,16 +504,16 @@ fn maybe(name: &str, values: impl Iterator<Item = Option<usize>>) -> Column {
     )
 }
 
-fn ascending_maybe(name: &str, values: impl Iterator<Item = Option<usize>>) -> Column {
+pub(super) fn ascending_maybe(name: &str, values: impl Iterator<Item = Option<usize>>) -> Column {
     Column { pattern: Pattern::Ascending, ..maybe(name, values) }
 }
 
-fn sizes(name: &str, pattern: Pattern, values: impl Iterator<Item = Option<u64>>) -> Column {
+pub(super) fn sizes(name: &str, pattern: Pattern, values: impl Iterator<Item = Option<u64>>) -> Column {
     let packed = |value: u64| value.min(LARGEST) + 1;
     column(name, Kind::Size, pattern, values.map(|value| value.map_or(0, packed)))
 }
 
-fn signed(name: &str, values: impl Iterator<Item = Option<i64>>) -> Column {
+pub(super) fn signed(name: &str, values: impl Iterator<Item = Option<i64>>) -> Column {
     let most = LARGEST.cast_signed() / 2;
     let zigzag = |value: i64| {
         let value = value.clamp(-most, most);

@@ -170,6 +170,7 @@ kinds! {
     68 [Event::Of(rank, RankEvent::OpTotals(totals))] (rank, totals);
     69 [Event::Of(rank, RankEvent::Expected(expected))] (rank, expected);
     70 [Event::Of(rank, RankEvent::RequiresGrad(tensor, does))] (rank, tensor, does);
+    71 [Event::Of(rank, RankEvent::Seen(call, seen))] (rank, call, seen);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

@@ -22,15 +22,21 @@ use std::io::{self, Write};
 pub use line::{headline, live};
 pub use list::{list, list_json};
 pub use markdown::{markdown, title_of};
-pub use page::page;
+pub use page::{gantt_page, is_gantt_page, page};
 pub use phases::{phases, phases_json};
 pub use text::{Screen, text};
 pub use units::{percent, size};
 
-use crate::query::Summary;
+use crate::query::{Gantt, Summary};
 
 /// Writes the summary as JSON, as the contract has it.
 pub fn json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, summary)?;
+    writeln!(out)
+}
+
+/// Writes what ran when as JSON.
+pub fn gantt_json(answer: &Gantt<'_>, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, answer)?;
     writeln!(out)
 }

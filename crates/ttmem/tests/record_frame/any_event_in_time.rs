@@ -102,6 +102,8 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         scope(ids).prop_map(RankEvent::Scope),
         call(ids).prop_map(RankEvent::Call),
         (id(ids, CallId::new), outcome(ids)).prop_map(|(call, outcome)| RankEvent::Returned(call, outcome)),
+        (id(ids, CallId::new), of(number()), of(signed()))
+            .prop_map(|(call, ended, change)| RankEvent::Seen(call, Seen { ended, change })),
         (id(ids, ScopeId::new), call_totals())
             .prop_map(|(scope, totals)| RankEvent::CallTotals(scope, totals)),
         (0..ids, number()).prop_map(|(step, time)| RankEvent::Time(step, time)),

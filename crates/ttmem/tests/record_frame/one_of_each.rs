@@ -64,10 +64,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::OpTotals(_) => 44,
             RankEvent::Expected(_) => 45,
             RankEvent::RequiresGrad(..) => 46,
+            RankEvent::Seen(..) => 50,
         },
     }
 }
-pub const VARIANTS: usize = 50;
+pub const VARIANTS: usize = 51;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -320,6 +321,7 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
         }),
         RankEvent::Expected(Expected { class: Class::KvCache, bytes: 1 << 30, how: s(6) }),
         RankEvent::RequiresGrad(TensorId::new(4).unwrap(), true),
+        RankEvent::Seen(call, Seen { ended: Some(2_000_000), change: Some(-4096) }),
     ];
     said.extend(ScopeKind::ALL.map(|kind| RankEvent::Scope(Scope { name: s(2), parent: Some(scope), kind })));
     said

@@ -8,12 +8,14 @@
 //! | `ttmem-head` | the summary, and what errors mean, in sentences |
 //! | `ttmem-texts` | the texts that columns refer to |
 //! | `ttmem-rank-0` … | the columns of a rank, as `query::timeline` makes them |
+//! | `ttmem-gantt-0` … | what ran when on a rank, as `query::gantt` makes it, where it is known |
 //! | `ttmem-ir` | the lines of all graphs |
 //! | `ttmem-ir-0` … | which of those lines belong to which operations of a rank |
 //!
 //! The page unpacks a block when it needs it: the text of a graph not before somebody looks at graphs.
 
 mod block;
+mod gantt;
 mod graphs;
 mod lines;
 
@@ -22,14 +24,17 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 use serde::Serialize;
 
+pub use self::gantt::{gantt_page, is_gantt_page};
+
 use self::block::Block;
+use self::gantt::{AboutGantt, gantt_block};
 use self::graphs::{AboutModule, Graphs};
 use self::lines::Lines;
 use super::advice::{advice, verdict};
 use super::threads::with_threads;
 use crate::model::Profile;
 use crate::query::timeline::{RankOutline, Texts, Timeline};
-use crate::query::{RankSummary, Summary};
+use crate::query::{RankGantt, RankSummary, Summary};
 
 /// The page without data.
 const PAGE: &str = include_str!("../../../../../web/dist/report.html");
@@ -38,12 +43,17 @@ const DATA: &str = "<!--ttmem:data-->";
 
 /// Writes the page of a profile. The summary is the one of the same profile, all of it.
 pub fn page(profile: &Profile, summary: &Summary, name: &str, out: &mut dyn Write) -> io::Result<()> {
-    let (head, rest) = PAGE.split_once(TITLE).unwrap_or((PAGE, ""));
+    with_data(PAGE, name, with_threads(|| blocks(profile, summary, name))?, out)
+}
+
+/// Writes a page that `web/` built, with its name and its data in their places.
+fn with_data(page: &str, name: &str, blocks: Vec<(String, String)>, out: &mut dyn Write) -> io::Result<()> {
+    let (head, rest) = page.split_once(TITLE).unwrap_or((page, ""));
     let (middle, end) = rest.split_once(DATA).unwrap_or((rest, ""));
     out.write_all(head.as_bytes())?;
     write!(out, "{} · ttmem", Escaped(name))?;
     out.write_all(middle.as_bytes())?;
-    for (id, data) in with_threads(|| blocks(profile, summary, name))? {
+    for (id, data) in blocks {
         writeln!(out, "<script type=\"application/x-ttmem\" id=\"ttmem-{id}\">{data}</script>")?;
     }
     out.write_all(end.as_bytes())
@@ -54,10 +64,13 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     let mut texts = Texts::new(profile);
     let mut columns = Vec::new();
     let mut ranks = Vec::new();
+    let mut gantts = Vec::new();
     for rank in profile.ranks.iter().filter(|rank| rank.has_content()) {
         let mut timeline = Timeline::new(profile, rank);
         let parts = timeline.columns(&mut texts, Block::add);
         columns.push((timeline.outline(), Block::joined(parts)));
+        let gantt = RankGantt::new(profile, rank);
+        gantts.push(gantt.map(|gantt| (gantt_block(&gantt, &mut texts), gantt)));
         ranks.push((rank, timeline));
     }
     let graphs = Graphs::new(profile, &ranks, &texts);
@@ -67,6 +80,11 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     for (number, ((outline, block), (modules, links))) in columns.into_iter().zip(graphs.ranks).enumerate() {
         jobs.push((format!("rank-{number}"), block, About::Rank { outline, modules }));
         jobs.push((format!("ir-{number}"), links, About::Nothing {}));
+    }
+    for (number, (block, gantt)) in
+        gantts.iter_mut().enumerate().filter_map(|(number, made)| Some((number, made.as_mut()?)))
+    {
+        jobs.push((format!("gantt-{number}"), std::mem::take(block), About::Gantt(AboutGantt::new(gantt))));
     }
     let mut lines = Block::default();
     graphs.lines.add_to(&mut lines, "ir");
@@ -93,6 +111,7 @@ enum About<'a> {
         outline: RankOutline,
         modules: Vec<AboutModule>,
     },
+    Gantt(AboutGantt<'a>),
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,207 @@
+// What ran when: the columns of `query::gantt`, as the chart needs them.
+//
+// Times are nanoseconds since the first thing happened (`Number` holds them exactly for 26 days, and nearly after that).
+// A call's number is its row; rows of the chart are counted over all lanes.
+
+import { type Block, unpack } from "../data/block";
+import type { Lines } from "../data/lines";
+
+export interface Meta {
+  rank: string | null;
+  began_unix_ns: number | null;
+  first_ns: number;
+  last_ns: number;
+  /** What times in columns are counted in. */
+  unit_ns: number;
+  kinds: string[];
+  lanes: { name: string; rows: number }[];
+  further_calls: number;
+  hot_paths: HotPath[];
+  chain: { time_ns: number; calls: number };
+  overlaps: { time_ns: number; sets: number; longest: Overlap[] };
+  pools: { name: string; banks: number | null; quantum: number }[];
+}
+
+export interface HotPath {
+  scope: number;
+  path: string;
+  count: number;
+  timed: number;
+  total_ns: number;
+  own_ns: number | null;
+  longest_ns: number;
+  longest_call: number | null;
+  change: number | null;
+}
+
+export interface Overlap {
+  lanes: number;
+  time_ns: number;
+  count: number;
+  from_ns: number;
+  until_ns: number;
+  calls: number[];
+}
+
+/** What a bank of a pool holds, in time, as changes. */
+export interface TimeCurve {
+  name: string;
+  banks: number | null;
+  at: Float64Array;
+  value: Float64Array;
+}
+
+/** A thread or stream and the rows that its calls take. */
+export interface Lane {
+  name: string;
+  first: number;
+  rows: number;
+}
+
+export class GanttData {
+  readonly meta: Meta;
+  readonly lanes: Lane[] = [];
+  /** How many rows all lanes take. */
+  readonly rowCount: number;
+  /** How long all of it is. Never 0: a chart cannot show nothing. */
+  readonly length: number;
+  readonly count: number;
+  readonly began: Float64Array;
+  /** NaN where only its time is known. One that still ran has run until the end. */
+  readonly until: Float64Array;
+  readonly stillRan: Uint32Array;
+  readonly scope: Uint32Array;
+  readonly lane: Uint32Array;
+  /** The row of the chart. */
+  readonly row: Uint32Array;
+  /** The calls of the chart's rows, one row after the other, each in order of time; and where each row begins. */
+  readonly byRow: Uint32Array;
+  readonly rowStart: Uint32Array;
+  readonly scopeName: string[];
+  readonly scopeKind: Uint32Array;
+  readonly chain: Uint32Array;
+  readonly curves: TimeCurve[];
+  readonly snapshots: { name: string | null; at: number }[];
+  private readonly parentBack: Int32Array;
+  private memoryColumns: Record<"allocated" | "freed" | "peak" | "kept" | "change", Float64Array> | undefined;
+  private locColumn: Int32Array | undefined;
+
+  constructor(
+    private readonly block: Block<Meta>,
+    private readonly texts: Lines,
+  ) {
+    const meta = block.meta;
+    this.meta = meta;
+    const times = (name: string) => {
+      const values = block.sizes(name);
+      if (meta.unit_ns !== 1) for (let row = 0; row < values.length; row++) values[row] *= meta.unit_ns;
+      return values;
+    };
+    this.length = Math.max(1, meta.last_ns - meta.first_ns);
+    this.began = times("calls.began");
+    this.count = this.began.length;
+    this.stillRan = block.numbers("calls.still_ran");
+    this.until = times("calls.took");
+    for (let call = 0; call < this.count; call++) {
+      this.until[call] = this.stillRan[call] ? this.length : this.began[call] + this.until[call];
+    }
+    this.scope = block.numbers("calls.scope");
+    this.lane = block.numbers("calls.lane");
+    this.parentBack = block.maybe("calls.parent_back");
+    let first = 0;
+    for (const { name, rows } of meta.lanes) {
+      this.lanes.push({ name, first, rows });
+      first += rows;
+    }
+    this.rowCount = first;
+    this.row = block.numbers("calls.row");
+    for (let call = 0; call < this.count; call++) this.row[call] += this.lanes[this.lane[call]].first;
+    [this.byRow, this.rowStart] = sortedByRow(this.row, this.rowCount);
+    this.scopeName = Array.from(block.numbers("scopes.name"), (text) => texts.get(text));
+    this.scopeKind = block.numbers("scopes.kind");
+    this.chain = block.numbers("chain.call");
+    this.curves = meta.pools.map(({ name, banks }, pool) => ({
+      name,
+      banks,
+      at: times(`memory.${pool}.at`),
+      value: block.sizes(`memory.${pool}.per_bank`),
+    }));
+    const names = block.maybe("snapshots.name");
+    const at = times("snapshots.at");
+    this.snapshots = Array.from(names, (text, row) => ({
+      name: text < 0 ? null : texts.get(text),
+      at: at[row],
+    }));
+  }
+
+  /** The memory that a call took and gave; NaN is not known. Decoded when somebody looks at a call. */
+  memory(call: number): Record<"allocated" | "freed" | "peak" | "kept" | "change", number> {
+    const { block } = this;
+    this.memoryColumns ??= {
+      allocated: block.sizes("calls.allocated"),
+      freed: block.sizes("calls.freed"),
+      peak: block.sizes("calls.peak"),
+      kept: block.sizes("calls.kept"),
+      change: block.signed("calls.change"),
+    };
+    const { allocated, freed, peak, kept, change } = this.memoryColumns;
+    return {
+      allocated: allocated[call],
+      freed: freed[call],
+      peak: peak[call],
+      kept: kept[call],
+      change: change[call],
+    };
+  }
+
+  /** Where a call is called from; `null` where that is not known. */
+  loc(call: number): string | null {
+    this.locColumn ??= this.block.maybe("calls.loc");
+    const text = this.locColumn[call];
+    return text < 0 ? null : this.texts.get(text);
+  }
+
+  name(call: number): string {
+    return this.scopeName[this.scope[call]];
+  }
+
+  kind(call: number): string {
+    return this.meta.kinds[this.scopeKind[this.scope[call]]] ?? "operation";
+  }
+
+  /** The call that a call is inside of; -1: none. */
+  parent(call: number): number {
+    const back = this.parentBack[call];
+    return back < 0 ? -1 : call - back;
+  }
+
+  /** The names of the calls around a call, the outermost first; of many the innermost. */
+  around(call: number, most = 6): string[] {
+    const names: string[] = [];
+    for (let outer = this.parent(call); outer >= 0; outer = this.parent(outer)) {
+      if (names.length === most) {
+        names.push("…");
+        break;
+      }
+      names.push(this.name(outer));
+    }
+    return names.reverse();
+  }
+}
+
+/** Calls by row, within a row in order of time: they come in that order. */
+function sortedByRow(row: Uint32Array, rows: number): [byRow: Uint32Array, start: Uint32Array] {
+  const start = new Uint32Array(rows + 1);
+  for (const at of row) start[at + 1]++;
+  for (let at = 0; at < rows; at++) start[at + 1] += start[at];
+  const next = start.slice();
+  const byRow = new Uint32Array(row.length);
+  for (let call = 0; call < row.length; call++) byRow[next[row[call]]++] = call;
+  return [byRow, start];
+}
+
+/** Unpacks what ran when on a rank; `null` where that is not known. */
+export async function unpackGantt(rank: number, texts: Lines): Promise<GanttData | null> {
+  const block = await unpack<Meta>(`gantt-${rank}`);
+  return block && new GanttData(block, texts);
+}
