@@ -240,7 +240,6 @@ export class GanttChart {
       const { clientX: x, clientY: y } = event;
       drag = { x, y, window: this.window, scrolled: this.rows.scrollTop, moved: false };
       canvas.setPointerCapture(event.pointerId);
-      this.focus();
     });
     canvas.addEventListener("pointermove", (event) => {
       this.spot = this.spotOf(event, onRows);

@@ -27,9 +27,9 @@ export interface HotPath {
   path: string;
   count: number;
   timed: number;
-  total_ns: number;
+  total_ns: number | null;
   own_ns: number | null;
-  longest_ns: number;
+  longest_ns: number | null;
   longest_call: number | null;
   change: number | null;
 }

@@ -73,13 +73,13 @@ function hotPaths(data: GanttData, chart: GanttChart): HTMLElement {
   const rows = paths.map((path) => {
     const name = shorten(path.path, 90);
     const call = path.longest_call;
-    const title = `${path.path}\nGo to the longest call`;
+    const title = `${path.path}\nGo to ${path.timed > 0 ? "the longest" : "the first"} call`;
     return [
       call === null ? h("span", { class: "mono" }, name) : link(name, title, () => chart.goTo(call), chart),
       count(path.count),
-      path.timed === 0 ? unknown() : path.own_ns === null ? unknown() : duration(path.own_ns),
-      path.timed === 0 ? unknown() : duration(path.total_ns),
-      path.timed === 0 ? unknown() : duration(path.longest_ns),
+      length(path.own_ns),
+      length(path.total_ns),
+      length(path.longest_ns),
       changeElement(path.change),
     ];
   });
@@ -95,7 +95,8 @@ function hotPaths(data: GanttData, chart: GanttChart): HTMLElement {
   return list("hot-paths", "Hot paths", [note], table({ heads, rows }));
 }
 
-const unknown = (): HTMLElement => h("span", { class: "unknown" }, "unknown");
+const length = (ns: number | null): Cell =>
+  ns === null ? h("span", { class: "unknown" }, "unknown") : duration(ns);
 
 function chain(data: GanttData, chart: GanttChart): HTMLElement {
   const { time_ns: time, calls } = data.meta.chain;

@@ -73,8 +73,8 @@ function tickLabel(ns: number, step: number): string {
   }
   const unit = UNITS.find(({ ns: size }) => step >= size) ?? UNITS[3];
   // Far from the beginning the unit of the step would make long numbers.
-  const shown = ns >= unit.ns * 1e5 ? UNITS[Math.max(0, UNITS.indexOf(unit) - 1)] : unit;
-  const digits = Math.max(0, Math.round(Math.log10(shown.ns / step)));
+  const shown = UNITS.findLast(({ ns: size }) => size >= unit.ns && ns < size * 1e5) ?? UNITS[0];
+  const digits = Math.max(0, Math.ceil(Math.log10(shown.ns / step) - 1e-9));
   return `${(ns / shown.ns).toFixed(Math.min(9, digits))} ${shown.name}`;
 }
 

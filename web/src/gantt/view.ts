@@ -167,7 +167,7 @@ function summaryOf(data: GanttData): string[] {
   let marks = 0;
   for (const until of data.until) if (Number.isNaN(until)) marks++;
   if (marks > 0) {
-    const all = marks === data.count ? "all" : count(marks);
+    const all = marks === data.count ? "all of them" : count(marks);
     parts.push(` Of ${all} only the time is known, not the length: those are marks (◆).`);
   }
   if (data.curves.length === 0) parts.push(" No memory was read in time.");

@@ -21,7 +21,7 @@ pub struct HotPath {
     pub own: Option<Nanoseconds>,
     /// The longest.
     pub longest: Nanoseconds,
-    /// Which call that was; `None` where it is not kept, or nothing is known of any call's length.
+    /// Which call that was; the first, where no length is known; `None` where it is not kept.
     pub longest_call: Option<usize>,
     /// What the calls allocated less what they gave back; `None` where that is not known of all of them.
     pub change: Option<i64>,
@@ -54,12 +54,13 @@ pub fn hot_paths(rank: &Rank) -> Vec<HotPath> {
         path.count += 1;
         path.change =
             path.change.and_then(|sum| rank.call_change(call).map(|change| sum.saturating_add(change)));
+        path.longest_call = path.longest_call.or(Some(call));
         let Some(until) = stretch.until(rank, call) else { continue };
         let took = until.saturating_sub(rank.calls.began[call]);
         path.timed += 1;
         path.total = path.total.saturating_add(took);
         path.own = path.own.map(|sum| sum.saturating_add(own[call]));
-        if path.longest_call.is_none() || took > path.longest {
+        if path.timed == 1 || took > path.longest {
             (path.longest, path.longest_call) = (took, Some(call));
         }
     }

@@ -153,12 +153,12 @@ pub struct HotPathRow {
     /// Of how many calls it is known how long they took.
     pub timed: u64,
     /// How long those took together.
-    pub total_ns: Nanoseconds,
-    /// The same without the calls inside of them.
+    pub total_ns: Option<Nanoseconds>,
+    /// The same without the calls inside of them; null, too, where some are not kept one by one.
     pub own_ns: Option<Nanoseconds>,
     /// The longest.
-    pub longest_ns: Nanoseconds,
-    /// Which call that was.
+    pub longest_ns: Option<Nanoseconds>,
+    /// Which call that was; the first, where no length is known; null where it is not kept.
     pub longest_call: Option<usize>,
     /// By how much they left more memory in use.
     pub change: Option<i64>,
@@ -383,14 +383,15 @@ impl Order {
 
 impl HotPathRow {
     fn new(profile: &Profile, rank: &Rank, order: &Order, path: &HotPath) -> Self {
+        let is_timed = path.timed > 0;
         Self {
             scope: path.scope.index(),
             path: path_of(profile, rank, path.scope),
             count: path.count,
             timed: path.timed,
-            total_ns: path.total,
-            own_ns: path.own,
-            longest_ns: path.longest,
+            total_ns: is_timed.then_some(path.total),
+            own_ns: path.own.filter(|_| is_timed),
+            longest_ns: is_timed.then_some(path.longest),
             longest_call: path.longest_call.map(|call| order.number[call]),
             change: path.change,
         }

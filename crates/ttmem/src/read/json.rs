@@ -315,7 +315,7 @@ fn is_over(json: &mut Json<&[u8]>) -> bool {
 }
 
 /// The keys of an object as far as the bytes go, and whether it ends there; `None` where it is no object. No value is held.
-fn keys(json: &mut Json<&[u8]>) -> Option<(Vec<String>, bool)> {
+pub(super) fn keys(json: &mut Json<&[u8]>) -> Option<(Vec<String>, bool)> {
     let mut keys = Vec::new();
     json.accept(b'{').ok()?;
     loop {

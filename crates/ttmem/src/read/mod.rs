@@ -8,6 +8,7 @@ mod folder;
 mod input;
 mod json;
 mod lines;
+mod memory_profile;
 mod reread;
 mod siblings;
 mod tt_json;
@@ -73,6 +74,7 @@ pub fn readers() -> &'static [&'static dyn Reader] {
         &ttnn_graph::TtnnGraph,
         &tt_json::TtJson,
         &ttrt_memory::TtrtMemory,
+        &memory_profile::MemoryProfile,
         &ttnn_db::TtnnDb,
         &tt_log::TtLog,
         &tt_train::TtTrain,

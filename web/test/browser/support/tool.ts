@@ -89,6 +89,44 @@ export function madeLog(name: string, ...options: string[]): string {
   return log;
 }
 
+/** Writes a memory profile of one's own. */
+export function writtenProfile(name: string, profile: unknown): string {
+  const file = join(FILES, `${name}.json`);
+  writeFileSync(file, JSON.stringify(profile));
+  return file;
+}
+
+/** What `ttmem gantt --json` answers, as far as tests look at it. */
+export interface GanttAnswer {
+  ranks: {
+    first_ns: number;
+    last_ns: number;
+    lanes: { name: string; rows: number }[];
+    hot_paths: { path: string; count: number }[];
+    chain: { time_ns: number; calls: number };
+    overlaps: { time_ns: number; sets: number };
+    scopes: { name: string[] };
+    calls: Record<"scope" | "lane" | "row" | "began_ns", number[]> &
+      Record<"ended_ns" | "change" | "allocated" | "freed" | "peak" | "kept", (number | null)[]>;
+  }[];
+}
+
+export function ganttAnswer(file: string): GanttAnswer {
+  const output = execFileSync(TTMEM, ["gantt", "--json", file], {
+    maxBuffer: 1 << 28,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  return JSON.parse(output.toString());
+}
+
+/** Writes the page of what ran when; its path. */
+export function ganttPage(file: string): string {
+  const page = join(mkdtempSync(join(FILES, "gantt-")), "page.html");
+  execFileSync(TTMEM, ["gantt", file, page], { stdio: "ignore" });
+  const built = process.env.TTMEM_GANTT_PAGE;
+  return built ? inNewPage(page, resolve(WEB, built)) : page;
+}
+
 /** Writes a log of one's own. */
 export function writtenLog(name: string, text: string): string {
   const log = join(FILES, `${name}.log`);
