@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser python python-download wheel bench bench-page bench-serve bench-tracker bench-capture native-tools check-data bless soak clean
+.PHONY: test format lint header unit docs web web-check browser python python-download wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak clean
 
 # The first prerequisite goes on in the background, the last one waits for it.
 test: python-download web-check format lint header unit docs browser python
@@ -95,6 +95,12 @@ bench-page: web/node_modules
 	$(CARGO) build --release --locked --workspace --examples --bins
 	bash bench/page.sh
 
+# The chart of what ran when, with 200,000 calls: its size, how long until it is drawn, how smooth it is.
+bench-gantt: web/node_modules
+	$(CARGO) build --release --locked -p ttmem-cli --bins
+	$(CARGO) build --release --locked -p ttmem --example make_calls
+	bash bench/gantt.sh
+
 # The server under load: 200 readers and 8 uploads of 100 MB at once; answers, time and memory.
 bench-serve:
 	$(CARGO) build --release --locked --workspace --examples --bins
@@ -104,6 +110,12 @@ bench-serve:
 bench-tracker:
 	$(CARGO) build --release --locked -p ttmem --examples
 	bash bench/tracker.sh
+
+# Watching a PyTorch program: microseconds for each operation, against an empty dispatch mode.
+bench-torch: wheel
+	target/venv/bin/pip install --quiet torch numpy
+	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/*.whl
+	target/venv/bin/python bench/torch_cost.py
 
 # A graph capture of a gigabyte: time against Python, memory as the kernel counts it.
 bench-capture:

@@ -122,6 +122,8 @@ mod run {
         }
         let training = "tinyllama.log";
         fs::copy(root().join("corpus/tt_train").join(training), folder.path().join(training)).unwrap();
+        let profile = "threads.json";
+        fs::copy(root().join("corpus/memory_profile").join(profile), folder.path().join(profile)).unwrap();
         fs::create_dir(folder.path().join("malformed")).unwrap();
         for entry in fs::read_dir(corpus.join("malformed")).unwrap() {
             let entry = entry.unwrap();
@@ -220,6 +222,24 @@ fn every_field_of_the_phases_is_described() {
     let page = read("docs/phases.md");
     let missing: Vec<&String> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
     assert!(missing.is_empty(), "docs/phases.md says nothing of {missing:?}");
+}
+
+#[test]
+fn every_field_of_the_gantt_chart_is_described() {
+    let output = Command::cargo_bin("ttmem")
+        .unwrap()
+        .current_dir(root().join("corpus/memory_profile"))
+        .args(["gantt", "--json", "threads.json"])
+        .assert()
+        .success()
+        .get_output()
+        .clone();
+    let mut fields = BTreeSet::new();
+    add_fields(&serde_json::from_slice(&output.stdout).unwrap(), &mut fields);
+    assert!(fields.len() > 40, "only {fields:?} were found");
+    let page = read("docs/gantt.md");
+    let missing: Vec<&String> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
+    assert!(missing.is_empty(), "docs/gantt.md says nothing of {missing:?}");
 }
 
 /// The targets of the links of a page, what is in fences left out.

@@ -42,7 +42,7 @@ export function hueOf(kind: string, name: string): number {
 export function barColors(kind: string, name: string, theme: "light" | "dark"): BarColors {
   const hue = hueOf(kind, name);
   // Names with the same hue differ in strength.
-  const strength = [0.05, 0.09, 0.14][(hashOf(name) >>> 8) % 3];
+  const strength = [0.05, 0.085, 0.12][(hashOf(name) >>> 8) % 3];
   return theme === "dark"
     ? {
         fill: `oklch(50% ${strength} ${hue})`,

@@ -7,8 +7,11 @@ import type { GanttChart } from "./chart";
 import type { GanttData } from "./data";
 import { duration, since } from "./time";
 
-/** How many rows a list has at first. */
+/** How many rows a list has at first, and at most. */
 const FEW = 10;
+const MOST = 100;
+/** A chain of no more calls than this is listed call by call. */
+const SHORT = 30;
 
 type Cell = Node | string;
 
@@ -103,21 +106,7 @@ function chain(data: GanttData, chart: GanttChart): HTMLElement {
   if (calls === 0) {
     return list("chain", "Longest chain", ["No call has a known length."], null);
   }
-  const longest = [...data.chain].sort((a, b) => tookOf(data, b) - tookOf(data, a)).slice(0, 50);
-  const rows = longest.map((call) => [
-    link(shorten(data.name(call), 60), data.name(call), () => chart.goTo(call), chart),
-    duration(tookOf(data, call)),
-    percent(tookOf(data, call), time),
-    since(data.began[call], 1e6),
-    h("span", { class: "mono" }, shorten(data.lanes[data.lane[call]].name, 24)),
-  ]);
-  const heads: Columns["heads"] = [
-    ["Operation", false],
-    ["Takes", true],
-    ["Of the chain", true],
-    ["Begins", true],
-    ["Lane", false],
-  ];
+  const content = calls <= SHORT ? chainInOrder(data, chart) : chainByOperation(data, chart);
   const mark = h(
     "button",
     { type: "button", class: "gantt-mark", "aria-pressed": "false" },
@@ -131,8 +120,59 @@ function chain(data: GanttData, chart: GanttChart): HTMLElement {
   const share = percent(time, data.length);
   const note =
     `${counted(calls, "innermost call")} of which none overlaps another, on any lane, take ${duration(time)} ` +
-    `together: ${share} of all time. The longest of them: `;
-  return list("chain", "Longest chain without overlap", [note, mark], table({ heads, rows }));
+    `together: ${share} of all time.`;
+  return list("chain", "Longest chain without overlap", [note, mark], table(content));
+}
+
+/** A chain that can be read from one end to the other. */
+function chainInOrder(data: GanttData, chart: GanttChart): Columns {
+  const rows = [...data.chain].map((call) => [
+    link(shorten(data.name(call), 60), data.name(call), () => chart.goTo(call), chart),
+    duration(tookOf(data, call)),
+    percent(tookOf(data, call), data.meta.chain.time_ns),
+    since(data.began[call], 1e6),
+    h("span", { class: "mono" }, shorten(data.lanes[data.lane[call]].name, 24)),
+  ]);
+  const heads: Columns["heads"] = [
+    ["Operation", false],
+    ["Takes", true],
+    ["Of the chain", true],
+    ["Begins", true],
+    ["Lane", false],
+  ];
+  return { heads, rows };
+}
+
+/** What a long chain is made of, most first. */
+function chainByOperation(data: GanttData, chart: GanttChart): Columns {
+  const parts = new Map<number, { calls: number; time: number; longest: number }>();
+  for (const call of data.chain) {
+    const part = parts.get(data.scope[call]) ?? { calls: 0, time: 0, longest: call };
+    part.calls += 1;
+    part.time += tookOf(data, call);
+    if (tookOf(data, call) > tookOf(data, part.longest)) part.longest = call;
+    parts.set(data.scope[call], part);
+  }
+  const sorted = [...parts.values()].sort((a, b) => b.time - a.time).slice(0, MOST);
+  const rows = sorted.map(({ calls, time, longest }) => {
+    const name = [...data.around(longest, 3), data.name(longest)].join(" › ");
+    const title = `${name}\nGo to the longest call of it in the chain`;
+    return [
+      link(shorten(name, 70), title, () => chart.goTo(longest), chart),
+      count(calls),
+      duration(time),
+      percent(time, data.meta.chain.time_ns),
+      duration(tookOf(data, longest)),
+    ];
+  });
+  const heads: Columns["heads"] = [
+    ["Operation", false],
+    ["Calls", true],
+    ["Together", true],
+    ["Of the chain", true],
+    ["Longest", true],
+  ];
+  return { heads, rows };
 }
 
 const tookOf = (data: GanttData, call: number): number => data.until[call] - data.began[call];

@@ -52,7 +52,7 @@ async function start(app: HTMLElement): Promise<void> {
     body,
   );
   const foot = h("p", { class: "note" }, `Made by ${generator} from ${file}`);
-  fill(app, h("div", { class: "topbar" }, inside), h("main", {}, section, foot));
+  fill(app, h("header", { class: "topbar" }, inside), h("main", {}, section, foot));
   addEventListener("keydown", (event) => {
     const isTyping = event.target instanceof Element && event.target.closest("input, select, textarea");
     if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, test } from "@playwright/test";
 import { type Browser, launch } from "puppeteer-core";
-import { KEPT, logOf, report, summary } from "./support/tool";
+import { evidence, ganttPage, KEPT, logOf, report, summary } from "./support/tool";
 
 let firefox: Browser;
 test.beforeAll(async () => {
@@ -44,3 +44,21 @@ for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only"]) 
     await page.close();
   });
 }
+
+test("what ran when works in Firefox, from a file", async () => {
+  const page = await firefox.newPage();
+  await page.setViewport({ width: 1280, height: 900 });
+  const bad: string[] = [];
+  page.on("pageerror", (error) => bad.push(error.message));
+  page.on("console", (message) => {
+    if (["error", "warn"].includes(message.type())) bad.push(message.text());
+  });
+  await page.goto(pathToFileURL(ganttPage(evidence("memory_profile/threads.json"))).href);
+  await page.waitForSelector('.gantt-chart[data-bars="9"]');
+  await page.$eval("[data-list=hot-paths] button", (button) => (button as HTMLElement).click());
+  await page.waitForSelector(".gantt-chosen .gantt-name");
+  expect(await page.$eval(".gantt-chosen .gantt-name", ({ textContent }) => textContent)).toBe("prefetch");
+  expect(bad).toEqual([]);
+  await page.screenshot({ path: join(KEPT, "screenshots", "firefox-gantt.png") as `${string}.png` });
+  await page.close();
+});
