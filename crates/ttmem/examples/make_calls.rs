@@ -135,7 +135,7 @@ impl Program {
             let request = self.call("request", ScopeKind::Operation, 4, None, at);
             let until = at + self.random.between(200_000, 900_000);
             self.end(request, until);
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 let decode = self.call("decode", ScopeKind::Operation, 4, Some(request), at + 30_000);
                 self.end(decode, until - 20_000);
             }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use ttmem::model::{CallEnd, CurveKind, Moment, Profile, Rank};
+use ttmem::model::{CallEnd, CallId, CurveKind, Moment, Profile, Rank};
 use ttmem::query::{GanttRequest, gantt};
 use ttmem::{Error, Result, read};
 
@@ -105,7 +105,7 @@ fn counted_times_give_lengths_threads_and_nesting() {
     assert_eq!(found[0], ("request".into(), 100, CallEnd::At(500 * MS)));
     assert_eq!(found[2], ("prefetch".into(), 150, CallEnd::At(450 * MS)));
     let parents: Vec<Option<usize>> =
-        rank.calls.parent.iter().map(|parent| parent.map(|id| id.index())).collect();
+        rank.calls.parent.iter().map(|parent| parent.map(CallId::index)).collect();
     assert_eq!(parents, [None, Some(0), None, Some(0), None, None, Some(5), Some(5), None]);
     assert_eq!(
         rank.lanes.iter().map(|lane| profile.text(*lane)).collect::<Vec<_>>(),
@@ -225,7 +225,7 @@ proptest! {
         prop_assert!(profile.complete && rank.calls.len() == count);
         prop_assert!(rank.calls.began.is_sorted());
         for (call, parent) in rank.calls.parent.iter().enumerate() {
-            if let Some(parent) = parent.map(|parent| parent.index()) {
+            if let Some(parent) = parent.map(CallId::index) {
                 let CallEnd::At(end) = rank.call_end(parent) else { panic!("a mark has nothing inside") };
                 prop_assert!(parent < call && rank.calls.began[call] < end);
             }

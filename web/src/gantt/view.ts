@@ -4,6 +4,7 @@ import { fill, h } from "../dom";
 import { count, counted, shorten, size } from "../format";
 import { GanttChart, HINT } from "./chart";
 import { barColors } from "./colors";
+import { rowAt } from "./curve";
 import type { GanttData } from "./data";
 import { describeCall } from "./describe";
 import { lists } from "./lists";
@@ -117,7 +118,9 @@ export class GanttView {
       this.focusSearch();
       return;
     }
-    const call = nextFound(this.data, this.found, this.at, forward);
+    // Where no call is looked at, what is in view comes first.
+    const from = this.at >= 0 ? this.at : rowAt(this.data.began, this.chart.view.from - 0.5);
+    const call = nextFound(this.data, this.found, from, forward);
     if (call >= 0) this.chart.goTo(call);
   }
 

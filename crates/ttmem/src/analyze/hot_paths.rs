@@ -4,7 +4,7 @@
 //! that of the calls inside of it on the same lane. (What it began on other lanes ran beside it.)
 
 use super::clock::Stretch;
-use crate::model::{Nanoseconds, Rank, ScopeId};
+use crate::model::{CallId, Nanoseconds, Rank, ScopeId};
 
 /// What all calls of a scope came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ pub fn hot_paths(rank: &Rank) -> Vec<HotPath> {
     }
     for (scope, totals) in &rank.further_calls {
         let Some(path) = paths.get_mut(scope.index()) else { continue };
-        path.count += totals.count;
-        path.timed += totals.count;
+        path.count = path.count.saturating_add(totals.count);
+        path.timed = path.timed.saturating_add(totals.count);
         path.total = path.total.saturating_add(totals.time);
         path.own = None;
         path.change = path.change.map(|sum| sum.saturating_add(totals.change()));
@@ -91,7 +91,7 @@ fn own_times(rank: &Rank, stretch: Stretch) -> Vec<Nanoseconds> {
     // Until when each call is covered by calls inside of it: tasks may overlap, and count once.
     let mut covered: Vec<Nanoseconds> = calls.began.clone();
     for call in order {
-        let Some(parent) = calls.parent[call].map(|parent| parent.index()) else { continue };
+        let Some(parent) = calls.parent[call].map(CallId::index) else { continue };
         if calls.lane.get(parent) != Some(&calls.lane[call]) {
             continue;
         }

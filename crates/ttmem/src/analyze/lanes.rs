@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::model::{CallEnd, Nanoseconds, Rank};
+use crate::model::{CallEnd, CallId, Nanoseconds, Rank};
 
 /// Where calls are drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ fn depths(rank: &Rank) -> Vec<u32> {
     let mut depths: Vec<u32> = Vec::with_capacity(calls.len());
     for call in 0..calls.len() {
         // A parent is always an earlier row.
-        let parent = calls.parent[call].map(|parent| parent.index()).filter(|parent| *parent < call);
+        let parent = calls.parent[call].map(CallId::index).filter(|parent| *parent < call);
         let outer = parent.filter(|parent| calls.lane[*parent] == calls.lane[call]);
         depths.push(outer.map_or(0, |outer| depths[outer].saturating_add(1)));
     }

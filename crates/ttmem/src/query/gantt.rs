@@ -279,7 +279,10 @@ impl<'a> RankGantt<'a> {
             last_ns: stretch.last,
             kinds: ScopeKind::ALL.map(ScopeKind::as_str),
             lanes: rank.lanes.iter().zip(&packing.rows).map(lane).collect(),
-            further_calls: rank.further_calls.values().map(|totals| totals.count).sum(),
+            further_calls: rank
+                .further_calls
+                .values()
+                .fold(0, |sum, totals| sum.saturating_add(totals.count)),
             hot_paths: hot_paths(rank).iter().take(MOST).map(path).collect(),
             chain: ChainTotals { time_ns: time, calls: chain.len() },
             overlaps: OverlapRows {

@@ -65,7 +65,7 @@ impl Reader for MemoryProfile {
         if document.is_empty() {
             return Err(nothing(input.name, damage));
         }
-        tell::tell(document, damage, sink)
+        tell::tell(&document, damage, sink)
     }
 }
 

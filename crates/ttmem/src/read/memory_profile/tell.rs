@@ -25,7 +25,7 @@ const ALL_DEVICES: &str = "all devices";
 const NO_THREAD: &str = "operations";
 
 /// Says all of a file.
-pub(super) fn tell(document: Document, damage: Option<(u64, String)>, sink: &mut dyn Sink) -> Result<()> {
+pub(super) fn tell(document: &Document, damage: Option<(u64, String)>, sink: &mut dyn Sink) -> Result<()> {
     let times =
         document.snapshots.iter().map(|row| row.when).chain(document.calls.iter().map(|row| row.when));
     let clock = Clock::new(document.began, times);
@@ -33,9 +33,9 @@ pub(super) fn tell(document: Document, damage: Option<(u64, String)>, sink: &mut
     if let Some(began) = clock.began() {
         telling.say(RankEvent::Began(began))?;
     }
-    let looks = looks(&document, &clock);
+    let looks = looks(document, &clock);
     telling.looks(&looks, document.quantum)?;
-    telling.calls(&calls(&document, &clock), &looks)?;
+    telling.calls(&calls(document, &clock), &looks)?;
     for operation in &document.operations {
         let name = telling.text(&operation.name)?;
         let shapes = operation.shapes.as_deref().map(|shapes| telling.text(shapes)).transpose()?;
@@ -49,7 +49,7 @@ pub(super) fn tell(document: Document, damage: Option<(u64, String)>, sink: &mut
             shapes,
         }))?;
     }
-    telling.warnings(&document)?;
+    telling.warnings(document)?;
     if let Some((line, why)) = damage {
         let message = format!("the profile is damaged ({why}); what stands before is answered");
         return telling.warn(Some(line), message);
