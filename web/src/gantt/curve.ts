@@ -20,6 +20,35 @@ export function valueAt(curve: TimeCurve, time: number): number {
   return row < 0 ? Number.NaN : curve.value[row];
 }
 
+/** So many changes are looked at together where many share a pixel. */
+const BLOCK = 64;
+
+/** The lowest and the highest value of every block of changes, so that long stretches are not walked change by change. */
+interface Blocks {
+  low: Float64Array;
+  high: Float64Array;
+}
+
+const known = new WeakMap<TimeCurve, Blocks>();
+
+function blocksOf(curve: TimeCurve): Blocks {
+  let blocks = known.get(curve);
+  if (!blocks) {
+    const count = Math.ceil(curve.value.length / BLOCK);
+    blocks = {
+      low: new Float64Array(count).fill(Number.POSITIVE_INFINITY),
+      high: new Float64Array(count).fill(Number.NEGATIVE_INFINITY),
+    };
+    for (let row = 0; row < curve.value.length; row++) {
+      const block = Math.floor(row / BLOCK);
+      if (curve.value[row] < blocks.low[block]) blocks.low[block] = curve.value[row];
+      if (curve.value[row] > blocks.high[block]) blocks.high[block] = curve.value[row];
+    }
+    known.set(curve, blocks);
+  }
+  return blocks;
+}
+
 /** For each pixel the lowest and the highest value, and what holds at its end; NaN where nothing is known. */
 export interface Pixels {
   low: Float64Array;
@@ -33,18 +62,29 @@ export function pixelsOf(curve: TimeCurve, { from, to, width }: View): Pixels {
   const low = new Float64Array(pixels).fill(Number.NaN);
   const high = new Float64Array(pixels).fill(Number.NaN);
   const last = new Float64Array(pixels).fill(Number.NaN);
-  let row = rowAt(curve.at, from);
-  let now = row < 0 ? Number.NaN : curve.value[row];
-  row += 1;
+  const blocks = blocksOf(curve);
+  let row = rowAt(curve.at, from) + 1;
+  let now = row === 0 ? Number.NaN : curve.value[row - 1];
   const perPixel = (to - from) / width;
   for (let pixel = 0; pixel < pixels; pixel++) {
     const end = from + (pixel + 1) * perPixel;
     let [least, most] = [now, now];
-    for (; row < curve.at.length && curve.at[row] < end; row++) {
-      now = curve.value[row];
-      if (!(least <= now)) least = now;
-      if (!(most >= now)) most = now;
+    const take = (lowest: number, highest: number) => {
+      // Comparisons with NaN are false: what is not known yet gives way.
+      if (!(least <= lowest)) least = lowest;
+      if (!(most >= highest)) most = highest;
+    };
+    while (row < curve.at.length && curve.at[row] < end) {
+      const next = row + BLOCK;
+      if (row % BLOCK === 0 && next <= curve.at.length && curve.at[next - 1] < end) {
+        take(blocks.low[row / BLOCK], blocks.high[row / BLOCK]);
+        row = next;
+      } else {
+        take(curve.value[row], curve.value[row]);
+        row += 1;
+      }
     }
+    if (row > 0) now = curve.value[row - 1];
     low[pixel] = least;
     high[pixel] = most;
     last[pixel] = now;

@@ -154,6 +154,13 @@ export class GanttData {
     };
   }
 
+  /** Decodes what a tooltip needs before somebody waits for it. */
+  prepare(): void {
+    if (this.count === 0) return;
+    this.memory(0);
+    this.loc(0);
+  }
+
   /** Where a call is called from; `null` where that is not known. */
   loc(call: number): string | null {
     this.locColumn ??= this.block.maybe("calls.loc");

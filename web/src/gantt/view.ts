@@ -11,6 +11,8 @@ import { lists } from "./lists";
 import { type Found, find, nextFound } from "./search";
 import { duration } from "./time";
 
+/** What is not seen at first is unpacked so long after. */
+const WAIT_MS = 300;
 /** So many names have a place in the legend: those that take most time. */
 const NAMED = 8;
 
@@ -71,6 +73,7 @@ export class GanttView {
     );
     this.showChosen(-1);
     this.recolor();
+    setTimeout(() => data.prepare(), WAIT_MS);
   }
 
   /** Draws it in the colours of the theme that is on now. */

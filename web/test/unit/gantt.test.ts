@@ -133,6 +133,38 @@ describe("the curve", () => {
     expect(valueAt(curve, -1)).toBeNaN();
   });
 
+  it("is in every pixel what walking change by change finds", () => {
+    const random = numbers(21);
+    for (let round = 0; round < 50; round++) {
+      let now = 0;
+      const at = Float64Array.from({ length: 700 }, () => {
+        now += Math.floor(random() ** 4 * 60);
+        return now;
+      });
+      const curve: TimeCurve = {
+        name: "cpu",
+        banks: 1,
+        at,
+        value: at.map(() => Math.floor(random() * 1000)),
+      };
+      const from = random() * now * 0.5;
+      const view = { from, to: from + 1 + random() * now, width: 1 + Math.floor(random() * 60) };
+      const { low, high, last } = pixelsOf(curve, view);
+      const perPixel = (view.to - view.from) / view.width;
+      for (let pixel = 0; pixel < view.width; pixel++) {
+        const [start, end] = [from + pixel * perPixel, from + (pixel + 1) * perPixel];
+        const inside = [...at.keys()].filter((row) => at[row] < end && (at[row] >= start || pixel === 0));
+        const values = inside.filter((row) => at[row] > from || pixel > 0).map((row) => curve.value[row]);
+        const before = [...at.keys()].filter((row) => (pixel === 0 ? at[row] <= from : at[row] < start));
+        if (before.length > 0) values.unshift(curve.value[before[before.length - 1]]);
+        expect([low[pixel], high[pixel]]).toEqual(
+          values.length === 0 ? [Number.NaN, Number.NaN] : [Math.min(...values), Math.max(...values)],
+        );
+        if (values.length > 0) expect(last[pixel]).toBe(values[values.length - 1]);
+      }
+    }
+  });
+
   it("is unknown before its first change", () => {
     const curve: TimeCurve = { name: "cpu", banks: 1, at: Float64Array.of(50), value: Float64Array.of(8) };
     const { high, low } = pixelsOf(curve, { from: 0, to: 100, width: 10 });
