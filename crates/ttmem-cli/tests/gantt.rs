@@ -93,3 +93,17 @@ fn evidence_without_calls_says_how_to_get_some() {
     let failed = gantt(folder.path(), &["run.json", "--json", "--rank", "7"]).code(2);
     assert!(stderr(&failed).contains("no rank 7"), "{}", stderr(&failed));
 }
+
+#[test]
+fn a_summary_of_a_profile_of_totals_asks_for_no_log() {
+    let done = Command::cargo_bin("ttmem")
+        .unwrap()
+        .args(["summary", &corpus("memory_profile/server.json")])
+        .assert()
+        .success();
+    let text = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+    assert!(
+        text.contains("memory profile") && text.contains("totals only") && !text.contains("TTMLIR"),
+        "{text}"
+    );
+}

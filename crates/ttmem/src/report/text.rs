@@ -117,6 +117,7 @@ impl Page<'_> {
             "tt_json" => "JSON files of a report",
             "tt_train" => "training log",
             "ttmem" => "ttmem profile",
+            "memory_profile" => "memory profile",
             other => other,
         };
         let mut facts = vec![kind.to_owned()];
@@ -255,6 +256,9 @@ impl Page<'_> {
     fn moment(&self, moment: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
         let (Some(explained), Some(allocated)) = (moment.explained_per_bank, moment.allocated_per_bank)
         else {
+            if self.format == "memory_profile" {
+                return writeln!(out, "  The profile has totals only, so nobody's bytes can be told.\n");
+            }
             writeln!(out, "  The evidence names no tensors, so nobody's bytes can be told: capture with")?;
             return writeln!(out, "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see who holds them.\n");
         };
