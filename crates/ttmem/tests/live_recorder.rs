@@ -15,6 +15,8 @@ use ttmem::model::{
     Builder, Class, CurveKind, Frame, LaneId, Moment, Outcome, PoolId, Profile, Rank, Reading, ScopeKind,
     TensorId,
 };
+use ttmem::query::memory_profile;
+use ttmem::read;
 use ttmem::record::frame;
 use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
 
@@ -386,4 +388,48 @@ fn what_is_gone_before_its_call_returns_is_temporary() {
     program.act(&Act::Free(0, 0));
     program.recorder.finish().unwrap();
     assert_eq!(profile(&path).ranks[0].tensors.class, [Class::Temporary, Class::Unknown]);
+}
+
+/// What a program that was watched leaves behind as JSON is read back: the same calls, and the same totals.
+#[test]
+fn the_json_of_a_recording_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("live.ttmem");
+    let mut program = Program::new(Recorder::recording_to(&path).unwrap());
+    for act in [
+        Act::Enter(0, 0),
+        Act::Allocate(0, 5000),
+        Act::Enter(1, 1),
+        Act::Allocate(1, 700),
+        Act::Enter(0, 2),
+        Act::Free(0, 0),
+        Act::Snapshot,
+        Act::Exit(0),
+        Act::Exit(1),
+        Act::Exit(0),
+        Act::Snapshot,
+    ] {
+        program.act(&act);
+    }
+    program.recorder.finish().unwrap();
+    let recorded = profile(&path);
+    let json = folder.path().join("memory_profile_1.json");
+    fs::write(&json, serde_json::to_vec(&memory_profile(&recorded, false).unwrap()).unwrap()).unwrap();
+    let read = read::open(json.to_str().unwrap()).unwrap();
+
+    let calls = |profile: &Profile| -> Vec<_> {
+        let rank = &profile.ranks[0];
+        let name = |scope: ttmem::model::ScopeId| profile.text(rank.scopes.name[scope.index()]).to_owned();
+        let row = |call: ttmem::model::Call| {
+            let outcome = call.outcome.map(|outcome| Outcome { end: 0, ..outcome });
+            (name(call.scope), call.began, outcome)
+        };
+        let mut calls: Vec<_> = rank.calls.iter().map(row).collect();
+        calls.sort_by_key(|call| call.1);
+        calls
+    };
+    assert_eq!(calls(&read), calls(&recorded));
+    let times = |profile: &Profile| profile.ranks[0].snapshots.iter().map(|s| s.time).collect::<Vec<_>>();
+    assert_eq!(times(&read), times(&recorded));
+    assert_eq!(read.ranks[0].began, recorded.ranks[0].began);
 }

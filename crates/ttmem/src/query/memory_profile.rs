@@ -46,6 +46,8 @@ struct Metadata {
 #[derive(Clone, Debug, Serialize)]
 struct SnapshotRow {
     timestamp: Option<String>,
+    /// Nanoseconds since `began_unix_ns`.
+    time_ns: Nanoseconds,
     checkpoint_name: Option<String>,
     total_mb: f64,
     total_bytes: u64,
@@ -89,6 +91,13 @@ struct Invocation {
     allocated_mb: Option<f64>,
     freed_mb: Option<f64>,
     kept_mb: Option<f64>,
+    memory_delta_bytes: Option<i64>,
+    peak_bytes: Option<u64>,
+    allocated_bytes: Option<u64>,
+    freed_bytes: Option<u64>,
+    kept_bytes: Option<u64>,
+    allocations: Option<u32>,
+    frees: Option<u32>,
     start_ns: Nanoseconds,
     duration_ns: Option<Nanoseconds>,
     thread: Option<String>,
@@ -182,6 +191,7 @@ impl Asked<'_> {
             let total_bytes = contents.iter().map(|content| content.bytes).sum();
             SnapshotRow {
                 timestamp: self.timestamp(snapshot.time),
+                time_ns: snapshot.time,
                 checkpoint_name: snapshot.name.map(|name| self.text(name)),
                 total_mb: mib(total_bytes),
                 total_bytes,
@@ -269,6 +279,13 @@ impl Asked<'_> {
             allocated_mb: outcome.map(|outcome| mib(outcome.allocated)),
             freed_mb: outcome.map(|outcome| mib(outcome.freed)),
             kept_mb: outcome.map(|outcome| mib(outcome.kept)),
+            memory_delta_bytes: outcome.map(|outcome| outcome.change()),
+            peak_bytes: outcome.map(|outcome| outcome.peak),
+            allocated_bytes: outcome.map(|outcome| outcome.allocated),
+            freed_bytes: outcome.map(|outcome| outcome.freed),
+            kept_bytes: outcome.map(|outcome| outcome.kept),
+            allocations: outcome.map(|outcome| outcome.allocations),
+            frees: outcome.map(|outcome| outcome.frees),
             start_ns: call.began,
             duration_ns: outcome.map(|outcome| outcome.ended.saturating_sub(call.began)),
             thread: self.rank.lanes.get(call.lane.index()).map(|lane| self.text(*lane)),
