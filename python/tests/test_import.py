@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import ttmem
 from conftest import ROOT, ran
 
@@ -82,7 +80,6 @@ def test_programs_with_wrong_types_are_refused(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["ttmem", "ttmem._native"])
-def test_stubs_have_just_what_the_module_has(name: str, tmp_path: Path) -> None:
-    command = ran([sys.executable, "-m", "mypy.stubtest", "--concise", name], cwd=tmp_path)
+def test_stubs_have_just_what_the_module_has(tmp_path: Path) -> None:
+    command = ran([sys.executable, "-m", "mypy.stubtest", "--concise", "ttmem._native"], cwd=tmp_path)
     assert command.returncode == 0, command.stdout + command.stderr

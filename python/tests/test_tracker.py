@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -714,3 +715,26 @@ def test_the_environment_starts_it(tmp_path: Path) -> None:
         text=True,
     )
     assert plain.stdout == "False\n"
+
+
+class TestMore:
+    def test_operations_of_pytorch(self, tracker: ttmem.MemoryTracker) -> None:
+        model = torch.nn.Linear(32, 16)
+        with contextlib.suppress(ZeroDivisionError), tracker.track_pytorch_ops():
+            for _ in range(3):
+                model(torch.zeros(4, 32))
+            _ = 1 / 0
+        rows = {row["op_name"]: row for row in stopped()["pytorch_operations"]}
+        assert rows["aten::linear"]["count"] == 3
+        assert rows["aten::linear"]["input_shapes"] == [[4, 32], [16, 32], [16]]
+        assert rows["aten::linear"]["cpu_time_us"] > 0
+        assert rows["aten::linear"]["cuda_time_us"] is None
+
+    def test_what_people_say_of_tensors(self, tracker: ttmem.MemoryTracker) -> None:
+        cache = {"layers": [(torch.zeros(1024), torch.zeros(1024)) for _ in range(2)]}
+        tracker.label(cache, "kv_cache", "cache")
+        with pytest.raises(ValueError, match="kv_cache"):
+            tracker.label(cache, "nothing")
+        tensors = stopped()["snapshots"][-1]["device_breakdown"]["cpu"]["tensors"]
+        assert {row["class"] for row in tensors} == {"kv_cache"}
+        assert "cache.layers.1.0" in {row["name"] for row in tensors}

@@ -38,12 +38,13 @@ __all__ = [
     "stop_memory_tracker",
 ]
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> object:
-    """Brings what watches programs when it is first asked for: the commands have no use for it."""
-    if name in __all__:
-        from ttmem import tracker
+    def __getattr__(name):  # noqa: ANN001, ANN202 - who checks types knows the names
+        """Brings what watches programs when it is first asked for: the commands have no use for it."""
+        if name in __all__:
+            from ttmem import tracker
 
-        return getattr(tracker, name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+            return getattr(tracker, name)
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypedDict, final
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 __all__ = [
     "Call",
@@ -117,9 +117,11 @@ def ttmem(words: list[str], again: list[str]) -> int:
 def tt_memory_profiler(words: list[str], again: list[str]) -> int:
     """Run the command `tt-memory-profiler`; return its exit code."""
 
+@final
 class Call:
     """A call of a scope, which a context holds."""
 
+@disjoint_base
 class Watch:
     """Watches the tensors of a program: `ttmem._torch.mode` makes a dispatch mode of it."""
 
@@ -149,6 +151,14 @@ class Watch:
             libraries: Where code lies that is not the user's.
 
         """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call an operation for PyTorch, and take its results down."""
+
+    def gone(self, weak: object) -> None:
+        """Take down that a storage is gone: what weak references call."""
 
     def see(self, tensor: object, name: str) -> None:
         """Take a tensor down that was made unseen, and by what."""

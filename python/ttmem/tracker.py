@@ -26,6 +26,7 @@ from ttmem._native import save_memory_profile as save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     import torch
@@ -259,6 +260,21 @@ class MemoryTracker:
             return NOTHING
         self._snapshot(str(name))
         return Checkpoint(self, name)
+
+    def track_pytorch_ops(self) -> AbstractContextManager[object]:
+        """Has PyTorch's profiler look at the operations of a block: how often, how long, which shapes."""
+        if self._mode is None or _is_compiling():
+            return NOTHING
+        from ttmem._torch.profiled import profiled
+
+        return profiled(self._mode)
+
+    def label(self, tensors: object, class_: str, name: str | None = None) -> None:
+        """Says what tensors are: `tracker.label(cache, "kv_cache")`. They may lie in containers."""
+        if self._mode is not None:
+            from ttmem._torch.labels import label
+
+            label(self._mode, tensors, class_, name)
 
     def track_model_with_hooks(self, model: torch.nn.Module) -> None:
         """Learns the names of a model's parts now; without, they are learned when it is first called."""

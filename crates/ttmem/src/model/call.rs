@@ -268,3 +268,16 @@ impl Outcome {
         difference(self.allocated, self.freed)
     }
 }
+
+impl OpTotals {
+    /// Adds further calls of the same operation.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
+        self.device_time =
+            self.device_time.zip(other.device_time).map(|(have, more)| have.saturating_add(more));
+        self.cpu_bytes = self.cpu_bytes.saturating_add(other.cpu_bytes);
+        self.device_bytes =
+            self.device_bytes.zip(other.device_bytes).map(|(have, more)| have.saturating_add(more));
+    }
+}

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::analyze::contents::{Content, contents, totals};
 use crate::model::{
-    Call, CallTotals, Nanoseconds, Profile, Rank, ScopeId, ScopeKind, StepNumber, StrId, TensorId,
+    Call, CallTotals, Nanoseconds, OpTotals, Profile, Rank, ScopeId, ScopeKind, StepNumber, StrId, TensorId,
 };
 
 /// How many of the largest tensors of a device are listed.
@@ -349,7 +349,7 @@ impl Asked<'_> {
     }
 
     fn pytorch_operations(&self) -> Vec<PytorchOperation> {
-        let row = |totals: &crate::model::OpTotals| PytorchOperation {
+        let row = |totals: &OpTotals| PytorchOperation {
             op_name: self.text(totals.name),
             count: totals.count,
             cpu_time_us: micros(totals.cpu_time),
@@ -358,7 +358,15 @@ impl Asked<'_> {
             cuda_memory_mb: totals.device_bytes.map(signed_mib),
             input_shapes: totals.shapes.and_then(|s| serde_json::from_str(self.profile.text(s)).ok()),
         };
-        self.rank.op_totals.iter().map(row).collect()
+        // Several blocks may have been looked at, with the same operations in them.
+        let mut found: BTreeMap<(StrId, Option<StrId>), OpTotals> = BTreeMap::new();
+        for totals in &self.rank.op_totals {
+            let key = (totals.name, totals.shapes);
+            found.entry(key).and_modify(|have| have.add(totals)).or_insert(*totals);
+        }
+        let mut rows: Vec<_> = found.into_values().collect();
+        rows.sort_by_key(|totals| (std::cmp::Reverse(totals.cpu_time), totals.name));
+        rows.iter().map(row).collect()
     }
 }
 

@@ -1,0 +1,61 @@
+"""What PyTorch's profiler says of operations: composite ones and the time of devices are only known there."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ttmem._torch.mode import Mode
+
+logger = logging.getLogger("ttmem")
+
+
+@contextmanager
+def profiled(mode: Mode) -> Iterator[None]:
+    """Takes down what every operation inside costs, also when the block ends by an exception."""
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    profiler = profile(activities=activities, record_shapes=True, profile_memory=True)
+    try:
+        profiler.__enter__()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        # Another profiler runs: there can be one.
+        logger.warning("operations are not profiled: %s", error)
+        mode.warn(f"operations were not profiled: {error}")
+        yield
+        return
+    try:
+        yield
+    finally:
+        profiler.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        try:
+            take_down(mode, profiler)
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            mode.failed(error)
+
+
+def take_down(mode: Mode, profiler: Any) -> None:
+    """Takes the totals of a profiler down, for each operation and shapes of its arguments."""
+    has_device = ProfilerActivity.CUDA in profiler.activities
+    for row in profiler.key_averages(group_by_input_shape=True):
+        # Others are the profiler's own: `[memory]`, `ProfilerStep`, the runtime of the device.
+        if "::" not in row.key:
+            continue
+        mode.op_totals(
+            row.key,
+            row.count,
+            round(row.cpu_time_total * 1000),
+            round(row.device_time_total * 1000) if has_device else None,
+            row.cpu_memory_usage,
+            row.device_memory_usage if has_device else None,
+            json.dumps(row.input_shapes) if row.input_shapes else None,
+        )
