@@ -45,6 +45,7 @@ if not TYPE_CHECKING:
         if name in __all__:
             from ttmem import tracker
 
-            return getattr(tracker, name)
+            globals()[name] = found = getattr(tracker, name)
+            return found
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -67,7 +67,7 @@ NOTHING = Nothing()
 
 
 class Operation:
-    """An operation of the program, for `with` or as a decorator. Without a mode, it does nothing."""
+    """An operation of the program, for `with` or as a decorator."""
 
     __slots__ = ("_calls", "_mode", "_name")
 
@@ -119,6 +119,31 @@ class Operation:
                 return function(*args, **kwargs)
 
         return called  # type: ignore[return-value]
+
+
+class Idle(Operation):
+    """An operation of a tracker that is disabled: it does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Idle:
+        """Begins nothing."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends nothing."""
+
+
+# One for each name: making an object takes longer than all else that a disabled tracker does.
+_idle: dict[str, Idle] = {}
+MOST_IDLE = 1024
+
+
+def _idle_of(name: str) -> Idle:
+    idle = Idle(None, name)
+    if len(_idle) < MOST_IDLE and isinstance(name, str):
+        _idle[name] = idle
+    return idle
 
 
 def _never() -> bool:
@@ -252,7 +277,13 @@ class MemoryTracker:
 
     def track_operation(self, name: str) -> Operation:
         """An operation of the program, for `with`, or as a decorator of functions and coroutines."""
-        return Operation(self._mode, name)
+        mode = self._mode
+        if mode is not None:
+            return Operation(mode, name)
+        try:
+            return _idle[name]
+        except (KeyError, TypeError):
+            return _idle_of(name)
 
     def checkpoint(self, name: str) -> Checkpoint | Nothing:
         """Takes down what is there now, under a name."""
