@@ -23,7 +23,7 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The watcher as a dispatch mode.
 
     It is put on PyTorch's stack of modes directly, not by `with`: entering a mode the usual way turns
-    compilation off for all threads, and this one changes nothing of what runs.
+    compilation off for all threads.
     """
 
     supports_higher_order_operators = True
