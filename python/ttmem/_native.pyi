@@ -11,6 +11,7 @@ from typing_extensions import Self, disjoint_base
 __all__ = [
     "Call",
     "Error",
+    "History",
     "NoMemoryData",
     "Profile",
     "UnknownFormat",
@@ -121,6 +122,27 @@ def tt_memory_profiler(words: list[str], again: list[str]) -> int:
 class Call:
     """A call of a scope, which a context holds."""
 
+@final
+class History:
+    """The history of the allocators of one kind of device."""
+
+    def __new__(cls, watch: Watch, kind: str) -> Self:
+        """From now on, storages of these devices are known from the history."""
+
+    @property
+    def drained(self) -> int:
+        """How many rows were taken down."""
+
+    def drain(self, snapshot: dict[str, Any], allocations: list[int], now_us: int | None = None) -> int:
+        """Take down what is new in a snapshot; return how many rows were.
+
+        Args:
+            snapshot: What `_snapshot()` gives.
+            allocations: How many allocations each device has had.
+            now_us: When the snapshot was taken, in Unix time, if not now.
+
+        """
+
 @disjoint_base
 class Watch:
     """Watches the tensors of a program: `ttmem._torch.mode` makes a dispatch mode of it."""
@@ -173,6 +195,27 @@ class Watch:
         only_unknown: bool = False,
     ) -> None:
         """Say what a tensor is, and what people call it."""
+
+    def label(self, tensors: object, class_: str) -> None:
+        """Say what all tensors in something are whose allocator has a history."""
+
+    def wants_labels(self) -> bool:
+        """Whether this call is one of those of its scope that are looked at closely."""
+
+    def pass_calls_to(self, pass_on: Callable[[str], object] | None) -> None:
+        """Pass which call runs on to allocators."""
+
+    def backward_reaches(self, name: str, pass_: Call | None, thread: int) -> None:
+        """Take down that a backward pass has come to a module, in a thread."""
+
+    def backward_is_over(self) -> None:
+        """End the parts of backward passes."""
+
+    def only_counters(self) -> None:
+        """Take every reading of counters down as a step: there are no others."""
+
+    def highest(self, pool: str, size: int) -> None:
+        """Take down what a counter says was the most since it was read last."""
 
     def resized(self, storage: object) -> None:
         """Look at the size of a storage again."""

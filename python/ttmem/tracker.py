@@ -198,6 +198,7 @@ class MemoryTracker:
         self._mode: Mode | None = None
         self._modules: Modules | None = None
         self._parts: list[Any] = []
+        self._allocators: list[Any] = []
         self._ended = threading.Event()
         self._sampler: threading.Thread | None = None
         self._stopped: str | None = None
@@ -216,15 +217,29 @@ class MemoryTracker:
         mode = self._mode = mode_of.Mode(self.recording)
         _is_compiling = mode_of.torch.compiler.is_compiling
         self._ended.clear()
+        self._open_allocators(mode)
         if self.level == "tensors":
-            mode.devices(["cpu"])
             self._watch(mode)
+        else:
+            mode.only_counters()
         ending = Ending(stop_memory_tracker)
         ending.open()
         self._parts.append(ending)
         self._sample()
         self._sampler = threading.Thread(target=self._sample_on, name="ttmem-sampler", daemon=True)
         self._sampler.start()
+
+    def _open_allocators(self, mode: Mode) -> None:
+        from ttmem._torch.allocators import CachingAllocator, allocators
+        from ttmem._torch.mode import leave_to_allocators
+
+        self._allocators = allocators(mode, self.interval, with_history=self.level == "tensors")
+        for allocator in self._allocators:
+            if isinstance(allocator, CachingAllocator):
+                allocator.at_start = functools.partial(leave_to_allocators, mode)
+            allocator.open()
+        if self.level == "tensors" and mode.sees_operations:
+            mode.devices(["cpu"])
 
     def _watch(self, mode: Mode) -> None:
         from ttmem._torch.mode import install
@@ -260,8 +275,10 @@ class MemoryTracker:
         for part in self._parts:
             part.close()
         self._parts = []
-        self._read_host(mode)
+        self._read(mode)
         mode.snapshot("final")
+        for allocator in self._allocators:
+            allocator.close()
         uninstall(mode)
         if _has_compiled():
             mode.warn(
@@ -316,6 +333,8 @@ class MemoryTracker:
         """Saves the profile so far, and goes on: its path."""
         if self._mode is None:
             return self._stopped or ""
+        for allocator in self._allocators:
+            allocator.drain()
         self._mode.flush()
         return self._save_json(is_running=True)
 
@@ -336,8 +355,11 @@ class MemoryTracker:
             for name, now, peak, count, allocations in mode.figures()
             if name != "host"
         }
+        for allocator in self._allocators:
+            for name, figures in allocator.figures().items():
+                devices[name] = _of_counters(figures)
         total, peak = (
-            sum(device[key] for device in devices.values()) for key in ("total_bytes", "peak_bytes")
+            sum(device[key] or 0 for device in devices.values()) for key in ("total_bytes", "peak_bytes")
         )
         return {
             "enabled": True,
@@ -345,7 +367,7 @@ class MemoryTracker:
             "total_bytes": total,
             "current_memory_mb": total / MIB,
             "peak_memory_mb": peak / MIB,
-            "tensor_count": sum(device["count"] for device in devices.values()),
+            "tensor_count": sum(device["count"] or 0 for device in devices.values()),
             "devices": devices,
             "errors": mode.errors,
         }
@@ -362,7 +384,7 @@ class MemoryTracker:
     def _snapshot(self, name: str | None) -> None:
         mode = self._mode
         if mode is not None and mode.is_on:
-            self._read_host(mode)
+            self._read(mode)
             mode.snapshot(name)
 
     def _sample(self) -> None:
@@ -372,11 +394,13 @@ class MemoryTracker:
         while not self._ended.wait(self.interval):
             self._sample()
 
-    @staticmethod
-    def _read_host(mode: Mode) -> None:
+    def _read(self, mode: Mode) -> None:
+        """Takes counters down."""
         resident = _resident_bytes()
         if resident is not None:
             mode.reading("host", allocated=resident)
+        for allocator in self._allocators:
+            allocator.sample()
 
     def _forked(self) -> None:
         """In a child, nothing is watched: the recording is the parent's."""
@@ -397,6 +421,22 @@ def _torch_parts() -> Any:
             raise ModuleNotFoundError(msg, name="torch") from error
         raise
     return mode
+
+
+def _of_counters(figures: dict[str, int]) -> dict[str, Any]:
+    """What an allocator's own counters say of a device. It does not count tensors."""
+    now, peak = figures["allocated"], figures["peak"]
+    return {
+        "total_bytes": now,
+        "total_mb": now / MIB,
+        "peak_bytes": peak,
+        "peak_mb": peak / MIB,
+        "active_bytes": figures["active"],
+        "reserved_bytes": figures["reserved"],
+        "requested_bytes": figures["requested"],
+        "count": None,
+        "allocations": figures["allocations"],
+    }
 
 
 def _has_compiled() -> bool:

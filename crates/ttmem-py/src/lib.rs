@@ -19,7 +19,7 @@ mod _native {
     #[pymodule_export]
     use crate::errors::{Error, NoMemoryData, UnknownFormat};
     #[pymodule_export]
-    use crate::live::{Call, Watch};
+    use crate::live::{Call, History, Watch};
     #[pymodule_export]
     use crate::memory_profile::save_memory_profile;
     #[pymodule_export]

@@ -13,6 +13,7 @@
 
 pub mod analyze;
 pub mod error;
+pub mod history;
 pub mod model;
 pub mod query;
 pub mod read;

@@ -28,6 +28,13 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
+    # The backward pass that runs; set by what begins it.
+    backward: Call | None = None
+    # Every operation is watched by its results. Not where allocators say what they do: that costs nothing.
+    sees_operations = True
+    # The forward passes of modules, and what they give, are told to allocators.
+    tells_allocators = False
+
     def __init__(self, path: str | None) -> None:
         """Watches, and records to a file if there is a path."""
         del path
@@ -63,10 +70,18 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def install(mode: Mode) -> None:
     """Puts the mode on the stack of this thread: below all others, which go when they are to."""
+    if not mode.sees_operations:
+        return
     above = [torch._C._pop_torch_dispatch_stack(None) for _ in range(torch._C._len_torch_dispatch_stack())]
     torch._C._push_on_torch_dispatch_stack(mode)
     for other in reversed(above):
         torch._C._push_on_torch_dispatch_stack(other)
+
+
+def leave_to_allocators(mode: Mode) -> None:
+    """From now on, allocators say what happens: the mode goes from all threads, when they come by."""
+    mode.sees_operations, mode.tells_allocators = False, True
+    uninstall(mode)
 
 
 def uninstall(mode: Mode) -> bool:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from ttmem._torch.autograd import mark, saved_tensors
+from ttmem._torch.mode import uninstall
+
 if TYPE_CHECKING:
     from ttmem._torch.mode import Mode
 
@@ -76,13 +79,32 @@ class Modules:
             if module in self._known:
                 self._inputs(args)
             self._mode.begin(name, "forward", id(module))
+            if not self._mode.sees_operations and torch._C._len_torch_dispatch_stack() > 0:
+                uninstall(self._mode)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
 
     def _after(self, module: torch.nn.Module, args: tuple[Any, ...], output: object) -> None:
-        del args, output
-        if not torch.compiler.is_compiling():
-            self._mode.end_tagged(id(module))
+        del args
+        if torch.compiler.is_compiling():
+            return
+        if self._mode.tells_allocators and self._mode.is_on:
+            self._tell(module, output)
+        self._mode.end_tagged(id(module))
+
+    def _tell(self, module: torch.nn.Module, output: object) -> None:
+        """What a module has given, and what is kept of it, for allocators that know only addresses."""
+        mode = self._mode
+        try:
+            name = self._names.get(module)
+            if name is not None:
+                mark(mode, name, output)
+            if mode.wants_labels():
+                mode.label(output, "activation")
+                if module in self._known:
+                    mode.label(list(saved_tensors(output)), "activation")
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            mode.failed(error)
 
     def _inputs(self, args: object, depth: int = 0) -> None:
         """What goes into a model that nobody has made."""

@@ -29,7 +29,7 @@ class Threads:
         mode = self._mode
 
         def start_watched(thread: threading.Thread, *args: Any, **kwargs: Any) -> None:
-            if mode.is_on:
+            if mode.is_on and mode.sees_operations:
                 _watch(thread, mode)
             start(thread, *args, **kwargs)
 

@@ -61,10 +61,12 @@ class Training:
     def _during_backward(
         self, backward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        self._mode.begin("backward", "backward", id(self))
+        self._mode.backward = self._mode.begin("backward", "backward", id(self))
         try:
             return backward(*args, **kwargs)
         finally:
+            self._mode.backward = None
+            self._mode.backward_is_over()
             self._mode.end_tagged(id(self))
             self._gradients()
 

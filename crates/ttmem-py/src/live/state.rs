@@ -51,6 +51,8 @@ struct Element {
 pub(super) enum Memory {
     /// They lie in a pool.
     In(PoolId),
+    /// They lie in a pool whose allocator says afterwards what it did.
+    ByHistory(PoolId),
     /// They take none: `meta`.
     None,
 }
@@ -82,6 +84,8 @@ pub(super) struct State {
     pools: FxHashMap<isize, Memory>,
     /// A file in one of these is not the user's.
     libraries: Vec<String>,
+    /// The kinds of devices whose allocators have a history.
+    histories: Vec<String>,
     /// A call was entered: before, there is no context to ask for.
     pub has_calls: bool,
     /// What went wrong.
@@ -100,6 +104,7 @@ impl State {
             elements: FxHashMap::default(),
             pools: FxHashMap::default(),
             libraries,
+            histories: Vec::new(),
             has_calls: false,
             errors: 0,
         }
@@ -148,14 +153,19 @@ impl State {
             self.sites.clear();
             forgotten = std::mem::take(&mut self.codes);
         }
+        let op = self.op_at(name, lines);
+        self.sites.insert((name, number), op);
+        self.codes.extend(codes);
+        (op, forgotten)
+    }
+
+    /// An operation that is called from lines, innermost first.
+    pub fn op_at(&mut self, name: StrId, lines: &[Line]) -> OpId {
         let stack = self.stack(lines);
         let loc = lines.iter().find(|line| self.is_users(line)).or_else(|| lines.first());
         let loc = loc.map(|line| format!("{}:{}", line.file, line.number));
         let loc = loc.map(|loc| self.recorder.text(&loc));
-        let op = self.recorder.op(name, stack, loc);
-        self.sites.insert((name, number), op);
-        self.codes.extend(codes);
-        (op, forgotten)
+        self.recorder.op(name, stack, loc)
     }
 
     fn stack(&mut self, lines: &[Line]) -> Option<StackId> {
@@ -181,6 +191,13 @@ impl State {
         self.elements.insert(element, Element { name, bytes });
     }
 
+    /// The type of a tensor that is all of its storage; a view says nothing of the whole.
+    pub fn whole_type(&mut self, element: Address, shape: &[u64], storage: u64) -> Option<TypeId> {
+        let bytes =
+            shape.iter().try_fold(self.elements.get(&element)?.bytes, |bytes, side| bytes.checked_mul(*side));
+        if bytes == Some(storage) { self.tensor_type(element, shape) } else { None }
+    }
+
     pub fn tensor_type(&mut self, element: Address, shape: &[u64]) -> Option<TypeId> {
         let element = *self.elements.get(&element)?;
         let count = shape.iter().try_fold(1_u64, |count, side| count.checked_mul(*side))?;
@@ -196,10 +213,29 @@ impl State {
     pub fn learn_memory(&mut self, device: isize, name: &str) -> Memory {
         let memory = match name {
             "meta" => Memory::None,
+            name if self.has_history(name) => Memory::ByHistory(self.recorder.pool(name, true)),
             _ => Memory::In(self.recorder.pool(name, false)),
         };
         self.pools.insert(device, memory);
         memory
+    }
+
+    /// The allocator of a kind of device says afterwards what it did: its storages are not taken down one by one.
+    pub fn trust_history(&mut self, kind: &str) {
+        self.histories.push(kind.to_owned());
+        self.recorder.readings_are_steps();
+        // Those that were learned before are learned anew.
+        self.pools.clear();
+    }
+
+    /// Whether there is any such allocator.
+    pub fn has_histories(&self) -> bool {
+        !self.histories.is_empty()
+    }
+
+    fn has_history(&self, device: &str) -> bool {
+        let kind = device.split(':').next();
+        self.histories.iter().any(|with| Some(with.as_str()) == kind)
     }
 
     /// Takes a storage down that is new. Another thread may have been faster: then the reference is returned, as giving it

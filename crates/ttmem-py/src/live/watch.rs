@@ -5,23 +5,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
-use ttmem::model::{Class, Expected, OpId, OpTotals, PoolId, Reading, ScopeKind};
-use ttmem::record::live::{CallRef, Place, Recorder};
+use pyo3::types::{PyDict, PyTuple};
+use ttmem::model::{Class, Expected, OpTotals, Reading, ScopeKind};
+use ttmem::record::live::{CallRef, Recorder};
 
 use super::call::{self, Call};
 use super::gil_cell::GilCell;
-use super::lines::{lines, number_of_lines};
-use super::state::{Memory, Seen, State, address};
+use super::state::{State, address};
+use super::tensors::size;
 use crate::errors::raised;
 
 /// What "makes" a storage that nobody saw come.
 const SEEN_LATER: &str = "(seen later)";
-/// Shapes with more sides than this have no type.
-const MOST_SIDES: usize = 16;
+/// What is passed to allocators begins with this; then comes the number of a call, and its name.
+pub(super) const METADATA: &str = "ttmem:";
 
 static WATCHES: AtomicU64 = AtomicU64::new(0);
 
@@ -29,21 +28,25 @@ static WATCHES: AtomicU64 = AtomicU64::new(0);
 #[pyclass(frozen, subclass, module = "ttmem._native")]
 pub(crate) struct Watch {
     number: u64,
-    state: GilCell<State>,
+    pub(super) state: GilCell<State>,
     /// Whether anything is taken down.
     is_on: AtomicBool,
     /// `torch.Tensor` and `torch.nn.Parameter`: objects of other classes may be made of several tensors.
-    tensor: Py<PyAny>,
-    parameter: Py<PyAny>,
+    pub(super) tensor: Py<PyAny>,
+    pub(super) parameter: Py<PyAny>,
     /// `ContextVar.get` and `ContextVar.set` of the variable that holds the call that runs.
     current: Py<PyAny>,
-    hold: Py<PyAny>,
+    pub(super) hold: Py<PyAny>,
     /// Python's helper: the plain tensors inside of one that has no storage of its own.
-    inner: Py<PyAny>,
+    pub(super) inner: Py<PyAny>,
     /// Python's helper: told the first error.
     complain: Py<PyAny>,
     /// `self.gone`, which all weak references share, until the end.
     gone: GilCell<Option<Py<PyAny>>>,
+    /// What passes a text to allocators with a history, where there is one, for what they do in this thread.
+    pub(super) pass: GilCell<Option<Py<PyAny>>>,
+    /// The parts of backward passes that run, with their threads.
+    pub(super) parts: GilCell<Vec<(u64, Py<Call>)>>,
 }
 
 impl fmt::Debug for Watch {
@@ -74,8 +77,21 @@ impl Watch {
         let number = WATCHES.fetch_add(1, Ordering::Relaxed);
         let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
         let (current, hold) = (current.getattr("get")?.unbind(), current.getattr("set")?.unbind());
-        let gone = GilCell::new(None);
-        Ok(Self { number, state, is_on, tensor, parameter, current, hold, inner, complain, gone })
+        let (gone, pass, parts) = (GilCell::new(None), GilCell::new(None), GilCell::new(Vec::new()));
+        Ok(Self {
+            number,
+            state,
+            is_on,
+            tensor,
+            parameter,
+            current,
+            hold,
+            inner,
+            complain,
+            gone,
+            pass,
+            parts,
+        })
     }
 
     /// What PyTorch calls for every operation while the watcher is its dispatch mode.
@@ -127,6 +143,7 @@ impl Watch {
         only_unknown: bool,
     ) -> PyResult<()> {
         let (py, watch, class) = (slf.py(), slf.get(), class_of(class_)?);
+        watch.label_tensor(tensor, class, name, requires_grad)?;
         for place in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
             watch.state.with(py, |state| {
                 let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
@@ -141,6 +158,47 @@ impl Watch {
             });
         }
         Ok(())
+    }
+
+    /// Takes down what tensors are whose allocator has a history, and that are in what a forward pass has given or keeps:
+    /// for some of its calls, as they are alike.
+    fn label(slf: &Bound<'_, Self>, tensors: &Bound<'_, PyAny>, class_: &str) -> PyResult<()> {
+        slf.get().label_all(tensors, class_of(class_)?, 0)
+    }
+
+    /// Whether what this call gives is to be labelled. Of the calls of a scope some are, ever fewer.
+    fn wants_labels(&self, py: Python<'_>) -> bool {
+        let Some(within) = self.within(py) else { return false };
+        let before = self.state.with(py, |state| {
+            let scope = state.recorder.scope_of(Some(within.at()));
+            scope.map_or(0, |scope| state.recorder.totals_of(scope).count)
+        });
+        before.is_some_and(|before| before & before.wrapping_sub(1) == 0)
+    }
+
+    /// What passes a text to allocators, for what they do in this thread: the calls are passed on from now on.
+    #[pyo3(signature = (pass_on))]
+    fn pass_calls_to(&self, py: Python<'_>, pass_on: Option<Py<PyAny>>) {
+        let before = self.pass.with(py, |pass| std::mem::replace(pass, pass_on));
+        drop(before);
+        let within = self.within(py);
+        self.pass_on(py, within.as_ref().map(Within::at));
+    }
+
+    /// In a backward pass: the engine has come to what a module did, in this thread.
+    #[pyo3(signature = (name, pass_, thread))]
+    fn backward_reaches(
+        slf: &Bound<'_, Self>,
+        name: &str,
+        pass_: Option<&Bound<'_, Call>>,
+        thread: u64,
+    ) -> PyResult<()> {
+        Self::part_begins(slf, name, pass_, thread)
+    }
+
+    /// The backward passes are over: so are their parts.
+    fn backward_is_over(&self, py: Python<'_>) {
+        self.parts_end(py);
     }
 
     /// A storage may have got another size by other ways than an operation.
@@ -188,6 +246,7 @@ impl Watch {
         let outer = outer.map(|Within(call)| call.unbind());
         let call = Bound::new(py, Call::new(slf.clone().unbind(), at, outer, tag))?;
         watch.hold.bind(py).call1((&call,))?;
+        watch.pass_on(py, Some(at));
         Ok(Some(call))
     }
 
@@ -202,8 +261,7 @@ impl Watch {
                 for at in left {
                     self.exit(py, at);
                 }
-                self.hold.bind(py).call1((call.get().outer(py),))?;
-                return Ok(());
+                return self.back_to(py, call.get().outer(py));
             }
             // What the program has named itself, it ends itself: a generator that waits, for example.
             if inner.get().tag() == 0 && self.runs(py, inner.get().at()) {
@@ -227,8 +285,7 @@ impl Watch {
                 for at in inside {
                     self.exit(py, at);
                 }
-                self.hold.bind(py).call1((outer,))?;
-                return Ok(());
+                return self.back_to(py, outer);
             }
             next = outer.cloned();
         }
@@ -256,6 +313,11 @@ impl Watch {
         });
     }
 
+    /// Only counters are read: each time is a step.
+    fn only_counters(&self, py: Python<'_>) {
+        self.state.with(py, |state| state.recorder.readings_are_steps());
+    }
+
     /// What a pool was seen to have, in bytes.
     #[pyo3(signature = (pool, *, allocated = None, active = None, reserved = None, requested = None, free = None, capacity = None))]
     #[allow(clippy::too_many_arguments, reason = "they are named")]
@@ -275,6 +337,14 @@ impl Watch {
         self.state.with(py, |state| {
             let pool = state.recorder.pool(pool, true);
             state.recorder.reading(pool, reading);
+        });
+    }
+
+    /// A counter of a pool says what the most was that was allocated at a time since it was read last.
+    fn highest(&self, py: Python<'_>, pool: &str, size: u64) {
+        self.state.with(py, |state| {
+            let pool = state.recorder.pool(pool, true);
+            state.recorder.highest(pool, size);
         });
     }
 
@@ -376,7 +446,7 @@ impl Watch {
         self.state.with(py, |state| state.recorder.exit(at));
     }
 
-    fn runs(&self, py: Python<'_>, at: CallRef) -> bool {
+    pub(super) fn runs(&self, py: Python<'_>, at: CallRef) -> bool {
         self.state.with(py, |state| state.recorder.runs(at)).unwrap_or(false)
     }
 
@@ -384,217 +454,8 @@ impl Watch {
         self.state.with(py, |state| state.recorder.release(at));
     }
 
-    /// Takes the results of an operation down.
-    fn results(
-        &self,
-        this: &Bound<'_, Self>,
-        func: &Bound<'_, PyAny>,
-        result: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        if self.is_plain_tensor(result) {
-            return self.result(this, func, result);
-        }
-        if let Ok(results) = result.cast::<PyTuple>() {
-            return results.iter().try_for_each(|result| self.results(this, func, &result));
-        }
-        if let Ok(results) = result.cast::<PyList>() {
-            return results.iter().try_for_each(|result| self.results(this, func, &result));
-        }
-        if self.is_tensor(result)? {
-            return self.result(this, func, result);
-        }
-        Ok(())
-    }
-
-    /// Takes a result of an operation down, by the plain tensors that it is made of.
-    fn result(
-        &self,
-        this: &Bound<'_, Self>,
-        func: &Bound<'_, PyAny>,
-        tensor: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        if self.is_plain_tensor(tensor)
-            && let Ok(storage) = tensor.call_method0(intern!(this.py(), "untyped_storage"))
-        {
-            return self.plain_result(this, func, tensor, &storage);
-        }
-        for part in self.inner.bind(this.py()).call1((tensor,))?.try_iter()? {
-            let part = part?;
-            let storage = part.call_method0(intern!(this.py(), "untyped_storage"))?;
-            self.plain_result(this, func, &part, &storage)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a result down that has a storage, if that is new or has another size.
-    fn plain_result(
-        &self,
-        this: &Bound<'_, Self>,
-        func: &Bound<'_, PyAny>,
-        tensor: &Bound<'_, PyAny>,
-        storage: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let py = this.py();
-        let known = self.state.with(py, |state| {
-            let storage = state.storage(address(storage));
-            storage.map(|(_, bytes)| (bytes, state.op(address(func)).is_none_or(|op| op.is_mutable)))
-        });
-        match known {
-            Some(Some((_, false))) | None => Ok(()),
-            Some(Some((before, true))) => {
-                let bytes = size(storage)?;
-                if bytes != before {
-                    let (op, within) = (self.op(py, func)?, self.within(py));
-                    self.state.with(py, |state| {
-                        state.resized(address(storage), bytes, op, within.as_ref().map(Within::at));
-                    });
-                }
-                Ok(())
-            }
-            Some(None) => {
-                let op = self.op(py, func)?;
-                // What shows or changes something that nobody saw come has not made it.
-                let makes_new =
-                    self.state.with(py, |state| state.op(address(func)).is_none_or(|op| op.makes_new));
-                let within = self.within(py).filter(|_| makes_new != Some(false));
-                self.storage(this, tensor, storage, op, None, within.as_ref()).map(drop)
-            }
-        }
-    }
-
-    /// The places of the storages of a tensor; those that were not known are taken down, as nobody's work.
-    fn places(
-        &self,
-        this: &Bound<'_, Self>,
-        tensor: &Bound<'_, PyAny>,
-        name: &str,
-        class: Option<Class>,
-    ) -> PyResult<Vec<Place>> {
-        let py = this.py();
-        let mut places = Vec::new();
-        let parts = if self.is_plain_tensor(tensor) {
-            vec![tensor.clone()]
-        } else {
-            self.inner.bind(py).call1((tensor,))?.try_iter()?.collect::<PyResult<_>>()?
-        };
-        for tensor in parts {
-            let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) else { continue };
-            let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
-            places.extend(match known {
-                Some((place, _)) => Some(place),
-                None => {
-                    let op = self.op_here(py, name)?;
-                    self.storage(this, &tensor, &storage, op, class, None)?
-                }
-            });
-        }
-        Ok(places)
-    }
-
-    /// Takes a storage down that is new. `None` where it has no memory.
-    #[allow(unsafe_code)]
-    fn storage(
-        &self,
-        this: &Bound<'_, Self>,
-        tensor: &Bound<'_, PyAny>,
-        storage: &Bound<'_, PyAny>,
-        op: OpId,
-        class: Option<Class>,
-        within: Option<&Within<'_>>,
-    ) -> PyResult<Option<Place>> {
-        let py = this.py();
-        let Some(pool) = self.pool(py, storage)? else { return Ok(None) };
-        let bytes = size(storage)?;
-        // One without a shape that can be asked for is a tensor nevertheless.
-        let (element, shape, sides) =
-            self.element_and_shape(py, tensor).unwrap_or((0, [0; MOST_SIDES], None));
-        let gone = self.gone_of(this)?;
-        // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
-        // with an exception set.
-        let weak = unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(storage.as_ptr(), gone.as_ptr()))?
-        };
-        let (storage, weak) = (address(storage), weak.unbind());
-        let place = self.state.with(py, |state| {
-            let shape = sides.and_then(|sides| shape.get(..sides));
-            let ty = shape.and_then(|shape| state.tensor_type(element, shape));
-            let seen = Seen { storage, bytes, pool, weak, op, ty, class };
-            state.allocated(seen, within.map(Within::at))
-        });
-        Ok(place.and_then(|(place, _not_needed)| place))
-    }
-
-    /// The pool of a storage's device; `None` for devices without memory.
-    fn pool(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> PyResult<Option<PoolId>> {
-        let device = storage.getattr(intern!(py, "device"))?;
-        let hash = device.hash()?;
-        let known = self.state.with(py, |state| state.memory(hash)).flatten();
-        let memory = match known {
-            Some(memory) => Some(memory),
-            None => {
-                let name = device.str()?.to_string();
-                self.state.with(py, |state| state.learn_memory(hash, &name))
-            }
-        };
-        Ok(match memory {
-            Some(Memory::In(pool)) => Some(pool),
-            Some(Memory::None) | None => None,
-        })
-    }
-
-    /// The element type of a tensor, and its shape, where it is one of plain numbers.
-    fn element_and_shape(
-        &self,
-        py: Python<'_>,
-        tensor: &Bound<'_, PyAny>,
-    ) -> PyResult<(usize, [u64; MOST_SIDES], Option<usize>)> {
-        let element = tensor.getattr(intern!(py, "dtype"))?;
-        let known = self.state.with(py, |state| state.knows_element(address(&element)));
-        if known == Some(false) {
-            let name = element.str()?.to_string();
-            let bytes = element.getattr(intern!(py, "itemsize"))?.extract()?;
-            self.state.with(py, |state| state.learn_element(address(&element), &name, bytes));
-        }
-        let mut shape = [0; MOST_SIDES];
-        let sides = tensor.getattr(intern!(py, "shape"))?;
-        let sides = sides.cast::<PyTuple>()?;
-        let is_plain = sides.len() <= MOST_SIDES
-            && sides.iter().zip(&mut shape).all(|(from, to)| from.extract().map(|side| *to = side).is_ok());
-        Ok((address(&element), shape, is_plain.then(|| sides.len())))
-    }
-
-    /// An operation of PyTorch, called from where the program is.
-    fn op(&self, py: Python<'_>, func: &Bound<'_, PyAny>) -> PyResult<OpId> {
-        let known = self.state.with(py, |state| state.op(address(func)).map(|op| op.name));
-        let name = match known.flatten() {
-            Some(name) => name,
-            None => {
-                let (name, is_mutable, makes_new) = described(func)?;
-                let learned = self.state.with(py, |state| state.learn_op(func, &name, is_mutable, makes_new));
-                learned.ok_or_else(busy)?
-            }
-        };
-        self.at_site(py, name)
-    }
-
-    /// Something else that has a name, called from where the program is.
-    fn op_here(&self, py: Python<'_>, name: &str) -> PyResult<OpId> {
-        let name = self.state.with(py, |state| state.recorder.text(name)).ok_or_else(busy)?;
-        self.at_site(py, name)
-    }
-
-    fn at_site(&self, py: Python<'_>, name: ttmem::model::StrId) -> PyResult<OpId> {
-        let number = number_of_lines(py);
-        if let Some(op) = self.state.with(py, |state| state.site(name, number)).flatten() {
-            return Ok(op);
-        }
-        let (lines, codes) = lines(py)?;
-        let learned = self.state.with(py, |state| state.learn_site(name, number, &lines, codes));
-        learned.map(|(op, _forgotten)| op).ok_or_else(busy)
-    }
-
     /// The call that this context holds.
-    fn within<'py>(&self, py: Python<'py>) -> Option<Within<'py>> {
+    pub(super) fn within<'py>(&self, py: Python<'py>) -> Option<Within<'py>> {
         if !self.state.with(py, |state| state.has_calls).unwrap_or(false) {
             return None;
         }
@@ -604,7 +465,7 @@ impl Watch {
     }
 
     /// The lane of this thread.
-    fn lane(&self, py: Python<'_>) -> PyResult<Option<ttmem::model::LaneId>> {
+    pub(super) fn lane(&self, py: Python<'_>) -> PyResult<Option<ttmem::model::LaneId>> {
         let mut error = None;
         let lane = call::lane(self.number, || {
             let name = thread_name(py).map_err(|why| error = Some(why)).ok()?;
@@ -614,7 +475,7 @@ impl Watch {
     }
 
     /// `self.gone`, which is made the first time.
-    fn gone_of<'py>(&self, this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(super) fn gone_of<'py>(&self, this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         let known = self.gone.with(py, |gone| gone.as_ref().map(|gone| gone.bind(py).clone()));
         if let Some(gone) = known.flatten() {
@@ -625,17 +486,8 @@ impl Watch {
         Ok(gone)
     }
 
-    fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
-        let class = object.get_type();
-        class.as_ptr() == self.tensor.as_ptr() || class.as_ptr() == self.parameter.as_ptr()
-    }
-
-    fn is_tensor(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(!object.is_none() && object.is_instance(self.tensor.bind(object.py()))?)
-    }
-
     /// Counts an error of our own; the first one is said.
-    fn failed(&self, py: Python<'_>, error: PyErr) {
+    pub(super) fn failed(&self, py: Python<'_>, error: PyErr) {
         let first = self.state.with(py, |state| {
             state.errors += 1;
             state.errors == 1
@@ -648,30 +500,7 @@ impl Watch {
 }
 
 /// A call that a context holds, and that is held here as long as it is looked at.
-struct Within<'py>(Bound<'py, Call>);
-
-impl Within<'_> {
-    fn at(&self) -> CallRef {
-        self.0.get().at()
-    }
-}
-
-/// The bytes of a storage.
-fn size(storage: &Bound<'_, PyAny>) -> PyResult<u64> {
-    storage.call_method0(intern!(storage.py(), "nbytes"))?.extract()
-}
-
-/// The name of an operation, without its overload; whether it changes its arguments; whether its results are new.
-fn described(func: &Bound<'_, PyAny>) -> PyResult<(String, bool, bool)> {
-    let Ok(schema) = func.getattr("_schema") else {
-        return Ok((func.str()?.to_string(), true, true));
-    };
-    let mut makes_new = true;
-    for result in schema.getattr("returns")?.try_iter()? {
-        makes_new &= result?.getattr("alias_info")?.is_none();
-    }
-    Ok((schema.getattr("name")?.extract()?, schema.getattr("is_mutable")?.extract()?, makes_new))
-}
+pub(super) struct Within<'py>(pub Bound<'py, Call>);
 
 fn thread_name(py: Python<'_>) -> PyResult<String> {
     py.import("threading")?.call_method0("current_thread")?.getattr("name")?.extract()
@@ -693,6 +522,6 @@ fn kind_of(name: &str) -> PyResult<ScopeKind> {
     })
 }
 
-fn busy() -> PyErr {
+pub(super) fn busy() -> PyErr {
     PyRuntimeError::new_err("the watcher was asked from inside of itself")
 }

@@ -17,6 +17,7 @@ pub mod live;
 pub mod lowered;
 pub mod names;
 pub mod oom;
+pub mod outcomes;
 pub mod outside;
 pub mod over_time;
 pub mod overlaps;

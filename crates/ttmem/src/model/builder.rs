@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::{
-    ByteRange, Call, Event, FromStep, Module, ModuleId, Moment, OpId, Pool, PoolId, Profile, Rank, RankEvent,
-    RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
+    ByteRange, Call, During, Event, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool, PoolId,
+    Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
 };
 use crate::error::Result;
 
@@ -164,6 +164,11 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.requires_grad.insert(tensor, does);
         }
         RankEvent::OpTotals(totals) => rank.op_totals.push(totals),
+        RankEvent::History(row) => push_history(rank, ops, row)?,
+        RankEvent::Label(label) => {
+            rank.pools.get(label.pool.index())?;
+            rank.labels.push(label);
+        }
         RankEvent::Expected(expected) => rank.expected.push(expected),
         _ => apply_in_time(rank, ops, event)?,
     }
@@ -227,6 +232,14 @@ fn push_call(rank: &mut Rank, ops: usize, call: Call) -> Option<()> {
     }
     rank.calls.push(call);
     Some(())
+}
+
+fn push_history(rank: &mut Rank, ops: usize, row: HistoryRow) -> Option<()> {
+    rank.pools.get(row.pool.index())?;
+    if let During::Call(call) = row.during {
+        rank.calls.get(call.index())?;
+    }
+    (row.op.index() < ops).then(|| rank.history.push(row))
 }
 
 /// A moment must lie within the steps that there are: tables are sized by it.
@@ -352,13 +365,15 @@ impl Rank {
         }
         self.times.iter().try_for_each(|(step, time)| say(RankEvent::Time(step, time)))?;
         self.within.iter().try_for_each(|(step, call)| say(RankEvent::Within(step, call)))?;
-        self.snapshots.iter().try_for_each(|&snapshot| say(RankEvent::Snapshot(snapshot)))
+        self.snapshots.iter().try_for_each(|&snapshot| say(RankEvent::Snapshot(snapshot)))?;
+        self.history.iter().try_for_each(|row| say(RankEvent::History(row)))?;
+        self.labels.iter().try_for_each(|label| say(RankEvent::Label(label)))
     }
 }
 
 impl Pool {
     /// Says the changes of all curves, and the moments at which nothing changed.
-    fn replay(&self, say: &mut dyn FnMut(Moment, Option<Reading>) -> Result<()>) -> Result<()> {
+    pub(crate) fn replay(&self, say: &mut dyn FnMut(Moment, Option<Reading>) -> Result<()>) -> Result<()> {
         let mut next: Vec<_> =
             self.curves.iter().map(|(kind, curve)| (*kind, curve.changes().peekable())).collect();
         for at in self.observed.iter() {

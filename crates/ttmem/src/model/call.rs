@@ -157,7 +157,7 @@ impl<T> Default for FromStep<T> {
 
 impl<T: Copy + PartialEq> FromStep<T> {
     /// That a value holds for the steps that follow. Steps come in order; the last word on one counts.
-    pub(super) fn set(&mut self, step: Step, value: T) {
+    pub(crate) fn set(&mut self, step: Step, value: T) {
         if self.step.last() == Some(&step) {
             self.step.pop();
             self.value.pop();

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Alias, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut, Derivation,
-    Expected, Fault, Frame, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase,
-    PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
-    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Totals, Warning,
+    Expected, Fault, Frame, HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin,
+    Outcome, Phase, PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot,
+    Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -153,6 +153,10 @@ pub enum RankEvent {
     Expected(Expected),
     /// Whether gradients are computed for an allocation.
     RequiresGrad(TensorId, bool),
+    /// Something that an allocator did.
+    History(HistoryRow),
+    /// What lies at an address.
+    Label(Label),
 }
 
 /// What a profile was made from.

@@ -7,6 +7,7 @@ mod builder;
 mod call;
 mod columns;
 mod event;
+mod history;
 mod ids;
 mod op;
 mod pool;
@@ -22,6 +23,7 @@ pub use call::{
     Scopes, Seen, Snapshot,
 };
 pub use event::{Event, RankEvent, Sink, Source};
+pub use history::{During, History, HistoryAction, HistoryRow, Label, Labels};
 pub use ids::{
     ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,
     ScopeId, SessionId, StackId, Step, StrId, TensorId, TypeId, difference,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{
     Aliases, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut, Derivations, Expected,
-    Fault, FromStep, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase,
-    Pool, PoolId, Position, Run, RunId, ScopeId, Scopes, Seen, Session, Snapshot, Source, Stacks, Step,
-    StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, TypeId, Warning,
+    Fault, FromStep, History, Labels, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops,
+    Origins, Phase, Pool, PoolId, Position, Run, RunId, ScopeId, Scopes, Seen, Session, Snapshot, Source,
+    Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -89,6 +89,10 @@ pub struct Rank {
     pub expected: Vec<Expected>,
     /// For which allocations it is known whether gradients are computed.
     pub requires_grad: BTreeMap<TensorId, bool>,
+    /// What allocators did that has no place among the steps yet.
+    pub history: History,
+    /// What was seen at addresses of their memory.
+    pub labels: Labels,
 }
 
 /// Where an allocation is from.

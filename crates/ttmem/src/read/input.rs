@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::siblings::Siblings;
 use super::{Reader, Sniff, folder, json, readers};
 use crate::error::{Error, Result};
+use crate::history;
 use crate::model::{Builder, Event, Profile, Sink, Source};
 use crate::record::frame;
 
@@ -93,7 +94,9 @@ pub fn open(name: &str) -> Result<Profile> {
 pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let mut builder = Builder::new();
     read_into(name, options, &mut builder)?;
-    Ok(builder.finish())
+    let mut profile = builder.finish();
+    history::place(&mut profile);
+    Ok(profile)
 }
 
 /// Reads a file into any sink.

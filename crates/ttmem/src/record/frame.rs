@@ -171,6 +171,8 @@ kinds! {
     69 [Event::Of(rank, RankEvent::Expected(expected))] (rank, expected);
     70 [Event::Of(rank, RankEvent::RequiresGrad(tensor, does))] (rank, tensor, does);
     71 [Event::Of(rank, RankEvent::Seen(call, seen))] (rank, call, seen);
+    72 [Event::Of(rank, RankEvent::History(row))] (rank, row);
+    73 [Event::Of(rank, RankEvent::Label(label))] (rank, label);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

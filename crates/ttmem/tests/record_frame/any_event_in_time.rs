@@ -91,6 +91,40 @@ fn op_totals(ids: u32) -> impl Strategy<Value = OpTotals> {
     )
 }
 
+fn history_row(ids: u32) -> impl Strategy<Value = HistoryRow> {
+    let action = proptest::sample::select(HistoryAction::ALL.to_vec());
+    let during =
+        prop_oneof![Just(During::NoCall), Just(During::ByTime), id(ids, CallId::new).prop_map(During::Call),];
+    let sizes = (number(), number(), of(number()));
+    (id(ids, PoolId::new), action, sizes, id(ids, OpId::new), during, number()).prop_map(
+        |(pool, action, (address, bytes, block), op, during, time)| HistoryRow {
+            pool,
+            action,
+            address,
+            bytes,
+            block: Bytes::from(block),
+            op,
+            during,
+            time,
+        },
+    )
+}
+
+fn label(ids: u32) -> impl Strategy<Value = Label> {
+    let sizes = (number(), number(), number());
+    (id(ids, PoolId::new), sizes, of(id(ids, TypeId::new)), class(), of(string(ids)), of(any::<bool>()))
+        .prop_map(|(pool, (address, bytes, time), ty, class, name, requires_grad)| Label {
+            pool,
+            address,
+            bytes,
+            time,
+            ty,
+            class,
+            name,
+            requires_grad,
+        })
+}
+
 pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
     let expected = (class(), number(), string(ids))
         .prop_map(|(class, bytes, how)| RankEvent::Expected(Expected { class, bytes, how }));
@@ -110,6 +144,8 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         (0..ids, of(id(ids, CallId::new))).prop_map(|(step, call)| RankEvent::Within(step, call)),
         snapshot,
         op_totals(ids).prop_map(RankEvent::OpTotals),
+        history_row(ids).prop_map(RankEvent::History),
+        label(ids).prop_map(RankEvent::Label),
         expected,
         (id(ids, TensorId::new), any::<bool>())
             .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),

@@ -65,10 +65,12 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::Expected(_) => 45,
             RankEvent::RequiresGrad(..) => 46,
             RankEvent::Seen(..) => 50,
+            RankEvent::History(_) => 51,
+            RankEvent::Label(_) => 52,
         },
     }
 }
-pub const VARIANTS: usize = 51;
+pub const VARIANTS: usize = 53;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -323,6 +325,29 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
         RankEvent::RequiresGrad(TensorId::new(4).unwrap(), true),
         RankEvent::Seen(call, Seen { ended: Some(2_000_000), change: Some(-4096) }),
     ];
+    said.push(RankEvent::Label(Label {
+        pool: PoolId::new(1).unwrap(),
+        address: 0x7f00_0000_0200,
+        bytes: 4096,
+        time: 900,
+        ty: TypeId::new(2),
+        class: Class::Gradient,
+        name: Some(s(7)),
+        requires_grad: Some(false),
+    }));
+    let durings = [During::Call(call), During::NoCall, During::ByTime].into_iter().cycle();
+    said.extend(HistoryAction::ALL.into_iter().zip(durings).map(|(action, during)| {
+        RankEvent::History(HistoryRow {
+            pool: PoolId::new(1).unwrap(),
+            action,
+            address: 0x7f00_0000_0200,
+            bytes: 4000,
+            block: Bytes::known(4096),
+            op: OpId::new(2).unwrap(),
+            during,
+            time: 901,
+        })
+    }));
     said.extend(ScopeKind::ALL.map(|kind| RankEvent::Scope(Scope { name: s(2), parent: Some(scope), kind })));
     said
 }

@@ -27,7 +27,7 @@ struct Place {
 
 /// The calls that run, and those that are still meant.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     places: Slab<Place>,
     /// What the calls that ended came to, by scope.
     totals: Vec<CallTotals>,
@@ -88,8 +88,8 @@ impl Calls {
         self.each_running(owner, |place| {
             place.level = place.level.saturating_add_unsigned(bytes);
             let outcome = &mut place.so_far;
-            outcome.allocated += bytes;
-            outcome.kept += bytes;
+            outcome.allocated = outcome.allocated.saturating_add(bytes);
+            outcome.kept = outcome.kept.saturating_add(bytes);
             outcome.allocations = outcome.allocations.saturating_add(1);
             outcome.peak = outcome.peak.max(u64::try_from(place.level).unwrap_or(0));
         });
@@ -100,7 +100,7 @@ impl Calls {
     pub fn freed(&mut self, owner: Option<CallRef>, within: Option<CallRef>, bytes: u64) {
         self.each_running(within, |place| {
             place.level = place.level.saturating_sub_unsigned(bytes);
-            place.so_far.freed += bytes;
+            place.so_far.freed = place.so_far.freed.saturating_add(bytes);
             place.so_far.frees = place.so_far.frees.saturating_add(1);
         });
         self.each_running(owner, |place| place.so_far.kept = place.so_far.kept.saturating_sub(bytes));

@@ -8,7 +8,7 @@
 //! file. The recorder is told by one thread at a time (it is `&mut`), and never waits for the file unless it is told more
 //! than can be written.
 
-mod calls;
+pub(crate) mod calls;
 mod names;
 mod narrator;
 mod queue;
@@ -30,10 +30,13 @@ use self::queue::{Outlet, Parcel, Record};
 use super::replace;
 use crate::error::{Error, Result};
 use crate::model::{
-    CallId, CallTotals, Class, Event, Expected, Frame, FrameId, LaneId, Nanoseconds, OpId, OpTotals, PoolId,
-    RankEvent, RankId, Reading, Scope, ScopeId, ScopeKind, StackId, StrId, TensorId, TypeId, Warning,
+    Bytes, CallId, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow,
+    Label, LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Scope, ScopeId,
+    ScopeKind, StackId, StrId, TensorId, TypeId, Warning,
 };
 
+/// The operation of a step at which counters were read.
+const READING: &str = "reading";
 /// Times that differ by less than this are one.
 const TICK: Nanoseconds = 1000;
 
@@ -105,6 +108,7 @@ pub struct Recorder {
     /// The time and the call that the file knows.
     time: Nanoseconds,
     within: Option<CallId>,
+    readings_are_steps: bool,
     file: Option<Writing>,
 }
 
@@ -136,6 +140,7 @@ impl Recorder {
             entered: 0,
             time: 0,
             within: None,
+            readings_are_steps: false,
             file: None,
         }
     }
@@ -273,6 +278,16 @@ impl Recorder {
         self.calls.running(call).and_then(|call| self.calls.scope(call))
     }
 
+    /// Which call that is, of all that began.
+    pub fn call_id(&self, call: CallRef) -> Option<CallId> {
+        self.calls.id(call)
+    }
+
+    /// The call of a number, if so many have begun.
+    pub fn call_numbered(&self, number: usize) -> Option<CallId> {
+        CallId::new(number).filter(|_| number < self.entered)
+    }
+
     /// What kind of scope that is.
     pub fn kind_of(&self, call: Option<CallRef>) -> Option<ScopeKind> {
         self.scope_of(call).and_then(|scope| self.names.scope_row(scope)).map(|scope| scope.kind)
@@ -340,14 +355,42 @@ impl Recorder {
         self.put(Record::Snapshot { name, time });
     }
 
+    /// From now on, that counters are read is a step: where little else is seen as it happens, they give the time.
+    pub fn readings_are_steps(&mut self) {
+        self.readings_are_steps = true;
+    }
+
     /// What a pool was seen to have. Counters of a driver, for example.
     pub fn reading(&mut self, pool: PoolId, reading: Reading) {
         if let (Some(figures), Some(now)) = (self.pools.get_mut(pool.index()), reading.allocated) {
             figures.now = now;
             figures.peak = figures.peak.max(now);
         }
-        self.tick();
-        self.send(Parcel::Reading(pool, reading));
+        let mut op = None;
+        if self.readings_are_steps {
+            let name = self.text(READING);
+            op = Some(self.op(name, None, None));
+        }
+        self.say_where(None);
+        self.send(Parcel::Reading(pool, reading, op));
+    }
+
+    /// Something that an allocator did, learned of afterwards.
+    pub fn history(&mut self, row: HistoryRow) {
+        self.say_of_rank(RankEvent::History(row));
+    }
+
+    /// A counter of a pool says what the most was that was allocated at a time since it was read last.
+    pub fn highest(&mut self, pool: PoolId, bytes: u64) {
+        let name = self.text(READING);
+        let (op, time) = (self.op(name, None, None), self.now());
+        let (action, during, block) = (HistoryAction::Highest, During::NoCall, Bytes::UNKNOWN);
+        self.history(HistoryRow { pool, action, address: 0, bytes, block, op, during, time });
+    }
+
+    /// What lies at an address of an allocator's memory.
+    pub fn label(&mut self, label: Label) {
+        self.say_of_rank(RankEvent::Label(label));
     }
 
     /// What a profiler says of an operation.
@@ -385,6 +428,16 @@ impl Recorder {
     /// The scopes, and what their calls came to that have ended.
     pub fn scopes(&self) -> impl Iterator<Item = (ScopeId, Scope, CallTotals)> + '_ {
         self.names.scopes().map(|(id, scope)| (id, scope, self.calls.totals(id)))
+    }
+
+    /// What the calls of a scope came to that have ended.
+    pub fn totals_of(&self, scope: ScopeId) -> CallTotals {
+        self.calls.totals(scope)
+    }
+
+    /// The name of a scope.
+    pub fn scope_name(&self, scope: ScopeId) -> &str {
+        self.names.scope_row(scope).map_or("", |scope| self.names.text_of(scope.name))
     }
 
     /// The text of an id.

@@ -110,9 +110,13 @@ impl<W: Write> Narrator<W> {
         Ok(())
     }
 
-    /// What a pool was seen to have.
-    pub fn reading(&mut self, pool: PoolId, reading: Reading) -> Result<()> {
-        self.of_rank(RankEvent::State(pool, Moment::early(self.steps), reading))
+    /// What a pool was seen to have; that somebody looked is a step of that operation, if there is one.
+    pub fn reading(&mut self, pool: PoolId, reading: Reading, op: Option<OpId>) -> Result<()> {
+        let at = match op {
+            Some(op) => self.step(op)?,
+            None => Moment::early(self.steps),
+        };
+        self.of_rank(RankEvent::State(pool, at, reading))
     }
 
     /// Says where the pools stand that have changed, and how high they were.

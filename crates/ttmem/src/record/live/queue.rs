@@ -52,8 +52,8 @@ pub(super) enum Parcel {
     Event(Event<'static>),
     /// The next pool, by its name; whether it is empty now, or not known.
     Pool { name: StrId, is_empty: bool },
-    /// What a pool was seen to have.
-    Reading(PoolId, Reading),
+    /// What a pool was seen to have; at a step of its own, if there is an operation.
+    Reading(PoolId, Reading, Option<OpId>),
     /// Everything up to here shall be in the file; then the word is passed on.
     Flush(SyncSender<()>),
     /// The recording ends.

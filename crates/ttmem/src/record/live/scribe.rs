@@ -77,7 +77,7 @@ impl Scribe {
                 _ if self.failed.is_some() => Ok(()),
                 Some(Parcel::Event(event)) => self.narrator.take(event),
                 Some(Parcel::Pool { name, is_empty }) => self.narrator.pool(name, is_empty),
-                Some(Parcel::Reading(pool, reading)) => self.narrator.reading(pool, reading),
+                Some(Parcel::Reading(pool, reading, op)) => self.narrator.reading(pool, reading, op),
                 None => Err(Error::Bug("a parcel of a recording is not there".into())),
             },
             _ if self.failed.is_some() => Ok(()),

@@ -1,0 +1,66 @@
+//! What is to be said of a history: what it has lost, what makes no sense in it, and where memory ran out.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Fault, FaultKind, PoolId, Profile, Step, StrId, Warning};
+
+/// What is to be said of a history when it is placed.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// By pool: how many allocations were forgotten, and how many things were given back that were not there.
+    pub forgotten: BTreeMap<usize, u64>,
+    pub unmatched: BTreeMap<usize, u64>,
+    /// Where memory ran out: the pool, the step, what was asked for, what the driver had left.
+    pub out_of_memory: Vec<(PoolId, Step, u64, u64)>,
+}
+
+impl Notes {
+    /// Says it.
+    pub fn tell(self, profile: &mut Profile, rank: usize) {
+        let name = |profile: &Profile, pool: usize| {
+            profile.ranks[rank].pools.get(pool).map(|pool| (pool.name, profile.text(pool.name).to_owned()))
+        };
+        let warn = |profile: &mut Profile, message| profile.warnings.push(Warning { line: None, message });
+        for (pool, count) in self.forgotten {
+            let Some((_, name)) = name(profile, pool) else { continue };
+            let message = format!(
+                "{count} allocations of {name} fell out of the allocator's history before it was read: the most that was \
+                 in use is known, but not by what"
+            );
+            warn(profile, message);
+        }
+        for (pool, count) in self.unmatched {
+            let Some((_, name)) = name(profile, pool) else { continue };
+            let message =
+                format!("{count} events of {name} do not follow from those before, and were left out");
+            warn(profile, message);
+        }
+        for (pool, step, requested, free) in self.out_of_memory {
+            let Some((pool, name)) = name(profile, pool.index()) else { continue };
+            let message = format!("{name} is out of memory: {requested} bytes were asked for");
+            let Some(message) = profile.strings.push(&message) else { continue };
+            let fault = out_of_memory(pool, step, requested, free, message);
+            profile.ranks[rank].faults.push(fault);
+        }
+    }
+}
+
+fn out_of_memory(pool: StrId, step: Step, requested: u64, free: u64, message: StrId) -> Fault {
+    Fault {
+        kind: FaultKind::OutOfMemory,
+        pool: Some(pool),
+        step: Some(step),
+        requested_total: Some(requested),
+        requested_per_bank: Some(requested),
+        banks: Some(1),
+        bank_size: None,
+        allocated: None,
+        free: Some(free),
+        largest_free: None,
+        region_end: None,
+        limit: None,
+        message,
+        line: 0,
+        ended_program: false,
+    }
+}

@@ -1,0 +1,45 @@
+//! The calls that run at a time, for what nobody has said the call of.
+
+use crate::model::{CallEnd, CallId, During, Nanoseconds, Rank};
+
+/// The calls that run, as time goes on.
+#[derive(Debug)]
+pub(super) struct OpenCalls<'a> {
+    rank: &'a Rank,
+    next: usize,
+    /// In the order that they began, with their ends.
+    open: Vec<(CallId, Nanoseconds)>,
+}
+
+impl<'a> OpenCalls<'a> {
+    /// Before the first.
+    pub fn new(rank: &'a Rank) -> Self {
+        Self { rank, next: 0, open: Vec::new() }
+    }
+
+    /// It is later now.
+    pub fn advance(&mut self, now: Nanoseconds) {
+        while let Some(&began) = self.rank.calls.began.get(self.next).filter(|began| **began <= now) {
+            let ended = match self.rank.call_end(self.next) {
+                CallEnd::At(ended) => ended,
+                CallEnd::Open => Nanoseconds::MAX,
+                CallEnd::Unknown => began,
+            };
+            self.open.extend(CallId::new(self.next).map(|call| (call, ended)));
+            self.next += 1;
+        }
+        // Only what is asked for has to be right: the innermost one.
+        while self.open.last().is_some_and(|(_, ended)| *ended < now) {
+            self.open.pop();
+        }
+    }
+
+    /// The call in which something happened.
+    pub fn during(&self, during: During) -> Option<CallId> {
+        match during {
+            During::Call(call) => Some(call),
+            During::NoCall => None,
+            During::ByTime => self.open.last().map(|(call, _)| *call),
+        }
+    }
+}

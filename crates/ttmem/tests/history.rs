@@ -1,0 +1,207 @@
+//! What is learned afterwards, from an allocator's history, comes out as if it had been seen as it happened.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use ttmem::analyze::outcomes::outcomes;
+use ttmem::model::*;
+use ttmem::read;
+use ttmem::record::live::{Allocation, CallRef, Place, Recorder};
+
+/// What a program does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Enter(u8),
+    Exit,
+    Allocate(u16),
+    /// One of those that are there.
+    Free(u8),
+}
+
+fn program() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        2 => (0_u8..5).prop_map(Act::Enter),
+        2 => Just(Act::Exit),
+        4 => (1_u16..5000).prop_map(Act::Allocate),
+        3 => any::<u8>().prop_map(Act::Free),
+    ];
+    proptest::collection::vec(act, 1..80)
+}
+
+/// Tells a recorder what the calls do, and gives what happens to memory to `memory`.
+fn run(recorder: &mut Recorder, acts: &[Act], mut memory: impl FnMut(&mut Recorder, Act, Option<CallRef>)) {
+    let lane = recorder.lane("main");
+    let mut open: Vec<CallRef> = Vec::new();
+    for &act in acts {
+        let within = open.last().copied();
+        match act {
+            Act::Enter(kind) => {
+                let kind = ScopeKind::ALL[usize::from(kind) % ScopeKind::ALL.len()];
+                let outer = recorder.scope_of(within);
+                let scope = recorder.scope(outer, kind.as_str(), kind);
+                open.extend(recorder.enter(scope, lane, within, None));
+            }
+            Act::Exit => {
+                if let Some(call) = open.pop() {
+                    recorder.exit(call);
+                    recorder.release(call);
+                }
+            }
+            Act::Allocate(_) | Act::Free(_) => memory(recorder, act, within),
+        }
+    }
+    while let Some(call) = open.pop() {
+        recorder.exit(call);
+        recorder.release(call);
+    }
+    recorder.snapshot(Some("end"));
+}
+
+fn op(recorder: &mut Recorder, name: &str) -> OpId {
+    let name = recorder.text(name);
+    recorder.op(name, None, None)
+}
+
+fn seen_as_it_happens(path: &Path, acts: &[Act]) -> Profile {
+    let mut recorder = Recorder::recording_to(path).unwrap();
+    let pool = recorder.pool("cuda:0", false);
+    let mut there: Vec<Place> = Vec::new();
+    run(&mut recorder, acts, |recorder, act, within| match act {
+        Act::Allocate(bytes) => {
+            let op = op(recorder, "alloc");
+            let class = match recorder.kind_of(within) {
+                Some(ScopeKind::Forward) => Class::Activation,
+                Some(ScopeKind::Backward | ScopeKind::Optimizer) => Class::Temporary,
+                _ => Class::Unknown,
+            };
+            let bytes = u64::from(bytes);
+            there.extend(recorder.allocated(Allocation { pool, bytes, op, ty: None, class, within }));
+        }
+        Act::Free(which) if !there.is_empty() => {
+            recorder.freed(there.remove(usize::from(which) % there.len()), within);
+        }
+        _ => {}
+    });
+    recorder.finish().unwrap();
+    read::open(path.to_str().unwrap()).unwrap()
+}
+
+/// The clock of the history counts in steps of `coarse` nanoseconds.
+fn learned_afterwards(path: &Path, acts: &[Act], coarse: u64) -> Profile {
+    let mut recorder = Recorder::recording_to(path).unwrap();
+    let pool = recorder.pool("cuda:0", true);
+    let (mut rows, mut there, mut next) = (Vec::new(), Vec::new(), 0_u64);
+    run(&mut recorder, acts, |recorder, act, within| {
+        let time = recorder.now() / coarse * coarse;
+        let during = within.and_then(|call| recorder.call_id(call)).map_or(During::NoCall, During::Call);
+        let row = match act {
+            Act::Allocate(bytes) => {
+                next += 1;
+                there.push((next, u64::from(bytes)));
+                let op = op(recorder, "alloc");
+                (HistoryAction::Allocated, next, u64::from(bytes), op)
+            }
+            Act::Free(which) if !there.is_empty() => {
+                let (address, bytes) = there.remove(usize::from(which) % there.len());
+                (HistoryAction::Freed, address, bytes, OpId::new(0).unwrap())
+            }
+            _ => return,
+        };
+        let (action, address, bytes, op) = row;
+        let block = Bytes::known(bytes);
+        rows.push(HistoryRow { pool, action, address, bytes, block, op, during, time });
+    });
+    rows.into_iter().for_each(|row| recorder.history(row));
+    recorder.finish().unwrap();
+    read::open(path.to_str().unwrap()).unwrap()
+}
+
+/// All of a call but its times. What happened in the microsecond of its end may be on either side of it.
+fn plain(outcome: Option<Outcome>, coarse: u64) -> Option<Outcome> {
+    let Outcome { allocated, freed, allocations, frees, .. } = outcome?;
+    let sums = Outcome { allocated, freed, allocations, frees, ..Outcome::default() };
+    outcome.map(|outcome| if coarse == 1 { Outcome { ended: 0, ..outcome } } else { sums })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn learned_afterwards_or_seen_is_the_same(acts in program(), coarse in prop_oneof![Just(1_u64), Just(1000)]) {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = seen_as_it_happens(&folder.path().join("a.ttmem"), &acts);
+        let learned = learned_afterwards(&folder.path().join("b.ttmem"), &acts, coarse);
+        let (a, b) = (&seen.ranks[0], &learned.ranks[0]);
+        prop_assert!(b.history.is_empty() && learned.warnings.is_empty());
+        prop_assert_eq!(a.steps.len(), b.steps.len());
+        prop_assert_eq!(&a.tensors.born, &b.tensors.born);
+        prop_assert_eq!(&a.tensors.dies, &b.tensors.dies);
+        prop_assert_eq!(&a.tensors.step, &b.tensors.step);
+        prop_assert_eq!(&a.tensors.per_bank, &b.tensors.per_bank);
+        for step in 0..a.end() {
+            prop_assert_eq!(a.within.get(step).flatten(), b.within.get(step).flatten());
+        }
+        let outcomes_of = |rank: &Rank| rank.calls.outcome.iter().map(|o| plain(*o, coarse)).collect::<Vec<_>>();
+        prop_assert_eq!(outcomes_of(a), outcomes_of(b));
+        if coarse == 1 {
+            prop_assert_eq!(&a.calls.first, &b.calls.first);
+            prop_assert_eq!(&a.tensors.class, &b.tensors.class);
+        }
+        prop_assert_eq!(a.snapshots[0].at, b.snapshots[0].at);
+        let end = Moment::early(a.end());
+        if !b.steps.is_empty() {
+            prop_assert_eq!(a.pools[0].reading(end).allocated, b.pools[0].reading(end).allocated);
+            prop_assert_eq!(b.pools[0].reading(end).requested, b.pools[0].reading(end).active);
+        }
+    }
+
+    #[test]
+    fn what_calls_came_to_follows_from_the_tensors(acts in program()) {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = seen_as_it_happens(&folder.path().join("a.ttmem"), &acts);
+        prop_assert_eq!(outcomes(&profile.ranks[0]).calls, profile.ranks[0].calls.outcome.clone());
+    }
+}
+
+/// A recording with rows that somebody made up: whatever they say, it is read.
+#[test]
+fn rows_that_make_no_sense_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.ttmem");
+    let mut recorder = Recorder::recording_to(&path).unwrap();
+    let (pool, other) = (recorder.pool("cuda:0", true), op(&mut recorder, "odd"));
+    for (number, action) in HistoryAction::ALL.into_iter().cycle().take(60).enumerate() {
+        let (number, during) = (number as u64, During::ByTime);
+        let (address, bytes) = (number % 7 * 512, u64::MAX - number);
+        let (block, time) = (Bytes::UNKNOWN, u64::MAX - number % 5);
+        recorder.history(HistoryRow { pool, action, address, bytes, block, op: other, during, time });
+    }
+    recorder.finish().unwrap();
+    let profile = read::open(path.to_str().unwrap()).unwrap();
+    assert!(profile.warnings.iter().any(|warning| warning.message.contains("do not follow")));
+}
+
+#[test]
+fn a_line_that_always_makes_the_same_type_makes_it_also_where_nobody_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("types.ttmem");
+    let mut recorder = Recorder::recording_to(&path).unwrap();
+    let (pool, made) = (recorder.pool("cuda:0", true), op(&mut recorder, "linear.forward"));
+    let dtype = recorder.text("torch.float32");
+    let of = ttmem::record::live::TypeOf { shape: &[2, 64], dtype, bytes: 512 };
+    let ty = recorder.tensor_type(of);
+    for number in 0..3 {
+        let (action, during, block) = (HistoryAction::Allocated, During::NoCall, Bytes::UNKNOWN);
+        let (address, bytes, time) = (number * 512, 512, number * 10);
+        recorder.history(HistoryRow { pool, action, address, bytes, block, op: made, during, time });
+    }
+    let (class, name, requires_grad) = (Class::Activation, None, None);
+    let label = Label { pool, address: 512, bytes: 512, time: 100, ty: Some(ty), class, name, requires_grad };
+    recorder.label(label);
+    recorder.finish().unwrap();
+    let profile = read::open(path.to_str().unwrap()).unwrap();
+    assert_eq!(profile.ranks[0].tensors.ty, [Some(ty); 3]);
+    assert_eq!(profile.ranks[0].tensors.class, [Class::Unknown, Class::Activation, Class::Unknown]);
+}
