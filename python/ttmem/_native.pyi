@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypedDict, final
+from typing import Any, Literal, TypedDict, final
 
 from typing_extensions import Self, disjoint_base
 
@@ -19,6 +19,7 @@ __all__ = [
     "__version__",
     "open",
     "save_memory_profile",
+    "tracker_settings",
     "tt_memory_profiler",
     "ttmem",
 ]
@@ -117,6 +118,19 @@ def ttmem(words: list[str], again: list[str]) -> int:
 
 def tt_memory_profiler(words: list[str], again: list[str]) -> int:
     """Run the command `tt-memory-profiler`; return its exit code."""
+
+class _Settings(TypedDict):
+    enabled: bool
+    output_dir: str
+    interval: float
+    level: Literal["phases", "tensors"]
+    problems: list[str]
+
+def tracker_settings() -> _Settings:
+    """Say what holds for the tracker: what the environment says, and the file that it names.
+
+    What is not understood stands in `problems`, each a sentence with the file and the line.
+    """
 
 @final
 class Call:

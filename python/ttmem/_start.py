@@ -1,14 +1,13 @@
-"""Starts the tracker with the program, when the environment says so: `TTMEM_TRACK=1 python script.py`.
+"""Starts the tracker with the program: `TTMEM_TRACK=1 python script.py`, or where the configuration says so.
 
-`ttmem-start.pth` imports this when Python starts. PyTorch is not imported for it: the tracker starts when the
-program imports PyTorch.
+`ttmem-start.pth` imports this when Python starts, but only where one of them is there. PyTorch is not
+imported for it: the tracker starts when the program imports PyTorch, and reads the configuration then.
 """
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.util
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -52,18 +51,32 @@ class _Loader(importlib.abc.Loader):
 
 
 def start() -> None:
-    """Starts the tracker as the environment says. A program is not kept from running by that."""
-    from ttmem.tracker import initialize_memory_tracker
+    """Starts the tracker as environment and configuration say. A program is not kept from running by that."""
+    from ttmem._native import tracker_settings
 
-    environment = os.environ
     try:
-        initialize_memory_tracker(
-            environment.get("TTMEM_TRACK_DIR", "."),
-            interval=float(environment.get("TTMEM_TRACK_INTERVAL", "5")),
-            level="phases" if environment.get("TTMEM_TRACK_LEVEL") == "phases" else "tensors",
-        )
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"ttmem: the tracker was not started: {error}\n")
+        settings = tracker_settings()
+        for problem in settings["problems"]:
+            say(problem)
+        if settings["enabled"]:
+            from ttmem.tracker import initialize_memory_tracker
+
+            initialize_memory_tracker(
+                settings["output_dir"], interval=settings["interval"], level=settings["level"]
+            )
+    except Exception as error:  # noqa: BLE001 - the program has not asked for it
+        say(f"the tracker was not started: {error}")
+
+
+def cancel() -> None:
+    """Waits no more: the program has a tracker of its own."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, AfterTorch)]
+
+
+def say(text: str) -> None:
+    """Says something on standard error, where there is one."""
+    if sys.stderr is not None:
+        sys.stderr.write(f"ttmem: {text}\n")
 
 
 sys.meta_path.insert(0, AfterTorch())

@@ -8,27 +8,38 @@ import runpy
 import sys
 from typing import TYPE_CHECKING
 
+from ttmem._native import tracker_settings
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ttmem._native import _Settings
 
-def arguments() -> argparse.ArgumentParser:
+
+def arguments(usual: _Settings) -> argparse.ArgumentParser:
     """The options; what follows the script is the script's."""
     parser = argparse.ArgumentParser(
         prog="ttmem track",
         description="Run a Python program and watch the memory of its PyTorch tensors. "
-        "When it ends, the profile and the recording are in the output folder.",
+        "When it ends, the profile and the recording are in the output folder. "
+        "What is not given is as the environment and the configuration say (`ttmem config`).",
         allow_abbrev=False,
     )
-    parser.add_argument("--output-dir", default=".", metavar="DIR", help="where files go (default: here)")
     parser.add_argument(
-        "--interval", type=float, default=5.0, metavar="SECONDS", help="time between snapshots (default: 5)"
+        "--output-dir", default=usual["output_dir"], metavar="DIR", help="where files go (here: %(default)s)"
+    )
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=usual["interval"],
+        metavar="SECONDS",
+        help="time between snapshots (here: %(default)s)",
     )
     parser.add_argument(
         "--level",
         choices=("phases", "tensors"),
-        default="tensors",
-        help="phases: only counters, at snapshots; tensors: every allocation (default)",
+        default=usual["level"],
+        help="phases: only counters, at snapshots; tensors: every allocation (here: %(default)s)",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, not a file")
     parser.add_argument("program", help="the script, or with -m the module")
@@ -38,7 +49,10 @@ def arguments() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str]) -> int:
     """Runs a program with the tracker."""
-    options = arguments().parse_args(words)
+    usual = tracker_settings()
+    options = arguments(usual).parse_args(words)
+    for problem in usual["problems"]:
+        sys.stderr.write(f"ttmem: {problem}\n")
     if not options.module and not os.path.exists(options.program):
         sys.stderr.write(f"ttmem: there is no {options.program}: name the script that is to be watched\n")
         return 2

@@ -477,6 +477,10 @@ def initialize_memory_tracker(
     """Begins to watch the program. An earlier tracker is stopped, and its profile saved."""
     global _tracker
     tracker = MemoryTracker(output_dir, enabled, interval, level)
+    # One that waits for the import of PyTorch would start right now, beside this one.
+    waiting = sys.modules.get("ttmem._start")
+    if waiting is not None:
+        waiting.cancel()
     stop_memory_tracker()
     tracker.start()
     _tracker = tracker

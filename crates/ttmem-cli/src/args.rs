@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand};
 
 use crate::commands::{
-    chart::Chart, completions::Completions, gantt::Gantt, last_run::LastRun, list::List, man::Man,
-    phases::Phases, remove::Remove, report::Report, run::Run, serve::Serve, show::Show, summary::Summary,
+    chart::Chart, completions::Completions, config::Config, gantt::Gantt, last_run::LastRun, list::List,
+    man::Man, phases::Phases, remove::Remove, report::Report, run::Run, serve::Serve, show::Show,
+    summary::Summary,
 };
 
 /// Where did the device memory go?
@@ -94,6 +95,8 @@ pub(crate) enum Command {
     Show(Show),
     /// Remove stored reports.
     Remove(Remove),
+    /// The file that switches the tracker for PyTorch on: what it says, and how to change it.
+    Config(Config),
     /// What can be read, and how to make such files.
     Formats,
     /// Completions for a shell.

@@ -108,10 +108,15 @@ fn more_warnings(all: usize, has_all: &str) {
     }
 }
 
-/// Says one warning.
+/// Says one warning about a file.
 pub(crate) fn warning(file: &str, line: Option<u64>, message: &str) {
     let line = line.map_or_else(String::new, |line| format!(", line {line}"));
-    note(&format!("{YELLOW}warning:{YELLOW:#} {file}{line}: {message}"));
+    caution(&format!("{file}{line}: {message}"));
+}
+
+/// Says one warning.
+pub(crate) fn caution(message: &str) {
+    note(&format!("{YELLOW}warning:{YELLOW:#} {message}"));
 }
 
 /// The screen that standard output is.

@@ -11,6 +11,7 @@ mod console;
 mod memory_size;
 mod profiler;
 mod reading;
+mod replacing;
 
 use std::ffi::OsString;
 use std::panic::UnwindSafe;

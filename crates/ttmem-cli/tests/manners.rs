@@ -8,7 +8,7 @@ use std::process::{Command as Process, Stdio};
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "summary",
     "report",
     "run",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 12] = [
     "list",
     "show",
     "remove",
+    "config",
     "completions",
     "man",
 ];

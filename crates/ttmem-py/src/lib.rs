@@ -5,6 +5,7 @@
 //! `python/ttmem`; `_native.pyi` there describes what is here.
 
 mod command;
+mod config;
 mod errors;
 mod live;
 mod memory_profile;
@@ -16,6 +17,8 @@ mod reading;
 mod _native {
     #[pymodule_export]
     use crate::command::{tt_memory_profiler, ttmem};
+    #[pymodule_export]
+    use crate::config::tracker_settings;
     #[pymodule_export]
     use crate::errors::{Error, NoMemoryData, UnknownFormat};
     #[pymodule_export]

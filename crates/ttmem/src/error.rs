@@ -80,6 +80,16 @@ pub enum Error {
         /// How it shows, and what to do.
         message: String,
     },
+    /// A configuration cannot be read.
+    #[error("{}, line {line}: {message}", path.display())]
+    Config {
+        /// Which file.
+        path: PathBuf,
+        /// Where it was noticed.
+        line: usize,
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// The arguments do not go together.
     #[error("{0}")]
     Usage(String),

@@ -12,8 +12,10 @@
 //! The library prints nothing.
 
 pub mod analyze;
+pub mod config;
 pub mod error;
 pub mod history;
+mod home;
 pub mod model;
 pub mod query;
 pub mod read;

@@ -2,6 +2,7 @@
 
 pub(crate) mod chart;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod formats;
 pub(crate) mod gantt;
 pub(crate) mod interactive;
@@ -43,6 +44,7 @@ pub(crate) fn run(args: Args) -> Result<u8> {
         Command::List(args) => list::run(&args).map(|()| 0),
         Command::Show(args) => show::run(&args).map(|()| 0),
         Command::Remove(args) => remove::run(&args).map(|()| 0),
+        Command::Config(args) => config::run(&args).map(|()| 0),
         Command::Formats => formats::run().map(|()| 0),
         Command::Completions(args) => completions::run(&args).map(|()| 0),
         Command::Man(args) => man::run(&args).map(|()| 0),

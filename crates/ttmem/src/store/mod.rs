@@ -28,6 +28,7 @@ pub use stored::{Kind, Stored};
 pub use write::{replace_files, write_report};
 
 use crate::error::{Error, Result};
+use crate::home;
 use crate::model::Profile;
 
 /// The stored reports of a user.
@@ -39,11 +40,7 @@ pub struct Store {
 impl Store {
     /// The reports under `TTMEM_HOME`, or else under `~/.ttmem`.
     pub fn from_env() -> Result<Self> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let home = set("TTMEM_HOME").map(PathBuf::from);
-        let home = home.or_else(|| {
-            set("HOME").or_else(|| set("USERPROFILE")).map(|home| Path::new(&home).join(".ttmem"))
-        });
+        let home = home::folder(|name| std::env::var_os(name));
         home.map(Self::at).ok_or_else(|| {
             Error::NotThere(
                 "there is no home directory to keep reports in: set TTMEM_HOME, or name a folder".into(),
