@@ -82,7 +82,8 @@ def test_arguments_of_another_type_are_refused(options: dict[str, Any]) -> None:
 
 def test_numbers_below_zero_are_refused() -> None:
     profile = ttmem.open(CORPUS / "tt_log/vae-decoder.log")
-    for options in ({"top": -1}, {"at": -1}):
+    several: list[dict[str, Any]] = [{"top": -1}, {"at": -1}]
+    for options in several:
         with pytest.raises(OverflowError):
             profile.summary(**options)
 

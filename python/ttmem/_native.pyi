@@ -62,6 +62,7 @@ class Profile:
         rank: int | str | None = None,
         top: int | None = None,
         at: int | None = None,
+        expect: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Where the memory went: the object that `ttmem summary --json` prints (docs/json.md).
 
@@ -72,10 +73,13 @@ class Profile:
             rank: Which rank: `0` or `"1,0"`.
             top: How many rows lists have.
             at: A step: what was in memory before it stands in `at`, besides the peaks.
+            expect: What is expected of classes of tensors, as `--expect` of the command takes it:
+                `{"params": 1_235_814_400, "dtype": "bf16"}`. What was measured stands in `expected`.
 
         Raises:
-            Error: The run or the rank is not there.
-            ValueError: `run` is neither `"all"` nor `"last"` nor a number from 1.
+            Error: The run or the rank is not there, or nothing is expected.
+            ValueError: `run` is neither `"all"` nor `"last"` nor a number from 1, or `expect` says nothing
+                that could be expected.
 
         """
 
@@ -277,8 +281,8 @@ class Watch:
     ) -> None:
         """Take down what a profiler says of an operation; times in nanoseconds."""
 
-    def expect(self, class_: str, size: int, how: str) -> None:
-        """Take down what a class should have."""
+    def expect(self, words: list[tuple[str, str]]) -> None:
+        """Take down what classes should take, as keys and values say it."""
 
     def warn(self, message: str) -> None:
         """Take down what people should know."""

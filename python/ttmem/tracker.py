@@ -324,6 +324,39 @@ class MemoryTracker:
 
             label(self._mode, tensors, class_, name)
 
+    def expect(
+        self,
+        *,
+        params: float | None = None,
+        dtype: torch.dtype | str | None = None,
+        kv_pages: int | None = None,
+        page_size: int | None = None,
+        layers: int | None = None,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        kv_dtype: torch.dtype | str | None = None,
+        **sizes: int | str,
+    ) -> None:
+        """Says what classes should take: `ttmem summary` holds it against what they did take.
+
+        Weights are `params` of `dtype`. A KV cache is keys and values of `kv_pages` of `page_size` tokens, in
+        each of `layers`, with `kv_heads` of `head_dim` elements of `kv_dtype`, or else of `dtype`. Any other
+        class has a size: `tracker.expect(gradient="2.3GiB")`. The last word on a class counts.
+        """
+        if self._mode is not None:
+            model = {
+                "params": params,
+                "dtype": dtype,
+                "kv_pages": kv_pages,
+                "page_size": page_size,
+                "layers": layers,
+                "kv_heads": kv_heads,
+                "head_dim": head_dim,
+                "kv_dtype": kv_dtype,
+            }
+            words = [(key, str(value)) for key, value in {**model, **sizes}.items() if value is not None]
+            self._mode.expect(words)
+
     def track_model_with_hooks(self, model: torch.nn.Module) -> None:
         """Learns the names of a model's parts now; without, they are learned when it is first called."""
         if self._modules is not None:

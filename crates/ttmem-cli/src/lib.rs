@@ -8,7 +8,6 @@ mod again;
 mod args;
 mod commands;
 mod console;
-mod memory_size;
 mod profiler;
 mod reading;
 mod replacing;

@@ -193,7 +193,7 @@ fn every_field_of_the_json_is_described() {
         let output = Command::cargo_bin("ttmem")
             .unwrap()
             .current_dir(root().join("corpus/tt_log"))
-            .args(["summary", "--json", "--at", "0", &log])
+            .args(["summary", "--json", "--at", "0", "--expect", "weight=1GiB", &log])
             .assert()
             .success()
             .get_output()

@@ -237,3 +237,58 @@ fn help_and_version_are_answers() {
         ttmem().args(args).assert().success();
     }
 }
+
+/// Llama 3.2 1B: what its weights and its KV cache take, held against a log of something else.
+#[test]
+fn what_is_expected_is_held_against_what_was_measured() {
+    let log = path("vae-decoder.log");
+    let model =
+        "params=1_235_814_400,dtype=bf16,kv_pages=10240,page_size=16,layers=16,kv_heads=8,head_dim=64";
+    let answer = json(&["summary", "--json", &log, "--expect", model, "--expect", "activation=0"]);
+    let rows = answer["ranks"][0]["expected"].as_array().unwrap();
+    let row = |class: &str| rows.iter().find(|row| row["class"] == class).unwrap();
+    assert_eq!(rows.len(), 3);
+    let (weight, cache, activation) = (row("weight"), row("kv_cache"), row("activation"));
+    assert_eq!(
+        (&weight["expected_bytes"], &cache["expected_bytes"]),
+        (&2_471_628_800_u64.into(), &(5_u64 << 30).into())
+    );
+    let (measured, difference) = (&weight["measured_bytes"], &weight["difference_bytes"]);
+    assert_eq!(difference.as_i64().unwrap(), measured.as_i64().unwrap() - 2_471_628_800);
+    // They were expanded to sixty times what they were declared as.
+    assert!(weight["difference_pct"].as_f64().unwrap() > 0.0);
+    // What was not measured is not known, and a share of nothing neither.
+    assert!(
+        cache["measured_bytes"].is_null() && cache["difference_bytes"].is_null() && cache["note"].is_string()
+    );
+    assert!(activation["difference_bytes"].as_i64().unwrap() > 0 && activation["difference_pct"].is_null());
+}
+
+#[test]
+fn a_file_may_stand_behind_expect() {
+    let log = path("vae-decoder.log");
+    let usual = stdout(&["summary", &log, "--expect", "weight=1GiB"]);
+    assert!(usual.contains("Expected, and the most that was measured"), "{usual}");
+    assert_eq!(stdout(&["summary", "--expect", "weight=1GiB", &log]), usual);
+    assert_eq!(stdout(&["summary", "--expect", "weight=1GiB", "--expect", &log]), usual);
+    // Without it, the screen is what it was.
+    assert!(!stdout(&["summary", &log]).contains("Expected"));
+}
+
+#[test]
+fn what_cannot_be_expected_is_wrong_usage() {
+    let log = path("vae-decoder.log");
+    for (words, said) in [
+        (&["--expect"][..], "nothing is expected"),
+        (&["--expect", "params=1e9"], "--expect params=1e9: params needs to know of which type"),
+        (&["--expect", "wieght=1GB"], "nothing that could be expected"),
+        (&["--expect", "weight=1GB", "--expect", "weight=2GB"], "given twice"),
+    ] {
+        let output = ttmem().args(["summary", &log]).args(words).assert().code(2).get_output().clone();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.stdout.is_empty() && stderr.contains(said), "{stderr}");
+    }
+    ttmem().args(["summary", "--expect"]).assert().code(2);
+    ttmem().args(["summary", "--expect", "weight=1GB"]).assert().code(2);
+    ttmem().arg("summary").assert().code(2);
+}

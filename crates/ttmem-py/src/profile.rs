@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString};
-use ttmem::query::{self, Request, RunFilter, Summary};
+use ttmem::query::{self, Expectations, Request, RunFilter, Summary};
 use ttmem::report::files::page_of;
 use ttmem::report::{json, markdown, title_of};
 use ttmem::store::{clean_name, name_of, write_report};
@@ -43,7 +43,8 @@ impl Profile {
     ///
     /// `run` is `"all"`, `"last"` or a number from 1; `rank` is `0` or `"1,0"`; `top` is how many rows lists have; `at`
     /// is a step: what was in memory before it stands in `at`, besides the peaks.
-    #[pyo3(signature = (*, run = None, rank = None, top = None, at = None))]
+    /// `expect` is what is expected of classes, as `--expect` of the command takes it.
+    #[pyo3(signature = (*, run = None, rank = None, top = None, at = None, expect = None))]
     fn summary<'py>(
         &self,
         py: Python<'py>,
@@ -51,11 +52,13 @@ impl Profile {
         rank: Option<Bound<'py, PyAny>>,
         top: Option<usize>,
         at: Option<u32>,
+        expect: Option<Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let run = run
             .map_or(Ok(RunFilter::All), |run| word_of("run", &run)?.parse().map_err(PyValueError::new_err))?;
         let rank = rank.map(|rank| word_of("rank", &rank)).transpose()?;
-        let request = Request { at, top, run, rank };
+        let expect = expect.map(|expect| expectations(&expect)).transpose()?;
+        let request = Request { at, top, run, rank, expect };
         let text = self.ask(py, |profile| {
             let summary = answer(profile, &request)?;
             written(|out| json(&summary, out))
@@ -142,6 +145,15 @@ fn word_of(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
         return Err(PyTypeError::new_err(format!("{argument} is a str or an int, not {kind}")));
     }
     value.str()?.extract()
+}
+
+/// What is expected: keys and what Python says of their values.
+fn expectations(words: &Bound<'_, PyDict>) -> PyResult<Expectations> {
+    let word = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<(String, String)> {
+        Ok((key.str()?.extract()?, value.str()?.extract()?))
+    };
+    let words = words.iter().map(word).collect::<PyResult<Vec<_>>>()?;
+    Expectations::of(&words).map_err(PyValueError::new_err)
 }
 
 /// Answers as the command does.

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::query::{self, PhasesRequest};
+use ttmem::query::{self, MemorySize, PhasesRequest};
 use ttmem::report::chart::{self, Picture};
 use ttmem::{Error, Result, report};
 
-use crate::memory_size::MemorySize;
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\

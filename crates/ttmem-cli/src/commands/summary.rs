@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::query::{self, Request, RunFilter};
+use ttmem::query::{self, Expectations, Request, RunFilter};
 use ttmem::{Error, Result, report};
 
 use crate::{console, reading};
@@ -15,6 +15,8 @@ Examples:
   ttmem summary model.log --run last       the last pass alone, without warm-up
   python model.py 2>&1 | ttmem summary -   from a pipe
   ttmem summary rank*.log --json           for scripts: every field is in docs/json.md
+  ttmem summary run.ttmem --expect         what the program expected, and what was measured
+  ttmem summary run.ttmem --expect params=1.24B,dtype=bf16,kv_cache=2.5GiB
 
 Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no memory data in it.";
 
@@ -23,7 +25,7 @@ Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no memory data in i
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Summary {
     /// Logs and profiles; `-` is standard input. Packed files (gzip, zstd) are unpacked.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "expect", value_name = "FILE")]
     pub files: Vec<String>,
 
     /// How it is shown.
@@ -46,6 +48,12 @@ pub(crate) struct Summary {
     /// Which rank: `0` or `1,0`.
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
+
+    /// Hold what classes of tensors took against what is expected of them: what the program said, and what stands here.
+    /// Weights by `params` and `dtype`; a KV cache by `kv_pages`, `page_size`, `layers`, `kv_heads`, `head_dim` and
+    /// `dtype` or `kv_dtype`; any class by its size, as `gradient=2.3GiB`.
+    #[arg(long, value_name = "KEY=VALUE,…", num_args = 0..=1, default_missing_value = "")]
+    pub expect: Vec<String>,
 
     /// The format, instead of looking at the content (see `ttmem formats`).
     #[arg(long, value_name = "NAME")]
@@ -74,15 +82,16 @@ pub(crate) struct Form {
 
 /// Reads the files and prints the answer. A file that cannot be read is said, and the others are answered.
 pub(crate) fn run(args: &Summary) -> Result<u8> {
-    if args.files.iter().filter(|file| *file == "-").count() > 1 {
+    let (files, expect) = wanted(args)?;
+    if files.iter().filter(|file| **file == "-").count() > 1 {
         return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
     }
     let mut profiles = Vec::new();
     let mut failed = None;
-    for file in &args.files {
+    for file in &files {
         match reading::open(file, args.format.as_deref()) {
             Ok(profile) => profiles.push(profile),
-            Err(error) if args.files.len() == 1 => return Err(error),
+            Err(error) if files.len() == 1 => return Err(error),
             Err(error) => {
                 console::complain(&error);
                 failed = failed.or(Some(error.exit_code()));
@@ -93,12 +102,33 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
         return Ok(code);
     }
     let top = args.top.filter(|_| !args.form.markdown);
-    let request = Request { at: args.at, top, run: args.run, rank: args.rank.clone() };
+    let request = Request { at: args.at, top, run: args.run, rank: args.rank.clone(), expect };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary.source);
     let output = Output { path: args.output.as_deref(), force: args.force };
-    print(&summary, &name(&args.files), args.form, args.top, output)?;
+    print(&summary, &name(&files), args.form, args.top, output)?;
     Ok(failed.unwrap_or(0))
+}
+
+/// The files, and what is expected; nothing where nobody asks.
+fn wanted(args: &Summary) -> Result<(Vec<&str>, Option<Expectations>)> {
+    let mut files: Vec<&str> = args.files.iter().map(String::as_str).collect();
+    let mut expected = Expectations::default();
+    for words in &args.expect {
+        // A word without a value is the file that `--expect` stands before.
+        if !words.is_empty() && !words.contains('=') {
+            files.push(words);
+            continue;
+        }
+        let found = words.parse::<Expectations>().and_then(|found| expected.extend(found));
+        found.map_err(|why| Error::Usage(format!("--expect {words}: {why}")))?;
+    }
+    if files.is_empty() {
+        return Err(Error::Usage(
+            "there is nothing to summarize: name a file, or `-` for standard input".into(),
+        ));
+    }
+    Ok((files, (!args.expect.is_empty()).then_some(expected)))
 }
 
 /// Where an answer goes.
@@ -132,7 +162,7 @@ pub(crate) fn print(
 }
 
 /// What the document is about.
-fn name(files: &[String]) -> String {
+fn name(files: &[&str]) -> String {
     match files {
         [file] => report::title_of(file),
         files => format!("{} files", files.len()),

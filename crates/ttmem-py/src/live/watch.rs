@@ -9,6 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ttmem::model::{Class, Expected, OpTotals, Reading, ScopeKind};
+use ttmem::query::Expectations;
 use ttmem::record::live::{CallRef, Recorder};
 
 use super::call::{self, Call};
@@ -370,12 +371,15 @@ impl Watch {
         });
     }
 
-    /// What a class should take, and how that was computed.
-    fn expect(&self, py: Python<'_>, class_: &str, size: u64, how: &str) -> PyResult<()> {
-        let class = class_of(class_)?;
+    /// What classes should take, as keys and values say it.
+    #[expect(clippy::needless_pass_by_value, reason = "Python lends no lists")]
+    fn expect(&self, py: Python<'_>, words: Vec<(String, String)>) -> PyResult<()> {
+        let expected = Expectations::of(&words).map_err(PyValueError::new_err)?;
         self.state.with(py, |state| {
-            let how = state.recorder.text(how);
-            state.recorder.expected(Expected { class, bytes: size, how });
+            for one in expected.iter() {
+                let how = state.recorder.text(&one.how);
+                state.recorder.expected(Expected { class: one.class, bytes: one.bytes, how });
+            }
         });
         Ok(())
     }

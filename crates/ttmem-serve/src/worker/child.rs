@@ -98,7 +98,8 @@ fn summarize(evidence: &Path, question: Question) -> Result<()> {
             number.parse().map_err(|_| Error::NotThere(format!("there is no run {number:?}")))?,
         ),
     };
-    let request = Request { at: question.at, top: question.top, run, rank: question.rank };
+    let request =
+        Request { at: question.at, top: question.top, run, rank: question.rank, ..Request::default() };
     let answer = query::summary(&[profile], &request)?;
     let written = File::create(SUMMARY).and_then(|file| {
         let mut out = BufWriter::new(file);

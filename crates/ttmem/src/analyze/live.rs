@@ -58,6 +58,12 @@ impl LiveSums {
         &self.at
     }
 
+    /// The highest sum, and when it was first reached; `None` where there is nothing.
+    pub fn highest(&self) -> Option<(Moment, u64)> {
+        let sums = self.at.iter().copied().zip(self.sum.iter().copied());
+        sums.max_by_key(|(at, sum)| (*sum, std::cmp::Reverse(*at)))
+    }
+
     /// The sum at a moment.
     pub fn at(&self, at: Moment) -> u64 {
         let after = self.at.partition_point(|moment| *moment <= at);

@@ -7,6 +7,7 @@ pub mod chain;
 pub mod clock;
 pub mod contents;
 pub mod effects;
+pub mod expected;
 pub mod findings;
 pub mod fragmentation;
 pub mod held;

@@ -87,8 +87,35 @@ pub struct RankSummary {
     pub sessions: Vec<SessionSummary>,
     /// The phases of all sessions, in order.
     pub phases: Vec<PhaseSummary>,
+    /// What is expected of classes of tensors, and what they took.
+    pub expected: Vec<ExpectedSummary>,
     /// What could be changed, what matters most first.
     pub suggestions: Vec<Suggestion>,
+}
+
+/// What is expected of a class of tensors, and what it took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExpectedSummary {
+    /// The class.
+    pub class: Class,
+    /// What is expected, on the device.
+    pub expected_bytes: u64,
+    /// Who expects it: `recording` or `request`.
+    pub from: &'static str,
+    /// How it was computed.
+    pub how: String,
+    /// The most that the class took at one moment, in all pools together.
+    pub measured_bytes: Option<u64>,
+    /// The position at which that was first reached.
+    pub measured_step: Option<Position>,
+    /// What it took in each pool then.
+    pub measured_by_pool: Option<Named<u64>>,
+    /// What was measured less what is expected.
+    pub difference_bytes: Option<i64>,
+    /// The same in percent of what is expected.
+    pub difference_pct: Option<f64>,
+    /// Why it was not measured, and what to do about it.
+    pub note: Option<&'static str>,
 }
 
 /// What could be changed, and what that would save.

@@ -5,9 +5,12 @@
 
 mod about;
 mod answer;
+mod expectations;
+mod expected;
 pub mod gantt;
 pub mod ir;
 mod memory_profile;
+mod memory_size;
 mod named;
 pub mod operations;
 pub mod over_time;
@@ -21,13 +24,16 @@ pub(crate) mod words;
 
 pub use about::{About, AboutPeak};
 pub use answer::{
-    AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
-    Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SessionSummary, SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
+    AtMoment, Caused, ChosenRuns, Counts, Declared, ExpectedSummary, FaultSummary, Fragmentation, LiveTensor,
+    Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary,
+    RankSummary, ResidueRow, SessionSummary, SourceSummary, Suggestion, Summary, Suspect, WarningSummary,
+    Weight, Weights,
 };
+pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
 pub use ir::IrFile;
 pub use memory_profile::{MemoryProfile, memory_profile};
+pub use memory_size::MemorySize;
 pub use named::Named;
 pub use operations::{MemoryFile, OperationsFile, highest_peak};
 pub use over_time::{ChartRequest, Drawn, OverTime, chart};

@@ -104,7 +104,7 @@ pub struct PhaseOverTime {
 
 /// What there is to draw of a profile.
 pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
-    let ask = Request { run: request.run, rank: request.rank.clone(), top: Some(1), at: None };
+    let ask = Request { run: request.run, rank: request.rank.clone(), top: Some(1), ..Request::default() };
     let answers = summary(std::slice::from_ref(profile), &ask)?;
     let of_rank = |rank: &&Rank| {
         let label = rank.label.map(|label| profile.text(label));

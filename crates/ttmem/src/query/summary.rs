@@ -9,6 +9,8 @@ use super::answer::{
     Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
     SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
+use super::expectations::Expectations;
+use super::expected::held_against;
 use super::named::Named;
 use super::phases::{phase_summary, session_summaries};
 use super::suggestions::suggestions;
@@ -36,6 +38,8 @@ pub struct Request {
     pub run: RunFilter,
     /// Which rank: `0` or `1,0`.
     pub rank: Option<String>,
+    /// What is expected besides what the evidence has; with it, there must be something.
+    pub expect: Option<Expectations>,
 }
 
 /// Which top-level runs are looked at.
@@ -88,6 +92,9 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     if labels.is_empty() {
         return Err(nothing_in(profiles));
     }
+    if request.expect.is_some() && ranks.iter().all(|rank| rank.expected.is_empty()) {
+        return Err(nothing_expected());
+    }
     Ok(Summary { schema: 1, source: source(profiles), ranks })
 }
 
@@ -108,6 +115,14 @@ pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
         warnings: profiles.iter().flat_map(warnings).collect(),
         skipped_lines: profiles.iter().map(|profile| profile.skipped_lines).sum(),
     }
+}
+
+fn nothing_expected() -> Error {
+    Error::NotThere(
+        "nothing is expected: the program did not say so (`tracker.expect(…)`), and neither does \
+         `--expect params=1.24B,dtype=bf16` or `--expect parameter=2.3GiB`"
+            .into(),
+    )
 }
 
 /// Says which ranks there are instead.
@@ -241,6 +256,7 @@ impl<'a> View<'a> {
                 .collect(),
             sessions: session_summaries(self.profile, self.rank),
             phases: self.rank.phases.iter().map(|phase| phase_summary(self.profile, phase)).collect(),
+            expected: held_against(self.profile, self.rank, self.span, self.request.expect.as_ref()),
             suggestions: suggestions(&self.situation(&peaks, dram, fault)),
         })
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::advice;
 use super::table::{Align, Table, cut, one_line};
-use super::units::{Unit, change, count, percent, percent_tenths, shape, size};
+use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 use crate::model::{Block, Class};
 use crate::query::{
     AtMoment, Caused, ChosenRuns, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow,
@@ -103,6 +103,7 @@ impl Page<'_> {
             (None, Some(peak)) => self.peak(peak, out)?,
             (None, None) => {}
         }
+        self.expected(out)?;
         self.suspects(out)?;
         self.facts(out)?;
         self.phases(out)?;
@@ -335,6 +336,42 @@ impl Page<'_> {
                 live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
             writeln!(out, "  … and {} more, {}{part} (--top shows more)", all - rows, unit.show(rest))?;
+        }
+        writeln!(out)
+    }
+
+    /// What is expected of classes, and what they took.
+    fn expected(&self, out: &mut dyn Write) -> io::Result<()> {
+        let rows = &self.rank.expected;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{}", self.bold("Expected, and the most that was measured"))?;
+        let mut table = Table::new([
+            ("class", Align::Left),
+            ("expected", Align::Right),
+            ("measured", Align::Right),
+            ("difference", Align::Right),
+            ("", Align::Right),
+            ("expected are", Align::Flexible),
+        ]);
+        for row in rows {
+            table.row([
+                row.class.as_str().into(),
+                size(row.expected_bytes),
+                row.measured_bytes.map_or_else(|| "unknown".into(), size),
+                row.difference_bytes.map_or_else(|| "unknown".into(), change),
+                row.difference_pct.map_or_else(String::new, signed_percent),
+                row.how.clone(),
+            ]);
+        }
+        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
+            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
+        }
+        for (class, note) in rows.iter().filter_map(|row| Some((row.class.as_str(), row.note?))) {
+            for line in wrap(&format!("{class}: {note}."), self.screen.width.saturating_sub(2)) {
+                writeln!(out, "  {line}")?;
+            }
         }
         writeln!(out)
     }

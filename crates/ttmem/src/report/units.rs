@@ -81,6 +81,11 @@ pub(super) fn percent_tenths(part: u64, whole: u64) -> String {
     format!("{}.{} %", share / 10, share % 10)
 }
 
+/// A difference in percent with one digit, with a sign: `+1.5 %`.
+pub(super) fn signed_percent(percent: f64) -> String {
+    format!("{percent:+.1} %").replace('-', "−")
+}
+
 /// `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();

@@ -3,9 +3,9 @@
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
 use crate::model::Class;
-use crate::query::{LiveTensor, Named, PoolMoment, RankSummary, ResidueRow, Summary};
+use crate::query::{ExpectedSummary, LiveTensor, Named, PoolMoment, RankSummary, ResidueRow, Summary};
 use crate::report::advice;
-use crate::report::units::{mib, size};
+use crate::report::units::{mib, signed_percent, size};
 
 /// How many rows lists have at most.
 const ROWS: usize = 10;
@@ -23,6 +23,7 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSum
     let rest = [
         at_moment(rank),
         live_at_peak(rank),
+        expected(rank),
         unexplained(rank),
         out_of_memory(rank),
         suggestions(rank),
@@ -84,6 +85,42 @@ fn live_at_peak(rank: &RankSummary) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     peak.live.as_ref().filter(|live| !live.is_empty())?;
     Some(alive(Section::new("## Live at Peak"), peak))
+}
+
+/// What is expected of classes, and what they took.
+fn expected(rank: &RankSummary) -> Option<Section> {
+    let rows = &rank.expected;
+    let columns = [
+        ("Class", Align::Left),
+        ("Expected MB", Align::Right),
+        ("Measured MB", Align::Right),
+        ("Difference MB", Align::Right),
+        ("Difference", Align::Right),
+        ("Expected are", Align::Left),
+    ];
+    let change = |bytes: i64| {
+        let sign = if bytes < 0 { "−" } else { "+" };
+        format!("{sign}{}", mib(bytes.unsigned_abs(), 3))
+    };
+    let row = |row: &ExpectedSummary| {
+        [
+            row.class.as_str().to_owned(),
+            mib(row.expected_bytes, 3),
+            mb(row.measured_bytes),
+            row.difference_bytes.map_or_else(super::unknown, change),
+            row.difference_pct.map_or_else(none, signed_percent),
+            cell(&row.how, LOCATION),
+        ]
+    };
+    let notes = rows.iter().filter_map(|row| Some(format!("{}: {}.", row.class.as_str(), row.note?)));
+    (!rows.is_empty()).then(|| {
+        let section = Section::new("## Expected and Measured")
+            .paragraph("Measured is the most that a class took at one moment, on the device.")
+            .table(columns, rows.iter().map(row))
+            .floors(rows.len(), rows.len())
+            .of(rows.len(), "");
+        notes.fold(section, Section::paragraph)
+    })
 }
 
 /// What was in memory at the moment that was asked for.

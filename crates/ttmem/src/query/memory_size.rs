@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// A number of bytes. Units are powers of 1024, however they are spelled: MB is MiB, as in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemorySize(pub u64);
+pub struct MemorySize(pub u64);
 
 const UNITS: [(&str, u32); 16] = [
     ("", 0),
