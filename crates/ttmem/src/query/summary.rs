@@ -119,8 +119,8 @@ pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
 
 fn nothing_expected() -> Error {
     Error::NotThere(
-        "nothing is expected: the program did not say so (`tracker.expect(…)`), and neither does \
-         `--expect params=1.24B,dtype=bf16` or `--expect parameter=2.3GiB`"
+        "nothing is expected: let the program say it (`tracker.expect(…)`), or say it here \
+         (`--expect params=1.24B,dtype=bf16`, `--expect parameter=2.3GiB`)"
             .into(),
     )
 }
