@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser python python-download wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak clean
+.PHONY: test format lint header unit docs web web-check browser python python-download wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker clean
 
 # The first prerequisite goes on in the background, the last one waits for it.
 test: python-download web-check format lint header unit docs browser python
@@ -131,6 +131,11 @@ bless:
 soak:
 	PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
 	bash bench/large.sh
+
+# Long: a day of a server, 300 million events, into a recording of 64 MiB; disk as counted, memory as the kernel counts it.
+soak-tracker:
+	$(CARGO) build --release --locked -p ttmem --example soak_recorder
+	target/release/examples/soak_recorder 300000000 67108864
 
 clean:
 	$(CARGO) clean

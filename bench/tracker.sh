@@ -4,3 +4,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target/release/examples/tracker_cost
+target/release/examples/live_cost

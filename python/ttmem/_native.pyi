@@ -17,6 +17,7 @@ __all__ = [
     "UnknownFormat",
     "Watch",
     "__version__",
+    "memory_size",
     "open",
     "save_memory_profile",
     "tracker_settings",
@@ -117,6 +118,14 @@ def open(path: str | os.PathLike[str], *, format: str | None = None) -> Profile:
 
     """
 
+def memory_size(text: str) -> int:
+    """Give the bytes of a size as people type it: `200MB`.
+
+    Raises:
+        ValueError: It is none.
+
+    """
+
 def ttmem(words: list[str], again: list[str]) -> int:
     """Run the command `ttmem`; return its exit code. The words of `again` start it another time."""
 
@@ -178,6 +187,7 @@ class Watch:
         inner: Callable[[Any], Iterable[Any]],
         complain: Callable[[BaseException], None],
         libraries: list[str],
+        limit: int | None = None,
     ) -> Self:
         """Record to the path, if there is one.
 
@@ -189,6 +199,7 @@ class Watch:
             inner: The plain tensors in one that has no storage.
             complain: Told the first error of our own.
             libraries: Where code lies that is not the user's.
+            limit: How many bytes the files of the recording may have together.
 
         """
 
@@ -293,6 +304,10 @@ class Watch:
     @property
     def errors(self) -> int:
         """How many errors of our own the program did not see."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the recording is not written any more, if that is so."""
 
     def flush(self) -> None:
         """Wait until all that was seen is in the file."""

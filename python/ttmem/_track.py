@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def arguments(usual: _Settings) -> argparse.ArgumentParser:
     """The options; what follows the script is the script's."""
+    from ttmem.tracker import DEFAULT_LIMIT
+
     parser = argparse.ArgumentParser(
         prog="ttmem track",
         description="Run a Python program and watch the memory of its PyTorch tensors. "
@@ -41,6 +43,13 @@ def arguments(usual: _Settings) -> argparse.ArgumentParser:
         default=usual["level"],
         help="phases: only counters, at snapshots; tensors: every allocation (here: %(default)s)",
     )
+    parser.add_argument(
+        "--limit",
+        default=DEFAULT_LIMIT,
+        metavar="SIZE",
+        help="how large the files of the recording become together, such as 200MB; beyond, the oldest detail "
+        f"goes; none: as large as it takes (default: {DEFAULT_LIMIT})",
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, not a file")
     parser.add_argument("program", help="the script, or with -m the module")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="its arguments")
@@ -59,7 +68,9 @@ def main(words: Sequence[str]) -> int:
     from ttmem.tracker import initialize_memory_tracker, stop_memory_tracker
 
     try:
-        initialize_memory_tracker(options.output_dir, interval=options.interval, level=options.level)
+        initialize_memory_tracker(
+            options.output_dir, interval=options.interval, level=options.level, limit=options.limit
+        )
     except (ModuleNotFoundError, OSError, ValueError) as error:
         sys.stderr.write(f"ttmem: {error}\n")
         return 2

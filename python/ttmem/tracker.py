@@ -21,7 +21,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ttmem._native import Error
+from ttmem._native import Error, memory_size
 from ttmem._native import save_memory_profile as save
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ __all__ = [
 Level = Literal["phases", "tensors"]
 F = TypeVar("F", bound="Callable[..., Any]")
 MIB = 1 << 20
+DEFAULT_LIMIT = "256MB"
+"""How large the files of a recording become together: the newest is read whole when the tracker stops."""
+SMALLEST_LIMIT = MIB
 logger = logging.getLogger("ttmem")
 
 
@@ -182,6 +185,7 @@ class MemoryTracker:
         enabled: bool = True,
         interval: float = 5.0,
         level: Level = "tensors",
+        limit: int | str | None = DEFAULT_LIMIT,
     ) -> None:
         """Prepares; nothing is watched before `start`."""
         if interval <= 0:
@@ -194,6 +198,7 @@ class MemoryTracker:
         self.enabled = enabled
         self.interval = interval
         self.level = level
+        self.limit = _limit(limit)
         self.recording: str | None = None
         self._mode: Mode | None = None
         self._modules: Modules | None = None
@@ -202,6 +207,7 @@ class MemoryTracker:
         self._ended = threading.Event()
         self._sampler: threading.Thread | None = None
         self._stopped: str | None = None
+        self._failure: str | None = None
 
     def start(self) -> None:
         """Begins to watch."""
@@ -214,7 +220,7 @@ class MemoryTracker:
         os.makedirs(self.output_dir, exist_ok=True)
         stamp = time.strftime("%Y%m%d_%H%M%S")
         self.recording = _unused(os.path.join(self.output_dir, f"memory_profile_{stamp}"))
-        mode = self._mode = mode_of.Mode(self.recording)
+        mode = self._mode = mode_of.Mode(self.recording, self.limit)
         _is_compiling = mode_of.torch.compiler.is_compiling
         self._ended.clear()
         self._open_allocators(mode)
@@ -285,6 +291,7 @@ class MemoryTracker:
                 "compiled code ran: what it allocates inside, and results that nothing else has touched "
                 "since, are not seen"
             )
+        self._look_at_failure(mode)
         try:
             mode.finish()
         except (OSError, Error) as error:
@@ -391,6 +398,7 @@ class MemoryTracker:
         for allocator in self._allocators:
             for name, figures in allocator.figures().items():
                 devices[name] = _of_counters(figures)
+        self._look_at_failure(mode)
         total, peak = (
             sum(device[key] or 0 for device in devices.values()) for key in ("total_bytes", "peak_bytes")
         )
@@ -403,6 +411,7 @@ class MemoryTracker:
             "tensor_count": sum(device["count"] or 0 for device in devices.values()),
             "devices": devices,
             "errors": mode.errors,
+            "failure": mode.failure,
         }
 
     def _save_json(self, *, is_running: bool = False) -> str:
@@ -417,8 +426,16 @@ class MemoryTracker:
     def _snapshot(self, name: str | None) -> None:
         mode = self._mode
         if mode is not None and mode.is_on:
+            self._look_at_failure(mode)
             self._read(mode)
             mode.snapshot(name)
+
+    def _look_at_failure(self, mode: Mode) -> None:
+        """Says once that the recording is not written any more."""
+        failure = mode.failure
+        if failure is not None and self._failure is None:
+            self._failure = failure
+            logger.warning("%s (the figures of the tracker go on)", failure)
 
     def _sample(self) -> None:
         self._snapshot(None)
@@ -478,6 +495,21 @@ def _has_compiled() -> bool:
     return bool(dynamo is not None and dynamo.counters["stats"].get("unique_graphs"))
 
 
+def _limit(limit: int | str | None) -> int | None:
+    """The bytes that a recording may have; none where there is no limit."""
+    if limit is None or (isinstance(limit, str) and limit.strip().lower() == "none"):
+        return None
+    try:
+        found = memory_size(str(limit))
+    except ValueError as error:
+        msg = f"limit is {limit!r}: {error}"
+        raise ValueError(msg) from error
+    if found < SMALLEST_LIMIT:
+        msg = f"limit is {limit!r}: a recording needs at least 1MB (none: as much as it takes)"
+        raise ValueError(msg)
+    return found
+
+
 def _unused(stem: str) -> str:
     """A name for a recording that nothing has yet."""
     path, number = f"{stem}.ttmem", 1
@@ -506,10 +538,11 @@ def initialize_memory_tracker(
     interval: float = 5.0,
     *,
     level: Level = "tensors",
+    limit: int | str | None = DEFAULT_LIMIT,
 ) -> MemoryTracker:
     """Begins to watch the program. An earlier tracker is stopped, and its profile saved."""
     global _tracker
-    tracker = MemoryTracker(output_dir, enabled, interval, level)
+    tracker = MemoryTracker(output_dir, enabled, interval, level, limit)
     # One that waits for the import of PyTorch would start right now, beside this one.
     waiting = sys.modules.get("ttmem._start")
     if waiting is not None:

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// Runs the command `ttmem` and returns its exit code.
@@ -20,6 +21,12 @@ pub(crate) fn ttmem(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) 
 #[pyfunction]
 pub(crate) fn tt_memory_profiler(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) -> u8 {
     run(py, again, || ttmem_cli::tt_memory_profiler(words))
+}
+
+/// The bytes of a size as people type it.
+#[pyfunction]
+pub(crate) fn memory_size(text: &str) -> PyResult<u64> {
+    ttmem_cli::memory_size(text).map_err(PyValueError::new_err)
 }
 
 fn run(py: Python<'_>, again: Vec<OsString>, command: impl FnOnce() -> u8 + Send) -> u8 {

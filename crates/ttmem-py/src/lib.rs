@@ -16,7 +16,7 @@ mod reading;
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
-    use crate::command::{tt_memory_profiler, ttmem};
+    use crate::command::{memory_size, tt_memory_profiler, ttmem};
     #[pymodule_export]
     use crate::config::tracker_settings;
     #[pymodule_export]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use ttmem::analyze::outcomes::outcomes;
 use ttmem::model::*;
 use ttmem::read;
-use ttmem::record::live::{Allocation, CallRef, Place, Recorder};
+use ttmem::record::live::{Allocation, CallRef, Options, Place, Recorder};
 
 /// What a program does.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ fn learned_afterwards(path: &Path, acts: &[Act], coarse: u64) -> Profile {
     let (mut rows, mut there, mut next) = (Vec::new(), Vec::new(), 0_u64);
     run(&mut recorder, acts, |recorder, act, within| {
         let time = recorder.now() / coarse * coarse;
-        let during = within.and_then(|call| recorder.call_id(call)).map_or(During::NoCall, During::Call);
+        let (during, call) = (During::NoCall, within.and_then(|call| recorder.call_number(call)));
         let row = match act {
             Act::Allocate(bytes) => {
                 next += 1;
@@ -111,9 +111,9 @@ fn learned_afterwards(path: &Path, acts: &[Act], coarse: u64) -> Profile {
         };
         let (action, address, bytes, op) = row;
         let block = Bytes::known(bytes);
-        rows.push(HistoryRow { pool, action, address, bytes, block, op, during, time });
+        rows.push((HistoryRow { pool, action, address, bytes, block, op, during, time }, call));
     });
-    rows.into_iter().for_each(|row| recorder.history(row));
+    rows.into_iter().for_each(|(row, call)| recorder.history(row, call));
     recorder.finish().unwrap();
     read::open(path.to_str().unwrap()).unwrap()
 }
@@ -176,7 +176,7 @@ fn rows_that_make_no_sense_are_counted() {
         let (number, during) = (number as u64, During::ByTime);
         let (address, bytes) = (number % 7 * 512, u64::MAX - number);
         let (block, time) = (Bytes::UNKNOWN, u64::MAX - number % 5);
-        recorder.history(HistoryRow { pool, action, address, bytes, block, op: other, during, time });
+        recorder.history(HistoryRow { pool, action, address, bytes, block, op: other, during, time }, None);
     }
     recorder.finish().unwrap();
     let profile = read::open(path.to_str().unwrap()).unwrap();
@@ -191,11 +191,11 @@ fn a_line_that_always_makes_the_same_type_makes_it_also_where_nobody_looked() {
     let (pool, made) = (recorder.pool("cuda:0", true), op(&mut recorder, "linear.forward"));
     let dtype = recorder.text("torch.float32");
     let of = ttmem::record::live::TypeOf { shape: &[2, 64], dtype, bytes: 512 };
-    let ty = recorder.tensor_type(of);
+    let ty = recorder.tensor_type(of).unwrap();
     for number in 0..3 {
         let (action, during, block) = (HistoryAction::Allocated, During::NoCall, Bytes::UNKNOWN);
         let (address, bytes, time) = (number * 512, 512, number * 10);
-        recorder.history(HistoryRow { pool, action, address, bytes, block, op: made, during, time });
+        recorder.history(HistoryRow { pool, action, address, bytes, block, op: made, during, time }, None);
     }
     let (class, name, requires_grad) = (Class::Activation, None, None);
     let label = Label { pool, address: 512, bytes: 512, time: 100, ty: Some(ty), class, name, requires_grad };
@@ -204,4 +204,63 @@ fn a_line_that_always_makes_the_same_type_makes_it_also_where_nobody_looked() {
     let profile = read::open(path.to_str().unwrap()).unwrap();
     assert_eq!(profile.ranks[0].tensors.ty, [Some(ty); 3]);
     assert_eq!(profile.ranks[0].tensors.class, [Class::Unknown, Class::Activation, Class::Unknown]);
+}
+
+/// A history that is longer than the files it is in: what is there, and what it is, is the same in the last of them.
+#[test]
+fn a_history_goes_on_in_the_next_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |name: &str, limit: Option<u64>| {
+        let path = folder.path().join(name);
+        let options = Options { limit, ..Options::default() };
+        let mut recorder = Recorder::recording_with(&path, options).unwrap();
+        let (pool, made) = (recorder.pool("cuda:0", true), op(&mut recorder, "alloc"));
+        let lane = recorder.lane("main");
+        let scope = recorder.scope(None, "step", ScopeKind::Operation);
+        let call = recorder.enter(scope, lane, None, None).unwrap();
+        let (number, start) = (recorder.call_number(call), recorder.now());
+        let (ty, requires_grad, name) = (None, None, Some(recorder.text("fc.weight")));
+        let (address, bytes, time, class) = (0, 512, start + 5, Class::Parameter);
+        recorder.label(Label { pool, address, bytes, time, ty, class, name, requires_grad });
+        for number_of_row in 0..200_000_u64 {
+            // Every address is taken, and given back when it comes round again; the first one never is.
+            let (action, address) = match (number_of_row / 64 % 2, number_of_row % 64) {
+                (_, 0) if number_of_row > 0 => continue,
+                (0, address) => (HistoryAction::Allocated, address * 1024),
+                (_, address) => (HistoryAction::Freed, address * 1024),
+            };
+            let (bytes, block, during) = (100 + address % 900, Bytes::UNKNOWN, During::ByTime);
+            let row = HistoryRow {
+                pool,
+                action,
+                address,
+                bytes,
+                block,
+                op: made,
+                during,
+                time: start + number_of_row,
+            };
+            recorder.history(row, number);
+        }
+        recorder.exit(call);
+        recorder.release(call);
+        recorder.flush();
+        let rotations = recorder.status().map_or(0, |status| status.rotations);
+        recorder.finish().unwrap();
+        (read::open(path.to_str().unwrap()).unwrap(), rotations)
+    };
+    let ((whole, _), (cut, rotations)) = (told("whole.ttmem", None), told("cut.ttmem", Some(1 << 20)));
+    assert!(rotations > 2, "{rotations}");
+    let (a, b) = (&whole.ranks[0], &cut.ranks[0]);
+    assert_eq!(a.pools[0].reading(Moment::early(a.end())), b.pools[0].reading(Moment::early(b.end())));
+    let parameters =
+        |rank: &Rank| rank.tensors.class.iter().filter(|class| **class == Class::Parameter).count();
+    assert_eq!((parameters(a), parameters(b)), (1, 1));
+    assert!(whole.warnings.is_empty());
+    assert!(
+        cut.warnings.iter().all(|warning| warning.message.contains("reached its limit")),
+        "{:?}",
+        cut.warnings
+    );
+    assert!(b.within.iter().any(|(_, call)| call.is_some()), "the call that still runs is known");
 }

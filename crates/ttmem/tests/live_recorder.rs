@@ -313,7 +313,7 @@ fn lines_types_names_and_readings_come_back() {
     assert_eq!(recorder.op(name, Some(stack), Some(loc)), op);
     let dtype = recorder.text("torch.float32");
     let ty = recorder.tensor_type(TypeOf { shape: &[2, 3], dtype, bytes: 24 });
-    let allocation = Allocation { pool, bytes: 64, op, ty: Some(ty), class: Class::Activation, within: None };
+    let allocation = Allocation { pool, bytes: 64, op, ty, class: Class::Activation, within: None };
     let place = recorder.allocated(allocation).unwrap();
     let weight = recorder.text("fc.weight");
     recorder.classify(place, Class::Parameter, Some(weight));

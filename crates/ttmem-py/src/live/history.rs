@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use ttmem::history::{Beginning, beginning};
+use ttmem::history::Contents;
 use ttmem::model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
 
 use super::gil_cell::GilCell;
@@ -63,7 +63,7 @@ impl History {
             let before = self.drained.with(py, |all| all.get(device).copied()).flatten().unwrap_or_default();
             let trace = trace.cast_into::<PyList>()?;
             let (end, counted) = (end_of(&segments, device)?, allocations.get(device).copied());
-            if trace.is_empty() && end == Beginning::default() {
+            if trace.is_empty() && end.is_empty() {
                 continue;
             }
             let entries = new_entries(&trace, before.mark, &mut stacks)?;
@@ -95,7 +95,7 @@ impl History {
         py: Python<'_>,
         device: usize,
         mut entries: Vec<Entry>,
-        end: Beginning,
+        end: Contents,
         (before, counted): (&Drained, Option<u64>),
         (stacks, now_us): (&Stacks, Option<u64>),
     ) -> u64 {
@@ -103,7 +103,7 @@ impl History {
         let since = counted.unwrap_or(0).saturating_sub(before.allocations);
         let forgotten = if before.is_begun { since.saturating_sub(seen) } else { 0 };
         let start = (!before.is_begun || forgotten > 0)
-            .then(|| beginning(end, entries.iter().map(|entry| (entry.action, entry.address, entry.bytes))));
+            .then(|| end.before(entries.iter().map(|entry| (entry.action, entry.address, entry.bytes))));
         join_frees(&mut entries);
         // There is one processor, and its device has no number.
         let pool = if self.kind == "cpu" { self.kind.clone() } else { format!("{}:{device}", self.kind) };
@@ -169,20 +169,15 @@ impl<'a> Telling<'a> {
         (address, bytes, block): (u64, u64, Option<u64>),
     ) {
         let (pool, op, during, block) = (self.pool, self.other, During::NoCall, Bytes::from(block));
-        self.state.recorder.history(HistoryRow { pool, action, address, bytes, block, op, during, time });
+        self.state
+            .recorder
+            .history(HistoryRow { pool, action, address, bytes, block, op, during, time }, None);
     }
 
     /// What was there before the first entry.
-    fn start(&mut self, start: &Beginning, time: Nanoseconds) {
-        for (&address, &(bytes, grows)) in &start.segments {
-            let action = if grows { HistoryAction::Mapped } else { HistoryAction::Reserved };
-            self.row(action, time, (address, bytes, None));
-        }
-        for (&address, block) in &start.blocks {
-            self.row(HistoryAction::There, time, (address, block.bytes, block.block));
-            if block.is_waiting {
-                self.row(HistoryAction::FreeRequested, time, (address, block.bytes, None));
-            }
+    fn start(&mut self, start: &Contents, time: Nanoseconds) {
+        for row in start.rows(self.pool, time) {
+            self.state.recorder.history(row, None);
         }
     }
 
@@ -193,15 +188,11 @@ impl<'a> Telling<'a> {
             }
             _ => self.other,
         };
-        let call = entry.call.and_then(|number| self.state.recorder.call_numbered(number));
-        let during = match call {
-            Some(call) => During::Call(call),
-            None if entry.is_outside => During::NoCall,
-            None => During::ByTime,
-        };
+        let during = if entry.is_outside { During::NoCall } else { During::ByTime };
         let Entry { action, address, bytes, .. } = *entry;
         let (pool, block, time) = (self.pool, Bytes::UNKNOWN, self.time(entry.time));
-        self.state.recorder.history(HistoryRow { pool, action, address, bytes, block, op, during, time });
+        let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
+        self.state.recorder.history(row, entry.call);
     }
 
     /// What allocates at a stack: named after the innermost function and its file.

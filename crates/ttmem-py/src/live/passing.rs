@@ -23,7 +23,7 @@ impl Watch {
         let pass = self.pass.with(py, |pass| pass.as_ref().map(|pass| pass.clone_ref(py))).flatten();
         let Some(pass) = pass else { return };
         let text = self.state.with(py, |state| {
-            let number = state.recorder.call_id(call?)?.index();
+            let number = state.recorder.call_number(call?)?;
             let name = state.recorder.scope_of(call).map_or("", |scope| state.recorder.scope_name(scope));
             Some(format!("{METADATA}{number}:{name}"))
         });

@@ -4,7 +4,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyStringMethods};
 use rustc_hash::FxHashMap;
-use ttmem::history::{Beginning, Block};
+use ttmem::history::{Block, Contents};
 use ttmem::model::HistoryAction;
 
 use super::lines::Line;
@@ -20,7 +20,7 @@ pub(super) struct Entry {
     pub time: u64,
     pub stack: Option<usize>,
     /// The number of the call that it says it happened in.
-    pub call: Option<usize>,
+    pub call: Option<u64>,
     /// It says that it happened in no call.
     pub is_outside: bool,
 }
@@ -175,7 +175,7 @@ fn action_of(name: &str) -> Option<HistoryAction> {
 }
 
 /// The number of the call in what the watcher has passed to the allocator.
-fn call_of(metadata: &str) -> Option<usize> {
+fn call_of(metadata: &str) -> Option<u64> {
     metadata.strip_prefix(METADATA)?.split(':').next()?.parse().ok()
 }
 
@@ -198,15 +198,15 @@ pub(super) fn join_frees(entries: &mut Vec<Entry>) {
 }
 
 /// What there is in a device's memory at the time of a snapshot.
-pub(super) fn end_of(segments: &Bound<'_, PyList>, device: usize) -> PyResult<Beginning> {
-    let mut end = Beginning::default();
+pub(super) fn end_of(segments: &Bound<'_, PyList>, device: usize) -> PyResult<Contents> {
+    let mut end = Contents::default();
     for segment in segments.iter() {
         if segment.get_item("device")?.extract::<usize>()? != device {
             continue;
         }
         let at = bits(&segment.get_item("address")?)?;
         let grows = segment.get_item("is_expandable").is_ok_and(|grows| grows.is_truthy().unwrap_or(false));
-        end.segments.insert(at, (bits(&segment.get_item("total_size")?)?, grows));
+        end.add_segment(at, bits(&segment.get_item("total_size")?)?, grows);
         let mut next = at;
         for block in segment.get_item("blocks")?.try_iter()? {
             let block = block?;
@@ -219,7 +219,7 @@ pub(super) fn end_of(segments: &Bound<'_, PyList>, device: usize) -> PyResult<Be
             }
             let bytes = block.get_item("requested_size").map_or(Ok(size), |bytes| bits(&bytes))?;
             let is_waiting = state != "active_allocated";
-            end.blocks.insert(at, Block { bytes, block: Some(size), is_waiting });
+            end.add_block(at, Block { bytes, block: Some(size), is_waiting });
         }
     }
     Ok(end)

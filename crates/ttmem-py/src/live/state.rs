@@ -202,7 +202,7 @@ impl State {
         let element = *self.elements.get(&element)?;
         let count = shape.iter().try_fold(1_u64, |count, side| count.checked_mul(*side))?;
         let bytes = count.checked_mul(element.bytes)?;
-        Some(self.recorder.tensor_type(TypeOf { shape, dtype: element.name, bytes }))
+        self.recorder.tensor_type(TypeOf { shape, dtype: element.name, bytes })
     }
 
     /// The memory of a device by its hash; `None` when it is not known.

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use ttmem::model::{Class, Expected, OpTotals, Reading, ScopeKind};
 use ttmem::query::Expectations;
-use ttmem::record::live::{CallRef, Recorder};
+use ttmem::record::live::{CallRef, Finishing, Flushing, Options, Recorder};
 
 use super::call::{self, Call};
 use super::gil_cell::GilCell;
@@ -59,7 +59,7 @@ impl fmt::Debug for Watch {
 #[pymethods]
 impl Watch {
     #[new]
-    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, libraries))]
+    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, libraries, limit = None))]
     #[allow(clippy::too_many_arguments, reason = "they are named")]
     fn new(
         py: Python<'_>,
@@ -70,9 +70,11 @@ impl Watch {
         inner: Py<PyAny>,
         complain: Py<PyAny>,
         libraries: Vec<String>,
+        limit: Option<u64>,
     ) -> PyResult<Self> {
         let recorder = match path {
-            Some(path) => Recorder::recording_to(path).map_err(|error| raised(py, error))?,
+            Some(path) => Recorder::recording_with(path, Options { limit, ..Options::default() })
+                .map_err(|error| raised(py, error))?,
             None => Recorder::new(),
         };
         let number = WATCHES.fetch_add(1, Ordering::Relaxed);
@@ -110,10 +112,11 @@ impl Watch {
             None => func.call((), kwargs)?,
         };
         let watch = slf.get();
-        if watch.is_on.load(Ordering::Relaxed)
-            && let Err(error) = watch.results(slf, func, &result)
-        {
-            watch.failed(slf.py(), error);
+        if watch.is_on.load(Ordering::Relaxed) {
+            if let Err(error) = watch.results(slf, func, &result) {
+                watch.failed(slf.py(), error);
+            }
+            watch.keep_pace(slf.py());
         }
         Ok(result)
     }
@@ -398,10 +401,17 @@ impl Watch {
         figures.unwrap_or_default()
     }
 
-    /// How many errors of the watcher's own were kept from the program.
+    /// How many errors of the watcher's own were kept from the program. A recording that ended early is one.
     #[getter]
     fn errors(&self, py: Python<'_>) -> u64 {
-        self.state.with(py, |state| state.errors).unwrap_or(0)
+        let errors = |state: &mut State| state.errors + u64::from(state.recorder.failure().is_some());
+        self.state.with(py, errors).unwrap_or(0)
+    }
+
+    /// Why the recording is not written any more, if that is so.
+    #[getter]
+    fn failure(&self, py: Python<'_>) -> Option<String> {
+        self.state.with(py, |state| state.recorder.failure().map(str::to_owned)).flatten()
     }
 
     /// Whether anything is taken down.
@@ -417,19 +427,22 @@ impl Watch {
 
     /// Waits until all that was seen is in the file.
     fn flush(&self, py: Python<'_>) {
-        self.state.with(py, |state| state.recorder.flush());
+        let flushing = self.state.with(py, |state| state.recorder.begin_flush()).flatten();
+        // Others go on meanwhile.
+        py.detach(|| flushing.map(Flushing::wait));
     }
 
     /// Writes what is left, and the end.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.is_on.store(false, Ordering::Relaxed);
-        let finished = self.state.with(py, |state| {
+        let finishing = self.state.with(py, |state| {
             let errors = state.errors;
             if errors > 0 {
                 state.recorder.warn(format!("{errors} things that happened could not be followed"));
             }
-            state.recorder.finish()
+            state.recorder.begin_finish()
         });
+        let finished = py.detach(|| finishing.flatten().map(Finishing::wait));
         let gone = self.gone.with(py, Option::take);
         let state =
             self.state.with(py, |state| std::mem::replace(state, State::new(Recorder::new(), Vec::new())));
@@ -446,6 +459,14 @@ impl Watch {
 }
 
 impl Watch {
+    /// Waits for the disk where the program is far ahead of it: here, where nothing is held, and without Python's lock.
+    #[inline]
+    fn keep_pace(&self, py: Python<'_>) {
+        if let Some(behind) = self.state.with(py, |state| state.recorder.behind()).flatten() {
+            py.detach(|| behind.wait());
+        }
+    }
+
     pub fn exit(&self, py: Python<'_>, at: CallRef) {
         self.state.with(py, |state| state.recorder.exit(at));
     }

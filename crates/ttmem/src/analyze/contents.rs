@@ -13,13 +13,15 @@ pub struct Content {
     pub bytes: u64,
     /// How many there are.
     pub count: u64,
-    /// The largest of them, largest first.
+    /// The largest of them, largest first; rows that stand for several are not among them.
     pub largest: Vec<TensorId>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Held {
     bytes: u64,
+    /// How many there are more than rows.
+    more: u64,
     /// By size: the last is the largest. Of the same size, the earlier is the larger.
     by_size: BTreeSet<(u64, std::cmp::Reverse<usize>)>,
 }
@@ -43,7 +45,9 @@ pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>
             let Some(held) = held.get_mut(tensors.pool[index].index()) else { continue };
             let (held, bytes) = (held.get_or_insert_default(), tensors.per_bank[index].or_zero());
             let row = (bytes, std::cmp::Reverse(index));
-            if is_born && held.by_size.insert(row) {
+            if let Some(count) = stands_for(rank, index) {
+                held.stand_for(is_born, bytes, count);
+            } else if is_born && held.by_size.insert(row) {
                 held.bytes = held.bytes.saturating_add(bytes);
             } else if !is_born && held.by_size.remove(&row) {
                 held.bytes = held.bytes.saturating_sub(bytes);
@@ -54,12 +58,29 @@ pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>
     moments.iter().map(at).collect()
 }
 
+/// How many allocations a row is, if it is not one.
+fn stands_for(rank: &Rank, tensor: usize) -> Option<u64> {
+    rank.stands_for.get(&TensorId::new(tensor)?).copied()
+}
+
+impl Held {
+    fn stand_for(&mut self, is_born: bool, bytes: u64, count: u64) {
+        if is_born {
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.more = self.more.saturating_add(count);
+        } else {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.more = self.more.saturating_sub(count);
+        }
+    }
+}
+
 fn content(held: &[Option<Held>], top: usize) -> Vec<Content> {
     let rows = held.iter().enumerate().filter_map(|(index, held)| {
         let (pool, held) = (PoolId::new(index)?, held.as_ref()?);
         let largest = held.by_size.iter().rev().take(top);
         let largest = largest.filter_map(|(_, index)| TensorId::new(index.0)).collect();
-        Some(Content { pool, bytes: held.bytes, count: held.by_size.len() as u64, largest })
+        Some(Content { pool, bytes: held.bytes, count: held.by_size.len() as u64 + held.more, largest })
     });
     rows.collect()
 }

@@ -101,13 +101,13 @@ impl Following<'_> {
         if edge.is_end {
             let ended = self.at[index].and_then(|at| self.calls.exit(at, edge.time));
             let end = edge.position;
-            self.found.calls[index] = ended.map(|(_, outcome)| Outcome { end, ..outcome });
+            self.found.calls[index] = ended.map(|outcome| Outcome { end, ..outcome });
             return;
         }
         let Some(call) = self.rank.calls.get(index) else { return };
         // A call is never released here: any that comes later may name it.
         let parent = call.parent.and_then(|parent| self.at[parent.index()]);
-        self.at[index] = Some(self.calls.enter(edge.call, call.scope, parent, call.began));
+        self.at[index] = self.calls.enter(call.scope, parent, call.began);
     }
 
     fn change(&mut self, change: Change, within: Option<CallId>) {

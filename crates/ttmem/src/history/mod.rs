@@ -1,11 +1,11 @@
 //! The history of a caching allocator, as PyTorch has them for CUDA and XPU: what it says, and what follows from it.
 //!
-//! Such an allocator says afterwards what it did, in a ring that may have lost its beginning. `beginning` finds what was
+//! Such an allocator says afterwards what it did, in a ring that may have lost its beginning. `contents` finds what was
 //! there before the first thing that it still knows; `tiling` knows how large the blocks are that it gives out, which it
 //! does not say; `place` gives everything its place among the steps of a profile. Reading the words of a framework is the
 //! business of who has them: a reader of its files, or the Python package.
 
-mod beginning;
+mod contents;
 mod device;
 mod notes;
 mod open_calls;
@@ -13,5 +13,5 @@ mod place;
 mod placed;
 mod tiling;
 
-pub use beginning::{Beginning, Block, beginning};
+pub use contents::{Block, Contents};
 pub use place::place;

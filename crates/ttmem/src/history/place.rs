@@ -89,10 +89,29 @@ fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
         *last = time.max(*last);
         items.push((*last, Item::Row(HistoryRow { during, ..row })));
     }
-    items.extend(rank.labels.iter().map(|label| (label.time, Item::Label(label))));
+    let starts = starts(rank);
+    items.extend(rank.labels.iter().map(|label| {
+        // What lasts may have been seen before the history begins that is left of it.
+        let start = starts.get(&label.pool).copied().filter(|_| lasts(label.class)).unwrap_or(0);
+        (label.time.max(start), Item::Label(label))
+    }));
     // Stable: what is of one time stays in the order of the kinds above.
     items.sort_by_key(|(time, _)| *time);
     items
+}
+
+/// When the histories of pools begin.
+fn starts(rank: &Rank) -> FxHashMap<PoolId, Nanoseconds> {
+    let mut starts = FxHashMap::default();
+    for row in rank.history.iter().filter(|row| row.action != HistoryAction::Highest) {
+        starts.entry(row.pool).or_insert(row.time);
+    }
+    starts
+}
+
+/// Whether what is of a class is usually there for as long as the program.
+fn lasts(class: Class) -> bool {
+    matches!(class, Class::Weight | Class::Parameter | Class::Optimizer | Class::Buffer | Class::KvCache)
 }
 
 /// In which call a row happened, and when: clocks that count in microseconds may put it beside the call. One that is far

@@ -32,9 +32,9 @@ impl Tiling {
         self.reserved
     }
 
-    /// The segments: how large each is, and whether it grows.
-    pub fn segments(&self) -> BTreeMap<u64, (u64, bool)> {
-        self.segments.iter().map(|(&at, segment)| (at, (segment.bytes, segment.grows))).collect()
+    /// The segments: where each is, how large it is, and whether it grows.
+    pub fn segments(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
+        self.segments.iter().map(|(&at, segment)| (at, segment.bytes, segment.grows))
     }
 
     /// The allocator takes memory from the driver.

@@ -163,6 +163,15 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.tensors.get(tensor.index())?;
             rank.requires_grad.insert(tensor, does);
         }
+        RankEvent::Thinned(thinned) => rank.thinned = Some(thinned),
+        RankEvent::AllocationTotals(pool, totals) => {
+            rank.pools.get(pool.index())?;
+            rank.further_allocations.insert(pool, totals);
+        }
+        RankEvent::StandsFor(tensor, count) => {
+            rank.tensors.get(tensor.index())?;
+            rank.stands_for.insert(tensor, count);
+        }
         RankEvent::OpTotals(totals) => rank.op_totals.push(totals),
         RankEvent::History(row) => push_history(rank, ops, row)?,
         RankEvent::Label(label) => {
@@ -349,6 +358,13 @@ impl Rank {
         self.requires_grad
             .iter()
             .try_for_each(|(&tensor, &does)| say(RankEvent::RequiresGrad(tensor, does)))?;
+        self.thinned.iter().try_for_each(|&thinned| say(RankEvent::Thinned(thinned)))?;
+        for (&pool, &totals) in &self.further_allocations {
+            say(RankEvent::AllocationTotals(pool, totals))?;
+        }
+        for (&tensor, &count) in &self.stands_for {
+            say(RankEvent::StandsFor(tensor, count))?;
+        }
         self.op_totals.iter().try_for_each(|&totals| say(RankEvent::OpTotals(totals)))?;
         self.expected.iter().try_for_each(|&expected| say(RankEvent::Expected(expected)))?;
         self.replay_in_time(say)

@@ -93,9 +93,9 @@ pub struct Outcome {
     /// Of what it allocated, the bytes that were still there when it ended.
     pub kept: u64,
     /// How many allocations it made.
-    pub allocations: u32,
+    pub allocations: u64,
     /// How many it gave back.
-    pub frees: u32,
+    pub frees: u64,
 }
 
 /// What is known of a call to who only looked before and after it. There is no outcome then: what it allocated and gave

@@ -9,10 +9,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut, Derivation,
-    Expected, Fault, Frame, HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack, OpTotals, Origin,
-    Outcome, Phase, PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot,
-    Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Totals, Warning,
+    Alias, AllocationTotals, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut,
+    Derivation, Expected, Fault, Frame, HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack,
+    OpTotals, Origin, Outcome, Phase, PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Seen, Session,
+    SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType,
+    Thinned, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -153,6 +154,12 @@ pub enum RankEvent {
     Expected(Expected),
     /// Whether gradients are computed for an allocation.
     RequiresGrad(TensorId, bool),
+    /// That detail is there only from a time on.
+    Thinned(Thinned),
+    /// Further allocations of a pool, that are not kept one by one.
+    AllocationTotals(PoolId, AllocationTotals),
+    /// That a row is not one allocation, but that many, which are no longer told apart.
+    StandsFor(TensorId, u64),
     /// Something that an allocator did.
     History(HistoryRow),
     /// What lies at an address.

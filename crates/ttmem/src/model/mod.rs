@@ -16,6 +16,7 @@ mod segment;
 mod stack;
 mod strings;
 mod tables;
+mod thinned;
 
 pub use builder::Builder;
 pub use call::{
@@ -39,3 +40,4 @@ pub use tables::{
     Fault, FaultKind, Module, Origin, Origins, Phase, Run, Session, Stage, StepMarks, StepNumber, StepRow,
     Steps, Tensor, Tensors, Totals, Warning,
 };
+pub use thinned::{AllocationTotals, Thinned};

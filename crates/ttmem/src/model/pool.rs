@@ -83,7 +83,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    fn values(&self) -> [(CurveKind, Option<u64>); 7] {
+    /// The values, by kind.
+    pub fn values(&self) -> [(CurveKind, Option<u64>); 7] {
         [
             (CurveKind::Allocated, self.allocated),
             (CurveKind::Active, self.active),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut, Derivations, Expected,
-    Fault, FromStep, History, Labels, Module, ModuleId, Moment, Nanoseconds, Op, OpId, OpKind, OpTotals, Ops,
-    Origins, Phase, Pool, PoolId, Position, Run, RunId, ScopeId, Scopes, Seen, Session, Snapshot, Source,
-    Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, TypeId, Warning,
+    Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut,
+    Derivations, Expected, Fault, FromStep, History, Labels, Module, ModuleId, Moment, Nanoseconds, Op, OpId,
+    OpKind, OpTotals, Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, ScopeId, Scopes, Seen,
+    Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
+    Tensors, Thinned, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -89,6 +90,12 @@ pub struct Rank {
     pub expected: Vec<Expected>,
     /// For which allocations it is known whether gradients are computed.
     pub requires_grad: BTreeMap<TensorId, bool>,
+    /// Set where detail is there only from a time on.
+    pub thinned: Option<Thinned>,
+    /// Allocations that are not kept one by one, by pool.
+    pub further_allocations: BTreeMap<PoolId, AllocationTotals>,
+    /// Rows that are not one allocation, but several that are no longer told apart: how many.
+    pub stands_for: BTreeMap<TensorId, u64>,
     /// What allocators did that has no place among the steps yet.
     pub history: History,
     /// What was seen at addresses of their memory.

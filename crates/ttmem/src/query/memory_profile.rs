@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::analyze::contents::{Content, contents, totals};
 use crate::model::{
-    Call, CallTotals, Nanoseconds, OpTotals, Profile, Rank, ScopeId, ScopeKind, StepNumber, StrId, TensorId,
+    AllocationTotals, Call, CallTotals, CurveKind, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank,
+    ScopeId, ScopeKind, StepNumber, StrId, TensorId, difference,
 };
 
 /// How many of the largest tensors of a device are listed.
@@ -29,6 +30,17 @@ pub struct MemoryProfile {
     operation_summary: BTreeMap<String, OperationTotals>,
     operation_tree: Vec<Node>,
     pytorch_operations: Vec<PytorchOperation>,
+    /// What each device had in all, whether it is kept one by one or not.
+    device_totals: BTreeMap<String, DeviceTotals>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct DeviceTotals {
+    allocations: u64,
+    allocated_bytes: u64,
+    frees: u64,
+    freed_bytes: u64,
+    peak_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +52,8 @@ struct Metadata {
     began_unix_ns: Option<u64>,
     /// Of an operation, only the last of so many calls are in `operation_allocations`.
     invocations_listed_at_most: usize,
+    /// From this time on everything is there; before, the recording is thinned. Null: from the beginning.
+    detail_since_ns: Option<Nanoseconds>,
     warnings: Vec<String>,
 }
 
@@ -84,7 +98,7 @@ struct TensorRow {
 struct Invocation {
     memory_delta_mb: Option<f64>,
     tensor_delta: Option<i64>,
-    pre_total_mb: f64,
+    pre_total_mb: Option<f64>,
     post_total_mb: Option<f64>,
     timestamp: Option<String>,
     peak_mb: Option<f64>,
@@ -96,8 +110,8 @@ struct Invocation {
     allocated_bytes: Option<u64>,
     freed_bytes: Option<u64>,
     kept_bytes: Option<u64>,
-    allocations: Option<u32>,
-    frees: Option<u32>,
+    allocations: Option<u64>,
+    frees: Option<u64>,
     start_ns: Nanoseconds,
     duration_ns: Option<Nanoseconds>,
     thread: Option<String>,
@@ -154,6 +168,7 @@ pub fn memory_profile(profile: &Profile, is_running: bool) -> Option<MemoryProfi
         operation_tracking_enabled: !rank.calls.is_empty(),
         began_unix_ns: rank.began,
         invocations_listed_at_most: MOST_CALLS,
+        detail_since_ns: rank.thinned.map(|thinned| thinned.since),
         warnings: warnings.iter().map(|warning| warning.message.clone()).collect(),
     };
     let scopes = asked.scope_totals();
@@ -164,6 +179,7 @@ pub fn memory_profile(profile: &Profile, is_running: bool) -> Option<MemoryProfi
         operation_summary: asked.by_name(&scopes),
         operation_tree: asked.children(None, &scopes, &asked.scopes_by_parent(), 0),
         pytorch_operations: asked.pytorch_operations(),
+        device_totals: asked.device_totals(),
     })
 }
 
@@ -265,15 +281,20 @@ impl Asked<'_> {
     }
 
     fn invocation(&self, call: &Call, totals: &[u64]) -> Invocation {
-        let total = |position: u32| mib(totals.get(position as usize).copied().unwrap_or(0));
+        // What there was in a time that is thinned is known at some moments only.
+        let known = self.rank.thinned.map_or(0, |thinned| thinned.until);
+        let total = |position: u32| {
+            let total = totals.get(position as usize).copied().unwrap_or(0);
+            (position >= known).then(|| mib(total))
+        };
         let parent = call.parent.and_then(|parent| self.rank.calls.scope.get(parent.index()));
         let parent = parent.and_then(|scope| self.rank.scopes.get(scope.index()));
         let outcome = call.outcome;
         Invocation {
             memory_delta_mb: outcome.map(|outcome| signed_mib(outcome.change())),
-            tensor_delta: outcome.map(|o| i64::from(o.allocations) - i64::from(o.frees)),
+            tensor_delta: outcome.map(|o| difference(o.allocations, o.frees)),
             pre_total_mb: total(call.first),
-            post_total_mb: outcome.map(|outcome| total(outcome.end)),
+            post_total_mb: outcome.and_then(|outcome| total(outcome.end)),
             timestamp: self.timestamp(call.began),
             peak_mb: outcome.map(|outcome| mib(outcome.peak)),
             allocated_mb: outcome.map(|outcome| mib(outcome.allocated)),
@@ -346,6 +367,34 @@ impl Asked<'_> {
             })
         };
         children.filter_map(node).collect()
+    }
+
+    fn device_totals(&self) -> BTreeMap<String, DeviceTotals> {
+        let (rank, tensors) = (self.rank, &self.rank.tensors);
+        let mut found: BTreeMap<PoolId, AllocationTotals> = rank.further_allocations.clone();
+        let is_one =
+            |index: &usize| TensorId::new(*index).is_none_or(|tensor| !rank.stands_for.contains_key(&tensor));
+        for index in (0..tensors.len()).filter(is_one) {
+            let bytes = tensors.per_bank[index].or_zero();
+            let mut row = AllocationTotals { allocations: 1, allocated: bytes, ..Default::default() };
+            if tensors.dies[index] != Moment::NEVER {
+                (row.frees, row.freed) = (1, bytes);
+            }
+            found.entry(tensors.pool[index]).or_default().add(&row);
+        }
+        let row = |(pool, totals): (PoolId, AllocationTotals)| {
+            let pool = rank.pools.get(pool.index())?;
+            let curve = pool.curve(CurveKind::Allocated);
+            let totals = DeviceTotals {
+                allocations: totals.allocations,
+                allocated_bytes: totals.allocated,
+                frees: totals.frees,
+                freed_bytes: totals.freed,
+                peak_bytes: curve.and_then(|curve| curve.value.iter().copied().max()),
+            };
+            Some((self.text(pool.name), totals))
+        };
+        found.into_iter().filter(|(_, totals)| totals.allocations > 0).filter_map(row).collect()
     }
 
     fn pytorch_operations(&self) -> Vec<PytorchOperation> {

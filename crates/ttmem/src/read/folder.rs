@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 /// How the names of such files end, the one that tells most first.
 const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];
 
+/// What is before that in the names of a recording's earlier files, and of one that was not finished.
+const EARLIER: [&str; 3] = ["before", "peak", "next"];
+
 /// The file that has the report of a folder: its profile, or else the memory file that the earlier tool wrote, too.
 ///
 /// Of several, the one that is named like the folder. A folder of `ttmem run` has a time behind that name.
@@ -64,7 +67,13 @@ pub(crate) fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
         let of = report.stem.rsplit_once("_rank");
         of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
     };
-    let reports: Vec<Report<'a>> = found.iter().filter(|report| !is_rank(report)).copied().collect();
+    // Beside the newest file of a recording that has reached its limit lie earlier ones.
+    let is_earlier = |report: &&Report<'_>| {
+        let of = report.stem.rsplit_once('.').filter(|(_, what)| EARLIER.contains(what));
+        of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
+    };
+    let is_own = |report: &&Report<'_>| !is_rank(report) && !is_earlier(report);
+    let reports: Vec<Report<'a>> = found.iter().filter(is_own).copied().collect();
     let is_run =
         |report: &&Report<'_>| folder.strip_prefix(report.stem).is_some_and(|rest| rest.starts_with('_'));
     let named = reports.iter().find(|report| report.stem == folder);
@@ -139,6 +148,13 @@ mod tests {
         let ranks = ["a_memory.json", "a_rank1-0_memory.json", "a_rank1-1_memory.json"];
         assert_eq!(found("x", &ranks).unwrap(), "a_memory.json");
         assert_eq!(found("x", &["low_rank_memory.json"]).unwrap(), "low_rank_memory.json");
+    }
+
+    #[test]
+    fn the_earlier_files_of_a_recording_are_no_reports_of_their_own() {
+        let files = ["a.before.ttmem", "a.json", "a.peak.ttmem", "a.ttmem"];
+        assert_eq!(found("x", &files).unwrap(), "a.ttmem");
+        assert_eq!(found("x", &files[..1]).unwrap(), "a.before.ttmem");
     }
 
     #[test]

@@ -171,8 +171,11 @@ kinds! {
     69 [Event::Of(rank, RankEvent::Expected(expected))] (rank, expected);
     70 [Event::Of(rank, RankEvent::RequiresGrad(tensor, does))] (rank, tensor, does);
     71 [Event::Of(rank, RankEvent::Seen(call, seen))] (rank, call, seen);
-    72 [Event::Of(rank, RankEvent::History(row))] (rank, row);
-    73 [Event::Of(rank, RankEvent::Label(label))] (rank, label);
+    72 [Event::Of(rank, RankEvent::Thinned(thinned))] (rank, thinned);
+    73 [Event::Of(rank, RankEvent::AllocationTotals(pool, totals))] (rank, pool, totals);
+    74 [Event::Of(rank, RankEvent::StandsFor(tensor, count))] (rank, tensor, count);
+    75 [Event::Of(rank, RankEvent::History(row))] (rank, row);
+    76 [Event::Of(rank, RankEvent::Label(label))] (rank, label);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.
@@ -227,6 +230,8 @@ pub struct Writer<W: Write> {
     out: W,
     path: PathBuf,
     crc: u32,
+    /// How many bytes are out.
+    written: u64,
     state: State,
     /// The events of the frame to come.
     events: Vec<u8>,
@@ -253,6 +258,7 @@ impl<W: Write> Writer<W> {
         let mut writer = Self::resume(out, path.into(), crc32fast::hash(&header[..12]))?;
         let written = writer.out.write_all(&header);
         writer.wrote(written)?;
+        writer.written = HEADER as u64;
         Ok(writer)
     }
 
@@ -263,7 +269,7 @@ impl<W: Write> Writer<W> {
             Err(source) => return Err(Error::Write { path, source }),
         };
         let (events, content, frame) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { out, path, crc, state: State::Open, events, content, frame, compressor })
+        Ok(Self { out, path, crc, written: 0, state: State::Open, events, content, frame, compressor })
     }
 
     /// Packs less well from here on, in a fraction of the time: a program runs while this is written.
@@ -271,6 +277,11 @@ impl<W: Write> Writer<W> {
         let set = self.compressor.set_compression_level(QUICK_LEVEL);
         set.map_err(|source| Error::Write { path: self.path.clone(), source })?;
         Ok(self)
+    }
+
+    /// How long the file is when all that was taken is written: at most, as some of it is still to be packed.
+    pub fn size_at_most(&self) -> u64 {
+        self.written + (self.events.len() + FRAME_HEAD + SLACK) as u64
     }
 
     /// Writes what was taken so far: a program that is killed now leaves all of it behind.
@@ -342,6 +353,7 @@ impl<W: Write> Writer<W> {
             buffer.shrink_to(MAX_EVENTS);
         }
         let written = self.out.write_all(&self.frame);
+        self.written += self.frame.len() as u64;
         self.frame.shrink_to(MAX_EVENTS);
         self.wrote(written)
     }
@@ -500,6 +512,7 @@ fn continue_at(
         length.saturating_sub(keep)
     );
     let mut writer = Writer::resume(file, path, scan.crc)?;
+    writer.written = keep;
     warn(&mut writer, message.clone())?;
     writer.flush()?;
     warn(sink, message)?;

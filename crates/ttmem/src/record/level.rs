@@ -53,6 +53,16 @@ impl Level {
         *self = Self { now: 0, highest: (0, at), said: at, changed: false, id: self.id };
     }
 
+    /// Where the pool stands. A level below zero is one of which the beginning was not seen.
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.now).unwrap_or(0)
+    }
+
+    /// The same level in another recording, in which it was said at a moment.
+    pub fn said_at(self, at: Moment) -> Self {
+        Self { highest: (self.now, at), said: at, changed: false, ..self }
+    }
+
     /// A state shall be said, whether there was a change or not.
     pub fn look(&mut self) {
         self.changed = true;

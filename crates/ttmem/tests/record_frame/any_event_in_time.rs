@@ -30,7 +30,7 @@ pub fn scope(ids: u32) -> impl Strategy<Value = Scope> {
 
 fn outcome(ids: u32) -> impl Strategy<Value = Outcome> {
     let bytes = (number(), number(), number(), number());
-    (number(), 0..ids, bytes, any::<u32>(), any::<u32>()).prop_map(
+    (number(), 0..ids, bytes, number(), number()).prop_map(
         |(ended, end, (allocated, freed, peak, kept), allocations, frees)| Outcome {
             ended,
             end,
@@ -130,7 +130,19 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         .prop_map(|(class, bytes, how)| RankEvent::Expected(Expected { class, bytes, how }));
     let snapshot = (of(string(ids)), moment(ids), number())
         .prop_map(|(name, at, time)| RankEvent::Snapshot(Snapshot { name, at, time }));
+    let thinned = (number(), 0..ids, number())
+        .prop_map(|(since, until, steps)| RankEvent::Thinned(Thinned { since, until, steps }));
+    let totals =
+        (number(), number(), number(), number()).prop_map(|(allocations, allocated, frees, freed)| {
+            AllocationTotals { allocations, allocated, frees, freed }
+        });
+    let thinned = prop_oneof![
+        thinned,
+        (id(ids, PoolId::new), totals).prop_map(|(pool, totals)| RankEvent::AllocationTotals(pool, totals)),
+        (id(ids, TensorId::new), number()).prop_map(|(tensor, count)| RankEvent::StandsFor(tensor, count)),
+    ];
     prop_oneof![
+        thinned,
         number().prop_map(RankEvent::Began),
         string(ids).prop_map(|name| RankEvent::Lane { name }),
         scope(ids).prop_map(RankEvent::Scope),

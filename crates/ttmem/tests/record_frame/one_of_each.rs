@@ -65,12 +65,15 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::Expected(_) => 45,
             RankEvent::RequiresGrad(..) => 46,
             RankEvent::Seen(..) => 50,
-            RankEvent::History(_) => 51,
-            RankEvent::Label(_) => 52,
+            RankEvent::Thinned(_) => 51,
+            RankEvent::AllocationTotals(..) => 52,
+            RankEvent::StandsFor(..) => 53,
+            RankEvent::History(_) => 54,
+            RankEvent::Label(_) => 55,
         },
     }
 }
-pub const VARIANTS: usize = 53;
+pub const VARIANTS: usize = 56;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -324,6 +327,12 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
         RankEvent::Expected(Expected { class: Class::KvCache, bytes: 1 << 30, how: s(6) }),
         RankEvent::RequiresGrad(TensorId::new(4).unwrap(), true),
         RankEvent::Seen(call, Seen { ended: Some(2_000_000), change: Some(-4096) }),
+        RankEvent::Thinned(Thinned { since: 3_000_000, until: 2, steps: 1 << 40 }),
+        RankEvent::AllocationTotals(
+            PoolId::new(0).unwrap(),
+            AllocationTotals { allocations: 5, allocated: 500, frees: 4, freed: 400 },
+        ),
+        RankEvent::StandsFor(TensorId::new(4).unwrap(), 3),
     ];
     said.push(RankEvent::Label(Label {
         pool: PoolId::new(1).unwrap(),

@@ -324,8 +324,8 @@ fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
         freed: bytes.freed,
         peak: bytes.peak,
         kept: bytes.kept,
-        allocations: u32::try_from(bytes.allocations).unwrap_or(u32::MAX),
-        frees: u32::try_from(bytes.frees).unwrap_or(u32::MAX),
+        allocations: bytes.allocations,
+        frees: bytes.frees,
     })
 }
 

@@ -5,18 +5,25 @@
 
 use slab::Slab;
 
-use crate::model::{CallId, CallTotals, Nanoseconds, Outcome, ScopeId};
+use crate::model::{CallTotals, Nanoseconds, Outcome, ScopeId};
 
 /// A place of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRef(u32);
 
+impl CallRef {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Place {
-    call: CallId,
     scope: ScopeId,
     parent: Option<CallRef>,
     is_open: bool,
+    /// Which of all calls it is, from 0.
+    number: u64,
     /// How many mean it: allocations, calls inside of it, holders.
     meant: u32,
     began: Nanoseconds,
@@ -29,38 +36,38 @@ struct Place {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calls {
     places: Slab<Place>,
+    /// How many calls began.
+    entered: u64,
     /// What the calls that ended came to, by scope.
     totals: Vec<CallTotals>,
 }
 
 impl Calls {
-    /// A call begins. Who gets the place holds it until [`release`](Self::release).
-    pub fn enter(
-        &mut self,
-        call: CallId,
-        scope: ScopeId,
-        parent: Option<CallRef>,
-        began: Nanoseconds,
-    ) -> CallRef {
+    /// A call begins, unless there are too many. Who gets the place holds it until [`release`](Self::release).
+    pub fn enter(&mut self, scope: ScopeId, parent: Option<CallRef>, began: Nanoseconds) -> Option<CallRef> {
+        let at = CallRef(u32::try_from(self.places.vacant_key()).ok()?);
         if let Some(parent) = parent.and_then(|parent| self.place(parent)) {
             parent.meant += 1;
         }
         let so_far = Outcome::default();
-        let place = Place { call, scope, parent, is_open: true, meant: 1, began, level: 0, so_far };
-        CallRef(u32::try_from(self.places.insert(place)).unwrap_or(u32::MAX))
+        let number = self.entered;
+        let place = Place { scope, parent, is_open: true, number, meant: 1, began, level: 0, so_far };
+        self.places.insert(place);
+        self.entered += 1;
+        Some(at)
     }
 
-    /// A call ends: which one it was, and what it came to. `None` when it had ended before.
-    pub fn exit(&mut self, at: CallRef, now: Nanoseconds) -> Option<(CallId, Outcome)> {
+    /// A call ends: what it came to. `None` when it had ended before.
+    pub fn exit(&mut self, at: CallRef, now: Nanoseconds) -> Option<Outcome> {
         let place = self.place(at).filter(|place| place.is_open)?;
         place.is_open = false;
         let outcome = Outcome { ended: now, ..place.so_far };
-        let (call, scope, took) = (place.call, place.scope.index(), now.saturating_sub(place.began));
+        let (scope, took) = (place.scope.index(), now.saturating_sub(place.began));
         if self.totals.len() <= scope {
             self.totals.resize(scope + 1, CallTotals::default());
         }
         self.totals[scope].add(&outcome, took);
-        Some((call, outcome))
+        Some(outcome)
     }
 
     /// Who held a place does so no more.
@@ -127,9 +134,9 @@ impl Calls {
         at.and_then(|at| self.places.get(at.0 as usize)).is_some_and(|place| place.is_open)
     }
 
-    /// Which call is at a place.
-    pub fn id(&self, at: CallRef) -> Option<CallId> {
-        self.places.get(at.0 as usize).map(|place| place.call)
+    /// Which of all calls is at a place, from 0.
+    pub fn number(&self, at: CallRef) -> Option<u64> {
+        self.places.get(at.0 as usize).map(|place| place.number)
     }
 
     /// The scope of a place.

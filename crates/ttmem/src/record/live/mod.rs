@@ -7,32 +7,43 @@
 //! Here lives the interface. `names` gives out ids; `calls` knows what runs; `queue`, `scribe` and `narrator` make the
 //! file. The recorder is told by one thread at a time (it is `&mut`), and never waits for the file unless it is told more
 //! than can be written.
+//!
+//! A recording may have a limit. Then `files` goes on in a new file whenever one is full, which begins with what `kept` and
+//! `past` have of all before (`retold` says it): so a program may run for as long as it likes.
 
 pub(crate) mod calls;
+mod clock;
+mod files;
+mod kept;
 mod names;
 mod narrator;
+mod past;
 mod queue;
+mod retold;
 mod scribe;
 
 pub use calls::CallRef;
+pub use clock::{Clock, Hands};
 pub use names::TypeOf;
+pub use queue::Behind;
 
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use slab::Slab;
 
 use self::calls::Calls;
 use self::names::Names;
-use self::queue::{Outlet, Parcel, Record};
-use super::replace;
+use self::narrator::{FURTHER, TEXTS};
+use self::queue::{Gauge, Outlet, PATIENCE, Parcel, Record};
 use crate::error::{Error, Result};
 use crate::model::{
-    Bytes, CallId, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow,
-    Label, LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Scope, ScopeId,
-    ScopeKind, StackId, StrId, TensorId, TypeId, Warning,
+    Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow, Label,
+    LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Scope, ScopeId, ScopeKind,
+    StackId, StrId, TypeId, Warning,
 };
 
 /// The operation of a step at which counters were read.
@@ -76,7 +87,6 @@ pub struct Held {
     pub class: Class,
     /// In which scope it was made.
     pub scope: Option<ScopeId>,
-    tensor: TensorId,
     owner: Option<CallRef>,
 }
 
@@ -93,23 +103,62 @@ pub struct PoolFigures {
     pub allocations: u64,
 }
 
+/// How a recording is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How many bytes all its files may have together. Beyond that, the oldest detail goes. `None`: as many as it takes.
+    pub limit: Option<u64>,
+    /// Where the time is from.
+    pub clock: Clock,
+}
+
+/// How far a recording has come, as of its last flush.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingStatus {
+    /// How large its newest file is, at most.
+    pub size: u64,
+    /// How often a new file has followed.
+    pub rotations: u64,
+    /// The most that all files took whenever one followed another.
+    pub most_on_disk: u64,
+    /// What the newest file began with.
+    pub carried: u64,
+    /// What is kept in memory for the next one.
+    pub kept: KeptSizes,
+}
+
+/// What is kept of a recording in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptSizes {
+    /// The bytes of all names.
+    pub name_bytes: usize,
+    /// Places of allocations, used or not.
+    pub allocations: usize,
+    /// Places of calls, used or not.
+    pub calls: usize,
+    /// Snapshots.
+    pub snapshots: usize,
+    /// Stretches of curves.
+    pub points: usize,
+}
+
 /// Takes down what a program does to memory.
 #[derive(Debug)]
 pub struct Recorder {
-    clock: Instant,
+    clock: Clock,
     /// When it began, in nanoseconds of Unix time.
     began: u64,
     names: Names,
     pools: Vec<PoolFigures>,
     held: Slab<Held>,
     calls: Calls,
-    tensors: usize,
-    entered: usize,
     /// The time and the call that the file knows.
     time: Nanoseconds,
-    within: Option<CallId>,
+    within: Option<CallRef>,
     readings_are_steps: bool,
     file: Option<Writing>,
+    /// What is known of the file, also when it is done.
+    gauge: Option<Arc<Gauge>>,
 }
 
 #[derive(Debug)]
@@ -128,29 +177,38 @@ impl Default for Recorder {
 impl Recorder {
     /// A recorder that has figures only.
     pub fn new() -> Self {
+        Self::with(Clock::default())
+    }
+
+    fn with(clock: Clock) -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
-            clock: Instant::now(),
+            clock,
             began: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
             names: Names::default(),
             pools: Vec::new(),
             held: Slab::new(),
             calls: Calls::default(),
-            tensors: 0,
-            entered: 0,
             time: 0,
             within: None,
             readings_are_steps: false,
             file: None,
+            gauge: None,
         }
     }
 
     /// A recorder that writes a `.ttmem` file, as things happen. An earlier recording of that name is replaced; any
     /// other file is an error.
     pub fn recording_to(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let mut recorder = Self::new();
-        let (outlet, thread) = scribe::begin(replace::create(path)?, path, recorder.began)?;
+        Self::recording_with(path, Options::default())
+    }
+
+    /// The same, in files that have a limit together. `NAME.ttmem` is the newest of them; `NAME.before.ttmem` is the one
+    /// before it, and `NAME.peak.ttmem` that with the highest peak so far, unless the newest has it.
+    pub fn recording_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let mut recorder = Self::with(options.clock);
+        let (outlet, thread) = scribe::begin(path.as_ref(), recorder.began, options.limit)?;
+        recorder.gauge = Some(Arc::clone(&outlet.gauge));
         recorder.file = Some(Writing { outlet, thread, process: std::process::id() });
         Ok(recorder)
     }
@@ -163,7 +221,7 @@ impl Recorder {
     /// The time now: nanoseconds since the recorder began.
     #[inline]
     pub fn now(&self) -> Nanoseconds {
-        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.clock.now()
     }
 
     // Names: each is said once, and meant by its id then.
@@ -177,17 +235,17 @@ impl Recorder {
 
     /// The id of a pool. Its level is what is allocated in it, unless it `is_read`: then only readings say it.
     pub fn pool(&mut self, name: &str, is_read: bool) -> PoolId {
-        let name = self.text(name);
+        let (text, name) = (name, self.text(name));
         let (id, is_new) = self.names.pool(name);
         if is_new {
             self.pools.push(PoolFigures::default());
-            self.send(Parcel::Pool { name, is_empty: !is_read });
+            self.send(Parcel::Pool { name, text: text.to_owned(), is_empty: !is_read });
         }
         id
     }
 
-    /// The id of a tensor type.
-    pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> TypeId {
+    /// The id of a tensor type; `None` where a program has more of them than can be kept.
+    pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> Option<TypeId> {
         let (id, new) = self.names.tensor_type(ty);
         self.say_new(new);
         id
@@ -214,11 +272,14 @@ impl Recorder {
         id
     }
 
-    /// The id of a thread or stream.
+    /// The id of a thread or stream. There is a limit: one stands for all beyond.
     pub fn lane(&mut self, name: &str) -> LaneId {
-        let name = self.text(name);
-        self.say_of_rank(RankEvent::Lane { name });
-        self.names.lane()
+        let name = self.text(self.names.lane_name(name));
+        let (id, is_new) = self.names.lane();
+        if is_new {
+            self.say_of_rank(RankEvent::Lane { name });
+        }
+        id
     }
 
     /// The id of a scope. There are limits: a program that makes names up ends in a scope that stands for the rest, and
@@ -229,7 +290,7 @@ impl Recorder {
             return id;
         }
         let has_room = self.names.has_room_for_scopes();
-        let (parent, name) = if has_room { (parent, name) } else { (None, names::FURTHER) };
+        let (parent, name) = if has_room { (parent, name) } else { (None, TEXTS[FURTHER]) };
         let name = self.text(name);
         let (id, is_new) = self.names.scope(Scope { name, parent, kind });
         if is_new {
@@ -248,18 +309,22 @@ impl Recorder {
         parent: Option<CallRef>,
         op: Option<OpId>,
     ) -> Option<CallRef> {
-        let call = CallId::new(self.entered)?;
-        self.entered += 1;
         let began = self.now();
-        let outer = self.calls.running(parent).and_then(|parent| self.calls.id(parent));
-        self.put(Record::Entered { scope, lane, parent: outer, op, began });
-        Some(self.calls.enter(call, scope, parent, began))
+        let outer = self.calls.running(parent);
+        let call = self.calls.enter(scope, parent, began)?;
+        if self.within == Some(call) {
+            // Another call was at that place.
+            self.within = None;
+            self.put(Record::Within(None));
+        }
+        self.put(Record::Entered { call, scope, lane, parent: outer, op, began });
+        Some(call)
     }
 
     /// A call ends; a second time is nothing.
     pub fn exit(&mut self, call: CallRef) {
-        if let Some((id, outcome)) = self.calls.exit(call, self.now()) {
-            self.put(Record::Returned(id, outcome));
+        if let Some(outcome) = self.calls.exit(call, self.now()) {
+            self.put(Record::returned(call, &outcome));
         }
     }
 
@@ -278,14 +343,9 @@ impl Recorder {
         self.calls.running(call).and_then(|call| self.calls.scope(call))
     }
 
-    /// Which call that is, of all that began.
-    pub fn call_id(&self, call: CallRef) -> Option<CallId> {
-        self.calls.id(call)
-    }
-
-    /// The call of a number, if so many have begun.
-    pub fn call_numbered(&self, number: usize) -> Option<CallId> {
-        CallId::new(number).filter(|_| number < self.entered)
+    /// Which of all calls that is, from 0.
+    pub fn call_number(&self, call: CallRef) -> Option<u64> {
+        self.calls.number(call)
     }
 
     /// What kind of scope that is.
@@ -296,8 +356,7 @@ impl Recorder {
     /// Something was allocated.
     pub fn allocated(&mut self, allocation: Allocation) -> Option<Place> {
         let Allocation { pool, bytes, op, ty, class, within } = allocation;
-        let tensor = TensorId::new(self.tensors)?;
-        self.tensors += 1;
+        let place = Place(u32::try_from(self.held.vacant_key()).ok()?);
         let owner = self.calls.allocated(within, bytes);
         let scope = owner.and_then(|owner| self.calls.scope(owner));
         if let Some(figures) = self.pools.get_mut(pool.index()) {
@@ -307,19 +366,19 @@ impl Recorder {
             figures.allocations += 1;
         }
         self.say_where(owner);
-        self.put(Record::Allocated { pool, bytes, op, ty, class });
-        let held = Held { pool, bytes, op, ty, class, scope, tensor, owner };
-        u32::try_from(self.held.insert(held)).ok().map(Place)
+        self.put(Record::Allocated { place, pool, bytes, op, ty, class });
+        self.held.insert(Held { pool, bytes, op, ty, class, scope, owner });
+        Some(place)
     }
 
     /// Something is gone; by which call's doing.
     pub fn freed(&mut self, place: Place, within: Option<CallRef>) {
         let Some(held) = self.held.try_remove(place.0 as usize) else { return };
-        let Held { pool, bytes, tensor, owner, class, .. } = held;
+        let Held { pool, bytes, owner, class, .. } = held;
         let within = self.calls.running(within);
         if matches!(class, Class::Unknown | Class::Activation) && self.calls.runs(owner) {
             // Gone before the call that made it has returned.
-            self.put(Record::Classified { tensor, class: Class::Temporary, name: None });
+            self.put(Record::Classified { place, class: Class::Temporary, name: None });
         }
         self.calls.freed(owner, within, bytes);
         if let Some(figures) = self.pools.get_mut(pool.index()) {
@@ -327,7 +386,7 @@ impl Recorder {
             figures.count = figures.count.saturating_sub(1);
         }
         self.say_where(within);
-        self.put(Record::Freed { tensor, pool, bytes });
+        self.put(Record::Freed(place));
     }
 
     /// What an allocation turned out to be, and what people call it.
@@ -337,14 +396,13 @@ impl Recorder {
             return;
         }
         held.class = class;
-        let tensor = held.tensor;
-        self.put(Record::Classified { tensor, class, name });
+        self.put(Record::Classified { place, class, name });
     }
 
     /// Whether gradients are computed for an allocation.
     pub fn requires_grad(&mut self, place: Place, does: bool) {
-        if let Some(tensor) = self.held.get(place.0 as usize).map(|held| held.tensor) {
-            self.say_of_rank(RankEvent::RequiresGrad(tensor, does));
+        if self.held.contains(place.0 as usize) {
+            self.put(Record::RequiresGrad(place, does));
         }
     }
 
@@ -375,9 +433,10 @@ impl Recorder {
         self.send(Parcel::Reading(pool, reading, op));
     }
 
-    /// Something that an allocator did, learned of afterwards.
-    pub fn history(&mut self, row: HistoryRow) {
-        self.say_of_rank(RankEvent::History(row));
+    /// Something that an allocator did, learned of afterwards; and in which call, by its number, if that is known: then
+    /// `during` says what holds if the file has no such call any more.
+    pub fn history(&mut self, row: HistoryRow, call: Option<u64>) {
+        self.send(Parcel::History(row, call));
     }
 
     /// A counter of a pool says what the most was that was allocated at a time since it was read last.
@@ -385,7 +444,7 @@ impl Recorder {
         let name = self.text(READING);
         let (op, time) = (self.op(name, None, None), self.now());
         let (action, during, block) = (HistoryAction::Highest, During::NoCall, Bytes::UNKNOWN);
-        self.history(HistoryRow { pool, action, address: 0, bytes, block, op, during, time });
+        self.history(HistoryRow { pool, action, address: 0, bytes, block, op, during, time }, None);
     }
 
     /// What lies at an address of an allocator's memory.
@@ -459,28 +518,53 @@ impl Recorder {
 
     /// Waits until all that was told is in the file.
     pub fn flush(&mut self) {
+        if let Some(flushing) = self.begin_flush() {
+            flushing.wait();
+        }
+    }
+
+    /// The same, for who wants to wait elsewhere.
+    pub fn begin_flush(&mut self) -> Option<Flushing> {
+        self.writing()?;
         let (done, wait) = sync_channel(1);
-        if self.writing().is_none() {
-            return;
-        }
         self.send(Parcel::Flush(done));
-        if let Some(writing) = self.writing() {
-            writing.outlet.wake();
-            // An error here is a thread that is gone: `finish` says why.
-            let _ = wait.recv();
-        }
+        let outlet = &mut self.writing()?.outlet;
+        outlet.settle();
+        outlet.wake();
+        Some(Flushing(wait))
     }
 
     /// Writes what is left, and the end; says what went wrong with the recording. The figures stay.
     pub fn finish(&mut self) -> Result<()> {
-        if self.writing().is_none() {
-            return Ok(());
-        }
+        self.begin_finish().map_or(Ok(()), Finishing::wait)
+    }
+
+    /// The same, for who wants to wait elsewhere.
+    pub fn begin_finish(&mut self) -> Option<Finishing> {
+        self.writing()?;
         self.send(Parcel::Finish);
-        let Some(mut writing) = self.file.take() else { return Ok(()) };
+        let mut writing = self.file.take()?;
+        writing.outlet.settle();
         writing.outlet.wake();
-        let joined = writing.thread.join();
-        joined.unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))
+        Some(Finishing(writing))
+    }
+
+    /// Something to wait for, if the program is far ahead of the disk: who asks often, and waits where it holds nothing
+    /// that others need, is never stopped elsewhere.
+    #[inline]
+    pub fn behind(&mut self) -> Option<Behind> {
+        self.file.as_mut().and_then(|writing| writing.outlet.behind())
+    }
+
+    /// Why the recording is not written any more, though the program goes on: a disk that is full, for example. The
+    /// figures are right nevertheless.
+    pub fn failure(&self) -> Option<&str> {
+        self.gauge.as_ref().and_then(|gauge| gauge.failure())
+    }
+
+    /// How far the recording has come; `None` where there is none.
+    pub fn status(&self) -> Option<RecordingStatus> {
+        self.gauge.as_ref().map(|gauge| gauge.status())
     }
 
     /// Leaves the recording to the process that began it: what a child does after `fork`, in which no thread writes.
@@ -498,7 +582,6 @@ impl Recorder {
             return;
         }
         self.tick();
-        let within = within.and_then(|within| self.calls.id(within));
         if within != self.within {
             self.within = within;
             self.put(Record::Within(within));
@@ -549,6 +632,44 @@ impl Recorder {
             self.abandon();
         }
         self.file.as_mut()
+    }
+}
+
+/// A flush that is under way.
+#[derive(Debug)]
+pub struct Flushing(Receiver<()>);
+
+impl Flushing {
+    /// Waits for it.
+    pub fn wait(self) {
+        // An error here is a thread that is gone: `finish` says why.
+        let _ = self.0.recv();
+    }
+}
+
+/// A recording that is being ended.
+#[derive(Debug)]
+pub struct Finishing(Writing);
+
+impl Finishing {
+    /// Waits for it: what went wrong. A disk that takes nothing any more is not waited for without end.
+    pub fn wait(self) -> Result<()> {
+        let Writing { outlet, thread, .. } = self.0;
+        let gauge = Arc::clone(&outlet.gauge);
+        drop(outlet);
+        let since = Instant::now();
+        while gauge.failure().is_some() && !thread.is_finished() {
+            if since.elapsed() > PATIENCE {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(why) = gauge.failure().filter(|_| !thread.is_finished()) {
+            return Err(Error::NotThere(why.to_owned()));
+        }
+        thread.thread().unpark();
+        let joined = thread.join();
+        joined.unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))
     }
 }
 

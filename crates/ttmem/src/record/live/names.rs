@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use super::narrator::FREE;
+use super::narrator::{FREE, FURTHER, TEXTS};
 use crate::model::{
     Bytes, Event, Frame, FrameId, LaneId, Op, OpId, OpKind, OpStack, PoolId, Scope, ScopeId, ScopeKind,
     Stack, StackId, StrId, TensorType, TypeId,
@@ -15,10 +15,11 @@ use crate::model::{
 const MOST_SCOPES: usize = 1 << 16;
 /// Scopes are not nested deeper than this: what is deeper lies beside.
 const DEEPEST: u8 = 64;
-/// The scope that stands for those beyond.
-pub(super) const FURTHER: &str = "(further names)";
-/// More texts than this are not told apart: a program must not be able to fill its own memory with names.
-const MOST_TEXTS: usize = 1 << 22;
+/// More texts than this are not told apart, and neither are more types, lines and stacks: a program must not be able to
+/// fill its own memory with names, nor its recording.
+const MOST_NAMES: usize = 1 << 20;
+/// More threads than this are one to each request, or the like.
+const MOST_LANES: usize = 1 << 14;
 
 /// A tensor type, as frameworks without layouts have it.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +71,10 @@ impl Default for Names {
             depths: Vec::new(),
             scope_ids: FxHashMap::default(),
         };
-        let (free, _) = names.text(FREE);
-        names.called.push(free);
+        for text in TEXTS {
+            names.text(text);
+        }
+        names.called.push(id(StrId::new, FREE));
         names
     }
 }
@@ -83,13 +86,13 @@ fn id<T>(new: fn(usize) -> Option<T>, index: usize) -> T {
 }
 
 impl Names {
-    /// A text; beyond the limit, all are the first.
+    /// A text; beyond the limit, all are one.
     pub fn text(&mut self, text: &str) -> (StrId, Option<Event<'static>>) {
         if let Some(id) = self.texts.get(text) {
             return (*id, None);
         }
-        if self.by_id.len() >= MOST_TEXTS {
-            return (id(StrId::new, 0), None);
+        if self.by_id.len() >= MOST_NAMES {
+            return (id(StrId::new, FURTHER), None);
         }
         let new = id(StrId::new, self.by_id.len());
         self.texts.insert(text.into(), new);
@@ -101,12 +104,16 @@ impl Names {
         self.by_id.get(id.index()).map_or("", |text| text)
     }
 
-    pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> (TypeId, Option<Event<'static>>) {
+    /// A type; beyond the limit, none is known.
+    pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> (Option<TypeId>, Option<Event<'static>>) {
         self.key.clear();
         self.key.extend([ty.dtype.index() as u64, ty.bytes]);
         self.key.extend_from_slice(ty.shape);
         if let Some(id) = self.types.get(self.key.as_slice()) {
-            return (*id, None);
+            return (Some(*id), None);
+        }
+        if self.types.len() >= MOST_NAMES {
+            return (None, None);
         }
         let new = id(TypeId::new, self.types.len());
         self.types.insert(self.key.as_slice().into(), new);
@@ -115,11 +122,16 @@ impl Names {
         // What the allocator adds is not known.
         let (declared, logical, padded) = (bytes, bytes, Bytes::UNKNOWN);
         let ty = TensorType { text: None, shape, dtype: ty.dtype, layout, declared, logical, padded };
-        (new, Some(Event::Type(ty)))
+        (Some(new), Some(Event::Type(ty)))
     }
 
-    pub fn frame(&mut self, frame: Frame) -> (FrameId, Option<Event<'static>>) {
+    /// A line; beyond the limit, all are one that nobody knows.
+    pub fn frame(&mut self, mut frame: Frame) -> (FrameId, Option<Event<'static>>) {
         let next = self.frames.len();
+        if next >= MOST_NAMES && !self.frames.contains_key(&frame) {
+            let further = id(StrId::new, FURTHER);
+            frame = Frame { function: further, file: further, line: 0 };
+        }
         let mut new = None;
         let id = *self.frames.entry(frame).or_insert_with(|| {
             new = Some(Event::Frame(frame));
@@ -128,8 +140,14 @@ impl Names {
         (id, new)
     }
 
+    /// A stack; beyond the limit, what is called is all that there is of a new one, or at least its caller.
     pub fn stack(&mut self, frame: FrameId, caller: Option<StackId>) -> (StackId, Option<Event<'static>>) {
         let next = self.stacks.len();
+        if next >= MOST_NAMES
+            && let Some(caller) = caller.filter(|_| !self.stacks.contains_key(&(frame, caller)))
+        {
+            return (caller, None);
+        }
         let mut new = None;
         let id = *self.stacks.entry((frame, caller)).or_insert_with(|| {
             new = Some(Event::Stack(Stack { frame, caller }));
@@ -145,6 +163,10 @@ impl Names {
         stack: Option<StackId>,
         loc: Option<StrId>,
     ) -> (OpId, [Option<Event<'static>>; 2]) {
+        let is_too_many =
+            |ops: &FxHashMap<_, _>| ops.len() >= MOST_NAMES && !ops.contains_key(&(name, stack));
+        // Beyond the limit, operations are told apart by their names alone: of these there are not so many.
+        let (stack, loc) = if is_too_many(&self.ops) { (None, None) } else { (stack, loc) };
         if let Some(id) = self.ops.get(&(name, stack)) {
             return (*id, [None, None]);
         }
@@ -172,10 +194,16 @@ impl Names {
         self.pools.get(index).map_or("", |name| self.text_of(*name))
     }
 
-    /// The next thread: two may have the same name.
-    pub fn lane(&mut self) -> LaneId {
-        self.lanes += 1;
-        id(LaneId::new, self.lanes - 1)
+    /// The next thread: two may have the same name. Beyond the limit, all are the last one, which is not new.
+    pub fn lane(&mut self) -> (LaneId, bool) {
+        let is_new = self.lanes < MOST_LANES;
+        self.lanes += usize::from(is_new);
+        (id(LaneId::new, self.lanes - 1), is_new)
+    }
+
+    /// What the next thread is called: the last one stands for all beyond.
+    pub fn lane_name<'a>(&self, name: &'a str) -> &'a str {
+        if self.lanes + 1 < MOST_LANES { name } else { TEXTS[FURTHER] }
     }
 
     pub fn known_scope(&self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> Option<ScopeId> {

@@ -1,0 +1,116 @@
+"""A recording with a limit: what it may take, what is said of it, and what is said when it cannot go on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import ttmem
+from ttmem._native import memory_size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 1 << 20
+
+
+def churn(tracker: ttmem.MemoryTracker, rounds: int) -> None:
+    """Allocates and frees, in operations."""
+    for number in range(rounds):
+        with tracker.track_operation("request"):
+            parts = [torch.empty(number % 7 + 1, 64) for _ in range(50)]
+        del parts
+
+
+def test_sizes_are_those_of_the_commands() -> None:
+    assert memory_size("200MB") == 200 * MIB
+    with pytest.raises(ValueError, match="no unit"):
+        memory_size("2 parsecs")
+
+
+@pytest.mark.parametrize("limit", ["2 parsecs", "10KB", 0, -5])
+def test_a_limit_that_cannot_be_is_said(limit: int | str) -> None:
+    with pytest.raises(ValueError, match="limit is"):
+        ttmem.MemoryTracker(limit=limit)
+
+
+def test_none_is_no_limit() -> None:
+    assert ttmem.MemoryTracker(limit=None).limit is None
+    assert ttmem.MemoryTracker(limit="none").limit is None
+    assert ttmem.MemoryTracker().limit == 256 * MIB
+
+
+def test_the_files_stay_within_the_limit_and_totals_are_of_all(tmp_path: Path) -> None:
+    tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, limit="1MB")
+    held = torch.empty(1000, 1000)
+    churn(tracker, 4000)
+    assert sum(entry.stat().st_size for entry in os.scandir(tmp_path)) <= MIB
+    found = ttmem.get_memory_summary()
+    assert (found["errors"], found["failure"]) == (0, None)
+    allocations = found["devices"]["cpu"]["allocations"]
+    path = ttmem.stop_memory_tracker()
+    with open(path, encoding="utf-8") as file:
+        profile = json.load(file)
+    assert profile["metadata"]["detail_since_ns"] > 0
+    assert profile["operation_summary"]["request"]["invocation_count"] == 4000
+    totals = profile["device_totals"]["cpu"]
+    assert totals["allocations"] == allocations
+    assert totals["peak_bytes"] == found["devices"]["cpu"]["peak_bytes"]
+    assert sum("has reached its limit" in warning for warning in profile["metadata"]["warnings"]) == 1
+    # What is there since the beginning is still told apart.
+    largest = profile["snapshots"][-1]["device_breakdown"]["cpu"]["tensors"][0]
+    assert largest["shape"] == [1000, 1000]
+    assert "test_limit.py" in largest["location"]
+    del held
+
+
+def test_a_recording_that_cannot_go_on_is_counted_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, limit="1MB")
+    assert tracker.recording is not None
+    # Where the next file goes there is something that cannot be replaced.
+    os.mkdir(tracker.recording.removesuffix(".ttmem") + ".next.ttmem")
+    with caplog.at_level(logging.WARNING, logger="ttmem"):
+        churn(tracker, 3000)
+        tracker.save()
+        first, second = ttmem.get_memory_summary(), ttmem.get_memory_summary()
+        assert first["errors"] == second["errors"] == 1
+        assert "the recording ends here" in first["failure"]
+        assert first["devices"]["cpu"]["allocations"] >= 150_000
+        assert caplog.text.count("the figures of the tracker go on") == 1
+        assert ttmem.stop_memory_tracker()
+    assert caplog.text.count("the figures of the tracker go on") == 1
+
+
+def test_the_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import torch, ttmem\nprint(ttmem.get_memory_tracker().limit)\n")
+    track = [sys.executable, "-m", "ttmem", "track", "--output-dir", str(tmp_path)]
+    ran = subprocess.run(
+        [*track, "--limit", "200MB", str(script)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == [str(200 * MIB)]
+    ran = subprocess.run(
+        [*track, "--limit", "much", str(script)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert "limit is 'much'" in ran.stderr
+    environment = os.environ | {"TTMEM_TRACK_LIMIT": "30MB", "TTMEM_TRACK_DIR": str(tmp_path)}
+    # What the environment variable `TTMEM_TRACK` has Python do when it starts.
+    start = f"import runpy, ttmem._start; runpy.run_path({str(script)!r})"
+    ran = subprocess.run(
+        [sys.executable, "-c", start],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert ran.stdout.split() == [str(30 * MIB)]
