@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser python python-download wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker clean
+.PHONY: test format lint header unit docs web web-check browser python python-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker clean
 
 # The first prerequisite goes on in the background, the last one waits for it.
 test: python-download web-check format lint header unit docs browser python
@@ -73,6 +73,12 @@ python:
 	target/venv/bin/maturin build --profile dev --features as-tested --interpreter target/venv/bin/python --out target/wheels/tested
 	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
 	target/venv/bin/pytest
+
+# The same tests on older versions of PyTorch, after `make python`. Long, and some 5 GB of download for each:
+# `make torch-matrix TORCH_VERSIONS='2.4.1@python3.10 2.8.0'`.
+TORCH_VERSIONS ?= 2.4.1 2.5.1 2.6.0 2.8.0 2.10.0 2.12.1
+torch-matrix:
+	bash python/torch_matrix.sh $(TORCH_VERSIONS)
 
 # The wheel that is released: target/wheels/ttmem-*.whl, for every Python from 3.10 on.
 wheel:

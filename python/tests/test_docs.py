@@ -1,4 +1,4 @@
-"""The examples of docs/python.md and docs/pytorch.md are true: they are run, in a copy of the corpus."""
+"""The examples of the pages about Python are true: they are run, in a copy of the corpus."""
 
 import doctest
 import re
@@ -11,6 +11,7 @@ from conftest import CORPUS, ROOT
 
 PAGE = ROOT / "docs" / "python.md"
 PYTORCH = ROOT / "docs" / "pytorch.md"
+USAGE = ROOT / "docs" / "usage.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,3 +44,16 @@ def test_the_example_of_a_tracker_runs(tmp_path: Path, monkeypatch: pytest.Monke
     exec(compile(code, str(PYTORCH), "exec"), names)  # noqa: S102
     assert sorted(path.suffix for path in (tmp_path / "profiles").iterdir()) == [".json", ".ttmem"]
     assert Path(str(names["path"])).exists()
+
+
+def test_the_examples_of_phases_run(capsys: pytest.CaptureFixture[str]) -> None:
+    text = USAGE.read_text(encoding="utf-8")
+    measured, estimated = BLOCK.findall(text)
+    exec(compile(measured, str(USAGE), "exec"), {})  # noqa: S102
+    (shown,) = re.findall(r"^```text\n(.*?)…\n^```$", text, re.MULTILINE | re.DOTALL)
+    assert capsys.readouterr().out.startswith(shown)
+    exec(compile(estimated, str(USAGE), "exec"), {})  # noqa: S102
+    printed = capsys.readouterr().out
+    assert printed.startswith("nan\n")
+    assert printed.endswith("These figures are estimates: nothing was allocated (NO_DISPATCH).\n")
+    assert "Overall DRAM Peak: 7629" in printed

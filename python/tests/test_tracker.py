@@ -377,6 +377,7 @@ class TestTheProgram:
         del keep
 
     @pytest.mark.usefixtures("tracker")
+    @pytest.mark.filterwarnings("ignore:Guards may run slower on Python")
     def test_compiling_is_as_without(self) -> None:
         def count() -> tuple[int, int]:
             torch._dynamo.reset()

@@ -21,31 +21,49 @@ if TYPE_CHECKING:
         save_memory_profile,
         stop_memory_tracker,
     )
+    from ttmem.usage import (
+        DRAMUsage,
+        L1UsagePerCore,
+        MemoryUsageTracker,
+        RunMode,
+        ScopeGuard,
+        memory_snapshot,
+    )
 
 __all__ = [
+    "DRAMUsage",
     "Error",
+    "L1UsagePerCore",
     "MemoryTracker",
+    "MemoryUsageTracker",
     "NoMemoryData",
     "Profile",
+    "RunMode",
+    "ScopeGuard",
     "UnknownFormat",
     "__version__",
     "get_memory_summary",
     "get_memory_tracker",
     "initialize_memory_tracker",
     "memory_checkpoint",
+    "memory_snapshot",
     "open",
     "save_memory_profile",
     "stop_memory_tracker",
 ]
 
 if not TYPE_CHECKING:
+    USAGE = frozenset(
+        ("DRAMUsage", "L1UsagePerCore", "MemoryUsageTracker", "RunMode", "ScopeGuard", "memory_snapshot")
+    )
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - who checks types knows the names
         """Brings what watches programs when it is first asked for: the commands have no use for it."""
         if name in __all__:
-            from ttmem import tracker
+            from importlib import import_module
 
-            globals()[name] = found = getattr(tracker, name)
+            module = "usage" if name in USAGE else "tracker"
+            globals()[name] = found = getattr(import_module(f"ttmem.{module}"), name)
             return found
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

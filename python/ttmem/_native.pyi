@@ -15,6 +15,7 @@ __all__ = [
     "NoMemoryData",
     "Profile",
     "UnknownFormat",
+    "Usage",
     "Watch",
     "__version__",
     "memory_size",
@@ -188,6 +189,7 @@ class Watch:
         complain: Callable[[BaseException], None],
         libraries: list[str],
         limit: int | None = None,
+        estimates: bool = False,
     ) -> Self:
         """Record to the path, if there is one.
 
@@ -200,6 +202,7 @@ class Watch:
             complain: Told the first error of our own.
             libraries: Where code lies that is not the user's.
             limit: How many bytes the files of the recording may have together.
+            estimates: Count tensors without memory on the device that they say they are on.
 
         """
 
@@ -301,6 +304,12 @@ class Watch:
     def figures(self) -> list[tuple[str, int, int, int, int]]:
         """Return for each device what is there, the most that was, how many storages there are and were."""
 
+    def next_phase(self) -> list[tuple[str, int, int, int]]:
+        """Return for each device the peak above the start, and what was allocated and freed since then."""
+
+    def moved(self, tensor: object, to: object) -> None:
+        """Follow a tensor that stands for another, which may go."""
+
     @property
     def errors(self) -> int:
         """How many errors of our own the program did not see."""
@@ -320,3 +329,53 @@ class Watch:
 
 def save_memory_profile(recording: str | os.PathLike[str], *, is_running: bool = False) -> str:
     """Make `memory_profile_….json` of a recording, beside it; return its path."""
+
+@final
+class Usage:
+    """Cuts a program into phases, of what it is told: `ttmem.usage` is what people use."""
+
+    def __new__(cls) -> Self:
+        """Begin with no phase."""
+
+    def begin_capture(self, estimated: bool) -> int:
+        """Begin a capture; return its number."""
+
+    def snapshot(self, name: str) -> None:
+        """End the phase, and begin the next."""
+
+    def end_capture(self, name: str) -> None:
+        """End the last phase, and the capture."""
+
+    def end_and_clear(self, capture: int) -> None:
+        """End that capture, if it still runs, and forget its phases; nothing where another has begun."""
+
+    def clear(self) -> None:
+        """Forget the phases. A capture that runs is over."""
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether a capture runs."""
+
+    def record(self, peak: int, allocations: int, deallocations: int) -> None:
+        """Take down what happened: the peak above what is there, the bytes of all allocations and frees."""
+
+    def record_graph(self, json: str) -> None:
+        """Take down a graph capture of ttnn."""
+
+    def dram(self, name: str) -> tuple[int, int, int]:
+        """Return the peak, the allocations and the deallocations of a phase."""
+
+    def l1(self, name: str) -> tuple[int, int, int]:
+        """Return the peaks of circular buffers, of buffers, and of both in a phase."""
+
+    def phases(self) -> list[tuple[str, tuple[int, int, int], tuple[int, int, int]]]:
+        """Return all phases, in order."""
+
+    def text(self) -> str:
+        """Return the figures of all phases as text."""
+
+    def record_to(self, path: str | os.PathLike[str]) -> None:
+        """Begin a recording of the captures to come."""
+
+    def finish(self) -> None:
+        """Finish the recording."""

@@ -248,6 +248,7 @@ class MemoryTracker:
             mode.devices(["cpu"])
 
     def _watch(self, mode: Mode) -> None:
+        from ttmem._torch.compiled import StepAside
         from ttmem._torch.mode import install
         from ttmem._torch.modules import Modules
         from ttmem._torch.storages import Storages
@@ -263,10 +264,11 @@ class MemoryTracker:
             )
         modules = self._modules = Modules(mode)
         modules.open()
-        training, storages = Training(mode, modules), Storages(mode)
+        training, storages, aside = Training(mode, modules), Storages(mode), StepAside(mode)
         training.open()
         storages.open()
-        self._parts = [storages, training, modules, threads]
+        aside.open()
+        self._parts = [aside, storages, training, modules, threads]
 
     def stop(self) -> str:
         """Ends: the path of the profile that was saved, or an empty text where nothing was watched."""
@@ -281,6 +283,9 @@ class MemoryTracker:
         for part in self._parts:
             part.close()
         self._parts = []
+        usage = sys.modules.get("ttmem.usage")
+        if usage is not None:
+            usage.tracker_ends(mode)
         self._read(mode)
         mode.snapshot("final")
         for allocator in self._allocators:
@@ -303,6 +308,9 @@ class MemoryTracker:
         """An operation of the program, for `with`, or as a decorator of functions and coroutines."""
         mode = self._mode
         if mode is not None:
+            if _is_compiling():
+                # Older compilers take no other objects for `with` than new ones of such a class.
+                return Nothing()  # type: ignore[return-value]
             return Operation(mode, name)
         try:
             return _idle[name]
@@ -578,6 +586,11 @@ def stop_memory_tracker() -> str:
     global _tracker
     tracker, _tracker = _tracker, _DISABLED
     return tracker.stop()
+
+
+def watching() -> Mode | None:
+    """The watcher that is installed, where tensors are watched."""
+    return _tracker._mode if _tracker.level == "tensors" else None
 
 
 def _after_fork() -> None:

@@ -22,7 +22,7 @@ pub use again::started_by;
 
 /// The bytes of a size as people type it to the commands: `200MB`. An error says what is wanted.
 pub fn memory_size(text: &str) -> Result<u64, String> {
-    text.parse().map(|memory_size::MemorySize(bytes)| bytes)
+    text.parse().map(|ttmem::query::MemorySize(bytes)| bytes)
 }
 
 /// Runs the command `ttmem`, or the other where the program was started under its name, which is the first word.

@@ -11,6 +11,7 @@ mod live;
 mod memory_profile;
 mod profile;
 mod reading;
+mod usage;
 
 /// What the package `ttmem` is made of.
 #[pyo3::pymodule(gil_used = true)]
@@ -29,6 +30,8 @@ mod _native {
     use crate::profile::Profile;
     #[pymodule_export]
     use crate::reading::open;
+    #[pymodule_export]
+    use crate::usage::Usage;
 
     /// The version of the package.
     #[pymodule_export]

@@ -35,12 +35,12 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
     # The forward passes of modules, and what they give, are told to allocators.
     tells_allocators = False
 
-    def __init__(self, path: str | None, limit: int | None = None) -> None:
-        """Watches, and records to a file if there is a path."""
-        del path, limit
+    def __init__(self, path: str | None, limit: int | None = None, *, estimates: bool = False) -> None:
+        """Watches, and records to a file if there is a path. It may count tensors that have no memory."""
+        del path, limit, estimates
         TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]
 
-    def __new__(cls, path: str | None, limit: int | None = None) -> Mode:
+    def __new__(cls, path: str | None, limit: int | None = None, *, estimates: bool = False) -> Mode:
         """Gives the watcher what it needs of Python."""
         return super().__new__(
             cls,
@@ -52,6 +52,7 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
             complain=complain,
             libraries=libraries(),
             limit=limit,
+            estimates=estimates,
         )
 
     @classmethod

@@ -57,7 +57,7 @@ class Modules:
             self._names[module] = name or type(module).__name__
         for name, parameter in model.named_parameters():
             mode.classify(parameter, "parameter", name, parameter.requires_grad)
-            if parameter.grad is not None:
+            if parameter.is_leaf and parameter.grad is not None:
                 mode.classify(parameter.grad, "gradient", f"{name}.grad")
         for name, buffer in model.named_buffers():
             mode.classify(buffer, "buffer", name, buffer.requires_grad)

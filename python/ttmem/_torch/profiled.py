@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from contextlib import contextmanager
@@ -24,7 +25,10 @@ def profiled(mode: Mode) -> Iterator[None]:
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    profiler = profile(activities=activities, record_shapes=True, profile_memory=True)
+    # There is one cycle. Versions that can keep the events of several warn that they do not.
+    keeps = "acc_events" in inspect.signature(profile.__init__).parameters
+    options: dict[str, Any] = {"acc_events": True} if keeps else {}
+    profiler = profile(activities=activities, record_shapes=True, profile_memory=True, **options)
     try:
         profiler.__enter__()  # type: ignore[no-untyped-call]
     except RuntimeError as error:

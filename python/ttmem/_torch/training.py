@@ -74,7 +74,7 @@ class Training:
         try:
             for model in self._modules.models:
                 for name, parameter in model.named_parameters():
-                    if parameter.grad is not None:
+                    if parameter.is_leaf and parameter.grad is not None:
                         self._mode.classify(parameter.grad, "gradient", f"{name}.grad")
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)

@@ -4,13 +4,18 @@
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
-use ttmem::model::{Class, Frame, OpId, PoolId, ScopeKind, StackId, StrId, TypeId};
+use ttmem::model::{
+    Change, Class, DramUsage, Frame, OpId, PoolId, ScopeKind, Segment, StackId, StrId, TypeId,
+};
 use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
 
 use super::lines::Line;
 
 /// Lines that were seen are forgotten beyond this many, with the code that they hold: programs may make code up.
 const MOST_SITES: usize = 1 << 17;
+
+/// CUDA's and XPU's allocators give out multiples of this.
+const GRANULE: u64 = 512;
 
 /// An object of Python by its address, which stays its own for as long as somebody holds it.
 pub(super) type Address = usize;
@@ -66,6 +71,29 @@ pub(super) struct Seen {
     pub op: OpId,
     pub ty: Option<TypeId>,
     pub class: Option<Class>,
+    /// It was made now, and not found later.
+    pub is_new: bool,
+}
+
+/// The phase that runs, in a pool. What is in it counts as the allocator of the device does.
+#[derive(Debug, Default)]
+struct Phase {
+    segment: Segment,
+    is_rounded: bool,
+}
+
+impl Phase {
+    fn bytes(&self, asked: u64) -> u64 {
+        if self.is_rounded { asked.checked_next_multiple_of(GRANULE).unwrap_or(asked) } else { asked }
+    }
+
+    fn allocated(&mut self, asked: u64) {
+        self.segment.apply(Change::DramAllocated(self.bytes(asked)));
+    }
+
+    fn freed(&mut self, asked: u64) {
+        self.segment.apply(Change::DramFreed(self.bytes(asked)));
+    }
 }
 
 /// What a watcher knows.
@@ -82,6 +110,8 @@ pub(super) struct State {
     elements: FxHashMap<Address, Element>,
     /// By the hash of the device.
     pools: FxHashMap<isize, Memory>,
+    /// The phase that runs, by the number of the pool.
+    phases: Vec<Phase>,
     /// A file in one of these is not the user's.
     libraries: Vec<String>,
     /// The kinds of devices whose allocators have a history.
@@ -103,6 +133,7 @@ impl State {
             codes: Vec::new(),
             elements: FxHashMap::default(),
             pools: FxHashMap::default(),
+            phases: Vec::new(),
             libraries,
             histories: Vec::new(),
             has_calls: false,
@@ -216,6 +247,9 @@ impl State {
             name if self.has_history(name) => Memory::ByHistory(self.recorder.pool(name, true)),
             _ => Memory::In(self.recorder.pool(name, false)),
         };
+        if let Memory::In(pool) = memory {
+            self.phase(pool).is_rounded = name.starts_with("cuda") || name.starts_with("xpu");
+        }
         self.pools.insert(device, memory);
         memory
     }
@@ -238,16 +272,33 @@ impl State {
         self.histories.iter().any(|with| Some(with.as_str()) == kind)
     }
 
+    fn phase(&mut self, pool: PoolId) -> &mut Phase {
+        if self.phases.len() <= pool.index() {
+            self.phases.resize_with(pool.index() + 1, Phase::default);
+        }
+        &mut self.phases[pool.index()]
+    }
+
+    /// What happened in each pool since this was last asked for: another phase begins.
+    pub fn next_phase(&mut self) -> Vec<(String, DramUsage)> {
+        let names = self.recorder.pools().map(|(name, _)| name.to_owned());
+        let phases = self.phases.iter_mut().map(|phase| std::mem::take(&mut phase.segment).dram());
+        names.zip(phases).collect()
+    }
+
     /// Takes a storage down that is new. Another thread may have been faster: then the reference is returned, as giving it
     /// back is a call into Python.
     pub fn allocated(&mut self, seen: Seen, within: Option<CallRef>) -> (Option<Place>, Option<Py<PyAny>>) {
-        let Seen { storage, bytes, pool, weak, op, ty, class } = seen;
+        let Seen { storage, bytes, pool, weak, op, ty, class, is_new } = seen;
         if let Some(known) = self.storages.get(&storage) {
             return (Some(known.place), Some(weak));
         }
         let class = class.unwrap_or_else(|| self.class_in(within));
         let allocation = Allocation { pool, bytes, op, ty, class, within };
         let Some(place) = self.recorder.allocated(allocation) else { return (None, Some(weak)) };
+        if is_new {
+            self.phase(pool).allocated(bytes);
+        }
         self.weak.insert(weak.as_ptr() as Address, storage);
         self.storages.insert(storage, Storage { place, bytes, weak });
         (Some(place), None)
@@ -258,8 +309,25 @@ impl State {
     pub fn freed(&mut self, weak: Address, within: Option<CallRef>) -> Option<Py<PyAny>> {
         let storage = self.weak.remove(&weak)?;
         let storage = self.storages.remove(&storage)?;
+        if let Some(pool) = self.recorder.held_at(storage.place).map(|held| held.pool) {
+            self.phase(pool).freed(storage.bytes);
+        }
         self.recorder.freed(storage.place, within);
         Some(storage.weak)
+    }
+
+    /// A storage that is there is another one from now on, of which `weak` tells. What is no longer needed is returned:
+    /// giving it back is a call into Python.
+    pub fn moved(&mut self, from: Address, to: Address, weak: Py<PyAny>) -> Py<PyAny> {
+        if self.storages.contains_key(&to) {
+            return weak;
+        }
+        let Some(storage) = self.storages.remove(&from) else { return weak };
+        self.weak.remove(&(storage.weak.as_ptr() as Address));
+        self.weak.insert(weak.as_ptr() as Address, to);
+        let Storage { place, bytes, weak: old } = storage;
+        self.storages.insert(to, Storage { place, bytes, weak });
+        old
     }
 
     /// Takes down that a storage has another size: the one is gone, and another there in its place.
@@ -268,9 +336,13 @@ impl State {
         let Some(held) = self.recorder.held_at(known.place).copied() else { return };
         self.recorder.freed(known.place, within);
         let allocation = Allocation { pool: held.pool, bytes, op, ty: held.ty, class: held.class, within };
+        let before = known.bytes;
         if let Some(place) = self.recorder.allocated(allocation) {
             (known.place, known.bytes) = (place, bytes);
         }
+        let phase = self.phase(held.pool);
+        phase.freed(before);
+        phase.allocated(bytes);
     }
 
     /// What something is that is made in a call, as long as nothing better is known.

@@ -1,6 +1,5 @@
 //! What the watcher sees of tensors: their storages, as operations give them and as others point them out.
 
-use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -89,8 +88,13 @@ impl Watch {
                 // What shows or changes something that nobody saw come has not made it.
                 let makes_new =
                     self.state.with(py, |state| state.op(address(func)).is_none_or(|op| op.makes_new));
-                let within = self.within(py).filter(|_| makes_new != Some(false));
-                self.storage(this, tensor, storage, op, None, within.as_ref()).map(drop)
+                let is_new = makes_new != Some(false);
+                if self.estimates && !is_new && !self.is_plain_tensor(tensor) {
+                    // It stands for a real one, which was there before, and stays when this one goes.
+                    return Ok(());
+                }
+                let within = self.within(py).filter(|_| is_new);
+                self.storage(this, tensor, storage, op, None, within.as_ref(), is_new).map(drop)
             }
         }
     }
@@ -112,7 +116,7 @@ impl Watch {
                 Some((place, _)) => Some(place),
                 None => {
                     let op = self.op_here(py, name)?;
-                    self.storage(this, &tensor, &storage, op, class, None)?
+                    self.storage(this, &tensor, &storage, op, class, None, false)?
                 }
             });
         }
@@ -120,7 +124,7 @@ impl Watch {
     }
 
     /// Takes a storage down that is new. `None` where it has no memory.
-    #[allow(unsafe_code)]
+    #[allow(clippy::too_many_arguments, reason = "they are what is known of it")]
     fn storage(
         &self,
         this: &Bound<'_, Self>,
@@ -129,32 +133,30 @@ impl Watch {
         op: OpId,
         class: Option<Class>,
         within: Option<&Within<'_>>,
+        is_new: bool,
     ) -> PyResult<Option<Place>> {
         let py = this.py();
-        let Memory::In(pool) = self.memory(py, storage)? else { return Ok(None) };
+        let Memory::In(pool) = self.memory(py, if self.estimates { tensor } else { storage })? else {
+            return Ok(None);
+        };
         let bytes = size(storage)?;
         // One without a shape that can be asked for is a tensor nevertheless.
         let (element, shape, sides) =
             self.element_and_shape(py, tensor).unwrap_or((0, [0; MOST_SIDES], None));
-        let gone = self.gone_of(this)?;
-        // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
-        // with an exception set.
-        let weak = unsafe {
-            Bound::from_owned_ptr_or_err(py, ffi::PyWeakref_NewRef(storage.as_ptr(), gone.as_ptr()))?
-        };
+        let weak = self.weak(this, storage)?;
         let (storage, weak) = (address(storage), weak.unbind());
         let place = self.state.with(py, |state| {
             let shape = sides.and_then(|sides| shape.get(..sides));
             let ty = shape.and_then(|shape| state.tensor_type(element, shape));
-            let seen = Seen { storage, bytes, pool, weak, op, ty, class };
+            let seen = Seen { storage, bytes, pool, weak, op, ty, class, is_new };
             state.allocated(seen, within.map(Within::at))
         });
         Ok(place.and_then(|(place, _not_needed)| place))
     }
 
-    /// What a storage's device has for it.
-    fn memory(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> PyResult<Memory> {
-        let device = storage.getattr(intern!(py, "device"))?;
+    /// What the device has for it that something is on.
+    fn memory(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Memory> {
+        let device = object.getattr(intern!(py, "device"))?;
         let hash = device.hash()?;
         let known = self.state.with(py, |state| state.memory(hash)).flatten();
         let memory = match known {
@@ -300,5 +302,8 @@ fn described(func: &Bound<'_, PyAny>) -> PyResult<(String, bool, bool)> {
     for result in schema.getattr("returns")?.try_iter()? {
         makes_new &= result?.getattr("alias_info")?.is_none();
     }
-    Ok((schema.getattr("name")?.extract()?, schema.getattr("is_mutable")?.extract()?, makes_new))
+    let name: String = schema.getattr("name")?.extract()?;
+    // Their results are as old as their arguments, which nothing has shown before: new numbers, and what was loaded.
+    makes_new |= matches!(name.as_str(), "aten::lift_fresh" | "aten::set_");
+    Ok((name, schema.getattr("is_mutable")?.extract()?, makes_new))
 }

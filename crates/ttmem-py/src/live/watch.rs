@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -32,6 +33,8 @@ pub(crate) struct Watch {
     pub(super) state: GilCell<State>,
     /// Whether anything is taken down.
     is_on: AtomicBool,
+    /// Whether tensors count that only say which device they would be on.
+    pub(super) estimates: bool,
     /// `torch.Tensor` and `torch.nn.Parameter`: objects of other classes may be made of several tensors.
     pub(super) tensor: Py<PyAny>,
     pub(super) parameter: Py<PyAny>,
@@ -59,7 +62,7 @@ impl fmt::Debug for Watch {
 #[pymethods]
 impl Watch {
     #[new]
-    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, libraries, limit = None))]
+    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, libraries, limit = None, estimates = false))]
     #[allow(clippy::too_many_arguments, reason = "they are named")]
     fn new(
         py: Python<'_>,
@@ -71,6 +74,7 @@ impl Watch {
         complain: Py<PyAny>,
         libraries: Vec<String>,
         limit: Option<u64>,
+        estimates: bool,
     ) -> PyResult<Self> {
         let recorder = match path {
             Some(path) => Recorder::recording_with(path, Options { limit, ..Options::default() })
@@ -85,6 +89,7 @@ impl Watch {
             number,
             state,
             is_on,
+            estimates,
             tensor,
             parameter,
             current,
@@ -134,6 +139,19 @@ impl Watch {
         if let Err(error) = watch.places(slf, tensor, name, None) {
             watch.failed(slf.py(), error);
         }
+    }
+
+    /// The storage of a tensor, if it is known, is that of another tensor from now on, which stands for it.
+    fn moved(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, watch) = (slf.py(), slf.get());
+        let method = intern!(py, "untyped_storage");
+        let (from, to) = (tensor.call_method0(method)?, to.call_method0(method)?);
+        if watch.state.with(py, |state| state.storage(address(&from))).flatten().is_some() {
+            let weak = watch.weak(slf, &to)?.unbind();
+            let old = watch.state.with(py, |state| state.moved(address(&from), address(&to), weak));
+            drop(old);
+        }
+        Ok(())
     }
 
     /// What a tensor is, and what people call it. `only_unknown`: unless something is known of it already.
@@ -401,6 +419,13 @@ impl Watch {
         figures.unwrap_or_default()
     }
 
+    /// For each device: the peak above the start, and the bytes of all allocations and of all frees, since this was last
+    /// asked for. What was there before and was only found later is no allocation; that it is gone is a free.
+    fn next_phase(&self, py: Python<'_>) -> Vec<(String, i64, u64, u64)> {
+        let phases = self.state.with(py, State::next_phase).unwrap_or_default().into_iter();
+        phases.map(|(name, of)| (name, of.peak, of.total_allocations, of.total_deallocations)).collect()
+    }
+
     /// How many errors of the watcher's own were kept from the program. A recording that ended early is one.
     #[getter]
     fn errors(&self, py: Python<'_>) -> u64 {
@@ -497,6 +522,21 @@ impl Watch {
             self.state.with(py, |state| state.recorder.lane(&name))
         });
         error.map_or(Ok(lane), Err)
+    }
+
+    /// A weak reference to a storage, which will say when it is gone.
+    #[allow(unsafe_code)]
+    pub(super) fn weak<'py>(
+        &self,
+        this: &Bound<'py, Self>,
+        storage: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let gone = self.gone_of(this)?;
+        // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
+        // with an exception set.
+        unsafe {
+            Bound::from_owned_ptr_or_err(this.py(), ffi::PyWeakref_NewRef(storage.as_ptr(), gone.as_ptr()))
+        }
     }
 
     /// `self.gone`, which is made the first time.

@@ -1,0 +1,306 @@
+"""Running a program without memory: its tensors have shapes and devices, and no values.
+
+`Pretence` begins and ends it, `Pretend` answers for operations, `Unknowns` for what Python asks tensors for.
+Values that nobody knows are NaN, so that a training loop runs on; a warning says so once.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree
+from torch.utils.data import DataLoader, dataloader
+
+from ttmem._torch.compiled import AsWritten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ttmem._torch.mode import Mode
+
+logger = logging.getLogger("ttmem")
+aten = torch.ops.aten
+
+UNKNOWN = (
+    "a value was asked for in a NO_DISPATCH capture, where nothing is computed: it is NaN, "
+    "False where it is a truth value, and 0 where it is an index. Said once"
+)
+LARGEST = (
+    "the size of a result depends on values, which a NO_DISPATCH capture does not compute (%s): "
+    "it is taken to be as large as it can be. Said once"
+)
+OUTSIDE = (
+    "this tensor was made in a NO_DISPATCH capture: it has a shape and no values. "
+    "Make it again outside of the capture"
+)
+USED = (
+    "a tensor that was made in a NO_DISPATCH capture is used after it: it has a shape and no values, "
+    "and so has all that is computed from it. Said once"
+)
+
+
+class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """Has operations say what they would give. A tensor that is real is stood in for, and stays as it is.
+
+    There is one in a process: tensors of several would not go together.
+    """
+
+    def __init__(self) -> None:
+        """Not yet."""
+        # A model that was made before has real parameters.
+        super().__init__(allow_non_fake_inputs=True)
+        self.is_on = False
+        self.watcher: Mode | None = None
+        self._said: set[str] = set()
+        _forget_results(self.fake_tensor_converter)
+
+    def begin(self, watcher: Mode | None) -> None:
+        """From now on; all is said once more."""
+        self.is_on, self.watcher = True, watcher
+        self._said.clear()
+        self.__enter__()
+
+    def end(self) -> None:
+        """No longer. What was made meanwhile has no values."""
+        self.__exit__(None, None, None)
+        self.is_on, self.watcher = False, None
+
+    def __torch_dispatch__(  # type: ignore[override]
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Gives the result of an operation, without values."""
+        if not self.is_on:
+            self.say(USED)
+        if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
+            return func(*args)
+        kwargs = kwargs or {}
+        if func not in self.lift_fns:
+            args, kwargs = self._stand_ins(func, args, kwargs)
+        try:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        except DataDependentOutputException:
+            if func is aten._local_scalar_dense.default:
+                return self.value(args[0].dtype)
+            if func in (aten.equal.default, aten.allclose.default, aten.is_nonzero.default):
+                return self.value(torch.bool)
+            raise
+        except DynamicOutputShapeException:
+            largest = _largest(func, args)
+            if largest is None:
+                raise
+            self.say(LARGEST, func)
+            return largest
+
+    def _stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Arguments, of which none is real: PyTorch would compute with some of them."""
+        if not any(_is_real(arg) for arg in _pytree.tree_leaves((args, kwargs))):
+            return args, kwargs
+        self._see(func, args)
+
+        def stand_in(tensor: torch.Tensor) -> torch.Tensor:
+            return self.from_tensor(tensor) if _is_real(tensor) else tensor
+
+        changed: tuple[Any, dict[str, Any]] = _pytree.tree_map_only(torch.Tensor, stand_in, (args, kwargs))
+        return changed
+
+    def _see(self, func: Any, args: Any) -> None:
+        """Real tensors are found by the watcher where it would find them if all were real: in results."""
+        schema = getattr(func, "_schema", None)
+        if self.watcher is None or schema is None or all(of.alias_info is None for of in schema.returns):
+            return
+        for arg, of in zip(args, schema.arguments, strict=False):
+            if of.alias_info is not None and _is_real(arg):
+                self.watcher.see(arg, schema.name)
+
+    def value(self, dtype: torch.dtype) -> float | bool:
+        """A value that nobody knows."""
+        if not self.is_on:
+            raise RuntimeError(OUTSIDE)
+        self.say(UNKNOWN)
+        return False if dtype is torch.bool else math.nan
+
+    def say(self, what: str, *args: object) -> None:
+        """Says something, once."""
+        if what not in self._said:
+            self._said.add(what)
+            logger.warning(what, *args)
+
+
+def _is_real(thing: object) -> bool:
+    return isinstance(thing, torch.Tensor) and not isinstance(thing, FakeTensor)
+
+
+def _forget_results(converter: Any) -> None:
+    """Has no results of operations be remembered: `module.to(…)` takes none that anybody holds weakly."""
+    remember = converter.set_tensor_memo
+
+    def remember_real(tensor: torch.Tensor, stand_in: FakeTensor) -> None:
+        if tensor.device.type != "meta":
+            remember(tensor, stand_in)
+
+    converter.set_tensor_memo = remember_real
+
+
+@functools.cache
+def _the_pretend() -> Pretend:
+    return Pretend()
+
+
+def _largest(func: Any, args: Any) -> Any:
+    """The largest result that an operation can have whose size depends on values; `None` if unknown."""
+    x = args[0]
+    if func is aten.nonzero.default:
+        return x.new_empty((x.numel(), x.dim()), dtype=torch.int64)
+    if func is aten.masked_select.default:
+        shape: torch.Size = torch.broadcast_shapes(x.shape, args[1].shape)  # type: ignore[no-untyped-call]
+        return x.new_empty(shape.numel())
+    if func is aten._unique2.default:
+        # `sorted`, and the two that are asked for here.
+        given = dict(enumerate(args))
+        is_inverse, is_counted = given.get(2, False), given.get(3, False)
+        whole = functools.partial(x.new_empty, dtype=torch.int64)
+        inverse = whole(x.shape if is_inverse else 0)
+        return x.new_empty(x.numel()), inverse, whole(x.numel() if is_counted else 0)
+    return None
+
+
+class Unknowns(TorchFunctionMode):
+    """Answers for what Python asks a tensor for, and PyTorch would refuse."""
+
+    def __init__(self, pretend: Pretend) -> None:
+        """Who knows that values are not known."""
+        super().__init__()
+        self._pretend = pretend
+        tensor = torch.Tensor
+        self._answers: dict[Any, Callable[..., Any]] = {
+            tensor.__int__: self._whole,
+            tensor.__index__: self._whole,
+            tensor.__format__: self._text,
+            tensor.numpy: self._array,
+            tensor.__array__: self._array,
+        }
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Answers, or leaves it to PyTorch."""
+        answer = self._answers.get(func)
+        if answer is not None and isinstance(args[0], FakeTensor):
+            return answer(*args)
+        return func(*args, **(kwargs or {}))
+
+    def _whole(self, x: torch.Tensor) -> int:
+        value = x.item()
+        return 0 if math.isnan(value) else int(value)
+
+    def _text(self, x: torch.Tensor, how: str) -> str:
+        return format(x.item(), how) if x.dim() == 0 else format(repr(x), how)
+
+    def _array(self, x: torch.Tensor, *_: object) -> Any:
+        import numpy as np
+
+        # As NumPy calls it; one value for all, so it takes no memory.
+        name = str(x.dtype).removeprefix("torch.")
+        value = self._pretend.value(x.dtype)
+        whole = not (x.dtype.is_floating_point or x.dtype.is_complex)
+        return np.broadcast_to(np.array(0 if whole else value, dtype=name), tuple(x.shape))
+
+
+class Pretence:
+    """Pretends from `begin` to `end`, in the thread that begins it."""
+
+    def __init__(self, mode: Mode | None) -> None:
+        """Who watches meanwhile."""
+        self._mode = mode
+        self._pretend = _the_pretend()
+        self._unknowns = Unknowns(self._pretend)
+        self._thread = threading.get_ident()
+        self._as_written: AsWritten | None = None
+        self._replaced: list[tuple[type, str, Any, Any]] = []
+
+    def begin(self) -> None:
+        """From now on nothing is computed."""
+        # Compiled, it would look for values.
+        self._as_written = AsWritten()
+        self._pretend.begin(self._mode)
+        torch._C._push_on_torch_function_stack(self._unknowns)
+        # Data is loaded for real: which comes next is decided by values.
+        for owner, name in ((DataLoader, "__iter__"), (dataloader._BaseDataLoaderIter, "__next__")):
+            self._replace(owner, name, self._loaded(getattr(owner, name)))
+        self._replace(FakeTensor, "tolist", self._listed())
+
+    def check(self) -> None:
+        """A mode can only be taken from the thread that has it."""
+        if threading.get_ident() != self._thread:
+            msg = "a NO_DISPATCH capture ends in the thread that began it: call end_capture or clear there"
+            raise RuntimeError(msg)
+
+    def end(self) -> None:
+        """All is computed again. What was made meanwhile has no values."""
+        for owner, name, before, ours in self._replaced:
+            if owner.__dict__.get(name) is ours:
+                setattr(owner, name, before) if before is not None else delattr(owner, name)
+        _take_off_function_stack(self._unknowns)
+        self._pretend.end()
+        if self._as_written is not None:
+            self._as_written.undo()
+
+    def _replace(self, owner: type, name: str, ours: Callable[..., Any]) -> None:
+        self._replaced.append((owner, name, owner.__dict__.get(name), ours))
+        setattr(owner, name, ours)
+
+    def _listed(self) -> Callable[[FakeTensor], Any]:
+        def tolist(x: FakeTensor) -> Any:
+            if x.constant is not None:
+                return x.constant.tolist()
+            value: Any = self._pretend.value(x.dtype)
+            for size in reversed(x.shape):
+                value = [value] * size
+            return value
+
+        return tolist
+
+    def _loaded(self, before: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(before)
+        def loaded(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread or not self._pretend.is_on:
+                return before(*args, **kwargs)
+            with unset_fake_temporarily():
+                found = before(*args, **kwargs)
+            return _pytree.tree_map_only(torch.Tensor, self._stand_in, found)
+
+        return loaded
+
+    def _stand_in(self, real: torch.Tensor) -> torch.Tensor:
+        """A tensor without values in the place of a real one, which may go."""
+        if not _is_real(real):
+            return real
+        stand_in: torch.Tensor = self._pretend.from_tensor(real)
+        if self._mode is not None and real.layout is torch.strided:
+            self._mode.moved(real, stand_in)
+        return stand_in
+
+
+def _take_off_function_stack(mode: TorchFunctionMode) -> None:
+    """Takes a mode off, wherever in the stack it is."""
+    above: list[Any] = []
+    while torch._C._len_torch_function_stack() > 0:
+        top = torch._C._pop_torch_function_stack()
+        if top is mode:
+            break
+        above.append(top)
+    for other in reversed(above):
+        torch._C._push_on_torch_function_stack(other)
