@@ -13,6 +13,7 @@ __all__ = [
     "Error",
     "History",
     "NoMemoryData",
+    "Operations",
     "Profile",
     "UnknownFormat",
     "Usage",
@@ -137,7 +138,7 @@ class _Settings(TypedDict):
     enabled: bool
     output_dir: str
     interval: float
-    level: Literal["phases", "tensors"]
+    level: Literal["phases", "tensors", "ops"]
     problems: list[str]
 
 def tracker_settings() -> _Settings:
@@ -168,6 +169,28 @@ class History:
             snapshot: What `_snapshot()` gives.
             allocations: How many allocations each device has had.
             now_us: When the snapshot was taken, in Unix time, if not now.
+
+        """
+
+@final
+class Operations:
+    """What PyTorch's profiler says of every operation."""
+
+    def __new__(cls, watch: Watch) -> Self:
+        """From now on, storages of the processor are known from the profiler."""
+
+    def take(
+        self,
+        rows: list[
+            tuple[int | None, str, int, int, int, tuple[int, int] | None, list[tuple[str, int, list[int]]]]
+        ],
+    ) -> int:
+        """Take events down; return how many there were.
+
+        Args:
+            rows: Of each event: the row that it is inside of, its name, when it began and ended in
+                nanoseconds of Unix time, its thread, for memory the address and by how much there is more,
+                for operations the tensors among the arguments: element type, bytes of an element, shape.
 
         """
 

@@ -39,9 +39,10 @@ def arguments(usual: _Settings) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--level",
-        choices=("phases", "tensors"),
+        choices=("phases", "tensors", "ops"),
         default=usual["level"],
-        help="phases: only counters, at snapshots; tensors: every allocation (here: %(default)s)",
+        help="phases: only counters, at snapshots; tensors: every allocation; ops: every operation, too "
+        "(here: %(default)s)",
     )
     parser.add_argument(
         "--limit",

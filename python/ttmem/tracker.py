@@ -44,7 +44,7 @@ __all__ = [
     "stop_memory_tracker",
 ]
 
-Level = Literal["phases", "tensors"]
+Level = Literal["phases", "tensors", "ops"]
 F = TypeVar("F", bound="Callable[..., Any]")
 MIB = 1 << 20
 DEFAULT_LIMIT = "256MB"
@@ -191,8 +191,8 @@ class MemoryTracker:
         if interval <= 0:
             msg = f"interval is {interval}: it must be more than 0 seconds"
             raise ValueError(msg)
-        if level not in ("phases", "tensors"):
-            msg = f"there is no level {level!r}: choose 'phases' or 'tensors'"
+        if level not in ("phases", "tensors", "ops"):
+            msg = f"there is no level {level!r}: choose 'phases', 'tensors' or 'ops'"
             raise ValueError(msg)
         self.output_dir = os.fspath(output_dir)
         self.enabled = enabled
@@ -224,10 +224,10 @@ class MemoryTracker:
         _is_compiling = mode_of.torch.compiler.is_compiling
         self._ended.clear()
         self._open_allocators(mode)
-        if self.level == "tensors":
-            self._watch(mode)
-        else:
+        if self.level == "phases":
             mode.only_counters()
+        else:
+            self._watch(mode)
         ending = Ending(stop_memory_tracker)
         ending.open()
         self._parts.append(ending)
@@ -239,11 +239,20 @@ class MemoryTracker:
         from ttmem._torch.allocators import CachingAllocator, allocators
         from ttmem._torch.mode import leave_to_allocators
 
-        self._allocators = allocators(mode, self.interval, with_history=self.level == "tensors")
-        for allocator in self._allocators:
+        found = allocators(mode, self.interval, with_history=self.level != "phases")
+        self._allocators = [*found]
+        for allocator in found:
             if isinstance(allocator, CachingAllocator):
                 allocator.at_start = functools.partial(leave_to_allocators, mode)
             allocator.open()
+        if self.level == "ops":
+            from ttmem._torch.operations import Operations
+
+            leave_to_allocators(mode)
+            operations = Operations(mode)
+            operations.open()
+            mode.turn = operations.turn
+            self._allocators.append(operations)
         if self.level == "tensors" and mode.sees_operations:
             mode.devices(["cpu"])
 
@@ -290,6 +299,7 @@ class MemoryTracker:
         mode.snapshot("final")
         for allocator in self._allocators:
             allocator.close()
+        self._allocators = []
         uninstall(mode)
         if _has_compiled():
             mode.warn(
@@ -590,7 +600,8 @@ def stop_memory_tracker() -> str:
 
 def watching() -> Mode | None:
     """The watcher that is installed, where tensors are watched."""
-    return _tracker._mode if _tracker.level == "tensors" else None
+    mode = _tracker._mode
+    return mode if mode is not None and _tracker.level == "tensors" and mode.sees_operations else None
 
 
 def _after_fork() -> None:

@@ -73,7 +73,7 @@ fn what_is_not_understood_is_said_with_its_line_and_the_rest_holds() {
         ("[ttmem]\ninterval = 0\n", "line 2: interval is 0: write a number of seconds"),
         ("[ttmem]\ninterval = nan\n", "interval is nan"),
         ("[ttmem]\ninterval = '5'\n", "interval is \"5\""),
-        ("[ttmem]\nlevel = 'all'\n", "level is \"all\": write one of phases, tensors"),
+        ("[ttmem]\nlevel = 'all'\n", "level is \"all\": write one of phases, tensors, ops"),
         ("[ttmem]\noutput_dir = ''\n", "output_dir is \"\": name a folder"),
         ("[ttmem]\noutput_dir = [1,\n2]\n", "line 2: output_dir is [1, 2]: name a folder"),
         (

@@ -7,8 +7,10 @@ asks. In between, the program runs as fast as without.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,6 +33,12 @@ SECONDS_BETWEEN_DRAINS = 1.0
 
 # PyTorch has no way to take an observer off again: there is one, and it asks who wants to know.
 _observed: dict[str, CachingAllocator | None] = {}
+
+
+def _begin(waiting: weakref.ref[CachingAllocator]) -> None:
+    allocator = waiting()
+    if allocator is not None:
+        allocator._begin()
 
 
 class CachingAllocator:
@@ -63,7 +71,8 @@ class CachingAllocator:
         if self._device.is_initialized():
             self._begin()
         else:
-            self._device._lazy_call(self._begin)
+            # It is never taken back: a tracker that has stopped by then is not kept alive by it.
+            self._device._lazy_call(functools.partial(_begin, weakref.ref(self)))
 
     def close(self) -> None:
         """Ends: takes the rest down, and leaves the allocator as it was."""

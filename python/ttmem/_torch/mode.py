@@ -6,12 +6,15 @@ import logging
 import os
 import sysconfig
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ttmem._native import Call, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 logger = logging.getLogger("ttmem")
 
@@ -32,6 +35,8 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
     backward: Call | None = None
     # Every operation is watched by its results. Not where allocators say what they do: that costs nothing.
     sees_operations = True
+    # Called between forward passes and steps, where there is something to be done then.
+    turn: Callable[[], None] | None = None
     # The forward passes of modules, and what they give, are told to allocators.
     tells_allocators = False
 

@@ -91,6 +91,8 @@ class Modules:
         if self._mode.tells_allocators and self._mode.is_on:
             self._tell(module, output)
         self._mode.end_tagged(id(module))
+        if self._mode.turn is not None and module in self._known:
+            self._mode.turn()
 
     def _tell(self, module: torch.nn.Module, output: object) -> None:
         """What a module has given, and what is kept of it, for allocators that know only addresses."""

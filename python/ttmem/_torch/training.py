@@ -90,6 +90,8 @@ class Training:
         if torch.compiler.is_compiling():
             return
         self._mode.end_tagged(id(optimizer))
+        if self._mode.turn is not None:
+            self._mode.turn()
         if self._mode.is_on and self._seen.get(optimizer) != len(optimizer.state):
             self._seen[optimizer] = len(optimizer.state)
             self._states(optimizer)

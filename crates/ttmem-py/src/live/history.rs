@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use ttmem::history::Contents;
 use ttmem::model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
+use ttmem::record::live::Recorder;
 
 use super::gil_cell::GilCell;
 use super::lines::Line;
@@ -142,14 +143,7 @@ impl<'a> Telling<'a> {
         let pool = state.recorder.pool(pool, true);
         let (other, no_line) = (state.recorder.text("free"), state.recorder.text(NO_LINE));
         let (other, no_line) = (state.recorder.op(other, None, None), state.recorder.op(no_line, None, None));
-        let unix = match now_us {
-            Some(now) => now.saturating_mul(1000),
-            None => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
-            }
-        };
-        let began = unix.saturating_sub(state.recorder.now());
+        let began = began_unix(&state.recorder, now_us);
         Self { state, stacks, pool, other, ops: vec![None; stacks.len()], no_line, began }
     }
 
@@ -207,6 +201,18 @@ impl<'a> Telling<'a> {
         self.ops[stack] = Some(op);
         op
     }
+}
+
+/// Unix time at which a recording began, in nanoseconds, by the clock of now: it may have been set since.
+pub(super) fn began_unix(recorder: &Recorder, now_us: Option<u64>) -> u64 {
+    let unix = now_us.map_or_else(
+        || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+        },
+        |now| now.saturating_mul(1000),
+    );
+    unix.saturating_sub(recorder.now())
 }
 
 /// `linear.forward`: the file of a line, without its ending, and the function.

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::home;
 
 /// How closely a program is watched.
-pub const LEVELS: [&str; 2] = ["phases", "tensors"];
+pub const LEVELS: [&str; 3] = ["phases", "tensors", "ops"];
 
 const SWITCH: &str = "enable_memory_profiling";
 const BACKEND: &str = "backend";

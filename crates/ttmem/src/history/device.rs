@@ -77,6 +77,11 @@ impl Device {
         Effect::None
     }
 
+    /// Whether the allocator has no memory of its own that it gives out: then nobody has said what was there before.
+    pub fn is_unbounded(&self) -> bool {
+        self.tiling.reserved() == 0
+    }
+
     /// What lies at an address.
     pub fn at(&self, address: u64) -> Option<Made> {
         self.held.get(&address).map(|held| held.made)
@@ -139,7 +144,7 @@ impl Device {
 
     fn give_back(&mut self, address: u64) -> Effect {
         let Some(held) = self.held.remove(&address) else {
-            self.unmatched += 1;
+            self.unmatched += u64::from(!self.is_unbounded());
             return Effect::None;
         };
         self.allocated = self.allocated.saturating_sub(held.block);

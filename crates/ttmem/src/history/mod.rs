@@ -7,6 +7,7 @@
 
 mod contents;
 mod device;
+mod late_calls;
 mod notes;
 mod open_calls;
 mod place;

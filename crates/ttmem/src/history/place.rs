@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::device::{Device, Effect};
+use super::late_calls::order_calls;
 use super::notes::Notes;
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
@@ -43,6 +44,7 @@ enum Item {
 }
 
 fn place_rank(mut rank: Rank) -> (Rank, Notes) {
+    order_calls(&mut rank);
     let items = in_order(&rank);
     let mut placing = Placing::new(&rank);
     for (time, item) in items {
@@ -241,7 +243,7 @@ impl<'a> Placing<'a> {
 
     fn label(&mut self, label: &Label) {
         let device = self.devices.entry(label.pool).or_default();
-        let Some(made) = device.at(label.address) else { return };
+        let Some(made) = device.at(label.address).or_else(|| self.found(label)) else { return };
         let tensor = &mut self.placed.made[made];
         // What a module gives or autograd keeps may be a parameter, too; and what it takes, the result of another.
         let (was, is) = (strength(tensor.class), strength(label.class));
@@ -253,6 +255,22 @@ impl<'a> Placing<'a> {
         if let Some(does) = label.requires_grad {
             self.placed.requires_grad.push((made, does));
         }
+    }
+
+    /// Something was there before anybody looked, in memory of which no more is known than what is seen of it.
+    fn found(&mut self, label: &Label) -> Option<usize> {
+        let device = self.devices.get_mut(&label.pool)?;
+        let (made, op) = (self.placed.made.len(), OpId::new(0)?);
+        let Label { pool, address, bytes, time, .. } = *label;
+        let (action, during, block) = (HistoryAction::There, During::NoCall, Bytes::known(bytes));
+        let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
+        if bytes == 0 || !device.is_unbounded() || device.apply(&row, made) != Effect::New(bytes) {
+            return None;
+        }
+        let reading = device.reading();
+        self.new_tensor(&row, bytes, None);
+        self.placed.state(pool.index(), reading);
+        Some(made)
     }
 
     fn finish(mut self) -> Placed {

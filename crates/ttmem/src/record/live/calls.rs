@@ -57,6 +57,12 @@ impl Calls {
         Some(at)
     }
 
+    /// The number of a call that is over, and has no place.
+    pub fn take_number(&mut self) -> u64 {
+        self.entered += 1;
+        self.entered - 1
+    }
+
     /// A call ends: what it came to. `None` when it had ended before.
     pub fn exit(&mut self, at: CallRef, now: Nanoseconds) -> Option<Outcome> {
         let place = self.place(at).filter(|place| place.is_open)?;

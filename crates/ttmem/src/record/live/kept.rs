@@ -282,12 +282,22 @@ impl Kept {
         let position = self.last.position;
         let call = self.calls.get_mut(at.index())?.as_mut()?;
         call.outcome = Some((outcome, position));
-        let (scope, took) = (call.scope.index(), outcome.ended.saturating_sub(call.began));
-        if self.totals.len() <= scope {
-            self.totals.resize(scope + 1, CallTotals::default());
+        let (id, scope, took) = (call.call, call.scope, outcome.ended.saturating_sub(call.began));
+        self.add_up(scope, &outcome, took);
+        Some(id)
+    }
+
+    /// A call that is over already, which has no place.
+    pub fn late_call(&mut self, scope: ScopeId, outcome: &Outcome, took: Nanoseconds) {
+        self.entered += 1;
+        self.add_up(scope, outcome, took);
+    }
+
+    fn add_up(&mut self, scope: ScopeId, outcome: &Outcome, took: Nanoseconds) {
+        if self.totals.len() <= scope.index() {
+            self.totals.resize(scope.index() + 1, CallTotals::default());
         }
-        self.totals[scope].add(&outcome, took);
-        Some(call.call)
+        self.totals[scope.index()].add(outcome, took);
     }
 
     /// Somebody wants to look at this moment.

@@ -72,6 +72,23 @@ pub struct Allocation {
     pub within: Option<CallRef>,
 }
 
+/// A call that was learned of when it was over.
+#[derive(Clone, Copy, Debug)]
+pub struct LateCall {
+    /// Of which scope.
+    pub scope: ScopeId,
+    /// On which thread or stream.
+    pub lane: LaneId,
+    /// Inside of which call, by its number; `None`: of the one that ran then.
+    pub parent: Option<u64>,
+    /// What it was, with the types of its arguments.
+    pub op: Option<OpId>,
+    /// When it began.
+    pub began: Nanoseconds,
+    /// When it ended.
+    pub ended: Nanoseconds,
+}
+
 /// An allocation that is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
@@ -272,6 +289,13 @@ impl Recorder {
         id
     }
 
+    /// The id of an operation with the types of its arguments.
+    pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> OpId {
+        let (id, new) = self.names.op_of_types(name, types);
+        self.say_new(new);
+        id
+    }
+
     /// The id of a thread or stream. There is a limit: one stands for all beyond.
     pub fn lane(&mut self, name: &str) -> LaneId {
         let name = self.text(self.names.lane_name(name));
@@ -326,6 +350,12 @@ impl Recorder {
         if let Some(outcome) = self.calls.exit(call, self.now()) {
             self.put(Record::returned(call, &outcome));
         }
+    }
+
+    /// A call that was learned of when it was over: its number. Inside of which other it was may be left open.
+    pub fn late_call(&mut self, call: LateCall) -> u64 {
+        self.send(Parcel::Late(call));
+        self.calls.take_number()
     }
 
     /// Whether a call has not ended yet.

@@ -38,6 +38,8 @@ pub(super) struct Names {
     texts: FxHashMap<Box<str>, StrId>,
     by_id: Vec<Box<str>>,
     /// By the element's id, the bytes, and the shape.
+    /// Operations with the types of their arguments.
+    typed: FxHashMap<(StrId, Box<[TypeId]>), OpId>,
     types: FxHashMap<Box<[u64]>, TypeId>,
     key: Vec<u64>,
     frames: FxHashMap<Frame, FrameId>,
@@ -59,6 +61,7 @@ impl Default for Names {
         let mut names = Self {
             texts: FxHashMap::default(),
             by_id: Vec::new(),
+            typed: FxHashMap::default(),
             types: FxHashMap::default(),
             key: Vec::new(),
             frames: FxHashMap::default(),
@@ -175,6 +178,20 @@ impl Names {
         self.called.push(name);
         let of_op = stack.map(|stack| Event::OpStack(OpStack { op: new, stack }));
         (new, [Some(Event::Op(op(name, loc))), of_op])
+    }
+
+    /// An operation with the types of its arguments, and the event that says so.
+    pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> (OpId, Option<Event<'static>>) {
+        // Beyond the limit, operations are told apart by their names alone.
+        let types = if self.typed.len() >= MOST_NAMES { &[] } else { types };
+        if let Some(id) = self.typed.get(&(name, types.into())) {
+            return (*id, None);
+        }
+        let new = id(OpId::new, self.called.len());
+        self.typed.insert((name, types.into()), new);
+        self.called.push(name);
+        let row = Op { operand_types: types.iter().copied().map(Some).collect(), ..op(name, None) };
+        (new, Some(Event::Op(row)))
     }
 
     pub fn op_name(&self, op: OpId) -> &str {

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
+use super::LateCall;
 use super::calls::CallRef;
 use super::kept::{Kept, KeptCall, KeptPool};
 use super::queue::Record;
@@ -146,6 +147,19 @@ impl<W: Write> Narrator<W> {
                 self.of_rank(RankEvent::Snapshot(Snapshot { name, at, time }))
             }
         }
+    }
+
+    /// A call that is over already.
+    pub fn late_call(&mut self, late: &LateCall) -> Result<()> {
+        let &LateCall { scope, lane, op, began, ended, .. } = late;
+        let (parent, first) = (late.parent.and_then(|number| self.call_numbered(number)), self.steps);
+        let id = row(CallId::new(self.calls))?;
+        self.of_rank(RankEvent::Call(Call { scope, lane, parent, op, began, first, outcome: None }))?;
+        self.calls += 1;
+        let outcome = Outcome { ended, end: self.steps, ..Outcome::default() };
+        self.of_rank(RankEvent::Returned(id, outcome))?;
+        self.kept.late_call(scope, &outcome, ended.saturating_sub(began));
+        Ok(())
     }
 
     /// What an allocator did, in the call of a number.

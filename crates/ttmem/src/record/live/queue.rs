@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use super::calls::CallRef;
-use super::{Place, RecordingStatus};
+use super::{LateCall, Place, RecordingStatus};
 use crate::model::{
     Class, Event, HistoryRow, LaneId, Nanoseconds, OpId, Outcome, PoolId, Reading, ScopeId, StrId, TypeId,
 };
@@ -104,6 +104,8 @@ pub(super) enum Parcel {
     Pool { name: StrId, text: String, is_empty: bool },
     /// What a pool was seen to have; at a step of its own, if there is an operation.
     Reading(PoolId, Reading, Option<OpId>),
+    /// A call that is over already.
+    Late(LateCall),
     /// What an allocator did, learned of afterwards; and in which call, by its number.
     History(HistoryRow, Option<u64>),
     /// Everything up to here shall be in the file; then the word is passed on.

@@ -94,6 +94,7 @@ impl Scribe {
                 narrator.pool(name, text, is_empty)
             }
             (Some(Parcel::Reading(pool, reading, op)), Some(narrator)) => narrator.reading(pool, reading, op),
+            (Some(Parcel::Late(call)), Some(narrator)) => narrator.late_call(&call),
             (Some(Parcel::History(row, call)), Some(narrator)) => narrator.history(row, call),
             (None, Some(_)) => Err(Error::Bug("a parcel of a recording is not there".into())),
         };
