@@ -66,6 +66,9 @@ def test_levels_are_those_of_the_allocator(name: str, tmp_path: Path) -> None:
     pool = summary["ranks"][0]["pools"]["cuda:0"]
     assert pool["peak_total"] == FACTS[name]["peak_allocated"]
     assert pool["final_total"] == FACTS[name]["allocated"]
+    assert pool["allocator"]["reserved_peak_total"] == FACTS[name]["peak_reserved"]
+    assert pool["allocator"]["requested_at_peak_total"] <= FACTS[name]["requested_peak"]
+    assert pool["allocator"]["active_at_peak_total"] >= pool["peak_total"]
     assert summary["source"]["warnings"] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -129,3 +130,41 @@ def test_a_training_loop(tmp_path: Path, make: type[nn.Module], data: Callable[[
     assert [now for now, _ in ours] == [now for now, _ in theirs]
     # What kernels take for themselves and give back is not seen: the peak may be a little higher.
     assert ours[-1][1] <= theirs[-1][1] <= ours[-1][1] * 1.2
+
+
+@pytest.mark.parametrize(("make", "data"), [(Gpt, words), (Convolutions, pictures)])
+def test_operations_and_what_kernels_use_inside(
+    tmp_path: Path, make: type[nn.Module], data: Callable[[], torch.Tensor]
+) -> None:
+    def train() -> None:
+        model = make()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(3):
+            loss = model(data())
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        train()
+        with record_function("MARK"):
+            pass
+    ((_, peak),) = levels(profiled)
+    tracker = ttmem.initialize_memory_tracker(output_dir=tmp_path, interval=60.0, level="ops")
+    with tracker.track_operation("training"):
+        train()
+    with open(ttmem.stop_memory_tracker()) as file:
+        saved = json.load(file)
+    assert tracker.recording is not None
+    summary = ttmem.open(tracker.recording).summary()
+    assert summary["source"]["warnings"] == []
+    ours = summary["ranks"][0]["pools"]["cpu"]["peak_total"]
+    assert abs(ours - peak) <= peak * 0.005
+    (training,) = [node for node in saved["operation_tree"] if node["name"] == "training"]
+    names = {(node["name"], node["kind"]) for node in training["children"]}
+    assert {("backward", "backward"), ("AdamW.step", "optimizer"), (make.__name__, "forward")} <= names
+    assert any(node["kind"] == "framework" for node in descendants(training) if node["name"] == "aten::addmm")
+
+
+def descendants(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [found for child in node["children"] for found in (child, *descendants(child))]

@@ -243,7 +243,7 @@ class MemoryTracker:
         self._allocators = [*found]
         for allocator in found:
             if isinstance(allocator, CachingAllocator):
-                allocator.at_start = functools.partial(leave_to_allocators, mode)
+                allocator.at_start = functools.partial(_leave_to, allocator.kind, mode)
             allocator.open()
         if self.level == "ops":
             from ttmem._torch.operations import Operations
@@ -267,7 +267,7 @@ class MemoryTracker:
         install(mode)
         threads = Threads(mode)
         unwatched = threads.open()
-        if unwatched:
+        if unwatched and mode.sees_operations:
             mode.warn(
                 "threads that were there before the tracker are not watched: " + ", ".join(sorted(unwatched))
             )
@@ -301,7 +301,7 @@ class MemoryTracker:
             allocator.close()
         self._allocators = []
         uninstall(mode)
-        if _has_compiled():
+        if _has_compiled() and mode.sees_operations:
             mode.warn(
                 "compiled code ran: what it allocates inside, and results that nothing else has touched "
                 "since, are not seen"
@@ -477,6 +477,8 @@ class MemoryTracker:
             from ttmem._torch.mode import uninstall
 
             mode.abandon()
+            for allocator in self._allocators:
+                allocator.abandon()
             uninstall(mode)
 
 
@@ -505,6 +507,17 @@ def _of_counters(figures: dict[str, int]) -> dict[str, Any]:
         "count": None,
         "allocations": figures["allocations"],
     }
+
+
+def _leave_to(kind: str, mode: Mode) -> None:
+    from ttmem._torch.mode import leave_to_allocators
+
+    if mode.sees_operations:
+        mode.warn(
+            f"from when the program used {kind}, new tensors of the processor are not watched: that would "
+            "take more time than all else"
+        )
+    leave_to_allocators(mode)
 
 
 def _has_compiled() -> bool:

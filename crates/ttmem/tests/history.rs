@@ -241,6 +241,9 @@ fn a_history_goes_on_in_the_next_file() {
                 time: start + number_of_row,
             };
             recorder.history(row, number);
+            if number_of_row == 1000 {
+                recorder.highest(pool, 1 << 40);
+            }
         }
         recorder.exit(call);
         recorder.release(call);
@@ -256,6 +259,8 @@ fn a_history_goes_on_in_the_next_file() {
     let parameters =
         |rank: &Rank| rank.tensors.class.iter().filter(|class| **class == Class::Parameter).count();
     assert_eq!((parameters(a), parameters(b)), (1, 1));
+    let most = |rank: &Rank| rank.pools[0].curve(CurveKind::Allocated).unwrap().value.iter().max().copied();
+    assert_eq!((most(a), most(b)), (Some(1 << 40), Some(1 << 40)), "what a counter said stays");
     assert!(whole.warnings.is_empty());
     assert!(
         cut.warnings.iter().all(|warning| warning.message.contains("reached its limit")),

@@ -47,7 +47,7 @@ class CachingAllocator:
     def __init__(self, mode: Mode, kind: str, *, with_history: bool) -> None:
         """Of which kind, for which watcher."""
         self._mode = mode
-        self._kind = kind
+        self.kind = kind
         self._device: Any = getattr(torch, kind)
         self._memory: Any = self._device.memory
         self._wants_history = with_history and hasattr(self._memory, "_record_memory_history")
@@ -58,6 +58,7 @@ class CachingAllocator:
         self._peaks: dict[int, int] = {}
         self._counted: tuple[float, int] | None = None
         self._ran_out = -SECONDS_BETWEEN_DRAINS
+        self._has_warned = False
         self.at_start: Callable[[], object] | None = None
 
     @property
@@ -79,12 +80,18 @@ class CachingAllocator:
         if not self._is_open:
             return
         self._is_open = False
-        if _observed.get(self._kind) is self:
-            _observed[self._kind] = None
+        if _observed.get(self.kind) is self:
+            _observed[self.kind] = None
         if self._history is None:
             return
         self._guarded(self._end)
         self._history = None
+
+    def abandon(self) -> None:
+        """In a child after a fork: all this is the parent's."""
+        self._is_open, self._history = False, None
+        if _observed.get(self.kind) is self:
+            _observed[self.kind] = None
 
     def sample(self) -> None:
         """Takes the counters down."""
@@ -110,7 +117,7 @@ class CachingAllocator:
         if not self._device.is_initialized():
             return {}
         return {
-            f"{self._kind}:{index}": {**_figures(stats), "allocations": _allocations(stats)}
+            f"{self.kind}:{index}": {**_figures(stats), "allocations": _allocations(stats)}
             for index, stats in self._stats()
         }
 
@@ -129,15 +136,15 @@ class CachingAllocator:
         if not self._wants_history:
             return
         # Somebody else's history is theirs: it is read, and not changed.
-        is_on = getattr(torch._C, f"_{self._kind}_isHistoryEnabled", None)
+        is_on = getattr(torch._C, f"_{self.kind}_isHistoryEnabled", None)
         self._is_ours = is_on is None or not is_on()
         if self._is_ours:
             self._record("all", self._entries)
         else:
-            self._mode.warn(f"the program records the history of {self._kind} itself: its settings are kept")
-        self._history = History(self._mode, self._kind)
+            self._mode.warn(f"the program records the history of {self.kind} itself: its settings are kept")
+        self._history = History(self._mode, self.kind)
         self._drain()
-        self._mode.pass_calls_to(getattr(torch._C, f"_{self._kind}_setMemoryMetadata", None))
+        self._mode.pass_calls_to(getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None))
         self._observe()
         if self.at_start is not None:
             self.at_start()
@@ -146,7 +153,7 @@ class CachingAllocator:
         self._sample()
         self._drain()
         self._mode.pass_calls_to(None)
-        forget = getattr(torch._C, f"_{self._kind}_setMemoryMetadata", None)
+        forget = getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None)
         if forget is not None:
             forget("")
         if self._is_ours:
@@ -156,8 +163,8 @@ class CachingAllocator:
         self._memory._record_memory_history(enabled, context="alloc", stacks="python", max_entries=entries)
 
     def _observe(self) -> None:
-        attach = getattr(torch._C, f"_{self._kind}_attach_out_of_memory_observer", None)
-        kind = self._kind
+        attach = getattr(torch._C, f"_{self.kind}_attach_out_of_memory_observer", None)
+        kind = self.kind
         if attach is not None and kind not in _observed:
 
             def observer(*_: object) -> None:
@@ -174,12 +181,24 @@ class CachingAllocator:
         allocations = [0] * self._device.device_count()
         for index, stats in self._stats():
             allocations[index] = _allocations(stats)
-        self._history.drain(self._memory._snapshot(), allocations)
+        snapshot = self._memory._snapshot()
+        self._look_at_settings(snapshot.get("allocator_settings", {}))
+        self._history.drain(snapshot, allocations)
+
+    def _look_at_settings(self, settings: dict[str, Any]) -> None:
+        """Says where blocks are not cut as they usually are: then their sizes may be others than we think."""
+        rounded = any(settings.get("roundup_power2_divisions", {}).values())
+        if (rounded or settings.get("max_split_size", -1) != -1) and not self._has_warned:
+            self._has_warned = True
+            self._mode.warn(
+                f"{self.kind} rounds or cuts its blocks in another way than usual (PYTORCH_CUDA_ALLOC_CONF): "
+                "sizes in the history are estimates; the counters are exact"
+            )
 
     def _sample(self) -> None:
         for index, stats in self._stats():
             figures = _figures(stats)
-            pool, peak = f"{self._kind}:{index}", figures.pop("peak")
+            pool, peak = f"{self.kind}:{index}", figures.pop("peak")
             # One that was reset by the program, and has come back to what it was, says nothing new.
             if self._peaks.get(index) != peak:
                 self._peaks[index] = peak
@@ -248,6 +267,9 @@ class Polled:
 
     def close(self) -> None:
         """Ends."""
+
+    def abandon(self) -> None:
+        """In a child after a fork, there is nothing to do."""
 
     def drain(self) -> None:
         """There is no history."""

@@ -87,8 +87,9 @@ def install(mode: Mode) -> None:
 
 def leave_to_allocators(mode: Mode) -> None:
     """From now on, allocators say what happens: the mode goes from all threads, when they come by."""
-    mode.sees_operations, mode.tells_allocators = False, True
-    uninstall(mode)
+    if mode.sees_operations:
+        mode.sees_operations, mode.tells_allocators = False, True
+        uninstall(mode)
 
 
 def uninstall(mode: Mode) -> bool:

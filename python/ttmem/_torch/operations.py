@@ -56,6 +56,10 @@ class Operations:
         elif self._is_on:
             self._mode.warn("the tracker was stopped in another thread: the last operations are not known")
 
+    def abandon(self) -> None:
+        """In a child after a fork: what the profiler has is the parent's."""
+        self._is_on = False
+
     def sample(self) -> None:
         """It has no counters."""
         self.turn()
@@ -93,8 +97,8 @@ class Operations:
         if others and not self._has_warned:
             self._has_warned = True
             self._mode.warn(
-                "level ops sees the thread that started the tracker, and its backward passes; not what others "
-                f"do: {', '.join(sorted(others))}"
+                "level ops sees the thread that started the tracker, and its backward passes; not what "
+                f"others do: {', '.join(sorted(others))}"
             )
 
     def _start(self) -> None:

@@ -41,6 +41,7 @@ impl Operations {
     }
 
     /// Takes events down: rows that are inside of others come after them. Returns how many there were.
+    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's comes as this")]
     fn take(&self, py: Python<'_>, rows: Vec<Row>) -> PyResult<usize> {
         let here = self.watch.get().lane(py)?;
         let told = self.lanes.with(py, |lanes| {

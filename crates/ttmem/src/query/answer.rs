@@ -195,6 +195,22 @@ pub struct PoolSummary {
     pub largest_free_at_peak_per_bank: Option<u64>,
     /// The step of rounding.
     pub quantum_per_bank: u64,
+    /// What a caching allocator says besides; not there where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<AllocatorLevels>,
+}
+
+/// The levels that a caching allocator tells apart, in bytes of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AllocatorLevels {
+    /// What the program asked for, when most was allocated.
+    pub requested_at_peak_total: Option<u64>,
+    /// What was allocated or waited for a stream then.
+    pub active_at_peak_total: Option<u64>,
+    /// What the allocator had from the driver then.
+    pub reserved_at_peak_total: Option<u64>,
+    /// The most that it had from the driver.
+    pub reserved_peak_total: Option<u64>,
 }
 
 /// A pool at a moment.

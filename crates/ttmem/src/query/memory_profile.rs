@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::analyze::contents::{Content, contents, totals};
 use crate::model::{
     AllocationTotals, Call, CallTotals, CurveKind, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank,
-    ScopeId, ScopeKind, StepNumber, StrId, TensorId, difference,
+    Reading, ScopeId, ScopeKind, StepNumber, StrId, TensorId, difference,
 };
 
 /// How many of the largest tensors of a device are listed.
@@ -77,6 +77,10 @@ struct Device {
     total_bytes: u64,
     count: u64,
     tensors: Vec<TensorRow>,
+    /// What a caching allocator says besides, where there is one.
+    active_bytes: Option<u64>,
+    reserved_bytes: Option<u64>,
+    requested_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -212,18 +216,25 @@ impl Asked<'_> {
                 total_mb: mib(total_bytes),
                 total_bytes,
                 tensor_count: contents.iter().map(|content| content.count).sum(),
-                device_breakdown: contents.iter().map(|content| self.device(content)).collect(),
+                device_breakdown: contents.iter().map(|content| self.device(content, snapshot.at)).collect(),
                 host_bytes: host.and_then(|host| host.reading(snapshot.at).allocated),
             }
         };
         rows.map(row).collect()
     }
 
-    fn device(&self, content: &Content) -> (String, Device) {
-        let name = self.rank.pools.get(content.pool.index()).map_or("", |pool| self.profile.text(pool.name));
+    fn device(&self, content: &Content, at: Moment) -> (String, Device) {
+        let pool = self.rank.pools.get(content.pool.index());
+        let name = pool.map_or("", |pool| self.profile.text(pool.name));
+        let Reading { active, reserved, requested, .. } =
+            pool.map(|pool| pool.reading(at)).unwrap_or_default();
         let tensors = content.largest.iter().map(|tensor| self.tensor(*tensor, name)).collect();
         let (total_bytes, count) = (content.bytes, content.count);
-        (name.to_owned(), Device { total_mb: mib(total_bytes), total_bytes, count, tensors })
+        let (active_bytes, reserved_bytes, requested_bytes) = (active, reserved, requested);
+        let total_mb = mib(total_bytes);
+        let device =
+            Device { total_mb, total_bytes, count, tensors, active_bytes, reserved_bytes, requested_bytes };
+        (name.to_owned(), device)
     }
 
     fn tensor(&self, id: TensorId, device: &str) -> TensorRow {
@@ -359,12 +370,14 @@ impl Asked<'_> {
         let children = by_parent.get(&parent).into_iter().flatten().filter(|_| depth < DEEPEST);
         let node = |id: &ScopeId| {
             let scope = self.rank.scopes.get(id.index())?;
-            Some(Node {
-                name: self.text(scope.name),
-                kind: scope.kind.as_str(),
-                totals: in_megabytes(totals.get(id.index())?),
-                children: self.children(Some(*id), totals, by_parent, depth + 1),
-            })
+            let (sums, children) =
+                (totals.get(id.index())?, self.children(Some(*id), totals, by_parent, depth + 1));
+            if scope.kind == ScopeKind::Framework && sums.count == 0 && children.is_empty() {
+                // All calls of it were inside of something, and are told there.
+                return None;
+            }
+            let (name, kind) = (self.text(scope.name), scope.kind.as_str());
+            Some(Node { name, kind, totals: in_megabytes(sums), children })
         };
         children.filter_map(node).collect()
     }

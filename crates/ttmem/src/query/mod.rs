@@ -24,10 +24,10 @@ pub(crate) mod words;
 
 pub use about::{About, AboutPeak};
 pub use answer::{
-    AtMoment, Caused, ChosenRuns, Counts, Declared, ExpectedSummary, FaultSummary, Fragmentation, LiveTensor,
-    Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary,
-    RankSummary, ResidueRow, SessionSummary, SourceSummary, Suggestion, Summary, Suspect, WarningSummary,
-    Weight, Weights,
+    AllocatorLevels, AtMoment, Caused, ChosenRuns, Counts, Declared, ExpectedSummary, FaultSummary,
+    Fragmentation, LiveTensor, Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary,
+    PhaseSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow, SessionSummary, SourceSummary,
+    Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};

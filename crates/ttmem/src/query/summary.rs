@@ -5,9 +5,9 @@ use std::str::FromStr;
 use rustc_hash::FxHashMap;
 
 use super::answer::{
-    AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor, Oom, OpCount,
-    Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    AllocatorLevels, AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor,
+    Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary,
+    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::expectations::Expectations;
 use super::expected::held_against;
@@ -24,7 +24,7 @@ use crate::analyze::{
 use crate::error::{Error, Result};
 use crate::model::{
     ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
-    Rank, Run, RunId, Step, StrId, TensorId, difference,
+    Rank, Reading, Run, RunId, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -385,6 +385,7 @@ impl<'a> View<'a> {
             free_at_peak_per_bank: reading.and_then(|reading| reading.free),
             largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
             quantum_per_bank: pool.quantum,
+            allocator: reading.and_then(|reading| levels(pool, &reading)),
         }
     }
 
@@ -730,4 +731,15 @@ fn gone_before_step(dies: Moment) -> Option<Position> {
 pub(super) fn overhead_pct(padded: u64, logical: u64) -> Option<f64> {
     let share = (logical > 0).then(|| (padded as f64 - logical as f64) / logical as f64 * 100.0)?;
     Some((share * 10.0).round() / 10.0)
+}
+
+/// What a caching allocator says of a pool besides, if there is one.
+fn levels(pool: &Pool, at_peak: &Reading) -> Option<AllocatorLevels> {
+    let reserved = pool.curve(CurveKind::Reserved)?;
+    Some(AllocatorLevels {
+        requested_at_peak_total: at_peak.requested,
+        active_at_peak_total: at_peak.active,
+        reserved_at_peak_total: at_peak.reserved,
+        reserved_peak_total: reserved.value.iter().max().copied(),
+    })
 }

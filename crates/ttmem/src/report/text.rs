@@ -441,12 +441,30 @@ impl Page<'_> {
             let more = if more > 0 { format!(" and {more} more times") } else { String::new() };
             writeln!(out, "  Outside of programs: {}{more} (a bank)", outside.join(", "))?;
         }
+        self.allocators(out)?;
         for (name, pool) in rank.pools.iter() {
             if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
             {
                 let (_, part) = self.part(name);
                 writeln!(out, "  {name} at the end: {}{part} ({source})", size(end))?;
             }
+        }
+        Ok(())
+    }
+
+    /// What caching allocators say besides.
+    fn allocators(&self, out: &mut dyn Write) -> io::Result<()> {
+        let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
+        for (name, pool) in self.rank.pools.iter() {
+            let Some(levels) = &pool.allocator else { continue };
+            writeln!(
+                out,
+                "  {name} at its peak: {} asked for, {} active, {} reserved; {} reserved at most",
+                known(levels.requested_at_peak_total),
+                known(levels.active_at_peak_total),
+                known(levels.reserved_at_peak_total),
+                known(levels.reserved_peak_total)
+            )?;
         }
         Ok(())
     }

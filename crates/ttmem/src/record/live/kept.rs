@@ -32,11 +32,16 @@ pub(super) struct Told {
     pub contents: Contents,
     /// The time of the last row.
     pub until: Nanoseconds,
+    /// The most that a counter has said.
+    pub highest: Option<HistoryRow>,
 }
 
 impl Told {
     fn hear(&mut self, row: &HistoryRow) {
-        if row.action != HistoryAction::Highest {
+        if row.action == HistoryAction::Highest {
+            let known = self.highest.filter(|highest| highest.bytes >= row.bytes);
+            self.highest = known.or(Some(*row));
+        } else {
             self.contents.apply(row);
             self.until = row.time;
         }
@@ -182,10 +187,8 @@ impl Kept {
                 have.and_modify(|have| have.add(totals)).or_insert(*totals);
             }
             Event::Of(_, RankEvent::History(row)) => self.told.entry(row.pool).or_default().hear(row),
-            Event::Of(_, RankEvent::Label(label)) => {
-                if self.labels.len() < MOST_LABELS {
-                    self.labels.insert((label.pool, label.address), *label);
-                }
+            Event::Of(_, RankEvent::Label(label)) if self.labels.len() < MOST_LABELS => {
+                self.labels.insert((label.pool, label.address), *label);
             }
             Event::Of(_, RankEvent::Expected(expected)) => {
                 self.expected.retain(|have| have != expected);

@@ -11,9 +11,9 @@ use super::narrator::{self, Narrator};
 use super::past::{After, Look, Point, Value};
 use crate::error::Result;
 use crate::model::{
-    AllocationTotals, Bytes, CallId, CallTotals, Class, CurveKind, Event, Moment, Nanoseconds, Outcome,
-    PoolId, RankEvent, Reading, ScopeId, Snapshot, Step, StepNumber, StrId, Tensor, TensorId, Thinned,
-    Warning,
+    AllocationTotals, Bytes, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow, Moment,
+    Nanoseconds, Outcome, PoolId, RankEvent, Reading, ScopeId, Snapshot, Step, StepNumber, StrId, Tensor,
+    TensorId, Thinned, Warning,
 };
 
 /// Something that is said again after a step.
@@ -331,6 +331,7 @@ fn say_calls<W: Write>(narrator: &mut Narrator<W>, retold: &Retold) -> Result<()
 fn say_histories<W: Write>(narrator: &mut Narrator<W>) -> Result<()> {
     let mut rows = Vec::new();
     for (&pool, told) in &narrator.kept.told {
+        rows.extend(told.highest.map(|row| HistoryRow { during: During::NoCall, ..row }));
         rows.extend(told.contents.rows(pool, told.until));
     }
     rows.into_iter().try_for_each(|row| narrator.of_rank(RankEvent::History(row)))?;
