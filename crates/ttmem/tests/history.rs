@@ -22,7 +22,8 @@ enum Act {
 
 fn program() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
-        2 => (0_u8..5).prop_map(Act::Enter),
+        // Not the last kind: operations of the framework are never entered as they happen.
+        2 => (0_u8..4).prop_map(Act::Enter),
         2 => Just(Act::Exit),
         4 => (1_u16..5000).prop_map(Act::Allocate),
         3 => any::<u8>().prop_map(Act::Free),
@@ -113,7 +114,9 @@ fn learned_afterwards(path: &Path, acts: &[Act], coarse: u64) -> Profile {
         let block = Bytes::known(bytes);
         rows.push((HistoryRow { pool, action, address, bytes, block, op, during, time }, call));
     });
-    rows.into_iter().for_each(|(row, call)| recorder.history(row, call));
+    for (row, call) in rows {
+        recorder.history(row, call);
+    }
     recorder.finish().unwrap();
     read::open(path.to_str().unwrap()).unwrap()
 }

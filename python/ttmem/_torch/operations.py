@@ -93,7 +93,8 @@ class Operations:
 
     def _look_for_others(self) -> None:
         others = [thread.name for thread in threading.enumerate() if thread.ident != self._thread]
-        others = [name for name in others if not name.startswith("ttmem")]
+        # Those that Python has not started are of the autograd engine.
+        others = [name for name in others if not name.startswith(("ttmem", "Dummy-"))]
         if others and not self._has_warned:
             self._has_warned = True
             self._mode.warn(

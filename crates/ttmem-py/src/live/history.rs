@@ -151,8 +151,9 @@ impl<'a> Telling<'a> {
         self.state.recorder.now()
     }
 
+    /// The middle of a microsecond: what is cut off is not known.
     fn time(&self, unix_us: u64) -> Nanoseconds {
-        unix_us.saturating_mul(1000).saturating_sub(self.began)
+        unix_us.saturating_mul(1000).saturating_add(500).saturating_sub(self.began)
     }
 
     /// A row that belongs to no call: the address, the bytes, and the block where it is known.

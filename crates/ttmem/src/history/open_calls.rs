@@ -1,6 +1,9 @@
 //! The calls that run at a time, for what nobody has said the call of.
 
-use crate::model::{CallEnd, CallId, During, Nanoseconds, Rank};
+use crate::model::{CallEnd, CallId, During, Nanoseconds, Rank, ScopeKind};
+
+/// Further out than this nobody looks.
+const DEEPEST: usize = 256;
 
 /// The calls that run, as time goes on.
 #[derive(Debug)]
@@ -34,10 +37,21 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
+    /// The operation of the framework that runs inside of a call: whoever named the call knows of no operations.
+    fn operation_in(&self, call: CallId) -> Option<CallId> {
+        let (last, _) = *self.open.last()?;
+        let calls = &self.rank.calls;
+        let kind = |call: CallId| self.rank.scopes.kind.get(calls.scope.get(call.index())?.index());
+        let is_operation = kind(last) == Some(&ScopeKind::Framework);
+        let outer = |call: &CallId| calls.parent.get(call.index()).copied().flatten();
+        let mut around = std::iter::successors(Some(last), outer).take(DEEPEST);
+        (is_operation && around.any(|around| around == call)).then_some(last)
+    }
+
     /// The call in which something happened.
     pub fn during(&self, during: During) -> Option<CallId> {
         match during {
-            During::Call(call) => Some(call),
+            During::Call(call) => Some(self.operation_in(call).unwrap_or(call)),
             During::NoCall => None,
             During::ByTime => self.open.last().map(|(call, _)| *call),
         }
