@@ -101,6 +101,8 @@ class Operation:
             call = self._calls.pop()
             if call is not None:
                 mode.end(call)
+            if mode.turn is not None:
+                mode.turn()
 
     def __call__(self, function: F) -> F:
         """The function, every call of which is such an operation, of the tracker that there is then."""
@@ -336,7 +338,8 @@ class MemoryTracker:
 
     def track_pytorch_ops(self) -> AbstractContextManager[object]:
         """Has PyTorch's profiler look at the operations of a block: how often, how long, which shapes."""
-        if self._mode is None or _is_compiling():
+        if self._mode is None or _is_compiling() or self.level == "ops":
+            # There can be one profiler, and at that level it is running.
             return NOTHING
         from ttmem._torch.profiled import profiled
 
@@ -617,7 +620,24 @@ def watching() -> Mode | None:
     return mode if mode is not None and _tracker.level == "tensors" and mode.sees_operations else None
 
 
+def _before_fork() -> None:
+    for allocator in _tracker._allocators:
+        pause = getattr(allocator, "pause", None)
+        if pause is not None and pause():
+            _paused.append(allocator)
+
+
+def _after_fork_here() -> None:
+    while _paused:
+        _paused.pop().resume()
+
+
+# What was stopped for a fork.
+_paused: list[Any] = []
+
+
 def _after_fork() -> None:
+    _paused.clear()
     global _tracker
     tracker, _tracker = _tracker, _DISABLED
     tracker._forked()
@@ -625,4 +645,4 @@ def _after_fork() -> None:
 
 atexit.register(stop_memory_tracker)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_here, after_in_child=_after_fork)

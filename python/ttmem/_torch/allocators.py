@@ -217,6 +217,10 @@ class CachingAllocator:
             return
         wanted = min(MOST, int((count - before[1]) / (now - before[0]) * ENTRIES * SECONDS))
         if wanted > self._entries:
+            if count * ENTRIES > self._entries:
+                # A ring that has come round is not in order any more when it grows: it is begun anew.
+                self._drain()
+                self._record(None, 1)
             self._entries = wanted
             self._record("all", wanted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
     from ttmem._torch.mode import Mode
 
+# A node of the graph that tells us when the engine comes to it.
+MARKED = "ttmem"
 # The names of what a kind of node keeps.
 _kept: dict[type, list[str]] = {}
 
@@ -19,15 +22,23 @@ _kept: dict[type, list[str]] = {}
 def mark(mode: Mode, name: str, output: object) -> None:
     """Has the engine say when it comes to what a module did: its threads know of no module."""
     for tensor in _tensors(output):
-        node = tensor.grad_fn
-        if node is not None and tensor.device.type != "cpu":
+        node: Any = tensor.grad_fn
+        if node is None or tensor.device.type == "cpu":
+            continue
+        # A module gives what its last part has given: that one has marked it already.
+        if MARKED not in node.metadata:
+            node.metadata[MARKED] = True
+            node.register_prehook(functools.partial(_reached, mode, name))
+        return
 
-            def reached(_: object) -> None:
-                if mode.is_on:
-                    mode.backward_reaches(name, mode.backward, threading.get_ident())
 
-            node.register_prehook(reached)
-            return
+def _reached(mode: Mode, name: str, gradients: object) -> None:
+    del gradients
+    try:
+        if mode.is_on:
+            mode.backward_reaches(name, mode.backward, threading.get_ident())
+    except Exception as error:  # noqa: BLE001 - the program must not see it
+        mode.failed(error)
 
 
 def saved_tensors(output: object) -> Iterator[torch.Tensor]:
@@ -37,27 +48,31 @@ def saved_tensors(output: object) -> Iterator[torch.Tensor]:
     while nodes:
         node: Any = nodes.pop()
         for name in _names(node):
-            yield from _tensors(_value(node, name))
+            yield from _kept_by(getattr(node, name))
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 nodes.append(following)
 
 
-def _value(node: object, name: str) -> object:
-    try:
-        return getattr(node, name)
-    except RuntimeError:
-        # It was changed since, or given back.
-        return None
-
-
 def _names(node: object) -> list[str]:
     names = _kept.get(type(node))
     if names is None:
-        names = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+        # The others unpack what they show: that may compute a checkpointed block anew.
+        names = [name for name in dir(node) if name.startswith("_raw_saved_")]
         _kept[type(node)] = names
     return names
+
+
+def _kept_by(saved: Any) -> Iterator[torch.Tensor]:
+    """The tensors that are kept as they are: what hooks have packed is theirs."""
+    if isinstance(saved, (tuple, list)):
+        for one in saved:
+            yield from _kept_by(one)
+    elif getattr(saved, "unpack_hook", None) is None:
+        tensor = getattr(saved, "data", None)
+        if isinstance(tensor, torch.Tensor):
+            yield tensor
 
 
 def _tensors(found: object) -> Iterator[torch.Tensor]:

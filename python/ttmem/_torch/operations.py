@@ -1,12 +1,17 @@
 """Every operation, with shapes, time and effect: what PyTorch's profiler writes down, taken over.
 
 Only the profiler sees composite operations and the memory that kernels use inside. It keeps everything in
-memory until it is stopped, so it is stopped and started anew between forward passes and steps.
+memory until it is stopped, so it is stopped and started anew from time to time. That must not be done while a
+range of it is open (`record_function`, an operation that has called Python): the end of such a range would be
+written into memory that is gone. `_is_safe` says when none is.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,18 +22,32 @@ from torch.autograd import profiler
 from ttmem import _native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
     from ttmem._torch.mode import Mode
 
 logger = logging.getLogger("ttmem")
 
 # The profiler is stopped and started anew after so many seconds, when there is an opportunity.
 SECONDS = 1.0
+# Where there was none for so long, people should know.
+SECONDS_WITHOUT = 60.0
 
 Row = tuple["int | None", str, int, int, int, "tuple[int, int] | None", "list[tuple[str, int, list[int]]]"]
+
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+# Code of PyTorch's that opens no ranges around what it calls, or only such as are counted.
+_HARMLESS = tuple(
+    os.path.join(_TORCH, *place)
+    for place in (("nn", "modules"), ("utils", "data"), ("profiler",), ("autograd", "profiler.py"))
+)
 
 
 class Operations:
     """Takes down what the profiler sees: the thread that opens it, and the backward passes of that."""
+
+    has_history = True
 
     def __init__(self, mode: Mode) -> None:
         """For which watcher."""
@@ -37,28 +56,56 @@ class Operations:
         self._thread = 0
         self._began = 0.0
         self._is_on = False
-        self._has_warned = False
+        self._warned: set[str] = set()
+        # How many ranges that Python has opened are open, in this thread.
+        self._ranges = 0
+        self._patched: list[tuple[type, str, Callable[..., Any], Callable[..., Any]]] = []
 
     def open(self) -> None:
         """Begins."""
         self._thread = threading.get_ident()
-        try:
-            self._start()
-        except RuntimeError as error:
-            # Another profiler runs: there can be one.
-            self._mode.warn(f"operations are not profiled: {error}")
-            logger.warning("operations are not profiled: %s", error)
+        if torch._C._autograd._profiler_enabled():
+            self._warn(
+                "operations are not profiled: the program has a profiler of its own, and there can be one"
+            )
+            return
+        self._patch(profiler.record_function, "__enter__", self._range_opens)
+        self._patch(profiler.record_function, "__exit__", self._range_closes)
+        self._patch(profiler.profile, "_prepare_trace", self._another_begins)
+        self._start()
 
     def close(self) -> None:
         """Ends. Only the thread that began can take the last ones over."""
-        if threading.get_ident() == self._thread:
-            self._guarded_turn(starts_anew=False)
-        elif self._is_on:
-            self._mode.warn("the tracker was stopped in another thread: the last operations are not known")
+        for owner, name, ours, theirs in self._patched:
+            if getattr(owner, name) is ours:
+                setattr(owner, name, theirs)
+        self._patched = []
+        if not self._is_on:
+            return
+        if threading.get_ident() != self._thread:
+            self._warn(
+                "the tracker was stopped in another thread: PyTorch's profiler goes on in the first one"
+            )
+        elif not self._is_safe():
+            self._warn("the tracker was stopped inside of an operation: PyTorch's profiler goes on")
+        else:
+            self._take_over()
+        self._is_on = False
 
     def abandon(self) -> None:
-        """In a child after a fork: what the profiler has is the parent's."""
+        """In a child after a fork: what the profiler had was taken over before."""
         self._is_on = False
+
+    def pause(self) -> bool:
+        """Stops, if that is possible here: before a fork, a child of which would wait for it forever."""
+        if not self._is_on or threading.get_ident() != self._thread or not self._is_safe():
+            return False
+        self._take_over()
+        return True
+
+    def resume(self) -> None:
+        """Goes on."""
+        self._guarded(self._start)
 
     def sample(self) -> None:
         """It has no counters."""
@@ -69,46 +116,104 @@ class Operations:
         return {}
 
     def turn(self) -> None:
-        """Here is an opportunity to take over what there is."""
-        if threading.get_ident() == self._thread and time.monotonic() >= self._began + SECONDS:
-            self.drain()
+        """Here may be an opportunity to take over what there is."""
+        if not self._is_on or time.monotonic() < self._began + SECONDS:
+            return
+        if self.pause():
+            self.resume()
+        elif time.monotonic() >= self._began + SECONDS_WITHOUT:
+            self._warn(
+                "PyTorch's profiler could not be emptied for a minute, and needs ever more memory: call "
+                "memory_checkpoint() now and then, in the thread that started the tracker"
+            )
 
     def drain(self) -> None:
         """Takes over what there is, and goes on."""
-        if threading.get_ident() == self._thread:
-            self._guarded_turn(starts_anew=True)
+        if self.pause():
+            self.resume()
 
-    def _guarded_turn(self, *, starts_anew: bool) -> None:
-        if not self._is_on:
-            return
+    def _is_safe(self) -> bool:
+        """Whether no range of the profiler is open in this thread, as far as that can be known."""
+        if self._ranges > 0 or self._mode.backward is not None:
+            return False
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith(_TORCH) and not file.startswith(_HARMLESS):
+                return False
+            frame = frame.f_back
+        return True
+
+    def _take_over(self) -> None:
         self._is_on = False
         self._look_for_others()
-        try:
+
+        def take() -> None:
             results = torch._C._autograd._disable_profiler()
             self._native.take(rows_of(results.experimental_event_tree()))
-            if starts_anew:
-                self._start()
+
+        self._guarded(take)
+
+    def _start(self) -> None:
+        # All threads at once would be possible, but then the profiler sees no memory.
+        session: Any = profiler.profile(use_kineto=True, record_shapes=True, profile_memory=True)
+        session._ttmem = True
+        session._prepare_trace()
+        session._start_trace()
+        self._is_on = True
+        self._began = time.monotonic()
+
+    def _guarded(self, do: Callable[[], None]) -> None:
+        try:
+            do()
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            self._mode.warn(message)
+            logger.warning("%s", message)
 
     def _look_for_others(self) -> None:
         others = [thread.name for thread in threading.enumerate() if thread.ident != self._thread]
         # Those that Python has not started are of the autograd engine.
         others = [name for name in others if not name.startswith(("ttmem", "Dummy-"))]
-        if others and not self._has_warned:
-            self._has_warned = True
+        if others and "others" not in self._warned:
+            self._warned.add("others")
             self._mode.warn(
                 "level ops sees the thread that started the tracker, and its backward passes; not what "
                 f"others do: {', '.join(sorted(others))}"
             )
 
-    def _start(self) -> None:
-        # All threads at once would be possible, but then the profiler sees no memory.
-        session: Any = profiler.profile(use_kineto=True, record_shapes=True, profile_memory=True)
-        session._prepare_trace()
-        session._start_trace()
-        self._is_on = True
-        self._began = time.monotonic()
+    def _patch(self, owner: type, name: str, before: Callable[[object], None]) -> None:
+        """Has something be told before a method is called."""
+        theirs = getattr(owner, name)
+
+        @functools.wraps(theirs)
+        def ours(this: object, *args: Any, **kwargs: Any) -> Any:
+            before(this)
+            return theirs(this, *args, **kwargs)
+
+        setattr(owner, name, ours)
+        self._patched.append((owner, name, ours, theirs))
+
+    def _range_opens(self, _: object) -> None:
+        if threading.get_ident() == self._thread:
+            self._ranges += 1
+
+    def _range_closes(self, _: object) -> None:
+        # One may have been opened before.
+        if threading.get_ident() == self._thread and self._ranges > 0:
+            self._ranges -= 1
+
+    def _another_begins(self, session: object) -> None:
+        """The program starts a profiler of its own: there can be one, and it is the program's."""
+        if getattr(session, "_ttmem", False) or not self._is_on:
+            return
+        if not self.pause():
+            self._is_on = False
+        self._warn("from when the program started a profiler of its own, operations are not profiled")
 
 
 def rows_of(tree: list[Any]) -> list[Row]:

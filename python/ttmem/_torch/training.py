@@ -61,12 +61,17 @@ class Training:
     def _during_backward(
         self, backward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        self._mode.backward = self._mode.begin("backward", "backward", id(self))
+        mode, outer = self._mode, self._mode.backward
+        try:
+            mode.backward = mode.begin("backward", "backward", id(self))
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            mode.failed(error)
         try:
             return backward(*args, **kwargs)
         finally:
-            self._mode.backward = None
-            self._mode.backward_is_over()
+            mode.backward = outer
+            if outer is None:
+                mode.backward_is_over()
             self._mode.end_tagged(id(self))
             self._gradients()
 
@@ -83,15 +88,16 @@ class Training:
         del args, kwargs
         if torch.compiler.is_compiling() or not self._mode.is_on:
             return
-        self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
+        try:
+            self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
+        except Exception as error:  # noqa: BLE001 - the program must not see it
+            self._mode.failed(error)
 
     def _after_step(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         del args, kwargs
         if torch.compiler.is_compiling():
             return
         self._mode.end_tagged(id(optimizer))
-        if self._mode.turn is not None:
-            self._mode.turn()
         if self._mode.is_on and self._seen.get(optimizer) != len(optimizer.state):
             self._seen[optimizer] = len(optimizer.state)
             self._states(optimizer)

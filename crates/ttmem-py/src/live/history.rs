@@ -31,7 +31,7 @@ pub(crate) struct History {
 }
 
 /// What was taken down of a device's history.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Drained {
     is_begun: bool,
     mark: Mark,
@@ -61,16 +61,19 @@ impl History {
         let (mut stacks, mut rows) = (Stacks::default(), 0);
         let segments = list(snapshot, "segments")?;
         for (device, trace) in list(snapshot, "device_traces")?.iter().enumerate() {
-            let before = self.drained.with(py, |all| all.get(device).copied()).flatten().unwrap_or_default();
+            let before = self.drained.with(py, |all| all.get(device).cloned()).flatten().unwrap_or_default();
             let trace = trace.cast_into::<PyList>()?;
             let (end, counted) = (end_of(&segments, device)?, allocations.get(device).copied());
             if trace.is_empty() && end.is_empty() {
                 continue;
             }
-            let entries = new_entries(&trace, before.mark, &mut stacks)?;
+            let entries = new_entries(&trace, &before.mark, &mut stacks)?;
+            let seen = entries.iter().filter(|entry| entry.action == HistoryAction::Allocated).count() as u64;
             rows += self.take_down(py, device, entries, end, (&before, counted), (&stacks, now_us));
+            // Other threads may have gone on between the count and the snapshot.
+            let allocations =
+                counted.map_or(before.allocations, |count| count.max(before.allocations + seen));
             let mark = last_of(&trace)?.unwrap_or(before.mark);
-            let allocations = counted.unwrap_or(before.allocations);
             self.drained.with(py, |all| {
                 if all.len() <= device {
                     all.resize(device + 1, Drained::default());

@@ -36,7 +36,11 @@ type Told = Option<(u64, OpId)>;
 impl Operations {
     #[new]
     fn new(py: Python<'_>, watch: Py<Watch>) -> Self {
-        watch.get().state.with(py, |state| state.trust_history(DEVICE));
+        watch.get().state.with(py, |state| {
+            state.trust_history(DEVICE);
+            // The first pool is what answers begin with.
+            state.recorder.pool(DEVICE, true)
+        });
         Self { watch, lanes: GilCell::new(FxHashMap::default()) }
     }
 

@@ -1,5 +1,7 @@
 //! What PyTorch's `_snapshot()` gives: objects of Python, read into what happened, in order.
 
+use std::hash::{Hash, Hasher};
+
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyStringMethods};
@@ -81,48 +83,83 @@ impl Stacks {
     }
 }
 
-/// How far a trace was read.
-#[derive(Clone, Copy, Debug, Default)]
+/// How far a trace was read: its last entries. Their times are no more than a hint: they are computed anew every time.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Mark {
-    /// The time of the last entry, in microseconds, and how many were of that time.
     until: u64,
-    at_until: usize,
+    last: Vec<Fingerprint>,
 }
+
+/// What an entry is known by: what was done, where, and how much.
+type Fingerprint = (u64, u64, u64);
+
+/// So many entries are known again.
+const KNOWN_AGAIN: usize = 32;
+/// The times of an entry differ by less than this, in microseconds.
+const NEAR: u64 = 10_000;
 
 /// How far a trace is read when all of it is; `None` where there is nothing.
 pub(super) fn last_of(trace: &Bound<'_, PyList>) -> PyResult<Option<Mark>> {
     let Some(last) = trace.len().checked_sub(1) else { return Ok(None) };
-    let mut mark = Mark { until: time_of(&trace.get_item(last)?)?, at_until: 0 };
-    for index in (0..trace.len()).rev() {
-        if time_of(&trace.get_item(index)?)? != mark.until {
-            break;
-        }
-        mark.at_until += 1;
-    }
-    Ok(Some(mark))
+    let until = time_of(&trace.get_item(last)?)?;
+    let first = trace.len().saturating_sub(KNOWN_AGAIN);
+    let last =
+        (first..trace.len()).map(|index| fingerprint(&trace.get_item(index)?)).collect::<PyResult<_>>()?;
+    Ok(Some(Mark { until, last }))
 }
 
 /// The entries of a trace behind a mark.
 pub(super) fn new_entries(
     trace: &Bound<'_, PyList>,
-    mark: Mark,
+    mark: &Mark,
     stacks: &mut Stacks,
 ) -> PyResult<Vec<Entry>> {
-    let (mut first, mut of_that_time) = (trace.len(), 0);
-    while let Some(index) = first.checked_sub(1) {
-        let time = time_of(&trace.get_item(index)?)?;
-        if time < mark.until {
-            break;
-        }
-        of_that_time += usize::from(time == mark.until);
-        first = index;
-    }
-    first += of_that_time.min(mark.at_until);
+    let first = if mark.last.is_empty() { 0 } else { behind(trace, mark)? };
     let mut entries = Vec::with_capacity(trace.len() - first);
     for index in first..trace.len() {
         entries.extend(entry(&trace.get_item(index)?, stacks)?);
     }
     Ok(entries)
+}
+
+/// The first entry behind a mark: that of the last place where the same entries stand, else the first that is later.
+fn behind(trace: &Bound<'_, PyList>, mark: &Mark) -> PyResult<usize> {
+    let mut later = trace.len();
+    for end in (1..=trace.len()).rev() {
+        let time = time_of(&trace.get_item(end - 1)?)?;
+        if time.saturating_add(NEAR) < mark.until {
+            break;
+        }
+        if time > mark.until {
+            later = end - 1;
+        }
+        if time <= mark.until.saturating_add(NEAR) && ends_with(trace, end, &mark.last)? {
+            return Ok(end);
+        }
+    }
+    Ok(later)
+}
+
+/// Whether the entries before `end` are these; the ring may have lost the first of them.
+fn ends_with(trace: &Bound<'_, PyList>, end: usize, last: &[Fingerprint]) -> PyResult<bool> {
+    for (back, wanted) in last.iter().rev().enumerate() {
+        let Some(index) = end.checked_sub(back + 1) else { break };
+        if fingerprint(&trace.get_item(index)?)? != *wanted {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn fingerprint(entry: &Bound<'_, PyAny>) -> PyResult<Fingerprint> {
+    let py = entry.py();
+    let entry = entry.cast::<PyDict>()?;
+    let number = |key: &Bound<'_, PyString>| entry.get_item(key)?.map_or(Ok(0), |value| bits(&value));
+    let mut hasher = rustc_hash::FxHasher::default();
+    if let Some(action) = entry.get_item(intern!(py, "action"))? {
+        action.str()?.to_cow()?.hash(&mut hasher);
+    }
+    Ok((hasher.finish(), number(intern!(py, "addr"))?, number(intern!(py, "size"))?))
 }
 
 fn entry(entry: &Bound<'_, PyAny>, stacks: &mut Stacks) -> PyResult<Option<Entry>> {

@@ -4,8 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Call, CallEnd, CallId, Calls, During, FromStep, Nanoseconds, Outcome, Position, Rank, Scope, ScopeId,
-    ScopeKind, StrId,
+    Call, CallEnd, CallId, Calls, During, FromStep, LaneId, Nanoseconds, Outcome, Position, Rank, Scope,
+    ScopeId, ScopeKind, StrId,
 };
 
 /// Puts the calls of a rank in order, if there are any that came late. They are operations of the framework.
@@ -50,22 +50,19 @@ fn in_order(rank: &Rank) -> Vec<usize> {
 /// Finds what operations were inside of that nobody has said it of, and the scopes that follow from it.
 fn put_inside(rank: &mut Rank) {
     let mut scopes = Inner::of(rank);
-    let mut open: Vec<(CallId, Nanoseconds)> = Vec::new();
+    let mut open = OpenByLane::default();
     for index in 0..rank.calls.len() {
         let (Some(id), Some(row)) = (CallId::new(index), rank.calls.get(index)) else { break };
-        while open.last().is_some_and(|(_, ended)| *ended < row.began) {
-            open.pop();
-        }
         let Some(scope) = rank.scopes.get(row.scope.index()) else { continue };
         if scope.kind != ScopeKind::Framework {
             let ended = match rank.call_end(index) {
                 CallEnd::At(ended) => ended,
                 CallEnd::Open | CallEnd::Unknown => Nanoseconds::MAX,
             };
-            open.push((id, ended));
+            open.push(row.lane, scope.kind, id, ended);
             continue;
         }
-        let parent = row.parent.or_else(|| open.last().map(|(call, _)| *call));
+        let parent = row.parent.or_else(|| open.around(row.lane, row.began));
         let outer = parent.and_then(|parent| rank.calls.scope.get(parent.index()).copied());
         rank.calls.parent[index] = parent;
         rank.calls.first[index] = steps_before(rank, row.began);
@@ -74,6 +71,31 @@ fn put_inside(rank: &mut Rank) {
             rank.calls.outcome[index] = Some(Outcome { end, ..outcome });
         }
         rank.calls.scope[index] = scopes.find(rank, outer, scope.name, row.scope);
+    }
+}
+
+/// The calls that run on each thread; and the backward passes, which threads of the engine work for.
+#[derive(Default)]
+struct OpenByLane {
+    lanes: FxHashMap<LaneId, Vec<(CallId, Nanoseconds)>>,
+    backward: Vec<(CallId, Nanoseconds)>,
+}
+
+impl OpenByLane {
+    fn push(&mut self, lane: LaneId, kind: ScopeKind, call: CallId, ended: Nanoseconds) {
+        self.lanes.entry(lane).or_default().push((call, ended));
+        if kind == ScopeKind::Backward {
+            self.backward.push((call, ended));
+        }
+    }
+
+    /// The innermost call on a thread at a time. On one that has no calls of its own, the backward pass.
+    fn around(&mut self, lane: LaneId, now: Nanoseconds) -> Option<CallId> {
+        let open = self.lanes.get_mut(&lane).unwrap_or(&mut self.backward);
+        while open.last().is_some_and(|(_, ended)| *ended < now) {
+            open.pop();
+        }
+        open.last().map(|(call, _)| *call)
     }
 }
 

@@ -10,8 +10,20 @@ pub(super) struct Notes {
     /// By pool: how many allocations were forgotten, and how many things were given back that were not there.
     pub forgotten: BTreeMap<usize, u64>,
     pub unmatched: BTreeMap<usize, u64>,
-    /// Where memory ran out: the pool, the step, what was asked for, what the driver had left.
-    pub out_of_memory: Vec<(PoolId, Step, u64, u64)>,
+    /// Where memory ran out.
+    pub out_of_memory: Vec<OutOfMemory>,
+}
+
+/// Where memory ran out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OutOfMemory {
+    pub pool: PoolId,
+    pub step: Step,
+    /// What was asked for, and what the driver had left.
+    pub requested: u64,
+    pub free: u64,
+    /// Nothing was allocated there afterwards.
+    pub is_last: bool,
 }
 
 impl Notes {
@@ -35,17 +47,24 @@ impl Notes {
                 format!("{count} events of {name} do not follow from those before, and were left out");
             warn(profile, message);
         }
-        for (pool, step, requested, free) in self.out_of_memory {
+        for OutOfMemory { pool, step, requested, free, is_last } in self.out_of_memory {
             let Some((pool, name)) = name(profile, pool.index()) else { continue };
             let message = format!("{name} is out of memory: {requested} bytes were asked for");
             let Some(message) = profile.strings.push(&message) else { continue };
-            let fault = out_of_memory(pool, step, requested, free, message);
+            let fault = out_of_memory(pool, step, requested, free, message, is_last);
             profile.ranks[rank].faults.push(fault);
         }
     }
 }
 
-fn out_of_memory(pool: StrId, step: Step, requested: u64, free: u64, message: StrId) -> Fault {
+fn out_of_memory(
+    pool: StrId,
+    step: Step,
+    requested: u64,
+    free: u64,
+    message: StrId,
+    ended_program: bool,
+) -> Fault {
     Fault {
         kind: FaultKind::OutOfMemory,
         pool: Some(pool),
@@ -61,6 +80,6 @@ fn out_of_memory(pool: StrId, step: Step, requested: u64, free: u64, message: St
         limit: None,
         message,
         line: 0,
-        ended_program: false,
+        ended_program,
     }
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::device::{Device, Effect};
 use super::late_calls::order_calls;
-use super::notes::Notes;
+use super::notes::{Notes, OutOfMemory};
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
 use crate::analyze::outcomes::outcomes;
@@ -208,13 +208,18 @@ impl<'a> Placing<'a> {
         }
         if row.action == HistoryAction::OutOfMemory {
             let step = self.placed.end().saturating_sub(1);
-            self.placed.notes.out_of_memory.push((row.pool, step, row.bytes, row.address));
+            let (pool, requested, free, is_last) = (row.pool, row.bytes, row.address, true);
+            self.placed.notes.out_of_memory.push(OutOfMemory { pool, step, requested, free, is_last });
         }
         self.placed.state(pool, reading);
     }
 
     fn new_tensor(&mut self, row: &HistoryRow, block: u64, during: Option<CallId>) {
         let is_made = row.action == HistoryAction::Allocated;
+        for fault in self.placed.notes.out_of_memory.iter_mut().filter(|fault| fault.pool == row.pool) {
+            // The program lives on.
+            fault.is_last &= !is_made;
+        }
         let step = self.placed.end().checked_sub(1).filter(|_| is_made);
         self.placed.made.push(Tensor {
             ty: None,
@@ -264,7 +269,11 @@ impl<'a> Placing<'a> {
         let Label { pool, address, bytes, time, .. } = *label;
         let (action, during, block) = (HistoryAction::There, During::NoCall, Bytes::known(bytes));
         let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
-        if bytes == 0 || !device.is_unbounded() || device.apply(&row, made) != Effect::New(bytes) {
+        if bytes == 0
+            || !lasts(label.class)
+            || !device.is_unbounded()
+            || device.apply(&row, made) != Effect::New(bytes)
+        {
             return None;
         }
         let reading = device.reading();

@@ -508,7 +508,7 @@ pub struct FaultSummary {
     /// The operation.
     pub op: Option<String>,
     /// The line.
-    pub line: u64,
+    pub line: Option<u64>,
     /// Whether the program never came to its end.
     pub ended_program: bool,
     /// The message.

@@ -1,5 +1,7 @@
 //! `ttmem summary`: the answer on one screen, as data.
 
+use std::cmp::Reverse;
+
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
@@ -211,8 +213,9 @@ impl<'a> View<'a> {
         let peaks: Vec<Option<peak::Peak>> =
             self.accounts.iter().map(|account| peak::peak(account, self.span)).collect();
         let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
-        let main = self.main_pool(fault);
-        let dram = self.named("DRAM").or((!self.accounts.is_empty()).then_some(0));
+        let dram =
+            self.named("DRAM").or_else(|| self.fullest(&peaks)).or((!self.accounts.is_empty()).then_some(0));
+        let main = self.failed_pool(fault).or(dram);
         let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
         let moments: Vec<(String, PoolMoment)> = with_peaks()
@@ -330,10 +333,17 @@ impl<'a> View<'a> {
         self.accounts.iter().position(|account| self.profile.text(account.pool.name) == wanted)
     }
 
-    /// The pool that the screen is about: the one that ran out, or DRAM, or the first.
-    fn main_pool(&self, fault: Option<&Fault>) -> Option<usize> {
-        let failed = fault.and_then(|fault| fault.pool).and_then(|pool| self.named(self.profile.text(pool)));
-        failed.or_else(|| self.named("DRAM")).or((!self.accounts.is_empty()).then_some(0))
+    /// The pool that ran out.
+    fn failed_pool(&self, fault: Option<&Fault>) -> Option<usize> {
+        fault.and_then(|fault| fault.pool).and_then(|pool| self.named(self.profile.text(pool)))
+    }
+
+    /// Of the pools in which there are tensors, the one with the highest peak: what a process has is more than they, and
+    /// nobody's.
+    fn fullest(&self, peaks: &[Option<peak::Peak>]) -> Option<usize> {
+        let has_tensors = |index: &usize| self.rank.tensors.pool.contains(&self.accounts[*index].id);
+        let peak = |index: &usize| peaks.get(*index).copied().flatten().map(|peak| peak.per_bank);
+        (0..self.accounts.len()).filter(has_tensors).max_by_key(|index| (peak(index), Reverse(*index)))
     }
 
     fn counts(&self) -> Counts {
@@ -698,7 +708,7 @@ impl<'a> View<'a> {
             pool: fault.pool.map(|pool| self.text(pool)),
             step: fault.step,
             op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
-            line: fault.line,
+            line: Some(fault.line).filter(|line| *line > 0),
             ended_program: fault.ended_program,
             message: self.text(fault.message),
         }

@@ -386,7 +386,7 @@ impl Page<'_> {
             .rank
             .pools
             .get("DRAM")
-            .map_or_else(|| self.rank.pools.iter().next().map_or("memory", |(name, _)| name), |_| "DRAM");
+            .map_or_else(|| self.rank.peak.as_ref().map_or("memory", |peak| peak.pool.as_str()), |_| "DRAM");
         let unit = Unit::of(suspects[0].added_per_bank);
         let mut table = Table::new([
             (&*format!("added most to {pool}"), Align::Left),
@@ -411,7 +411,7 @@ impl Page<'_> {
     /// What else is worth a line.
     fn facts(&self, out: &mut dyn Write) -> io::Result<()> {
         let rank = self.rank;
-        if let Some(padding) = &rank.padding {
+        if let Some(padding) = rank.padding.as_ref().filter(|padding| padding.padded_bytes > 0) {
             let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
             writeln!(
                 out,

@@ -4,6 +4,7 @@
 //! has run. The thread that writes has it; allocations and calls are known by their places, as the recorder knows them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::Place;
 use super::calls::CallRef;
@@ -186,9 +187,22 @@ impl Kept {
                 let have = self.op_totals.entry((totals.name, totals.shapes));
                 have.and_modify(|have| have.add(totals)).or_insert(*totals);
             }
-            Event::Of(_, RankEvent::History(row)) => self.told.entry(row.pool).or_default().hear(row),
-            Event::Of(_, RankEvent::Label(label)) if self.labels.len() < MOST_LABELS => {
-                self.labels.insert((label.pool, label.address), *label);
+            Event::Of(_, RankEvent::History(row)) => {
+                self.told.entry(row.pool).or_default().hear(row);
+                // What lies there now is something else. (What was there all the time is not.)
+                let is_other = !matches!(row.action, HistoryAction::There | HistoryAction::Highest);
+                if is_other
+                    && let Entry::Occupied(label) = self.labels.entry((row.pool, row.address))
+                    && label.get().time < row.time
+                {
+                    label.remove();
+                }
+            }
+            Event::Of(_, RankEvent::Label(label)) => {
+                let key = (label.pool, label.address);
+                if self.labels.len() < MOST_LABELS || self.labels.contains_key(&key) {
+                    self.labels.insert(key, *label);
+                }
             }
             Event::Of(_, RankEvent::Expected(expected)) => {
                 self.expected.retain(|have| have != expected);

@@ -10,15 +10,26 @@ const ROWS: usize = 10;
 /// No device has more pools.
 const POOLS: usize = 8;
 
+/// The kinds of devices that PyTorch has names for.
+const TORCH: [&str; 6] = ["cpu", "cuda", "xpu", "mps", "hpu", "npu"];
+
 /// What is not known for want of a setting: of a training log or a tracker there is none that would help.
 fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
-    if rank.sessions.is_empty() {
+    if is_of_tenstorrent(rank) && rank.sessions.is_empty() {
         format!("{what}: capture with {setting}=DEBUG to see them.")
     } else if rank.operations.total == 0 {
         format!("{what}. It is a training log: see Phases.")
-    } else {
+    } else if is_of_tenstorrent(rank) {
         "Not known: the evidence has sizes, and no graph. See Phases and Live at Peak.".to_owned()
+    } else {
+        "Not known: Live at Peak has the tensors, by class.".to_owned()
     }
+}
+
+/// Whether the memory is of a device of Tenstorrent's, and not of one that PyTorch has a name for.
+fn is_of_tenstorrent(rank: &RankSummary) -> bool {
+    let kind = rank.peak.as_ref().and_then(|peak| peak.pool.split(':').next());
+    !kind.is_some_and(|kind| TORCH.contains(&kind))
 }
 
 /// The promised sections, in order.
@@ -35,6 +46,17 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
 
 /// The line above the sections. A number that is not known is called so; the rest of the line stays.
 pub(super) fn headline(rank: &RankSummary) -> String {
+    if let Some(main) = rank.peak.as_ref().filter(|_| !is_of_tenstorrent(rank)) {
+        let pool = rank.pools.get(&main.pool);
+        let share = pool.and_then(|pool| pool.peak_per_bank.zip(pool.capacity_per_bank));
+        return format!(
+            "Peak {}: {} MB ({}) | Ops: {}",
+            cell(&main.pool, NAME),
+            mb(pool.and_then(|pool| pool.peak_per_bank)),
+            share.map_or_else(|| "unknown%".into(), |(peak, all)| words::percent(peak, all)),
+            rank.operations.reported
+        );
+    }
     let pool = |name: &str| rank.pools.get(name);
     let peak = |name: &str| mb(pool(name).and_then(|pool| pool.peak_per_bank));
     let dram = pool("DRAM").and_then(|pool| pool.peak_per_bank.zip(pool.capacity_per_bank));
@@ -155,7 +177,9 @@ fn cause(peak: &PoolMoment) -> String {
 }
 
 fn consumers(rank: &RankSummary) -> Section {
-    let section = Section::new("## Top 10 Memory Consumers (DRAM)");
+    let main = rank.peak.as_ref().filter(|_| !is_of_tenstorrent(rank));
+    let pool = main.map_or_else(|| "DRAM".to_owned(), |main| cell(&main.pool, NAME));
+    let section = Section::new(format!("## Top 10 Memory Consumers ({pool})"));
     if rank.suspects.is_empty() {
         return section.paragraph("No steps to list.");
     }
