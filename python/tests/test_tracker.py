@@ -24,7 +24,7 @@ import ttmem
 from ttmem.tracker import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MIB = 1 << 20
 
@@ -253,6 +253,32 @@ class TestOperations:
             pass
         tree = stopped()["operation_tree"]
         assert sorted(node["name"] for node in tree) == ["fails", "next"]
+
+    def test_17_snapshots_and_exports_at_once(self, tracker: ttmem.MemoryTracker) -> None:
+        failed: list[BaseException] = []
+
+        def again(do: Callable[[], object]) -> None:
+            try:
+                for _ in range(40):
+                    do()
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        def capture() -> None:
+            with tracker.track_operation("capture"):
+                ttmem.memory_checkpoint("again")
+                torch.zeros(1000)
+
+        does: list[Callable[[], object]] = [capture, capture, ttmem.save_memory_profile]
+        threads = [threading.Thread(target=again, args=(do,)) for do in does]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert tracker.get_summary()["errors"] == 0
+        assert stopped()["operation_summary"]["capture"]["invocation_count"] == 80
 
     def test_23_times_never_go_back(self, tracker: ttmem.MemoryTracker) -> None:
         for _ in range(50):
