@@ -125,13 +125,20 @@ def test_a_counter_says_how_high_it_was_where_the_history_does_not(tmp_path: Pat
     assert pool["peak_total"] == peak
 
 
-def test_an_out_of_memory_error_is_told_with_the_line_that_asked(tmp_path: Path) -> None:
-    summary = record(tmp_path / "h.ttmem", [(snapshot_of("oom_gpt2_124m"), [0])])
+def test_11_an_out_of_memory_error_is_told_with_the_line_that_asked(tmp_path: Path) -> None:
+    snapshot = snapshot_of("oom_gpt2_124m")
+    summary = record(tmp_path / "h.ttmem", [(snapshot, [0])])
     (fault,) = summary["ranks"][0]["faults"]
     assert fault["kind"] == "out_of_memory"
     assert fault["pool"] == "cuda:0"
     assert "412090368" in fault["message"]
     assert fault["op"] == "linear.forward"
+    oom = summary["ranks"][0]["oom"]
+    cached = FACTS["oom_gpt2_124m"]["reserved"] - FACTS["oom_gpt2_124m"]["active"]
+    (entry,) = [e for e in snapshot["device_traces"][0] if e["action"] == "oom"]
+    assert oom["requested_total"] == 412090368
+    assert oom["free_per_bank"] == cached + entry["device_free"]
+    assert oom["largest_free_per_bank"] == entry["device_free"]
 
 
 def test_odd_entries_are_passed_over(tmp_path: Path) -> None:

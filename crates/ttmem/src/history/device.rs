@@ -82,6 +82,11 @@ impl Device {
         self.tiling.reserved() == 0
     }
 
+    /// What is free of the memory that the allocator has: all of it, and the largest piece.
+    pub fn free_pieces(&self) -> (u64, u64) {
+        self.tiling.free_pieces()
+    }
+
     /// What lies at an address.
     pub fn at(&self, address: u64) -> Option<Made> {
         self.held.get(&address).map(|held| held.made)

@@ -19,9 +19,11 @@ pub(super) struct Notes {
 pub(super) struct OutOfMemory {
     pub pool: PoolId,
     pub step: Step,
-    /// What was asked for, and what the driver had left.
+    /// What was asked for.
     pub requested: u64,
+    /// What the allocator and the driver had left together, and the largest piece of it.
     pub free: u64,
+    pub largest_free: u64,
     /// Nothing was allocated there afterwards.
     pub is_last: bool,
 }
@@ -47,39 +49,31 @@ impl Notes {
                 format!("{count} events of {name} do not follow from those before, and were left out");
             warn(profile, message);
         }
-        for OutOfMemory { pool, step, requested, free, is_last } in self.out_of_memory {
-            let Some((pool, name)) = name(profile, pool.index()) else { continue };
-            let message = format!("{name} is out of memory: {requested} bytes were asked for");
+        for fault in self.out_of_memory {
+            let Some((pool, name)) = name(profile, fault.pool.index()) else { continue };
+            let message = format!("{name} is out of memory: {} bytes were asked for", fault.requested);
             let Some(message) = profile.strings.push(&message) else { continue };
-            let fault = out_of_memory(pool, step, requested, free, message, is_last);
-            profile.ranks[rank].faults.push(fault);
+            profile.ranks[rank].faults.push(out_of_memory(&fault, pool, message));
         }
     }
 }
 
-fn out_of_memory(
-    pool: StrId,
-    step: Step,
-    requested: u64,
-    free: u64,
-    message: StrId,
-    ended_program: bool,
-) -> Fault {
+fn out_of_memory(fault: &OutOfMemory, pool: StrId, message: StrId) -> Fault {
     Fault {
         kind: FaultKind::OutOfMemory,
         pool: Some(pool),
-        step: Some(step),
-        requested_total: Some(requested),
-        requested_per_bank: Some(requested),
+        step: Some(fault.step),
+        requested_total: Some(fault.requested),
+        requested_per_bank: Some(fault.requested),
         banks: Some(1),
         bank_size: None,
         allocated: None,
-        free: Some(free),
-        largest_free: None,
+        free: Some(fault.free),
+        largest_free: Some(fault.largest_free),
         region_end: None,
         limit: None,
         message,
         line: 0,
-        ended_program,
+        ended_program: fault.is_last,
     }
 }

@@ -188,7 +188,11 @@ impl<'a> Placing<'a> {
         self.placed.all_gone(gone);
         let effect = device.apply(row, next);
         let was_higher = row.action == HistoryAction::Highest && device.was_higher(row.bytes);
-        let reading = device.reading();
+        let mut reading = device.reading();
+        if row.action == HistoryAction::OutOfMemory {
+            let (free, largest) = device.free_pieces();
+            (reading.free, reading.largest_free) = (Some(free), Some(largest));
+        }
         if was_higher {
             self.placed.state(pool, Reading { allocated: Some(row.bytes), ..Reading::default() });
         }
@@ -208,8 +212,15 @@ impl<'a> Placing<'a> {
         }
         if row.action == HistoryAction::OutOfMemory {
             let step = self.placed.end().saturating_sub(1);
-            let (pool, requested, free, is_last) = (row.pool, row.bytes, row.address, true);
-            self.placed.notes.out_of_memory.push(OutOfMemory { pool, step, requested, free, is_last });
+            self.placed.notes.out_of_memory.push(OutOfMemory {
+                pool: row.pool,
+                step,
+                requested: row.bytes,
+                // What the driver has left is one piece more.
+                free: reading.free.unwrap_or(0).saturating_add(row.address),
+                largest_free: reading.largest_free.unwrap_or(0).max(row.address),
+                is_last: true,
+            });
         }
         self.placed.state(pool, reading);
     }

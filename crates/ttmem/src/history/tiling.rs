@@ -37,6 +37,22 @@ impl Tiling {
         self.segments.iter().map(|(&at, segment)| (at, segment.bytes, segment.grows))
     }
 
+    /// What is free of the memory that the allocator has: all of it, and the largest piece.
+    pub fn free_pieces(&self) -> (u64, u64) {
+        let (mut free, mut largest) = (0_u64, 0_u64);
+        for (&start, segment) in &self.segments {
+            let end = start.saturating_add(segment.bytes);
+            let mut next = start;
+            let blocks = self.blocks.range(start..end).map(|(&at, &block)| (at, block));
+            for (at, block) in blocks.chain([(end, 0)]) {
+                let piece = at.saturating_sub(next);
+                (free, largest) = (free.saturating_add(piece), largest.max(piece));
+                next = next.max(at.saturating_add(block));
+            }
+        }
+        (free, largest)
+    }
+
     /// The allocator takes memory from the driver.
     pub fn reserve(&mut self, address: u64, bytes: u64, grows: bool) {
         self.reserved = self.reserved.saturating_add(bytes);
@@ -121,6 +137,9 @@ mod tests {
         tiling.allocate(2048, 512);
         assert_eq!(tiling.allocate(1536, 400), 512);
         assert_eq!(tiling.reserved(), 2 * MIB);
+        assert_eq!(tiling.free_pieces(), (2 * MIB - 2560, 2 * MIB - 2560));
+        tiling.free(512);
+        assert_eq!(tiling.free_pieces(), (2 * MIB - 1536, 2 * MIB - 2560));
     }
 
     #[test]
