@@ -93,6 +93,9 @@ pub(super) fn advice(oom: &Oom) -> &'static str {
             "What helps: a larger trace_region_size when the device is opened, or a smaller trace."
         }
         "address_limit" => "What helps: smaller or fewer L1 tensors, or interleaving them over more cores.",
+        _ if oom.largest_free_per_bank.is_some() => {
+            "That much was free in one piece: the program may have a limit of its own, or share the device with others."
+        }
         _ => "The log does not tell why; a newer tt-metal prints what was free.",
     }
 }
