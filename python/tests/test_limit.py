@@ -103,8 +103,12 @@ def test_the_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
     )
     assert ran.returncode == 2
     assert "limit is 'much'" in ran.stderr
-    environment = os.environ | {"TTMEM_TRACK_LIMIT": "30MB", "TTMEM_TRACK_DIR": str(tmp_path)}
-    # What the environment variable `TTMEM_TRACK` has Python do when it starts.
+    environment = os.environ | {
+        "TTMEM_TRACK": "1",
+        "TTMEM_TRACK_LIMIT": "30MB",
+        "TTMEM_TRACK_DIR": str(tmp_path),
+    }
+    # What Python does by itself when it starts, where the package is installed and not only on the path.
     start = f"import runpy, ttmem._start; runpy.run_path({str(script)!r})"
     ran = subprocess.run(
         [sys.executable, "-c", start],
