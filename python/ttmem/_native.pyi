@@ -1,16 +1,19 @@
 """What the native module has: `crates/ttmem-py`."""
 
 import os
+import weakref
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, TypedDict, final
 
+import torch
 from typing_extensions import Self, disjoint_base
 
 __all__ = [
     "Call",
     "Error",
+    "Forward",
     "History",
     "NoMemoryData",
     "Operations",
@@ -152,6 +155,25 @@ class Call:
     """A call of a scope, which a context holds."""
 
 @final
+class Forward:
+    """Enters a scope for the forward pass of every module."""
+
+    def __new__(cls, watch: Watch, models: Any) -> Self:
+        """`models` names what is not known, and is told of the passes of models: `ttmem._torch.modules`."""
+
+    def know(self, module: torch.nn.Module, name: str, is_model: bool) -> None:
+        """Say what a module is called."""
+
+    def begins(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        """Enter the forward pass of a module."""
+
+    def ends(self, module: torch.nn.Module, output: object) -> None:
+        """Leave it."""
+
+    def gradients(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
+        """Say which gradients the parameters of modules have, by how the names of these begin."""
+
+@final
 class History:
     """The history of the allocators of one kind of device."""
 
@@ -254,17 +276,14 @@ class Watch:
     def label(self, tensors: object, class_: str) -> None:
         """Say what all tensors in something are whose allocator has a history."""
 
-    def wants_labels(self) -> bool:
-        """Whether this call is one of those of its scope that are looked at closely."""
-
     def pass_calls_to(self, pass_on: Callable[[str], object] | None) -> None:
         """Pass which call runs on to allocators."""
 
-    def backward_reaches(self, name: str, pass_: Call | None, thread: int) -> None:
-        """Take down that a backward pass has come to a module, in a thread."""
+    tells_allocators: bool
+    """Whether allocators with a history want to know which call runs, and what modules give."""
 
-    def backward_is_over(self) -> None:
-        """End the parts of backward passes."""
+    backward: Call | None
+    """The backward pass that runs."""
 
     def only_counters(self) -> None:
         """Take every reading of counters down as a step: there are no others."""

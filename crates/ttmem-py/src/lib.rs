@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::errors::{Error, NoMemoryData, UnknownFormat};
     #[pymodule_export]
-    use crate::live::{Call, History, Operations, Watch};
+    use crate::live::{Call, Forward, History, Operations, Watch};
     #[pymodule_export]
     use crate::memory_profile::save_memory_profile;
     #[pymodule_export]

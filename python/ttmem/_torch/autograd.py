@@ -1,9 +1,7 @@
-"""What the graph of autograd says: which tensors it keeps, and where a backward pass is."""
+"""What the graph of autograd says: which tensors it keeps."""
 
 from __future__ import annotations
 
-import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,34 +9,8 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ttmem._torch.mode import Mode
-
-# A node of the graph that tells us when the engine comes to it.
-MARKED = "ttmem"
 # The names of what a kind of node keeps.
 _kept: dict[type, list[str]] = {}
-
-
-def mark(mode: Mode, name: str, output: object) -> None:
-    """Has the engine say when it comes to what a module did: its threads know of no module."""
-    for tensor in _tensors(output):
-        node: Any = tensor.grad_fn
-        if node is None or tensor.device.type == "cpu":
-            continue
-        # A module gives what its last part has given: that one has marked it already.
-        if MARKED not in node.metadata:
-            node.metadata[MARKED] = True
-            node.register_prehook(functools.partial(_reached, mode, name))
-        return
-
-
-def _reached(mode: Mode, name: str, gradients: object) -> None:
-    del gradients
-    try:
-        if mode.is_on:
-            mode.backward_reaches(name, mode.backward, threading.get_ident())
-    except Exception as error:  # noqa: BLE001 - the program must not see it
-        mode.failed(error)
 
 
 def saved_tensors(output: object) -> Iterator[torch.Tensor]:

@@ -31,14 +31,10 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    # The backward pass that runs; set by what begins it.
-    backward: Call | None = None
     # Every operation is watched by its results. Not where allocators say what they do: that costs nothing.
     sees_operations = True
     # Called between forward passes and steps, where there is something to be done then.
     turn: Callable[[], None] | None = None
-    # The forward passes of modules, and what they give, are told to allocators.
-    tells_allocators = False
 
     def __init__(self, path: str | None, limit: int | None = None, *, estimates: bool = False) -> None:
         """Watches, and records to a file if there is a path. It may count tensors that have no memory."""

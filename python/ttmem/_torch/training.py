@@ -70,17 +70,12 @@ class Training:
             return backward(*args, **kwargs)
         finally:
             mode.backward = outer
-            if outer is None:
-                mode.backward_is_over()
             self._mode.end_tagged(id(self))
             self._gradients()
 
     def _gradients(self) -> None:
         try:
-            for model in self._modules.models:
-                for name, parameter in model.named_parameters():
-                    if parameter.is_leaf and parameter.grad is not None:
-                        self._mode.classify(parameter.grad, "gradient", f"{name}.grad")
+            self._modules.gradients()
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
 

@@ -1,6 +1,7 @@
 //! A call that runs: what a context holds, so that tasks and threads know where they are.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::prelude::*;
 use ttmem::model::LaneId;
@@ -53,6 +54,15 @@ impl Drop for Call {
 thread_local! {
     /// The lane of this thread, and of which watcher.
     static LANE: Cell<Option<(u64, LaneId)>> = const { Cell::new(None) };
+    /// The number of this thread.
+    static THREAD: u64 = THREADS.fetch_add(1, Ordering::Relaxed);
+}
+
+static THREADS: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no other thread has or had.
+pub(super) fn thread() -> u64 {
+    THREAD.with(|number| *number)
 }
 
 /// The lane of this thread, which is made the first time.

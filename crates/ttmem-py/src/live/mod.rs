@@ -1,13 +1,14 @@
 //! Watching a PyTorch program while it runs: tensors by their storages, calls by their contexts.
 //!
 //! `watch` is told of every operation, and `tensors` sees which storages are new; `state` gives what it sees to the recorder
-//! of `ttmem`. Allocators that write down themselves what they do are told by `passing` what runs; `snapshot` reads what
+//! of `ttmem`. `forward` is told of every module that runs. Allocators that write down themselves what they do are told by `passing` what runs; `snapshot` reads what
 //! they have written, and `history` takes it down; `operations` does so for PyTorch's profiler. `call` is what a context holds while an operation runs; `lines` says
 //! where the program is. What is installed where, and when, is decided in `python/ttmem`.
 //!
 //! A watcher must not change what it watches: its errors are counted and said once, and never reach the program.
 
 mod call;
+mod forward;
 mod gil_cell;
 mod history;
 mod lines;
@@ -19,6 +20,7 @@ mod tensors;
 mod watch;
 
 pub(crate) use call::Call;
+pub(crate) use forward::Forward;
 pub(crate) use history::History;
 pub(crate) use operations::Operations;
 pub(crate) use watch::Watch;

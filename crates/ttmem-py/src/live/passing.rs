@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use ttmem::model::ScopeKind;
 use ttmem::record::live::CallRef;
 
-use super::call::Call;
+use super::call::{self, Call};
 use super::watch::{METADATA, Watch, Within};
 
 impl Watch {
@@ -33,15 +33,11 @@ impl Watch {
     }
 
     /// A part of a backward pass begins in a thread: the one before it is over.
-    pub(super) fn part_begins(
-        slf: &Bound<'_, Self>,
-        name: &str,
-        pass: Option<&Bound<'_, Call>>,
-        thread: u64,
-    ) -> PyResult<()> {
-        let (py, watch) = (slf.py(), slf.get());
+    pub(super) fn part_begins(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+        let (py, watch, thread) = (slf.py(), slf.get(), call::thread());
+        let pass = watch.backward_pass(py);
         let Some(lane) = watch.lane(py)? else { return Ok(()) };
-        let parent = pass.map(|pass| pass.get().at()).filter(|at| watch.runs(py, *at));
+        let parent = pass.as_ref().map(|pass| pass.get().at()).filter(|at| watch.runs(py, *at));
         let at = watch.state.with(py, |state| {
             let outer = state.recorder.scope_of(parent);
             let scope = state.recorder.scope(outer, name, ScopeKind::Backward);
@@ -59,6 +55,11 @@ impl Watch {
         }
         watch.pass_on(py, Some(at));
         Ok(())
+    }
+
+    /// The backward pass that runs.
+    pub(super) fn backward_pass(&self, py: Python<'_>) -> Option<Py<Call>> {
+        self.backward.with(py, |pass| pass.as_ref().map(|pass| pass.clone_ref(py))).flatten()
     }
 
     /// All parts of backward passes are over.

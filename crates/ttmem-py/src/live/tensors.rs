@@ -13,7 +13,7 @@ use super::watch::{Watch, Within, busy};
 /// Shapes with more sides than this have no type.
 const MOST_SIDES: usize = 16;
 /// Tensors are looked for in containers down to this depth.
-const DEEPEST: usize = 4;
+pub(super) const DEEPEST: usize = 4;
 
 impl Watch {
     /// Takes the results of an operation down.

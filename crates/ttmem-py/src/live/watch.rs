@@ -49,7 +49,10 @@ pub(crate) struct Watch {
     gone: GilCell<Option<Py<PyAny>>>,
     /// What passes a text to allocators with a history, where there is one, for what they do in this thread.
     pub(super) pass: GilCell<Option<Py<PyAny>>>,
-    /// The parts of backward passes that run, with their threads.
+    /// Whether allocators with a history want to know which call runs, and what modules give.
+    tells_allocators: AtomicBool,
+    /// The backward pass that runs, and its parts, with their threads.
+    pub(super) backward: GilCell<Option<Py<Call>>>,
     pub(super) parts: GilCell<Vec<(u64, Py<Call>)>>,
 }
 
@@ -84,7 +87,8 @@ impl Watch {
         let number = WATCHES.fetch_add(1, Ordering::Relaxed);
         let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
         let (current, hold) = (current.getattr("get")?.unbind(), current.getattr("set")?.unbind());
-        let (gone, pass, parts) = (GilCell::new(None), GilCell::new(None), GilCell::new(Vec::new()));
+        let (gone, pass, tells_allocators) = (GilCell::new(None), GilCell::new(None), AtomicBool::new(false));
+        let (backward, parts) = (GilCell::new(None), GilCell::new(Vec::new()));
         Ok(Self {
             number,
             state,
@@ -98,6 +102,8 @@ impl Watch {
             complain,
             gone,
             pass,
+            tells_allocators,
+            backward,
             parts,
         })
     }
@@ -117,7 +123,7 @@ impl Watch {
             None => func.call((), kwargs)?,
         };
         let watch = slf.get();
-        if watch.is_on.load(Ordering::Relaxed) {
+        if watch.is_on() {
             if let Err(error) = watch.results(slf, func, &result) {
                 watch.failed(slf.py(), error);
             }
@@ -164,38 +170,13 @@ impl Watch {
         requires_grad: Option<bool>,
         only_unknown: bool,
     ) -> PyResult<()> {
-        let (py, watch, class) = (slf.py(), slf.get(), class_of(class_)?);
-        watch.label_tensor(tensor, class, name, requires_grad)?;
-        for place in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
-            watch.state.with(py, |state| {
-                let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
-                if known == class || only_unknown && known != Class::Unknown {
-                    return;
-                }
-                let name = name.map(|name| state.recorder.text(name));
-                state.recorder.classify(place, class, name);
-                if let Some(does) = requires_grad {
-                    state.recorder.requires_grad(place, does);
-                }
-            });
-        }
-        Ok(())
+        Self::classify_as(slf, tensor, class_of(class_)?, name, requires_grad, only_unknown)
     }
 
     /// Takes down what tensors are whose allocator has a history, and that are in what a forward pass has given or keeps:
     /// for some of its calls, as they are alike.
     fn label(slf: &Bound<'_, Self>, tensors: &Bound<'_, PyAny>, class_: &str) -> PyResult<()> {
         slf.get().label_all(tensors, class_of(class_)?, 0)
-    }
-
-    /// Whether what this call gives is to be labelled. Of the calls of a scope some are, ever fewer.
-    fn wants_labels(&self, py: Python<'_>) -> bool {
-        let Some(within) = self.within(py) else { return false };
-        let before = self.state.with(py, |state| {
-            let scope = state.recorder.scope_of(Some(within.at()));
-            scope.map_or(0, |scope| state.recorder.totals_of(scope).count)
-        });
-        before.is_some_and(|before| before & before.wrapping_sub(1) == 0)
     }
 
     /// What passes a text to allocators, for what they do in this thread: the calls are passed on from now on.
@@ -207,20 +188,30 @@ impl Watch {
         self.pass_on(py, within.as_ref().map(Within::at));
     }
 
-    /// In a backward pass: the engine has come to what a module did, in this thread.
-    #[pyo3(signature = (name, pass_, thread))]
-    fn backward_reaches(
-        slf: &Bound<'_, Self>,
-        name: &str,
-        pass_: Option<&Bound<'_, Call>>,
-        thread: u64,
-    ) -> PyResult<()> {
-        Self::part_begins(slf, name, pass_, thread)
+    /// Whether allocators with a history want to know which call runs, and what modules give.
+    #[getter]
+    fn get_tells_allocators(&self) -> bool {
+        self.tells_allocators()
     }
 
-    /// The backward passes are over: so are their parts.
-    fn backward_is_over(&self, py: Python<'_>) {
-        self.parts_end(py);
+    #[setter]
+    fn set_tells_allocators(&self, tells: bool) {
+        self.tells_allocators.store(tells, Ordering::Relaxed);
+    }
+
+    /// The backward pass that runs. When there is none any more, its parts are over, too.
+    #[getter]
+    fn get_backward(&self, py: Python<'_>) -> Option<Py<Call>> {
+        self.backward_pass(py)
+    }
+
+    #[setter]
+    fn set_backward(&self, py: Python<'_>, pass_: Option<Py<Call>>) {
+        if pass_.is_none() {
+            self.parts_end(py);
+        }
+        let before = self.backward.with(py, |backward| std::mem::replace(backward, pass_));
+        drop(before);
     }
 
     /// A storage may have got another size by other ways than an operation.
@@ -246,30 +237,12 @@ impl Watch {
         kind: &str,
         tag: u64,
     ) -> PyResult<Option<Bound<'py, Call>>> {
-        let (py, watch, kind) = (slf.py(), slf.get(), kind_of(kind)?);
+        let kind = kind_of(kind)?;
         if kind == ScopeKind::Optimizer {
             // One that an exception ended has told nobody.
-            watch.end_tagged(py, tag)?;
+            slf.get().end_innermost(slf.py(), tag)?;
         }
-        // A call that has ended is not held on to: tasks that begin each other would make a chain without end.
-        let mut outer = watch.within(py);
-        while let Some(Within(call)) = outer.take_if(|outer| !watch.runs(py, outer.at())) {
-            outer = call.get().outer(py).cloned().map(Within);
-        }
-        let parent = outer.as_ref().map(Within::at);
-        let Some(lane) = watch.lane(py)? else { return Ok(None) };
-        let at = watch.state.with(py, |state| {
-            state.has_calls = true;
-            let outer = state.recorder.scope_of(parent);
-            let scope = state.recorder.scope(outer, name, kind);
-            state.recorder.enter(scope, lane, parent, None)
-        });
-        let Some(at) = at.flatten() else { return Ok(None) };
-        let outer = outer.map(|Within(call)| call.unbind());
-        let call = Bound::new(py, Call::new(slf.clone().unbind(), at, outer, tag))?;
-        watch.hold.bind(py).call1((&call,))?;
-        watch.pass_on(py, Some(at));
-        Ok(Some(call))
+        Self::begin_scope(slf, name, kind, tag)
     }
 
     /// A call ends. A context that is inside of it is inside of the one around it then; forward passes and steps inside
@@ -298,20 +271,7 @@ impl Watch {
     /// The innermost call with that tag ends that the context is inside of, and those inside of it which were left by an
     /// exception.
     fn end_tagged(&self, py: Python<'_>, tag: u64) -> PyResult<()> {
-        let mut inside = Vec::new();
-        let mut next = self.within(py).map(|Within(call)| call);
-        while let Some(call) = next {
-            inside.push(call.get().at());
-            let outer = call.get().outer(py);
-            if call.get().tag() == tag {
-                for at in inside {
-                    self.exit(py, at);
-                }
-                return self.back_to(py, outer);
-            }
-            next = outer.cloned();
-        }
-        Ok(())
+        self.end_innermost(py, tag)
     }
 
     /// Counts an error of the package's own, which the program does not see.
@@ -442,7 +402,7 @@ impl Watch {
     /// Whether anything is taken down.
     #[getter]
     fn get_is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+        self.is_on()
     }
 
     #[setter]
@@ -484,6 +444,103 @@ impl Watch {
 }
 
 impl Watch {
+    /// Which of all watchers it is.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tells_allocators(&self) -> bool {
+        self.tells_allocators.load(Ordering::Relaxed)
+    }
+
+    /// What a tensor is, and what people call it.
+    pub(super) fn classify_as(
+        slf: &Bound<'_, Self>,
+        tensor: &Bound<'_, PyAny>,
+        class: Class,
+        name: Option<&str>,
+        requires_grad: Option<bool>,
+        only_unknown: bool,
+    ) -> PyResult<()> {
+        let (py, watch) = (slf.py(), slf.get());
+        watch.label_tensor(tensor, class, name, requires_grad)?;
+        for place in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
+            watch.state.with(py, |state| {
+                let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
+                if known == class || only_unknown && known != Class::Unknown {
+                    return;
+                }
+                let name = name.map(|name| state.recorder.text(name));
+                state.recorder.classify(place, class, name);
+                if let Some(does) = requires_grad {
+                    state.recorder.requires_grad(place, does);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// A call of a scope begins, inside of the one that the context holds: which is this one now.
+    pub(super) fn begin_scope<'py>(
+        slf: &Bound<'py, Self>,
+        name: &str,
+        kind: ScopeKind,
+        tag: u64,
+    ) -> PyResult<Option<Bound<'py, Call>>> {
+        let (py, watch) = (slf.py(), slf.get());
+        // A call that has ended is not held on to: tasks that begin each other would make a chain without end.
+        let mut outer = watch.within(py);
+        while let Some(Within(call)) = outer.take_if(|outer| !watch.runs(py, outer.at())) {
+            outer = call.get().outer(py).cloned().map(Within);
+        }
+        let parent = outer.as_ref().map(Within::at);
+        let Some(lane) = watch.lane(py)? else { return Ok(None) };
+        let at = watch.state.with(py, |state| {
+            state.has_calls = true;
+            let outer = state.recorder.scope_of(parent);
+            let scope = state.recorder.scope(outer, name, kind);
+            state.recorder.enter(scope, lane, parent, None)
+        });
+        let Some(at) = at.flatten() else { return Ok(None) };
+        let outer = outer.map(|Within(call)| call.unbind());
+        let call = Bound::new(py, Call::new(slf.clone().unbind(), at, outer, tag))?;
+        watch.hold.bind(py).call1((&call,))?;
+        watch.pass_on(py, Some(at));
+        Ok(Some(call))
+    }
+
+    /// The innermost call with that tag ends that the context is inside of, and those inside of it.
+    pub(super) fn end_innermost(&self, py: Python<'_>, tag: u64) -> PyResult<()> {
+        let mut inside = Vec::new();
+        let mut next = self.within(py).map(|Within(call)| call);
+        while let Some(call) = next {
+            inside.push(call.get().at());
+            let outer = call.get().outer(py);
+            if call.get().tag() == tag {
+                for at in inside {
+                    self.exit(py, at);
+                }
+                return self.back_to(py, outer);
+            }
+            next = outer.cloned();
+        }
+        Ok(())
+    }
+
+    /// Whether what this call gives is to be labelled. Of the calls of a scope some are, ever fewer.
+    pub(super) fn labels_are_wanted(&self, py: Python<'_>) -> bool {
+        let Some(within) = self.within(py) else { return false };
+        let before = self.state.with(py, |state| {
+            let scope = state.recorder.scope_of(Some(within.at()));
+            scope.map_or(0, |scope| state.recorder.totals_of(scope).count)
+        });
+        before.is_some_and(|before| before & before.wrapping_sub(1) == 0)
+    }
+
     /// Waits for the disk where the program is far ahead of it: here, where nothing is held, and without Python's lock.
     #[inline]
     fn keep_pace(&self, py: Python<'_>) {

@@ -1,0 +1,283 @@
+//! What modules say: when their forward passes begin and end, and what they give.
+//!
+//! Every module of a program comes by here, twice for each pass: so the way is short, and Python is asked only where a module
+//! is not known yet, and for the passes of whole models.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem::model::{Class, ScopeKind};
+
+use super::gil_cell::GilCell;
+use super::state::{Address, address};
+use super::tensors::DEEPEST;
+use super::watch::Watch;
+
+/// What `torch.compile` puts around a module: what runs is inside.
+const WRAPPER: &str = "OptimizedModule";
+/// Modules that are gone are forgotten when there are twice as many as were left then, and no fewer than this.
+const FEW: usize = 1024;
+
+/// What is known of a module.
+struct KnownModule {
+    /// Another may come to lie where it was.
+    weak: Py<PyWeakrefReference>,
+    name: Arc<str>,
+    is_model: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    modules: FxHashMap<Address, KnownModule>,
+    look_again: usize,
+}
+
+/// Enters a scope for the forward pass of every module.
+#[pyclass(frozen, module = "ttmem._native")]
+pub(crate) struct Forward {
+    watch: Py<Watch>,
+    /// Python's part: `learn` names a model and what is in it; `enters`, `keeps` and `leaves` are told of the passes of
+    /// models.
+    models: Py<PyAny>,
+    known: GilCell<Known>,
+}
+
+#[pymethods]
+impl Forward {
+    #[new]
+    fn new(watch: Py<Watch>, models: Py<PyAny>) -> Self {
+        Self { watch, models, known: GilCell::new(Known::default()) }
+    }
+
+    /// What a module is called. Once a model, always a model.
+    fn know(&self, py: Python<'_>, module: &Bound<'_, PyAny>, name: &str, is_model: bool) -> PyResult<()> {
+        self.forget_what_is_gone(py);
+        let weak = PyWeakrefReference::new(module)?.unbind();
+        let before = self.known.with(py, |known| {
+            let was_model = known.modules.get(&address(module)).is_some_and(|module| module.is_model);
+            let module_now = KnownModule { weak, name: name.into(), is_model: is_model || was_model };
+            known.modules.insert(address(module), module_now)
+        });
+        drop(before);
+        Ok(())
+    }
+
+    /// The forward pass of a module begins.
+    fn begins(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !self.watch.get().is_on() {
+            return Ok(());
+        }
+        self.kept_from_program(py, self.enter(py, module, args))
+    }
+
+    /// It ends, by an exception also.
+    fn ends(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.kept_from_program(py, self.leave(py, module, output))
+    }
+
+    /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
+    /// parameters begin.
+    fn gradients(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
+        let mut seen = FxHashSet::default();
+        for row in modules {
+            let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
+            let Some(module) = module.upgrade() else { continue };
+            let parameters = module.getattr(intern!(py, "_parameters"))?;
+            for (name, parameter) in parameters.cast::<PyDict>()?.iter() {
+                // Others have no gradient that could be asked for.
+                if parameter.is_none() || !parameter.getattr(intern!(py, "is_leaf"))?.is_truthy()? {
+                    continue;
+                }
+                let gradient = parameter.getattr(intern!(py, "grad"))?;
+                if gradient.is_none() || !seen.insert(address(&gradient)) {
+                    continue;
+                }
+                let name = format!("{prefix}{name}.grad");
+                let watch = self.watch.bind(py);
+                Watch::classify_as(watch, &gradient, Class::Gradient, Some(&name), None, false)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Forward {
+    fn enter(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Some((name, is_model)) = self.known_or_learned(py, module)? else { return Ok(()) };
+        if is_model {
+            self.models.call_method1(py, intern!(py, "enters"), (args,))?;
+        }
+        Watch::begin_scope(self.watch.bind(py), &name, ScopeKind::Forward, tag(module))?;
+        Ok(())
+    }
+
+    fn leave(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (watch, known) = (self.watch.get(), self.known(py, module));
+        let is_model = known.as_ref().is_some_and(|(_, is_model)| *is_model);
+        let told = match known {
+            Some((name, _)) if watch.tells_allocators() && watch.is_on() => {
+                self.tell(py, &name, is_model, output)
+            }
+            _ => Ok(()),
+        };
+        watch.end_innermost(py, tag(module))?;
+        if is_model {
+            self.models.call_method0(py, intern!(py, "leaves"))?;
+        }
+        told
+    }
+
+    /// What a module has given, and what is kept of it, for allocators that know only addresses.
+    fn tell(
+        &self,
+        py: Python<'_>,
+        name: &Arc<str>,
+        is_model: bool,
+        output: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let watch = self.watch.get();
+        self.mark(py, name, output, 0)?;
+        if watch.labels_are_wanted(py) {
+            watch.label_all(output, Class::Activation, 0)?;
+            if is_model {
+                self.models.call_method1(py, intern!(py, "keeps"), (output,))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the engine of autograd say when it comes to what a module did: its threads know of no module. Whether there was
+    /// anything to be marked.
+    fn mark(
+        &self,
+        py: Python<'_>,
+        name: &Arc<str>,
+        output: &Bound<'_, PyAny>,
+        depth: usize,
+    ) -> PyResult<bool> {
+        let watch = self.watch.get();
+        if watch.is_plain_tensor(output) || watch.is_tensor(output)? {
+            return self.mark_tensor(py, name, output);
+        }
+        if depth > DEEPEST {
+            return Ok(false);
+        }
+        let parts = if let Ok(parts) = output.cast::<PyDict>() {
+            parts.values()
+        } else if output.is_instance_of::<PyTuple>() || output.is_instance_of::<PyList>() {
+            output.try_iter()?.collect::<PyResult<Vec<_>>>().and_then(|parts| PyList::new(py, parts))?
+        } else {
+            return Ok(false);
+        };
+        for part in parts {
+            if self.mark(py, name, &part, depth + 1)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn mark_tensor(&self, py: Python<'_>, name: &Arc<str>, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let node = tensor.getattr(intern!(py, "grad_fn"))?;
+        if node.is_none() || tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
+            return Ok(false);
+        }
+        // A module gives what its last part has given: that one has marked it already. Nodes are numbered, thread by thread.
+        let number =
+            node.call_method0(intern!(py, "_sequence_nr")).and_then(|number| number.extract::<u64>());
+        let marked = number.ok().map(|number| (self.watch.get().number(), number));
+        if marked.is_none() || MARKED.replace(marked) != marked {
+            let reached = Reached { watch: self.watch.clone_ref(py), name: Arc::clone(name) };
+            node.call_method1(intern!(py, "register_prehook"), (reached,))?;
+        }
+        Ok(true)
+    }
+
+    /// The name of a module, and whether it is a model, where it is known.
+    fn known(&self, py: Python<'_>, module: &Bound<'_, PyAny>) -> Option<(Arc<str>, bool)> {
+        let known = self.known.with(py, |known| {
+            let known = known.modules.get(&address(module))?;
+            Some((known.weak.clone_ref(py), Arc::clone(&known.name), known.is_model))
+        });
+        let (weak, name, is_model) = known.flatten()?;
+        let is_it = weak.bind(py).upgrade().is_some_and(|known| known.is(module));
+        is_it.then_some((name, is_model))
+    }
+
+    /// The same; what is not known is a model of its own. `None` where it is no module of the program's.
+    fn known_or_learned(
+        &self,
+        py: Python<'_>,
+        module: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<(Arc<str>, bool)>> {
+        if let Some(known) = self.known(py, module) {
+            return Ok(Some(known));
+        }
+        if module.get_type().name()? == WRAPPER {
+            return Ok(None);
+        }
+        self.models.call_method1(py, intern!(py, "learn"), (module,))?;
+        Ok(self.known(py, module))
+    }
+
+    fn forget_what_is_gone(&self, py: Python<'_>) {
+        let full = self.known.with(py, |known| {
+            let is_full = known.modules.len() >= known.look_again.max(FEW);
+            is_full.then(|| std::mem::take(&mut known.modules))
+        });
+        // Looked at outside: the last reference to a module may be given back here.
+        let Some(mut modules) = full.flatten() else { return };
+        modules.retain(|_, module| module.weak.bind(py).upgrade().is_some());
+        self.known.with(py, |known| {
+            known.look_again = modules.len() * 2;
+            modules.extend(known.modules.drain());
+            known.modules = modules;
+        });
+    }
+
+    /// Counts an error, unless it is one that the program waits for: Ctrl-C may come while Python's part runs.
+    fn kept_from_program(&self, py: Python<'_>, result: PyResult<()>) -> PyResult<()> {
+        match result {
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                self.watch.get().failed(py, error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+}
+
+/// By which the call of a module is found again.
+fn tag(module: &Bound<'_, PyAny>) -> u64 {
+    address(module) as u64
+}
+
+thread_local! {
+    /// The node that was marked last in this thread, and for which watcher.
+    static MARKED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Told by the engine of autograd that it comes to what a module did.
+#[pyclass(frozen, module = "ttmem._native")]
+struct Reached {
+    watch: Py<Watch>,
+    name: Arc<str>,
+}
+
+#[pymethods]
+impl Reached {
+    fn __call__(&self, py: Python<'_>, gradients: &Bound<'_, PyAny>) {
+        let _ = gradients;
+        let watch = self.watch.bind(py);
+        if watch.get().is_on()
+            && let Err(error) = Watch::part_begins(watch, &self.name)
+        {
+            watch.get().failed(py, error);
+        }
+    }
+}
