@@ -18,9 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ttmem
 
-ROUNDS = 9
-OPERATIONS = 20_000
-STEPS = 10
+# How many rounds, and of how many operations or steps. Many short ones: what else the machine does comes and goes.
+ROUNDS, OPERATIONS = 9, 20_000
+TRAINING_ROUNDS, STEPS = 40, 2
 
 
 class Empty(TorchDispatchMode):
@@ -49,10 +49,12 @@ def mem_tracker() -> Iterator[None]:
         yield
 
 
-def best(ways: dict[str, Callable[[], Any]], work: Callable[[], None], count: int) -> dict[str, float]:
+def best(
+    ways: dict[str, Callable[[], Any]], work: Callable[[], None], rounds: int, count: int
+) -> dict[str, float]:
     """Seconds for each of `count`, the best of some rounds."""
     found = dict.fromkeys(ways, float("inf"))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, way in ways.items():
             with way():
                 work()
@@ -95,14 +97,14 @@ def main() -> None:
         "ttmem, tensors": lambda: tracked("tensors"),
         "MemTracker": mem_tracker,
     }
-    found = best(ways, additions, OPERATIONS)
+    found = best(ways, additions, ROUNDS, OPERATIONS)
     print("an addition of 64 x 64")
     for name, each in found.items():
         over = (each - found["an empty TorchDispatchMode"]) * 1e6
         print(f"  {name:28} {each * 1e6:7.2f} us  {each / found['nothing']:6.2f} x  {over:+7.2f} us to an empty mode")
     # It refuses a second iteration.
     del ways["MemTracker"]
-    found = best(ways, training(), STEPS)
+    found = best(ways, training(), TRAINING_ROUNDS, STEPS)
     print("a step of training")
     for name, each in found.items():
         print(f"  {name:28} {each * 1e3:7.2f} ms  {each / found['nothing']:6.3f} x")
