@@ -285,6 +285,9 @@ class Watch:
     backward: Call | None
     """The backward pass that runs."""
 
+    def not_watched(self, device: str, what: str) -> None:
+        """Say what is not in the figures of a device."""
+
     def only_counters(self) -> None:
         """Take every reading of counters down as a step: there are no others."""
 

@@ -50,6 +50,9 @@ MIB = 1 << 20
 DEFAULT_LIMIT = "256MB"
 """How large the files of a recording become together: the newest is read whole when the tracker stops."""
 SMALLEST_LIMIT = MIB
+UNSEEN = (
+    "memory that operations take for themselves while they run, as convolutions do; level ops measures it"
+)
 logger = logging.getLogger("ttmem")
 
 
@@ -257,6 +260,7 @@ class MemoryTracker:
             self._allocators.append(operations)
         if self.level == "tensors" and mode.sees_operations:
             mode.devices(["cpu"])
+            mode.not_watched("cpu", UNSEEN)
 
     def _watch(self, mode: Mode) -> None:
         from ttmem._torch.compiled import StepAside

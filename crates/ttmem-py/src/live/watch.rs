@@ -295,6 +295,14 @@ impl Watch {
         });
     }
 
+    /// What is not in the figures of a device.
+    fn not_watched(&self, py: Python<'_>, device: &str, what: &str) {
+        self.state.with(py, |state| {
+            let pool = state.recorder.pool(device, false);
+            state.recorder.not_watched(pool, what);
+        });
+    }
+
     /// Only counters are read: each time is a step.
     fn only_counters(&self, py: Python<'_>) {
         self.state.with(py, |state| state.recorder.readings_are_steps());

@@ -179,6 +179,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.labels.push(label);
         }
         RankEvent::Expected(expected) => rank.expected.push(expected),
+        RankEvent::NotWatched(pool, what) => rank.not_watched.push((pool, what)),
         _ => apply_in_time(rank, ops, event)?,
     }
     Some(())
@@ -367,6 +368,7 @@ impl Rank {
         }
         self.op_totals.iter().try_for_each(|&totals| say(RankEvent::OpTotals(totals)))?;
         self.expected.iter().try_for_each(|&expected| say(RankEvent::Expected(expected)))?;
+        self.not_watched.iter().try_for_each(|&(pool, what)| say(RankEvent::NotWatched(pool, what)))?;
         self.replay_in_time(say)
     }
 

@@ -164,6 +164,8 @@ pub enum RankEvent {
     History(HistoryRow),
     /// What lies at an address.
     Label(Label),
+    /// What is not in the figures of a pool, in words.
+    NotWatched(PoolId, StrId),
 }
 
 /// What a profile was made from.

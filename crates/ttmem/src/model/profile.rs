@@ -88,6 +88,8 @@ pub struct Rank {
     pub op_totals: Vec<OpTotals>,
     /// What classes should take.
     pub expected: Vec<Expected>,
+    /// What is not in the figures of pools, in words.
+    pub not_watched: Vec<(PoolId, StrId)>,
     /// For which allocations it is known whether gradients are computed.
     pub requires_grad: BTreeMap<TensorId, bool>,
     /// Set where detail is there only from a time on.

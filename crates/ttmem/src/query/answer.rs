@@ -198,6 +198,9 @@ pub struct PoolSummary {
     /// What a caching allocator says besides; not there where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocator: Option<AllocatorLevels>,
+    /// What is not in these figures, in words; not there where nothing is known to be missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_watched: Vec<String>,
 }
 
 /// The levels that a caching allocator tells apart, in bytes of the device.

@@ -396,7 +396,14 @@ impl<'a> View<'a> {
             largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
             quantum_per_bank: pool.quantum,
             allocator: reading.and_then(|reading| levels(pool, &reading)),
+            not_watched: self.not_watched(account.id),
         }
+    }
+
+    /// What is not in the figures of a pool.
+    fn not_watched(&self, pool: PoolId) -> Vec<String> {
+        let of_it = self.rank.not_watched.iter().filter(|(of, _)| *of == pool);
+        of_it.map(|(_, what)| self.text(*what)).collect()
     }
 
     fn distribution(&self) -> Vec<OpCount> {

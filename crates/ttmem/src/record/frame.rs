@@ -176,6 +176,7 @@ kinds! {
     74 [Event::Of(rank, RankEvent::StandsFor(tensor, count))] (rank, tensor, count);
     75 [Event::Of(rank, RankEvent::History(row))] (rank, row);
     76 [Event::Of(rank, RankEvent::Label(label))] (rank, label);
+    77 [Event::Of(rank, RankEvent::NotWatched(pool, what))] (rank, pool, what);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

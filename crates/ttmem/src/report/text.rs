@@ -279,6 +279,11 @@ impl Page<'_> {
             writeln!(out, "  {name:<names$}   {figure:>figures$}   {share:>7}")?;
         }
         self.residue(moment, out)?;
+        for what in self.rank.pools.get(&moment.pool).into_iter().flat_map(|pool| &pool.not_watched) {
+            for line in wrap(&format!("not in it: {what}"), self.screen.width.saturating_sub(2)) {
+                writeln!(out, "  {line}")?;
+            }
+        }
         writeln!(out)?;
         self.live(moment, unit, out)
     }
@@ -306,14 +311,13 @@ impl Page<'_> {
         let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
         let (heading, part) = self.part(&moment.pool);
         let rows = self.screen.rows;
-        // A tracker knows no types, and so no padding.
-        let is_known = live.iter().take(rows).any(|tensor| tensor.padded_bytes.is_some());
-        let is_shown = is_known || self.rank.sessions.is_empty();
+        // PyTorch has no tiles, and a tracker in C++ knows no types: there is no padding to speak of.
+        let has_padding = live.iter().take(rows).any(|tensor| tensor.padded_bytes.is_some());
         let mut table = Table::new([
             ("alive, largest first", Align::Flexible),
             ("", Align::Left),
             (heading, Align::Right),
-            (if is_shown { "padding" } else { "" }, Align::Right),
+            (if has_padding { "padding" } else { "" }, Align::Right),
             ("made by", Align::Left),
             ("until", Align::Left),
         ]);
@@ -322,7 +326,7 @@ impl Page<'_> {
                 tensor.name.clone().unwrap_or_else(|| "?".into()),
                 shape_and_type(tensor),
                 tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
-                if is_shown { padding_share(tensor) } else { String::new() },
+                if has_padding { padding_share(tensor) } else { String::new() },
                 maker(tensor),
                 until(tensor),
             ]);

@@ -159,6 +159,7 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         history_row(ids).prop_map(RankEvent::History),
         label(ids).prop_map(RankEvent::Label),
         expected,
+        (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),
         (id(ids, TensorId::new), any::<bool>())
             .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
     ]

@@ -70,10 +70,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::StandsFor(..) => 53,
             RankEvent::History(_) => 54,
             RankEvent::Label(_) => 55,
+            RankEvent::NotWatched(..) => 56,
         },
     }
 }
-pub const VARIANTS: usize = 56;
+pub const VARIANTS: usize = 57;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -357,6 +358,7 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
             time: 901,
         })
     }));
+    said.push(RankEvent::NotWatched(PoolId::new(0).unwrap(), s(8)));
     said.extend(ScopeKind::ALL.map(|kind| RankEvent::Scope(Scope { name: s(2), parent: Some(scope), kind })));
     said
 }

@@ -23,6 +23,8 @@ use crate::record::level::Level;
 const MOST_WARNINGS: usize = 256;
 /// So many expectations are said again: the last ones.
 const MOST_EXPECTED: usize = 256;
+/// So many things are said again that are not watched.
+const MOST_NOT_WATCHED: usize = 256;
 
 /// So many addresses are remembered.
 const MOST_LABELS: usize = 1 << 18;
@@ -147,6 +149,7 @@ pub(super) struct Kept {
     pub told: BTreeMap<PoolId, Told>,
     pub labels: BTreeMap<(PoolId, u64), Label>,
     pub expected: Vec<Expected>,
+    pub not_watched: Vec<(PoolId, StrId)>,
     pub warnings: Vec<Warning>,
     pub further_warnings: u64,
     /// The last step.
@@ -171,6 +174,7 @@ impl Kept {
             told: BTreeMap::new(),
             labels: BTreeMap::new(),
             expected: Vec::new(),
+            not_watched: Vec::new(),
             warnings: Vec::new(),
             further_warnings: 0,
             last: After { position: 0, time: 0, op: free },
@@ -209,6 +213,11 @@ impl Kept {
                 self.expected.push(*expected);
                 let surplus = self.expected.len().saturating_sub(MOST_EXPECTED);
                 self.expected.drain(..surplus);
+            }
+            Event::Of(_, RankEvent::NotWatched(pool, what))
+                if self.not_watched.len() < MOST_NOT_WATCHED && !self.not_watched.contains(&(*pool, *what)) =>
+            {
+                self.not_watched.push((*pool, *what));
             }
             Event::Text(_)
             | Event::Type(_)

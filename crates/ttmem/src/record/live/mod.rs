@@ -487,6 +487,12 @@ impl Recorder {
         self.say_of_rank(RankEvent::OpTotals(totals));
     }
 
+    /// What is not in the figures of a pool.
+    pub fn not_watched(&mut self, pool: PoolId, what: &str) {
+        let what = self.text(what);
+        self.say_of_rank(RankEvent::NotWatched(pool, what));
+    }
+
     /// What a class should take.
     pub fn expected(&mut self, expected: Expected) {
         self.say_of_rank(RankEvent::Expected(expected));

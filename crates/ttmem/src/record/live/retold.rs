@@ -366,7 +366,9 @@ fn say_sums<W: Write>(narrator: &mut Narrator<W>) -> Result<()> {
     }
     let (op_totals, expected) = (narrator.kept.op_totals.clone(), narrator.kept.expected.clone());
     op_totals.into_values().try_for_each(|totals| narrator.of_rank(RankEvent::OpTotals(totals)))?;
-    expected.into_iter().try_for_each(|expected| narrator.of_rank(RankEvent::Expected(expected)))
+    expected.into_iter().try_for_each(|expected| narrator.of_rank(RankEvent::Expected(expected)))?;
+    let not_watched = narrator.kept.not_watched.clone();
+    not_watched.into_iter().try_for_each(|(pool, what)| narrator.of_rank(RankEvent::NotWatched(pool, what)))
 }
 
 /// Takes a call out of sums. The highest and the longest may stay: who reads the file has the call beside them.

@@ -84,7 +84,13 @@ fn signed_mb(bytes: i64) -> String {
 fn live_at_peak(rank: &RankSummary) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     peak.live.as_ref().filter(|live| !live.is_empty())?;
-    Some(alive(Section::new("## Live at Peak"), peak))
+    let section = alive(Section::new("## Live at Peak"), peak);
+    let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
+    Some(
+        not_watched.fold(section, |section, what| {
+            section.paragraph(format!("Not in it: {}.", cell(what, SENTENCE)))
+        }),
+    )
 }
 
 /// What is expected of classes, and what they took.
