@@ -13,10 +13,10 @@ use ttmem::analyze::hot_paths::hot_paths;
 use ttmem::analyze::lanes::pack;
 use ttmem::analyze::overlaps::overlaps;
 use ttmem::model::{
-    Builder, Call, CallId, CallTotals, Event, LaneId, Outcome, Profile, RankEvent, RankId, Scope, ScopeId,
-    ScopeKind, Sink, StrId,
+    Builder, Call, CallId, CallTotals, Event, LaneId, Outcome, Profile, RankEvent, RankId, Reading, Scope,
+    ScopeId, ScopeKind, Sink, StrId,
 };
-use ttmem::query::{GanttRequest, gantt};
+use ttmem::query::{GanttRequest, gantt, highest_peak};
 use ttmem::record::live::{Allocation, Recorder};
 use ttmem::{Error, read};
 
@@ -229,6 +229,35 @@ fn a_recording_is_drawn_with_its_memory() {
     assert!(memory.at_ns.is_sorted() && rank.calls.began_ns.is_sorted());
     assert_eq!((rank.calls.began_ns.len(), rank.outline.lanes[0].rows), (50, 1));
     assert!(rank.calls.change.iter().all(Option::is_some));
+}
+
+/// What a process has in all is the fullest pool, and nobody's: the one to look at has tensors.
+#[test]
+fn the_memory_of_the_process_is_told_from_pools_with_tensors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ttmem");
+    let mut recorder = Recorder::recording_to(&path).unwrap();
+    let lane = recorder.lane("MainThread");
+    let (host, cpu, cuda) =
+        (recorder.pool("host", true), recorder.pool("cpu", false), recorder.pool("cuda:0", false));
+    let name = recorder.text("aten::empty");
+    let op = recorder.op(name, None, None);
+    let scope = recorder.scope(None, "round", ScopeKind::Operation);
+    let call = recorder.enter(scope, lane, None, None).unwrap();
+    for (pool, bytes) in [(cpu, 3000), (cuda, 5000)] {
+        let class = ttmem::model::Class::Unknown;
+        recorder.allocated(Allocation { pool, bytes, op, ty: None, class, within: Some(call) }).unwrap();
+    }
+    recorder.reading(host, Reading { allocated: Some(90_000), ..Reading::default() });
+    recorder.exit(call);
+    recorder.release(call);
+    recorder.finish().unwrap();
+    let profile = read::open(path.to_str().unwrap()).unwrap();
+    let answer = gantt(&profile, &GanttRequest::default()).unwrap();
+    let memory = answer.ranks[0].memory.iter();
+    let found: Vec<_> = memory.map(|memory| (memory.pool, memory.has_tensors)).collect();
+    assert_eq!(found, [("host", false), ("cpu", true), ("cuda:0", true)]);
+    assert_eq!(highest_peak(&profile, &profile.ranks[0]), Some(5000));
 }
 
 proptest! {

@@ -210,6 +210,9 @@ pub struct MemoryColumns<'a> {
     pub banks: Option<u32>,
     /// The step of rounding.
     pub quantum: u64,
+    /// Whether there are tensors in it: the memory of a process is a pool, too, and nobody's bytes are named there.
+    #[serde(skip)]
+    pub has_tensors: bool,
     /// When it changed.
     pub at_ns: Vec<Nanoseconds>,
     /// To what, in each bank. Of several changes at one time the highest and the last are here.
@@ -467,6 +470,7 @@ impl<'a> MemoryColumns<'a> {
             pool: profile.text(account.pool.name),
             banks: account.pool.banks,
             quantum: account.pool.quantum,
+            has_tensors: rank.tensors.pool.contains(&id),
             at_ns: curve.at,
             per_bank: curve.value,
         })

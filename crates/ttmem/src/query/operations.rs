@@ -97,10 +97,17 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// The highest peak of a rank's main pool in bytes of one bank: of DRAM, or of its first pool.
+/// The highest peak of a rank's main pool in bytes of one bank: of DRAM, else of the fullest pool in which there are
+/// tensors, else of its first.
 pub fn highest_peak(profile: &Profile, rank: &Rank) -> Option<u64> {
-    let id = rank.pool_named(profile, "DRAM").map(|(id, _)| id).or_else(|| PoolId::new(0))?;
-    peak::peak(&Account::new(rank, id)?, Span::whole(rank)).map(|peak| peak.per_bank)
+    let peak_of =
+        |id| peak::peak(&Account::new(rank, id)?, Span::whole(rank)).map(|peak: peak::Peak| peak.per_bank);
+    if let Some((dram, _)) = rank.pool_named(profile, "DRAM") {
+        return peak_of(dram);
+    }
+    let with_tensors =
+        (0..rank.pools.len()).filter_map(PoolId::new).filter(|id| rank.tensors.pool.contains(id));
+    with_tensors.filter_map(peak_of).max().or_else(|| peak_of(PoolId::new(0)?))
 }
 
 /// The steps that have rows.

@@ -88,6 +88,7 @@ struct AboutPool<'a> {
     name: &'a str,
     banks: Option<u32>,
     quantum: u64,
+    has_tensors: bool,
 }
 
 impl<'a> AboutGantt<'a> {
@@ -97,7 +98,12 @@ impl<'a> AboutGantt<'a> {
             outline: &rank.outline,
             unit_ns: rank.unit(),
             pools: pools
-                .map(|memory| AboutPool { name: memory.pool, banks: memory.banks, quantum: memory.quantum })
+                .map(|memory| AboutPool {
+                    name: memory.pool,
+                    banks: memory.banks,
+                    quantum: memory.quantum,
+                    has_tensors: memory.has_tensors,
+                })
                 .collect(),
         }
     }
