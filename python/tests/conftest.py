@@ -1,6 +1,7 @@
 """What the tests stand on: the corpus, and the commands of the environment that they run in."""
 
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +18,10 @@ SCRIPTS = Path(sysconfig.get_path("scripts"))
 TTMEM = [str(SCRIPTS / "ttmem")]
 PROFILER = [str(SCRIPTS / "tt-memory-profiler")]
 MODULE = [sys.executable, "-m", "ttmem"]
+
+
+# What a shell runs in the background ignores Ctrl-C, and so would every program that a test starts and ends by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ON = "[[backend]]\nenable_memory_profiling = true\n"
-OURS = '[ttmem]\noutput_dir = "out"\ninterval = 7\nlevel = "phases"\n'
+OURS = '[ttmem]\noutput_dir = "out"\ninterval = 7\nlevel = "phases"\nlimit = "20MB"\n'
 SHOWN = """
 import torch
 import ttmem
 tracker = ttmem.get_memory_tracker()
-print(tracker.enabled, tracker.output_dir, tracker.interval, tracker.level)
+print(tracker.enabled, tracker.output_dir, tracker.interval, tracker.level, tracker.limit)
 """
-OFF = "False . 5.0 tensors\n"
+OFF = "False . 5.0 tensors 268435456\n"
 
 
 class Place:
@@ -61,23 +61,28 @@ def place(tmp_path: Path) -> Place:
 
 def test_a_file_starts_it_with_what_it_says(place: Place) -> None:
     command = place.run(SHOWN, TTMEM_CONFIG=place.config(ON + OURS))
-    assert (command.stdout, command.stderr) == ("True out 7.0 phases\n", "")
+    assert (command.stdout, command.stderr) == ("True out 7.0 phases 20971520\n", "")
     assert place.recordings() == ["out"]
 
 
 def test_the_file_in_the_home_of_ttmem_needs_no_variable(place: Place) -> None:
     place.config(ON + OURS, "home/config.toml")
-    assert place.run(SHOWN).stdout == "True out 7.0 phases\n"
+    assert place.run(SHOWN).stdout == "True out 7.0 phases 20971520\n"
 
 
 def test_the_environment_wins(place: Place) -> None:
     config = place.config(ON + OURS)
     assert place.run(SHOWN, TTMEM_CONFIG=config, TTMEM_TRACK="0").stdout == OFF
-    variables = {"TTMEM_TRACK_DIR": "other", "TTMEM_TRACK_INTERVAL": "3", "TTMEM_TRACK_LEVEL": "tensors"}
-    assert place.run(SHOWN, TTMEM_CONFIG=config, **variables).stdout == "True other 3.0 tensors\n"
+    variables = {
+        "TTMEM_TRACK_DIR": "other",
+        "TTMEM_TRACK_INTERVAL": "3",
+        "TTMEM_TRACK_LEVEL": "tensors",
+        "TTMEM_TRACK_LIMIT": "40MB",
+    }
+    assert place.run(SHOWN, TTMEM_CONFIG=config, **variables).stdout == "True other 3.0 tensors 41943040\n"
     off = place.config(ON.replace("true", "false") + OURS)
     assert place.run(SHOWN, TTMEM_CONFIG=off).stdout == OFF
-    assert place.run(SHOWN, TTMEM_CONFIG=off, TTMEM_TRACK="1").stdout == "True out 7.0 phases\n"
+    assert place.run(SHOWN, TTMEM_CONFIG=off, TTMEM_TRACK="1").stdout == "True out 7.0 phases 20971520\n"
 
 
 def test_a_broken_file_is_said_once_and_breaks_nothing(place: Place) -> None:
@@ -88,7 +93,7 @@ def test_a_broken_file_is_said_once_and_breaks_nothing(place: Place) -> None:
     assert command.stderr.count("\n") == 1
     # What the environment says holds without it.
     command = place.run(SHOWN, TTMEM_CONFIG=config, TTMEM_TRACK="1")
-    assert command.stdout == "True . 5.0 tensors\n"
+    assert command.stdout == "True . 5.0 tensors 268435456\n"
     assert command.stderr.count("\n") == 1
     missing = place.run(SHOWN, TTMEM_CONFIG="missing.toml")
     assert (missing.stdout, missing.stderr.count("\n")) == (OFF, 1)
@@ -98,9 +103,9 @@ def test_a_broken_file_is_said_once_and_breaks_nothing(place: Place) -> None:
 def test_what_is_not_understood_is_said_and_the_rest_holds(place: Place) -> None:
     config = place.config(ON + OURS + "levels = 1\n")
     command = place.run(SHOWN, TTMEM_CONFIG=config, TTMEM_TRACK_INTERVAL="often")
-    assert command.stdout == "True out 7.0 phases\n"
+    assert command.stdout == "True out 7.0 phases 20971520\n"
     said = command.stderr.splitlines()
-    assert said[0].startswith(f'ttmem: {config}, line 7: [ttmem] has no setting "levels"')
+    assert said[0].startswith(f'ttmem: {config}, line 8: [ttmem] has no setting "levels"')
     assert said[1].startswith('ttmem: TTMEM_TRACK_INTERVAL is "often"')
     assert len(said) == 2
 
@@ -128,7 +133,7 @@ def test_a_program_without_torch_is_left_alone(place: Place) -> None:
 
 
 def test_the_command_switches_it_on_and_off(place: Place) -> None:
-    for is_on, shown in (("true", "True . 5.0 tensors\n"), ("false", OFF)):
+    for is_on, shown in (("true", "True . 5.0 tensors 268435456\n"), ("false", OFF)):
         place.started([*MODULE, "config", "update", "--backend-enable-memory-profiling", is_on])
         assert place.run(SHOWN).stdout == shown
 
@@ -138,7 +143,7 @@ def test_a_tracker_of_the_program_takes_its_place(place: Place) -> None:
         "\n", "; "
     ).strip("; ")
     command = place.run(program, TTMEM_CONFIG=place.config(ON + OURS))
-    assert (command.stdout, command.stderr) == ("True own 2 tensors\n", "")
+    assert (command.stdout, command.stderr) == ("True own 2 tensors 268435456\n", "")
     assert place.recordings() == ["own"]
 
 
@@ -146,5 +151,5 @@ def test_track_takes_from_it_what_is_not_given(place: Place) -> None:
     place.config(SHOWN, "script.py")
     config = place.config(ON + OURS)
     track = [*MODULE, "track", "--interval", "2", "script.py"]
-    assert place.started(track, TTMEM_CONFIG=config).stdout == "True out 2.0 phases\n"
+    assert place.started(track, TTMEM_CONFIG=config).stdout == "True out 2.0 phases 20971520\n"
     assert place.recordings() == ["out"]

@@ -142,6 +142,7 @@ class _Settings(TypedDict):
     output_dir: str
     interval: float
     level: Literal["phases", "tensors", "ops"]
+    limit: str
     problems: list[str]
 
 def tracker_settings() -> _Settings:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -60,13 +59,13 @@ def start() -> None:
         for problem in settings["problems"]:
             say(problem)
         if settings["enabled"]:
-            from ttmem.tracker import DEFAULT_LIMIT, initialize_memory_tracker
+            from ttmem.tracker import initialize_memory_tracker
 
             initialize_memory_tracker(
                 settings["output_dir"],
                 interval=settings["interval"],
                 level=settings["level"],
-                limit=os.environ.get("TTMEM_TRACK_LIMIT", DEFAULT_LIMIT),
+                limit=settings["limit"],
             )
     except Exception as error:  # noqa: BLE001 - the program has not asked for it
         say(f"the tracker was not started: {error}")

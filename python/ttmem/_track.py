@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def arguments(usual: _Settings) -> argparse.ArgumentParser:
     """The options; what follows the script is the script's."""
-    from ttmem.tracker import DEFAULT_LIMIT
-
     parser = argparse.ArgumentParser(
         prog="ttmem track",
         description="Run a Python program and watch the memory of its PyTorch tensors. "
@@ -46,10 +44,10 @@ def arguments(usual: _Settings) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--limit",
-        default=DEFAULT_LIMIT,
+        default=usual["limit"],
         metavar="SIZE",
         help="how large the files of the recording become together, such as 200MB; beyond, the oldest detail "
-        f"goes; none: as large as it takes (default: {DEFAULT_LIMIT})",
+        "goes; none: as large as it takes (here: %(default)s)",
     )
     parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, not a file")
     parser.add_argument("program", help="the script, or with -m the module")

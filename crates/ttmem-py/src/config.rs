@@ -13,6 +13,7 @@ pub(crate) fn tracker_settings(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     said.set_item("output_dir", settings.output_dir.value)?;
     said.set_item("interval", settings.interval.value)?;
     said.set_item("level", settings.level.value)?;
+    said.set_item("limit", settings.limit.value)?;
     said.set_item("problems", settings.problems)?;
     Ok(said)
 }

@@ -74,6 +74,8 @@ fn what_is_not_understood_is_said_with_its_line_and_the_rest_holds() {
         ("[ttmem]\ninterval = nan\n", "interval is nan"),
         ("[ttmem]\ninterval = '5'\n", "interval is \"5\""),
         ("[ttmem]\nlevel = 'all'\n", "level is \"all\": write one of phases, tensors, ops"),
+        ("[ttmem]\nlimit = '3kB'\n", "limit is \"3kB\": write a size of at least 1MB"),
+        ("[ttmem]\nlimit = 5\n", "limit is 5: write a size of at least 1MB"),
         ("[ttmem]\noutput_dir = ''\n", "output_dir is \"\": name a folder"),
         ("[ttmem]\noutput_dir = [1,\n2]\n", "line 2: output_dir is [1, 2]: name a folder"),
         (
@@ -109,7 +111,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_what_is_usual() {
     let file = folder.path().join("server.toml");
     fs::write(
         &file,
-        "[[backend]]\nenable_memory_profiling = true\n[ttmem]\ninterval = 2\nlevel = 'phases'\n",
+        "[[backend]]\nenable_memory_profiling = true\n[ttmem]\ninterval = 2\nlevel = 'phases'\nlimit = 33554432\n",
     )
     .unwrap();
     let file = file.to_str().unwrap();
@@ -120,7 +122,13 @@ fn the_environment_wins_over_the_file_and_the_file_over_what_is_usual() {
     );
     assert_eq!((settings.interval.value, settings.interval.from), (9.0, Source::Environment));
     assert_eq!((settings.level.value.as_str(), settings.level.from), ("phases", Source::File));
+    assert_eq!((settings.limit.value.as_str(), settings.limit.from), ("33554432", Source::File));
     assert_eq!((settings.output_dir.value.as_str(), settings.output_dir.from), (".", Source::Default));
+    let none = Settings::of(environment(&[("TTMEM_CONFIG", file), ("TTMEM_TRACK_LIMIT", "none")]));
+    assert_eq!(none.limit.value, "none");
+    let wrong = Settings::of(environment(&[("TTMEM_CONFIG", file), ("TTMEM_TRACK_LIMIT", "little")]));
+    assert_eq!(wrong.limit.value, "33554432");
+    assert!(wrong.problems[0].contains("TTMEM_TRACK_LIMIT is \"little\": write a size"));
     assert!(settings.exists && settings.problems.is_empty());
     for (said, is_on) in [("0", false), ("1", true), ("", true)] {
         let settings = Settings::of(environment(&[("TTMEM_CONFIG", file), ("TTMEM_TRACK", said)]));

@@ -75,6 +75,10 @@ pub(crate) struct Update {
     #[arg(long, value_name = "LEVEL", value_parser = PossibleValuesParser::new(LEVELS))]
     pub level: Option<String>,
 
+    /// How large a recording becomes: 200MB, or none for as much as it takes.
+    #[arg(long, value_name = "SIZE", value_parser = limit)]
+    pub limit: Option<String>,
+
     /// The file, instead of the one that `ttmem config path` prints.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -88,6 +92,11 @@ Examples:
 fn seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds > 0.0);
     seconds.ok_or_else(|| "a number of seconds that is more than 0 is wanted".into())
+}
+
+fn limit(text: &str) -> std::result::Result<String, String> {
+    let limit = config::is_limit(text).then(|| text.to_owned());
+    limit.ok_or_else(|| "a size of at least 1MB is wanted, as 200MB, or none".into())
 }
 
 /// Does what is asked for.
@@ -139,7 +148,7 @@ fn write_settings(settings: &Settings, out: &mut dyn Write) -> std::io::Result<(
         Some(path) => writeln!(out, "{} (not there)\n", path.display())?,
         None => {}
     }
-    let Settings { enable_memory_profiling, output_dir, interval, level, .. } = settings;
+    let Settings { enable_memory_profiling, output_dir, interval, level, limit, .. } = settings;
     let is_on = enable_memory_profiling.value.to_string();
     let seconds = interval.value.to_string();
     let rows = [
@@ -147,6 +156,7 @@ fn write_settings(settings: &Settings, out: &mut dyn Write) -> std::io::Result<(
         ("output_dir", output_dir.value.as_str(), output_dir.from, "TTMEM_TRACK_DIR"),
         ("interval", seconds.as_str(), interval.from, "TTMEM_TRACK_INTERVAL"),
         ("level", level.value.as_str(), level.from, "TTMEM_TRACK_LEVEL"),
+        ("limit", limit.value.as_str(), limit.from, "TTMEM_TRACK_LIMIT"),
     ];
     let width = rows.iter().map(|(_, value, ..)| value.chars().count()).max().unwrap_or(0);
     for (name, value, from, variable) in rows {
@@ -167,6 +177,7 @@ fn update(args: &Update) -> Result<()> {
         output_dir: args.output_dir.clone(),
         interval: args.interval,
         level: args.level.clone(),
+        limit: args.limit.clone(),
     };
     if change == Change::default() {
         return Err(Error::Usage(

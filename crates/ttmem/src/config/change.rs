@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, TableLike, Value};
 
-use super::{BACKEND, Config, INTERVAL, LEVEL, OURS, OUTPUT_DIR, SWITCH};
+use super::{BACKEND, Config, INTERVAL, LEVEL, LIMIT, OURS, OUTPUT_DIR, SWITCH};
 use crate::error::{Error, Result};
 
 /// What is to be set; the rest stays.
@@ -18,6 +18,8 @@ pub struct Change {
     pub interval: Option<f64>,
     /// One of [`LEVELS`](super::LEVELS).
     pub level: Option<String>,
+    /// How large a recording becomes.
+    pub limit: Option<String>,
 }
 
 impl Change {
@@ -53,6 +55,7 @@ impl Change {
             (OUTPUT_DIR, self.output_dir.as_ref().map(Value::from)),
             (INTERVAL, self.interval.map(Value::from)),
             (LEVEL, self.level.as_ref().map(Value::from)),
+            (LIMIT, self.limit.as_ref().map(Value::from)),
         ];
         let settings: Vec<(&str, Value)> =
             settings.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();

@@ -8,6 +8,7 @@
 //! output_dir = "profiles"
 //! interval = 5.0
 //! level = "tensors"
+//! limit = "256MB"
 //! ```
 //!
 //! Here live where the file lies and what it says (this file), what holds when the environment is asked, too
@@ -30,6 +31,7 @@ pub use settings::{Setting, Settings, Source};
 
 use crate::error::{Error, Result};
 use crate::home;
+use crate::query::MemorySize;
 
 /// How closely a program is watched.
 pub const LEVELS: [&str; 3] = ["phases", "tensors", "ops"];
@@ -40,6 +42,9 @@ const OURS: &str = "ttmem";
 const OUTPUT_DIR: &str = "output_dir";
 const INTERVAL: &str = "interval";
 const LEVEL: &str = "level";
+const LIMIT: &str = "limit";
+/// A smaller recording would have no room for what goes on.
+const SMALLEST_LIMIT: u64 = 1 << 20;
 
 /// Nobody writes a larger one; what is larger is no configuration.
 const LARGEST: u64 = 1 << 20;
@@ -61,6 +66,8 @@ pub struct Config {
     pub interval: Option<f64>,
     /// One of [`LEVELS`].
     pub level: Option<String>,
+    /// How large a recording becomes, as people type it; `none`: as much as it takes.
+    pub limit: Option<String>,
     /// What is not understood, and what to do about it, with the file and the line.
     pub problems: Vec<String>,
 }
@@ -150,6 +157,7 @@ impl Reading<'_> {
                 OUTPUT_DIR => self.output_dir(item),
                 INTERVAL => self.interval(item),
                 LEVEL => self.level(item),
+                LIMIT => self.limit(item),
                 _ => {
                     let span = table.get_key_value(key).and_then(|(key, _)| key.span());
                     self.problem(span, &unknown(key));
@@ -184,6 +192,14 @@ impl Reading<'_> {
         }
     }
 
+    fn limit(&mut self, item: &Item) {
+        let bytes = item.as_integer().map(|bytes| bytes.to_string());
+        match item.as_str().map(str::to_owned).or(bytes).filter(|limit| is_limit(limit)) {
+            Some(limit) => self.config.limit = Some(limit),
+            None => self.problem(item.span(), &format!("{LIMIT} is {}: {LIMIT_WANTED}", shown(item))),
+        }
+    }
+
     fn problem(&mut self, span: Option<Range<usize>>, what: &str) {
         let line = span.map_or_else(String::new, |span| format!(", line {}", line_of(self.text, span.start)));
         self.config.problems.push(format!("{}{line}: {what}", self.path.display()));
@@ -191,6 +207,8 @@ impl Reading<'_> {
 }
 
 const SECONDS_WANTED: &str = "write a number of seconds that is more than 0";
+
+const LIMIT_WANTED: &str = "write a size of at least 1MB, as \"200MB\", or \"none\" for as much as it takes";
 
 fn level_wanted() -> String {
     format!("write one of {}", LEVELS.join(", "))
@@ -201,6 +219,12 @@ fn is_interval(seconds: f64) -> bool {
     seconds.is_finite() && seconds > 0.0
 }
 
+/// Whether a recording can have that limit.
+pub fn is_limit(text: &str) -> bool {
+    let has_room = |size: MemorySize| size.0 >= SMALLEST_LIMIT;
+    text.trim().eq_ignore_ascii_case("none") || text.parse().is_ok_and(has_room)
+}
+
 /// What to do about a key of our table that is none.
 fn unknown(key: &str) -> String {
     let hint = match key {
@@ -209,7 +233,7 @@ fn unknown(key: &str) -> String {
         }
         _ => String::new(),
     };
-    format!("[{OURS}] has no setting {key:?}: there are {OUTPUT_DIR}, {INTERVAL} and {LEVEL}{hint}")
+    format!("[{OURS}] has no setting {key:?}: there are {OUTPUT_DIR}, {INTERVAL}, {LEVEL} and {LIMIT}{hint}")
 }
 
 /// A value as it is written, where it is short.

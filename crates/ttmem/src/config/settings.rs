@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::{Config, LEVELS, SECONDS_WANTED, is_interval, level_wanted, path, text_of};
+use super::{
+    Config, LEVELS, LIMIT_WANTED, SECONDS_WANTED, is_interval, is_limit, level_wanted, path, text_of,
+};
 
 /// Who said it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -53,6 +55,8 @@ pub struct Settings {
     pub interval: Setting<f64>,
     /// One of [`LEVELS`] (`TTMEM_TRACK_LEVEL`).
     pub level: Setting<String>,
+    /// How large a recording becomes (`TTMEM_TRACK_LIMIT`).
+    pub limit: Setting<String>,
     /// What was passed over because it is not understood, and what to do about it.
     pub problems: Vec<String>,
 }
@@ -82,6 +86,13 @@ impl Settings {
             }
             known.then_some(text)
         });
+        let limit = said("TTMEM_TRACK_LIMIT").and_then(|text| {
+            let known = is_limit(&text);
+            if !known {
+                problems.push(format!("TTMEM_TRACK_LIMIT is {text:?}: {LIMIT_WANTED}"));
+            }
+            known.then_some(text)
+        });
         let is_on = said("TTMEM_TRACK").map(|text| text != "0");
         let file_output_dir = file.output_dir.map(|folder| at_home(folder, &variable));
         Self {
@@ -91,6 +102,7 @@ impl Settings {
             output_dir: Setting::of(said("TTMEM_TRACK_DIR"), file_output_dir, ".".into()),
             interval: Setting::of(interval, file.interval, 5.0),
             level: Setting::of(level, file.level, "tensors".into()),
+            limit: Setting::of(limit, file.limit, "256MB".into()),
             problems,
         }
     }

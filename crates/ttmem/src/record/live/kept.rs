@@ -215,7 +215,8 @@ impl Kept {
                 self.expected.drain(..surplus);
             }
             Event::Of(_, RankEvent::NotWatched(pool, what))
-                if self.not_watched.len() < MOST_NOT_WATCHED && !self.not_watched.contains(&(*pool, *what)) =>
+                if self.not_watched.len() < MOST_NOT_WATCHED
+                    && !self.not_watched.contains(&(*pool, *what)) =>
             {
                 self.not_watched.push((*pool, *what));
             }
