@@ -20,7 +20,7 @@ PROFILER = [str(SCRIPTS / "tt-memory-profiler")]
 MODULE = [sys.executable, "-m", "ttmem"]
 
 
-# What a shell runs in the background ignores Ctrl-C, and so would every program that a test starts and ends by it.
+# What a shell runs in the background ignores Ctrl-C, and so would the programs that tests end by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
