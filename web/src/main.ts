@@ -1,7 +1,9 @@
 // Unpacks the report and puts the sections together.
 
 import "./style.css";
+import { isCompiled, tellsPieces } from "./data/compiled";
 import { momentBefore, type Rank, Report } from "./data/report";
+import type { RankSummary } from "./data/summary";
 import { fill, h } from "./dom";
 import { bringIntoView } from "./jump";
 import { isOwnLink, readLink, writeLink } from "./link";
@@ -57,18 +59,21 @@ function arranged(sections: Section[]): HTMLElement[] {
   return elements;
 }
 
-function sectionsOfSteps(store: Store): Section[] {
+/** Sections about what the evidence cannot have are left out; what it could have told and did not is said. */
+function sectionsOfSteps(store: Store, ranks: RankSummary[]): Section[] {
+  const compiled = ranks.some(isCompiled);
+  const only = (applies: boolean, section: (store: Store) => Section) => (applies ? [section(store)] : []);
   return [
     memorySection(store),
     liveSection(store),
     tensorsSection(store),
-    paddingSection(store),
-    fragmentationSection(store),
+    ...only(compiled, paddingSection),
+    ...only(compiled || ranks.some(tellsPieces), fragmentationSection),
     consumersSection(store),
-    weightsSection(store),
+    ...only(compiled, weightsSection),
     distributionSection(store),
     operationsSection(store),
-    irSection(store),
+    ...only(compiled, irSection),
   ];
 }
 
@@ -96,7 +101,7 @@ async function start(app: HTMLElement): Promise<void> {
     ...(hasPhases ? [phasesSection(store)] : []),
     ...(hasGantt(report) ? [ganttSection(store)] : []),
     ...(report.rankCount > 1 && hasSteps ? [ranksSection(store, choose)] : []),
-    ...(hasSteps ? sectionsOfSteps(store) : []),
+    ...(hasSteps ? sectionsOfSteps(store, ranks) : []),
   ];
   const main = h("main", {}, ...arranged(sections));
   fill(app, bar, main);

@@ -4,7 +4,7 @@ import type { Band, Stack } from "./bands";
 import { hatching, translucent } from "./colors";
 import type { Paint } from "./line-chart";
 
-/** Bands lower than this, in CSS pixels, have no lines around them: there would be nothing left of them. */
+/** Bands lower or narrower than this, in CSS pixels, have no lines around them: there would be nothing left of them. */
 const LINED = 4;
 
 /** Paints all bands. `classOf` says the class of a tensor, `roles` the colour of each class. */
@@ -27,12 +27,14 @@ export function paintStack(
   context.lineWidth = Math.max(1, ratio * 0.75);
   context.strokeStyle = colors.get("card");
   const tall = paint.y(0) - paint.y(1);
+  const column = paint.width / stack.columns.moments.length;
   stack.bands.forEach((band, index) => {
     // Neighbours of one class differ a little, so that they can be told apart.
     context.fillStyle = translucent(colors.get(roles[classOf(band.tensor)]), index % 2 === 0 ? 0.95 : 0.78);
     bandPath(paint, stack, band);
     context.fill();
-    if (band.bytes * tall >= LINED * ratio) context.stroke();
+    const wide = (band.end - band.first) * column;
+    if (Math.min(band.bytes * tall, wide) >= LINED * ratio) context.stroke();
   });
   context.fillStyle = hatching(context, colors.get("unexplained"), ratio);
   const rest = stack.top.map((top, column) => Math.max(top, stack.columns.held[column] || 0));

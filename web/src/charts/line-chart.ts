@@ -29,8 +29,6 @@ export interface Line extends Key {
 /** What a chart always shows the same way. */
 export interface Form {
   height: number;
-  /** What the y axis counts: `per bank`. */
-  unit: string;
   lines: Line[];
   /** Fills what is between two lines: the upper, the lower, and how. */
   between?: { upper: number; lower: number; color: string; share: number };
@@ -52,6 +50,8 @@ export interface Content {
   curves: (Curve | null)[];
   /** The chart in a sentence. */
   label: string;
+  /** What the y axis counts: `per bank`. */
+  unit: string;
   /** What a click goes for where a pixel is many steps. */
   snapTo: Snap | null;
   /** Called before drawing a window so many pixels wide; returns how high the painting gets. */
@@ -284,7 +284,7 @@ export class LineChart {
           stroke: color("ink-2"),
           font,
           labelFont: font,
-          label: form.unit,
+          label: () => this.content?.unit ?? "",
           labelSize: 16,
           labelGap: 2,
           size: GUTTER - 16,

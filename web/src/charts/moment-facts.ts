@@ -72,6 +72,7 @@ export function poolFacts(rank: Rank, pool: Pool, moment: number): Fact[] {
   ];
   const step = stepNextTo(rank, moment);
   if (step !== null) facts.push([moment % 2 === 1 ? "This step" : "That step", change(pool.effect[step])]);
+  if (!pool.tellsFree) return facts;
   if (isObserved) {
     facts.push(["Free", size(pool.free.valueAt(moment))]);
     facts.push(["Largest free", size(pool.largestFree.valueAt(moment)), "in one piece"]);

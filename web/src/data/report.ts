@@ -163,6 +163,11 @@ export class Pool {
     return this.curve("capacity");
   }
 
+  /** Whether it is spoken of what is free: of banks always, known or not; of a pool of one piece where it is known. */
+  get tellsFree(): boolean {
+    return this.banks !== 1 || this.free.at.length > 0;
+  }
+
   /** The moments at which the pool was looked at. */
   get observed(): Uint32Array {
     this.looks ??= this.block.numbers(`pool.${this.index}.observed`);
@@ -368,7 +373,12 @@ export class Rank {
 
   /** `1x32x64 bf16` */
   typeText(type: number): string {
-    return `${this.shapeText(type)} ${this.report.texts.get(this.types.dtype[type])}`;
+    return `${this.shapeText(type)} ${this.dtypeText(type)}`;
+  }
+
+  /** `bf16`, `float32`: without the name of the library that has it. */
+  dtypeText(type: number): string {
+    return this.report.texts.get(this.types.dtype[type]).replace(/^torch\./, "");
   }
 
   shapeText(type: number): string {
@@ -378,6 +388,12 @@ export class Rank {
   /** What people call a tensor, or its name in the program. */
   tensorName(tensor: number): string | null {
     return this.text(this.tensors.name[tensor]) ?? this.text(this.tensors.ssa[tensor]);
+  }
+
+  /** The operation that made a tensor; `null` for what was there before. */
+  makerName(tensor: number): string | null {
+    const step = this.tensors.step[tensor];
+    return step < 0 ? null : this.opName(step);
   }
 
   /** The other names of a tensor. */

@@ -63,6 +63,8 @@ export interface PoolSummary {
   free_at_peak_per_bank: number | null;
   largest_free_at_peak_per_bank: number | null;
   quantum_per_bank: number;
+  /** What the figures do not have in them, in words. */
+  not_watched?: string[];
 }
 
 export interface PoolMoment {

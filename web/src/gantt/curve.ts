@@ -98,3 +98,16 @@ export function highestIn(pixels: Pixels): number {
   for (const value of pixels.high) if (!(best >= value) && !Number.isNaN(value)) best = value;
   return best;
 }
+
+/** The most that a curve ever holds. */
+export function peakOf({ value }: TimeCurve): number {
+  return value.reduce((most, bytes) => Math.max(most, bytes), 0);
+}
+
+/** The curve to look at first: the fullest pool with tensors. What a process has in all is more, and nobody's. */
+export function curveToShow(curves: readonly TimeCurve[]): number {
+  const withTensors = curves.filter(({ hasTensors }) => hasTensors);
+  const choice = withTensors.length > 0 ? withTensors : curves;
+  const highest = choice.reduce((best, curve) => (peakOf(curve) > peakOf(best) ? curve : best), choice[0]);
+  return curves.indexOf(highest);
+}

@@ -19,7 +19,7 @@ export interface Meta {
   hot_paths: HotPath[];
   chain: { time_ns: number; calls: number };
   overlaps: { time_ns: number; sets: number; longest: Overlap[] };
-  pools: { name: string; banks: number | null; quantum: number }[];
+  pools: { name: string; banks: number | null; quantum: number; has_tensors?: boolean }[];
 }
 
 export interface HotPath {
@@ -47,6 +47,8 @@ export interface Overlap {
 export interface TimeCurve {
   name: string;
   banks: number | null;
+  /** Whether there are tensors in it; not known in older pages. */
+  hasTensors?: boolean;
   at: Float64Array;
   value: Float64Array;
 }
@@ -120,9 +122,10 @@ export class GanttData {
     this.scopeName = Array.from(block.numbers("scopes.name"), (text) => texts.get(text));
     this.scopeKind = block.numbers("scopes.kind");
     this.chain = block.numbers("chain.call");
-    this.curves = meta.pools.map(({ name, banks }, pool) => ({
+    this.curves = meta.pools.map(({ name, banks, has_tensors: hasTensors }, pool) => ({
       name,
       banks,
+      ...(hasTensors !== undefined && { hasTensors }),
       at: times(`memory.${pool}.at`),
       value: block.sizes(`memory.${pool}.per_bank`),
     }));

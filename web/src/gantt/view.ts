@@ -1,10 +1,11 @@
 // The chart with its bar above and its lists below: the same on a page of its own and in a report.
 
+import { bankWords } from "../banks";
 import { fill, h } from "../dom";
 import { count, counted, shorten, size } from "../format";
 import { GanttChart, HINT } from "./chart";
 import { barColors } from "./colors";
-import { rowAt } from "./curve";
+import { curveToShow, peakOf, rowAt } from "./curve";
 import type { GanttData } from "./data";
 import { describeCall } from "./describe";
 import { lists } from "./lists";
@@ -152,9 +153,7 @@ function poolChoice(data: GanttData, chart: GanttChart): HTMLElement | null {
     { class: "gantt-pool" },
     data.curves.map(({ name }, pool) => h("option", { value: pool }, name)),
   );
-  // The one that holds most is looked at first.
-  const peaks = data.curves.map(({ value }) => value.reduce((most, bytes) => Math.max(most, bytes), 0));
-  const first = peaks.indexOf(Math.max(...peaks));
+  const first = curveToShow(data.curves);
   select.value = String(first);
   chart.showPool(first);
   select.addEventListener("change", () => chart.showPool(Number(select.value)));
@@ -178,9 +177,8 @@ function summaryOf(data: GanttData): string[] {
   }
   if (data.curves.length === 0) parts.push(" No memory was read in time.");
   else {
-    const peak = (pool: number) => data.curves[pool].value.reduce((most, bytes) => Math.max(most, bytes), 0);
     const texts = data.curves.map(
-      ({ name, banks }, pool) => `${name} ${size(peak(pool))}${banks === 1 ? "" : " per bank"}`,
+      (curve) => `${curve.name} ${size(peakOf(curve))}${bankWords(curve.banks).perBank}`,
     );
     parts.push(` Most memory: ${texts.join(", ")}.`);
   }

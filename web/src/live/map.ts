@@ -1,29 +1,38 @@
 // The treemap of a live set: rectangles to scale, classes first, their tensors within.
 
+import { bankWords } from "../banks";
 import { squarify } from "../charts/treemap";
-import type { LiveSet, Rank } from "../data/report";
+import type { LiveSet, Pool, Rank } from "../data/report";
 import { h } from "../dom";
 import { count, size } from "../format";
 
 /** So many tensors of a class have a rectangle of their own; the rest share one. */
 const MOST_TILES = 120;
 
+/** What the rectangles are of. */
+export interface MapContent {
+  rank: Rank;
+  pool: Pool;
+  live: LiveSet;
+  /** What no tensor explains. */
+  rest: number;
+}
+
 /** Rectangles: classes first, their tensors within. */
 export function drawMap(
   map: HTMLElement,
-  rank: Rank,
-  live: LiveSet,
-  rest: number,
+  { rank, pool, live, rest }: MapContent,
   choose: (tensor: number) => void,
 ): void {
-  const { perBank, class: classes } = rank.tensors;
+  const { perBank: sizes, class: classes } = rank.tensors;
+  const { perBank } = bankWords(pool.banks);
   const groups = rank.classes
     .map((name, index) => ({
       name,
       tensors: [...live.tensors].filter((tensor) => classes[tensor] === index),
     }))
-    .map((group) => ({ ...group, tensors: group.tensors.filter((tensor) => perBank[tensor] > 0) }))
-    .map((group) => ({ ...group, bytes: group.tensors.reduce((sum, tensor) => sum + perBank[tensor], 0) }))
+    .map((group) => ({ ...group, tensors: group.tensors.filter((tensor) => sizes[tensor] > 0) }))
+    .map((group) => ({ ...group, bytes: group.tensors.reduce((sum, tensor) => sum + sizes[tensor], 0) }))
     .concat(rest > 0 ? [{ name: "unexplained", tensors: [], bytes: rest }] : [])
     .filter(({ bytes }) => bytes > 0)
     .sort((a, b) => b.bytes - a.bytes);
@@ -37,8 +46,8 @@ export function drawMap(
     const { name, tensors, bytes } = groups[index];
     const own = tensors.slice(0, tensors.length > MOST_TILES ? MOST_TILES - 1 : MOST_TILES);
     const others = tensors.slice(own.length);
-    const weights = own.map((tensor) => perBank[tensor]);
-    if (others.length > 0) weights.push(others.reduce((sum, tensor) => sum + perBank[tensor], 0));
+    const weights = own.map((tensor) => sizes[tensor]);
+    if (others.length > 0) weights.push(others.reduce((sum, tensor) => sum + sizes[tensor], 0));
     if (tensors.length === 0) weights.push(bytes);
     // The rest may be larger than the single ones; rows are laid in descending order.
     const order = weights.map((_, at) => at).sort((a, b) => weights[b] - weights[a]);
@@ -50,15 +59,16 @@ export function drawMap(
       const tensor = own[order[at]];
       const label =
         tensor !== undefined
-          ? (rank.tensorName(tensor) ?? "unnamed")
+          ? (rank.tensorName(tensor) ?? rank.makerName(tensor) ?? "unnamed")
           : tensors.length === 0
             ? "unexplained"
             : `${count(others.length)} smaller`;
       const tile = tileAt(place, name, label, weights[order[at]]);
+      const type = tensor === undefined ? -1 : rank.tensors.type[tensor];
+      const typed = type < 0 ? "" : `${rank.typeText(type)}\n`;
+      tile.title = `${label}\n${typed}${size(weights[order[at]])}${perBank}, ${name}`;
       if (tensor !== undefined) {
         tile.dataset.tensor = String(tensor);
-        const type = rank.tensors.type[tensor];
-        tile.title = `${label}\n${type < 0 ? "" : `${rank.typeText(type)}\n`}${size(perBank[tensor])} per bank, ${name}`;
         tile.addEventListener("click", () => choose(tensor));
       }
       tiles.push(tile);
@@ -84,7 +94,6 @@ function tileAt(
       `--tile: var(--class-${kind}); left: ${box.x}px; top: ${box.y}px; ` +
       `width: ${box.width}px; height: ${box.height}px`,
   });
-  tile.title = `${label}\n${size(bytes)} per bank, ${kind}`;
   if (box.width > 46 && box.height > 20) tile.append(h("b", {}, label.slice(0, 200)));
   if (box.width > 60 && box.height > 38) tile.append(size(bytes));
   return tile;

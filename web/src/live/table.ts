@@ -1,19 +1,52 @@
 // The table of a live set: what each tensor is, who made it, when it dies.
 
-import type { LiveSet, Rank } from "../data/report";
-import { h } from "../dom";
+import { bankWords } from "../banks";
+import { isCompiled } from "../data/compiled";
+import type { LiveSet, Pool, Rank } from "../data/report";
+import { fill, h } from "../dom";
 import { count, sizeElement, UNKNOWN } from "../format";
 import { stepLink } from "../moment";
 import type { Store } from "../state";
-import { Table } from "../table";
+import { type Column, Table } from "../table";
+
+/** Columns that only tensors of compiled programs have something in. */
+const OF_COMPILED = ["padded_bytes", "padding_bytes", "run"];
 
 /** The tensors, largest first. */
 export class LiveTable {
-  readonly element: HTMLElement;
-  private readonly table: Table;
+  readonly element = h("div", {});
+  private table: Table | undefined;
   private rank!: Rank;
+  /** What the columns depend on. */
+  private form = "";
 
-  constructor(store: Store, onSelect: (tensor: number) => void) {
+  constructor(
+    private readonly store: Store,
+    private readonly onSelect: (tensor: number) => void,
+  ) {}
+
+  show(rank: Rank, pool: Pool, live: LiveSet): void {
+    this.rank = rank;
+    const { heading } = bankWords(pool.banks);
+    const compiled = isCompiled(rank.summary);
+    const form = `${heading} ${compiled}`;
+    if (!this.table || form !== this.form) {
+      this.form = form;
+      this.table = new Table({
+        caption: "Live tensors",
+        height: "min(50vh, 420px)",
+        empty: "Nothing is alive here.",
+        onActivate: this.onSelect,
+        columns: this.columns(heading).filter(({ key }) => compiled || !OF_COMPILED.includes(key)),
+      });
+      fill(this.element, this.table.element);
+    }
+    this.table.show(live.tensors);
+    this.table.select(null);
+  }
+
+  private columns(heading: string): Column[] {
+    const { store } = this;
     const of = <T>(read: (tensor: number) => T) => read;
     const type = of((tensor) => this.rank.tensors.type[tensor]);
     const sizeOf = of((tensor) => this.rank.tensors.perBank[tensor]);
@@ -23,123 +56,110 @@ export class LiveTable {
     const maker = of((tensor) => this.rank.tensors.step[tensor]);
     const op = of((tensor) => (maker(tensor) < 0 ? "" : this.rank.opName(maker(tensor))));
     const run = of((tensor) => this.rank.tensors.run[tensor]);
-    this.table = new Table({
-      caption: "Live tensors",
-      height: "min(50vh, 420px)",
-      empty: "Nothing is alive here.",
-      onActivate: onSelect,
-      columns: [
-        {
-          key: "name",
-          title: "Name",
-          width: "minmax(220px, 3fr)",
-          cell: (row) => this.nameCell(row),
-          sort: name,
-        },
-        {
-          key: "class",
-          title: "Class",
-          width: "100px",
-          cell: (row) => this.className(row),
-          sort: (row) => this.className(row),
-        },
-        {
-          key: "shape",
-          title: "Shape",
-          width: "minmax(110px, 1fr)",
-          cell: (row) => (type(row) < 0 ? UNKNOWN : this.rank.shapeText(type(row))),
-          sort: (row) => (type(row) < 0 ? "" : this.rank.shapeText(type(row))),
-        },
-        {
-          key: "dtype",
-          title: "Dtype",
-          width: "80px",
-          cell: (row) => this.dtype(row),
-          sort: (row) => this.dtype(row),
-        },
-        {
-          key: "per_bank",
-          title: "Per bank",
-          number: true,
-          width: "96px",
-          cell: (row) => sizeElement(sizeOf(row)),
-          sort: sizeOf,
-        },
-        {
-          key: "padded_bytes",
-          title: "Device",
-          number: true,
-          width: "104px",
-          cell: (row) => sizeElement(bytesOf("padded")(row)),
-          sort: bytesOf("padded"),
-        },
-        {
-          key: "padding_bytes",
-          title: "Padding",
-          number: true,
-          width: "96px",
-          cell: (row) => sizeElement(this.rank.padding(row)),
-          sort: (row) => this.rank.padding(row),
-        },
-        {
-          key: "op",
-          title: "Made by",
-          width: "minmax(150px, 1.4fr)",
-          cell: (row) => this.makerCell(store, row),
-          sort: op,
-        },
-        {
-          key: "born_step",
-          title: "Born",
-          number: true,
-          width: "84px",
-          cell: (row) => (maker(row) < 0 ? "before" : stepLink(store, maker(row), count(maker(row)))),
-          sort: maker,
-          csv: (row) => (maker(row) < 0 ? null : maker(row)),
-        },
-        {
-          key: "dies_step",
-          title: "Dies",
-          number: true,
-          width: "120px",
-          cell: (row) => this.deathCell(store, row),
-          sort: (row) => this.rank.tensors.dies[row],
-          csv: (row) => this.rank.diesStep(row),
-        },
-        {
-          key: "logical_bytes",
-          title: "Elements",
-          number: true,
-          width: "96px",
-          cell: (row) => sizeElement(bytesOf("logical")(row)),
-          sort: bytesOf("logical"),
-        },
-        {
-          key: "run",
-          title: "Run",
-          number: true,
-          width: "60px",
-          cell: (row) => (run(row) < 0 ? "" : count(this.rank.runs.number[run(row)])),
-          sort: (row) => (run(row) < 0 ? Number.NaN : this.rank.runs.number[run(row)]),
-        },
-      ],
-    });
-    this.element = this.table.element;
-  }
-
-  show(rank: Rank, live: LiveSet): void {
-    this.rank = rank;
-    this.table.show(live.tensors);
-    this.table.select(null);
+    return [
+      {
+        key: "name",
+        title: "Name",
+        width: "minmax(220px, 3fr)",
+        cell: (row) => this.nameCell(row),
+        sort: name,
+      },
+      {
+        key: "class",
+        title: "Class",
+        width: "100px",
+        cell: (row) => this.className(row),
+        sort: (row) => this.className(row),
+      },
+      {
+        key: "shape",
+        title: "Shape",
+        width: "minmax(110px, 1fr)",
+        cell: (row) => (type(row) < 0 ? UNKNOWN : this.rank.shapeText(type(row))),
+        sort: (row) => (type(row) < 0 ? "" : this.rank.shapeText(type(row))),
+      },
+      {
+        key: "dtype",
+        title: "Dtype",
+        width: "80px",
+        cell: (row) => (type(row) < 0 ? "" : this.rank.dtypeText(type(row))),
+        sort: (row) => this.dtype(row),
+      },
+      {
+        key: "per_bank",
+        title: heading,
+        number: true,
+        width: "96px",
+        cell: (row) => sizeElement(sizeOf(row)),
+        sort: sizeOf,
+      },
+      {
+        key: "padded_bytes",
+        title: "Device",
+        number: true,
+        width: "104px",
+        cell: (row) => sizeElement(bytesOf("padded")(row)),
+        sort: bytesOf("padded"),
+      },
+      {
+        key: "padding_bytes",
+        title: "Padding",
+        number: true,
+        width: "96px",
+        cell: (row) => sizeElement(this.rank.padding(row)),
+        sort: (row) => this.rank.padding(row),
+      },
+      {
+        key: "op",
+        title: "Made by",
+        width: "minmax(150px, 1.4fr)",
+        cell: (row) => this.makerCell(store, row),
+        sort: op,
+      },
+      {
+        key: "born_step",
+        title: "Born",
+        number: true,
+        width: "84px",
+        cell: (row) => (maker(row) < 0 ? "before" : stepLink(store, maker(row), count(maker(row)))),
+        sort: maker,
+        csv: (row) => (maker(row) < 0 ? null : maker(row)),
+      },
+      {
+        key: "dies_step",
+        title: "Dies",
+        number: true,
+        width: "120px",
+        cell: (row) => this.deathCell(store, row),
+        sort: (row) => this.rank.tensors.dies[row],
+        csv: (row) => this.rank.diesStep(row),
+      },
+      {
+        key: "logical_bytes",
+        title: "Elements",
+        number: true,
+        width: "96px",
+        cell: (row) => sizeElement(bytesOf("logical")(row)),
+        sort: bytesOf("logical"),
+      },
+      {
+        key: "run",
+        title: "Run",
+        number: true,
+        width: "60px",
+        cell: (row) => (run(row) < 0 ? "" : count(this.rank.runs.number[run(row)])),
+        sort: (row) => (run(row) < 0 ? Number.NaN : this.rank.runs.number[run(row)]),
+      },
+    ];
   }
 
   choose(tensor: number): void {
-    this.table.select(tensor);
-    this.table.scrollTo(tensor);
+    this.table?.select(tensor);
+    this.table?.scrollTo(tensor);
   }
 
   csv(): string {
-    return this.table.csv();
+    return this.table?.csv() ?? "";
   }
 
   private className(row: number): string {

@@ -1,5 +1,6 @@
 // The columns of the table of operations. What the evidence never tells is no column.
 
+import { bankWords } from "../banks";
 import type { Rank } from "../data/report";
 import { h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
@@ -64,11 +65,14 @@ function identity(rank: Rank): Column[] {
 /** What it did to the pool that is looked at. */
 function memory(store: Store, rank: Rank): Column[] {
   const pool = () => rank.pools[store.state.pool] ?? rank.pools[0];
+  // The heading is there for all pools: it is spoken of banks where one of them has some.
+  const isWhole = rank.pools.every(({ banks }) => banks === 1);
+  const where = bankWords(isWhole ? 1 : null).each;
   return [
     {
       key: "change_per_bank",
       title: "Change",
-      help: "What the operation changed in each bank",
+      help: `What the operation changed in ${where}`,
       number: true,
       width: "104px",
       cell: (step) => changeCell(pool().effect[step]),
@@ -77,7 +81,7 @@ function memory(store: Store, rank: Rank): Column[] {
     {
       key: "allocated_before_per_bank",
       title: "Before",
-      help: "What was allocated in each bank right before the operation",
+      help: `What was allocated in ${where} right before the operation`,
       number: true,
       width: "100px",
       cell: (step) => sizeElement(heldBefore(rank, pool())[step]),

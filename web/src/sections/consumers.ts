@@ -1,6 +1,8 @@
 // The steps that added most, with their net effect.
 
 import "./lists.css";
+import { bankWords } from "../banks";
+import { isCompiled } from "../data/compiled";
 import { momentBefore, type Pool, type Rank } from "../data/report";
 import { fill, h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
@@ -59,7 +61,10 @@ function best(effect: Float64Array, steps: number[]): number[] {
   return steps.sort((a, b) => effect[b] - effect[a] || a - b).slice(0, MOST);
 }
 
+const RESULT: [string, boolean] = ["Result", false];
+
 function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElement {
+  const hasResults = isCompiled(rank.summary) || rank.hasResults;
   const row = (step: number) => {
     const types = [...rank.ops.resultTypes.get(rank.steps.op[step])].filter((type) => type >= 0);
     return h(
@@ -69,7 +74,7 @@ function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElemen
       h("td", { class: "number", "data-fact": "added" }, changeElement(pool.effect[step])),
       h("td", { class: "number" }, sizeElement(pool.heldAt(rank, momentBefore(step)))),
       h("td", { class: "op" }, operationText(rank.opName(step), rank.opLoc(step))),
-      h("td", { class: "mono" }, types.map((type) => rank.typeText(type)).join(", ")),
+      hasResults && h("td", { class: "mono" }, types.map((type) => rank.typeText(type)).join(", ")),
       h(
         "td",
         {},
@@ -83,10 +88,10 @@ function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElemen
   };
   const heads: [string, boolean][] = [
     ["Step", true],
-    ["Added per bank", true],
+    [`Added${bankWords(pool.banks).perBank}`, true],
     ["Allocated before", true],
     ["Operation", false],
-    ["Result", false],
+    ...(hasResults ? [RESULT] : []),
     ["", false],
   ];
   return h(

@@ -1,6 +1,7 @@
 // How often each operation ran, as bars.
 
 import "./lists.css";
+import { isCompiled } from "../data/compiled";
 import type { Rank } from "../data/report";
 import { Kind } from "../data/report";
 import { fill, h } from "../dom";
@@ -28,7 +29,7 @@ export function distributionSection(store: Store): Section {
       const total = rows.reduce((sum, row) => sum + row.count, 0);
       note.textContent =
         rows.length > 0
-          ? `${count(total)} operations; deallocations and get_device are left out.`
+          ? `${count(total)} operations; ${isCompiled(rank.summary) ? "deallocations and get_device" : "deallocations"} are left out.`
           : "The log names no operations.";
       draw = () => {
         const shown = all ? rows : rows.slice(0, FIRST);

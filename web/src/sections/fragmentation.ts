@@ -1,6 +1,7 @@
 // Fragmentation: how much is free, how much of it in one piece, and when they differed most.
 
 import "./charts.css";
+import { bankWords } from "../banks";
 import {
   type Fragmented,
   inPieces,
@@ -47,7 +48,6 @@ class FragmentationView {
     head.append(this.worst);
     this.chart = new LineChart(store, {
       height: 220,
-      unit: "per bank",
       lines: [
         { label: "free", color: "free", look: "solid", width: 1.5 },
         { label: "largest free piece", color: "largest-free", look: "thin", width: 1 },
@@ -66,9 +66,11 @@ class FragmentationView {
     if (!pool || this.isEmpty) return;
     const found = rank.summary.fragmentation[pool.name];
     const worst = found ? size(found.free_per_bank - found.largest_free_per_bank) : "nothing";
+    const { perBank } = bankWords(pool.banks);
     this.chart.draw(state, {
       curves: [pool.free, pool.largestFree],
-      label: `Free memory of ${pool.name} and its largest piece over time, per bank: at most ${worst} in smaller pieces.`,
+      label: `Free memory of ${pool.name} and its largest piece over time${perBank && `,${perBank}`}: at most ${worst} in smaller pieces.`,
+      unit: bankWords(pool.banks).axis,
       snapTo: null,
     });
   }
@@ -96,22 +98,29 @@ class FragmentationView {
       this.worst,
       `${pool.name}: at worst `,
       sizeElement(worst.free),
-      " free per bank, ",
+      ` free${bankWords(pool.banks).perBank}, `,
       sizeElement(worst.largest),
       ` of it (${percent(worst.largest, worst.free)}) in one piece`,
     );
-    fill(this.table, ...this.worstTable(rank, worstMoments(pool, rank.end, worst, MOST)));
+    fill(this.table, ...this.worstTable(rank, pool, worstMoments(pool, rank.end, worst, MOST)));
     const share = inPieces(worst) / worst.free;
     this.chart.setFit(share < LITTLE);
     const isHarmless = worstShare(pool) < HARMLESS;
     const text =
       "Less than 1 % of what was free ever lay in smaller pieces: fragmentation costs nothing here.";
-    const map = found.blocks && found.blocks.length > 0 && blockMap(found.blocks);
+    const map =
+      found.blocks && found.blocks.length > 0 && blockMap(found.blocks, bankWords(pool.banks).piece);
     fill(this.body, isHarmless && h("p", { class: "note" }, text), this.chart.element, map, this.table);
   }
 
-  private worstTable(rank: Rank, rows: Fragmented[]): Node[] {
-    const heads = ["When", "Free per bank", "Largest piece", "In smaller pieces", "Operation"];
+  private worstTable(rank: Rank, pool: Pool, rows: Fragmented[]): Node[] {
+    const heads = [
+      "When",
+      `Free${bankWords(pool.banks).perBank}`,
+      "Largest piece",
+      "In smaller pieces",
+      "Operation",
+    ];
     const isNumber = (index: number) => index >= 1 && index <= 3;
     const head = heads.map((text, index) =>
       h("th", { scope: "col", class: isNumber(index) && "number" }, text),
@@ -157,8 +166,8 @@ class FragmentationView {
   }
 }
 
-/** A bank from its lowest address to its highest, at the worst moment. */
-function blockMap(blocks: Block[]): HTMLElement {
+/** A bank, or a pool of one piece, from its lowest address to its highest, at the worst moment. */
+function blockMap(blocks: Block[], what: string): HTMLElement {
   const free = blocks.filter((block) => !block.allocated).length;
   const piece = (block: Block) =>
     h("span", {
@@ -166,11 +175,11 @@ function blockMap(blocks: Block[]): HTMLElement {
       style: `flex-grow: ${block.size}`,
       title: `${size(block.size)} ${block.allocated ? "in use" : "free"}, at ${count(block.address)}`,
     });
-  const label = `A bank at the worst moment: ${count(blocks.length - free)} pieces in use, ${count(free)} free`;
+  const label = `${what} at the worst moment: ${count(blocks.length - free)} pieces in use, ${count(free)} free`;
   return h(
     "div",
     { class: "block-map" },
-    h("h3", {}, "A bank at the worst moment, by address"),
+    h("h3", {}, `${what} at the worst moment, by address`),
     h("div", { class: "blocks", role: "img", "aria-label": label }, blocks.map(piece)),
     h("p", { class: "note" }, `${count(blocks.length - free)} pieces in use, ${count(free)} free.`),
   );

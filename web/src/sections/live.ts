@@ -1,12 +1,14 @@
 // What is alive at the pinned moment: the device's figure against the sum of the tensors, a treemap, a table.
 
 import "./live.css";
+import { bankWords } from "../banks";
 import { momentTitle } from "../charts/moment-facts";
+import { isCompiled } from "../data/compiled";
 import type { LiveSet, Pool, Rank } from "../data/report";
 import { fill, h, save } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
 import { MomentControls } from "../live/controls";
-import { drawMap, selectTile } from "../live/map";
+import { drawMap, type MapContent, selectTile } from "../live/map";
 import { LiveTable } from "../live/table";
 import { poolTabs, stepLink } from "../moment";
 import { onRedraw } from "../redraw";
@@ -30,9 +32,9 @@ export function liveSection(store: Store): Section {
     body.append(facts, why, residue, legend, map, table.element);
     new ResizeObserver(() => redrawMap()).observe(map);
     onRedraw(() => redrawMap());
-    let drawn: { rank: Rank; live: LiveSet; rest: number } | undefined;
+    let drawn: MapContent | undefined;
     const redrawMap = () => {
-      if (drawn) drawMap(map, drawn.rank, drawn.live, drawn.rest, (tensor) => table.choose(tensor));
+      if (drawn) drawMap(map, drawn, (tensor) => table.choose(tensor));
     };
     return (state) => {
       const { rank, pool, moment } = state;
@@ -51,20 +53,24 @@ export function liveSection(store: Store): Section {
       const rest = held - live.perBank;
       showResidue(residue, store, of, rank, moment, hasTensors && !Number.isNaN(rest));
       if (!hasTensors) return;
-      drawn = { rank, live, rest };
+      drawn = { rank, pool: of, live, rest };
       showLegend(legend, rank, live, rest, held);
       redrawMap();
-      table.show(rank, live);
+      table.show(rank, of, live);
     };
   });
 }
 
 function reason(rank: Rank): string {
+  if (!rank.hasResults && !isCompiled(rank.summary)) return "what this was read from names no tensors.";
   return rank.hasResults
     ? "what this was read from has the operations with their results, but not when those were given back."
     : "the log shows the state of the memory, but not the operations with their results. `ttmem formats` says which " +
         "setting prints them.";
 }
+
+const OF_A_DEVICE = { measured: "the device says", rebuilt: "rebuilt: not printed here" };
+const OF_A_PROCESS = { measured: "measured", rebuilt: "rebuilt" };
 
 /** The figure of the device, the sum of the tensors, and what is between them. */
 function showFacts(
@@ -75,9 +81,11 @@ function showFacts(
   held: number,
   live: LiveSet,
 ): void {
-  const source = pool.isObserved(moment) ? "the device says" : "rebuilt: not printed here";
+  const { perBank } = bankWords(pool.banks);
+  const words = isCompiled(rank.summary) ? OF_A_DEVICE : OF_A_PROCESS;
+  const source = pool.isObserved(moment) ? words.measured : words.rebuilt;
   const rows: [string, Node | string, string][] = [
-    [`allocated per bank (${source})`, sizeElement(held), "allocated"],
+    [`allocated${perBank} (${source})`, sizeElement(held), "allocated"],
   ];
   if (rank.hasTensors) {
     const rest = held - live.perBank;
@@ -92,7 +100,7 @@ function showFacts(
     );
   }
   const capacity = pool.capacity.valueAt(moment);
-  if (pool.isObserved(moment)) {
+  if (pool.isObserved(moment) && pool.tellsFree) {
     rows.push(["free", sizeElement(pool.free.valueAt(moment)), "free"]);
     rows.push(["largest free piece", sizeElement(pool.largestFree.valueAt(moment)), "largest-free"]);
   }

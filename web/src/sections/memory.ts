@@ -1,6 +1,7 @@
 // Memory over time: what each pool held before every step, against what it can hold.
 
 import "./memory.css";
+import { bankWords } from "../banks";
 import { RUN_STRIP } from "../charts/layout";
 import type { Key } from "../charts/legend";
 import { type Line, LineChart } from "../charts/line-chart";
@@ -59,7 +60,6 @@ class MemoryView {
     this.tabs.addEventListener("keydown", (event) => this.onTabKey(event));
     this.chart = new LineChart(store, {
       height: 340,
-      unit: "per bank",
       lines: LINES,
       keys: this.keys,
       marginTop: RUN_STRIP,
@@ -92,6 +92,7 @@ class MemoryView {
         (curve) => curve || null,
       ),
       label: chartLabel(state.rank, pool),
+      unit: bankWords(pool.banks).axis,
       snapTo: { curve: pool.held, tolerance: pool.quantum },
     });
     this.overview.draw(state, pool.held);
@@ -187,12 +188,13 @@ function whyEmpty(rank: Rank, pool: Pool | undefined): string | null {
 function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
   const summary = rank.summary.pools[pool.name];
   if (!summary || summary.peak_per_bank === null) return [];
+  const { perBank } = bankWords(summary.banks);
   const facts: (Node | string)[] = ["peak ", sizeElement(summary.peak_per_bank)];
   if (summary.capacity_per_bank) {
     const share = percent(summary.peak_per_bank, summary.capacity_per_bank);
-    facts.push(" of ", sizeElement(summary.capacity_per_bank), ` per bank (${share})`);
+    facts.push(" of ", sizeElement(summary.capacity_per_bank), `${perBank} (${share})`);
   } else {
-    facts.push(" per bank");
+    facts.push(perBank);
   }
   const moment = pool.peakMoment;
   if (moment !== null) {
@@ -205,7 +207,9 @@ function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
 function chartLabel(rank: Rank, pool: Pool): string {
   const summary = rank.summary.pools[pool.name];
   const peak = `peak ${size(summary?.peak_per_bank ?? null)}`;
-  const capacity = `capacity ${size(summary?.capacity_per_bank ?? null)}`;
+  const hasRoom = pool.banks !== 1 || (summary?.capacity_per_bank ?? null) !== null;
+  const capacity = hasRoom ? `, capacity ${size(summary?.capacity_per_bank ?? null)}` : "";
+  const { perBank } = bankWords(pool.banks);
   const when = pool.peakMoment === null ? "" : ` ${momentTitle(rank, pool.peakMoment)}`;
-  return `Memory of ${pool.name} over time, per bank: ${peak}${when}, ${capacity}. Arrow keys move the pinned step.`;
+  return `Memory of ${pool.name} over time${perBank && `,${perBank}`}: ${peak}${when}${capacity}. Arrow keys move the pinned step.`;
 }

@@ -1,6 +1,7 @@
 // All operations that ran: searched, sorted, and linked with the chart and the graphs.
 
 import "./operations.css";
+import { bankWords } from "../banks";
 import { stepNextTo } from "../charts/moment-facts";
 import { Mark, type Pool, type Rank } from "../data/report";
 import { fill, h, oncePerFrame, save } from "../dom";
@@ -147,6 +148,6 @@ class OperationsView {
 }
 
 function poolNote(pool: Pool): string {
-  const where = pool.banks === null || pool.banks > 1 ? `each bank of ${pool.name}` : pool.name;
+  const where = bankWords(pool.banks).inside(pool.name);
   return `Change: what the operation changed in ${where}. Before: what was allocated there right before it.`;
 }

@@ -1,6 +1,8 @@
 // The head of the page: the verdict when memory ran out, the peaks as cards, the facts about the run.
 
 import "./header.css";
+import { bankWords, poolText } from "../banks";
+import { isCompiled } from "../data/compiled";
 import type { Pool, Rank } from "../data/report";
 import type { PoolSummary, Suggestion } from "../data/summary";
 import { fill, h } from "../dom";
@@ -22,7 +24,7 @@ export function overviewSection(store: Store): Section {
     return (state) => {
       const { rank } = state;
       fill(verdict, verdictBox(store, rank));
-      fill(facts, factsText(rank), h("br"), deviceText(rank));
+      fill(facts, factsText(rank), ...deviceLine(rank));
       fill(
         pools,
         rank.pools.map((pool) => poolCard(store, state, pool)),
@@ -56,11 +58,16 @@ const SHOWN = 3;
 function changesBox(store: Store, rank: Rank): HTMLElement | null {
   const found = rank.summary.suggestions.filter(({ rule }) => rule !== "out_of_memory");
   if (found.length === 0) return null;
-  const row = ({ rule, message, saves_per_bank: saves, step }: Suggestion) =>
+  const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.banks).aBank;
+  const row = ({ rule, pool, message, saves_per_bank: saves, step }: Suggestion) =>
     h(
       "li",
       { "data-rule": rule },
-      h("div", { class: "saves" }, saves === null ? "" : h("span", {}, "−", sizeElement(saves), " a bank")),
+      h(
+        "div",
+        { class: "saves" },
+        saves === null ? "" : h("span", {}, "−", sizeElement(saves), perBank(pool)),
+      ),
       h("p", {}, message, step !== null && " ", step !== null && stepLink(store, step)),
     );
   return h(
@@ -127,12 +134,15 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
       `${pool.name} peak`,
       level && h("span", { class: "level" }, `${percent(peak!, capacity!)} · ${level.text}`),
     ),
-    h("div", { class: "big", "data-fact": "peak" }, sizeElement(peak), h("small", {}, " per bank")),
+    h(
+      "div",
+      { class: "big", "data-fact": "peak" },
+      sizeElement(peak),
+      h("small", {}, bankWords(banks).perBank),
+    ),
     capacity ? h("div", { class: "bar" }, h("i", { style: `width: ${Math.min(100, share * 100)}%` })) : null,
-    h("p", {}, "of ", sizeElement(capacity), banks === null ? "" : ` in each of ${counted(banks, "bank")}`),
-    summary.peak_total === null
-      ? null
-      : h("p", { "data-fact": "total" }, sizeElement(summary.peak_total), " on the device"),
+    roomText(summary),
+    totalText(summary),
     causeText(store, rank, pool),
     run === null ? null : runPeak(pool, run),
     h(
@@ -142,7 +152,28 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
       sizeElement(summary.final_per_bank),
       summary.final_source === "rebuilt" ? " (rebuilt)" : "",
     ),
+    (summary.not_watched ?? []).map((what) =>
+      h("p", { class: "aside", "data-fact": "not-watched" }, `not in it: ${what}`),
+    ),
   );
+}
+
+/** What there is room for. */
+function roomText({ banks, capacity_per_bank: capacity }: PoolSummary): HTMLElement | null {
+  if (banks === 1) return capacity === null ? null : h("p", {}, "of ", sizeElement(capacity));
+  return h(
+    "p",
+    {},
+    "of ",
+    sizeElement(capacity),
+    banks === null ? "" : ` in each of ${counted(banks, "bank")}`,
+  );
+}
+
+/** The peak of all banks together; of one it has been said. */
+function totalText({ banks, peak_total: total, peak_per_bank: peak }: PoolSummary): HTMLElement | null {
+  if (total === null || (banks === 1 && total === peak)) return null;
+  return h("p", { "data-fact": "total" }, sizeElement(total), " on the device");
 }
 
 /** Who brought a pool to its peak. */
@@ -211,7 +242,8 @@ function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLEle
 
 /** Operations, weights, padding, and what nobody explains. */
 function countCards(rank: Rank): HTMLElement[] {
-  const { operations, weights, padding, inputs, peak } = rank.summary;
+  const { operations, weights, padding, inputs, peak, pools } = rank.summary;
+  const compiled = isCompiled(rank.summary);
   const card = (fact: string, title: string, big: (Node | string)[], ...lines: (Node | string | null)[]) =>
     h(
       "article",
@@ -227,13 +259,15 @@ function countCards(rank: Rank): HTMLElement[] {
       [h("data", { value: operations.reported }, count(operations.reported))],
       counted(operations.total, "step") +
         (operations.total > operations.reported ? " with deallocations" : ", none of them a deallocation"),
-      operations.weight === null
-        ? "which of them make weights is not known: the log names no programs"
-        : `${count(operations.weight)} for weights, ${count(operations.activation ?? 0)} for activations`,
+      !compiled
+        ? null
+        : operations.weight === null
+          ? "which of them make weights is not known: the log names no programs"
+          : `${count(operations.weight)} for weights, ${count(operations.activation ?? 0)} for activations`,
     ),
   ];
   const twice = weights?.kept_twice_bytes ?? 0;
-  cards.push(
+  const ofGraphs = [
     weights
       ? card(
           "weights",
@@ -259,15 +293,16 @@ function countCards(rank: Rank): HTMLElement[] {
           ),
         )
       : card("padding", "Padding", [unknown()], "it is not known which tensors are alive, and how they lie"),
-  );
+  ];
+  if (compiled) cards.push(...ofGraphs);
   if (peak) {
     const { unexplained_per_bank: rest, allocated_per_bank: all } = peak;
     cards.push(
       card(
         "unexplained",
         `Unexplained at the ${peak.pool} peak`,
-        [sizeElement(rest), h("small", {}, rest === null ? "" : " per bank")],
-        unexplainedText(rest, all, rank.summary.pools[peak.pool]?.quantum_per_bank ?? 0),
+        [sizeElement(rest), h("small", {}, rest === null ? "" : bankWords(pools[peak.pool]?.banks).perBank)],
+        unexplainedText(rest, all, pools[peak.pool]?.quantum_per_bank ?? 0),
       ),
     );
   }
@@ -287,11 +322,15 @@ function unknown(): HTMLElement {
 
 /** `DRAM 12 banks × 1.00 GiB · L1 64 banks × 1.4 MiB`: the pools, their banks and what a bank holds. */
 function deviceText(rank: Rank): string {
-  const pools = Object.entries(rank.summary.pools).map(([name, { banks, capacity_per_bank: capacity }]) => {
-    const each = capacity === null ? "of unknown size" : size(capacity);
-    return banks === null ? `${name} ${each}` : `${name} ${counted(banks, "bank")} × ${each}`;
-  });
+  const pools = Object.entries(rank.summary.pools)
+    .map(([name, { banks, capacity_per_bank: capacity }]) => poolText(name, banks, capacity))
+    .filter((text) => text !== null);
   return pools.length > 0 ? `Device: ${pools.join(" · ")}` : "";
+}
+
+function deviceLine(rank: Rank): (Node | string)[] {
+  const device = deviceText(rank);
+  return device === "" ? [] : [h("br"), device];
 }
 
 function warnings(rank: Rank): HTMLElement | null {

@@ -37,7 +37,6 @@ class PaddingView {
     head.append(this.totals);
     this.chart = new LineChart(store, {
       height: 220,
-      unit: "of the device",
       lines: [
         { label: "padded: what they take", color: "largest-free", look: "solid", width: 1.5 },
         { label: "logical: their elements", color: "free", look: "area", width: 1.5, fill: 0.18 },
@@ -59,6 +58,7 @@ class PaddingView {
     this.chart.draw(state, {
       curves: [curves.padded, curves.logical],
       label: `Padded and logical bytes of the tensors in ${rank.pools[pool]?.name} over time, on one device.`,
+      unit: "of the device",
       snapTo: { curve: curves.padded, tolerance: 0 },
     });
   }

@@ -1,6 +1,7 @@
 // All ranks side by side, in one scale: the imbalance.
 
 import "./ranks.css";
+import { bankWords } from "../banks";
 import { colorsNow, translucent } from "../charts/colors";
 import type { Rank } from "../data/report";
 import { fill, h } from "../dom";
@@ -22,13 +23,15 @@ export function ranksSection(store: Store, choose: (rank: number) => void): Sect
     return (state) => {
       tabs.show(state);
       const { report } = state.rank;
-      const pool = state.rank.pools[state.pool]?.name;
-      if (pool === undefined) return;
+      const of = state.rank.pools[state.pool];
+      if (of === undefined) return;
+      const pool = of.name;
       fill(
         note,
         imbalance(
           report.summary.ranks.map((rank) => rank.pools[pool]?.peak_per_bank ?? null),
           pool,
+          bankWords(of.banks).perBank,
         ),
       );
       const most = Math.min(report.rankCount, MOST);
@@ -64,17 +67,17 @@ function scale(
 }
 
 /** How far the ranks are apart, in words. */
-function imbalance(peaks: (number | null)[], pool: string): (Node | string)[] {
+function imbalance(peaks: (number | null)[], pool: string, perBank: string): (Node | string)[] {
   const known = peaks.filter((peak) => peak !== null);
   if (known.length < 2) return [`Fewer than two ranks show ${pool}.`];
   const [low, high] = [Math.min(...known), Math.max(...known)];
-  if (low === high) return [`All ranks peak at the same ${size(high)} of ${pool} per bank.`];
+  if (low === high) return [`All ranks peak at the same ${size(high)} of ${pool}${perBank}.`];
   return [
     `${pool} peaks are between `,
     sizeElement(low),
     " and ",
     sizeElement(high),
-    ` per bank${low > 0 ? `: the fullest rank holds ${percent(high - low, low)} more than the emptiest` : ""}. All curves have one scale.`,
+    `${perBank}${low > 0 ? `: the fullest rank holds ${percent(high - low, low)} more than the emptiest` : ""}. All curves have one scale.`,
   ];
 }
 

@@ -1,12 +1,14 @@
 // Tensors over time: whose the allocated bytes are, as bands stacked up to the curve.
 
 import "./tensors.css";
+import { bankWords } from "../banks";
 import { bandPath, paintStack } from "../charts/band-painter";
 import { type Band, type Hit, hitAt, type Stack, sampleColumns, stackTensors } from "../charts/bands";
 import type { Key } from "../charts/legend";
 import { LineChart, type Paint, type Window } from "../charts/line-chart";
 import { type Fact, factGrid, momentTitle } from "../charts/moment-facts";
 import type { Spot } from "../charts/time-overlay";
+import { isCompiled } from "../data/compiled";
 import { NEVER, type Pool, type Rank } from "../data/report";
 import { fill, h } from "../dom";
 import { count, counted, percent, shorten, size } from "../format";
@@ -53,7 +55,6 @@ class TensorsView {
     head.append(this.poolName);
     this.chart = new LineChart(store, {
       height: HEIGHT,
-      unit: "per bank",
       lines: [{ label: "allocated", color: "allocated", look: "solid", width: 1.5 }],
       keys: this.keys,
       fitTo: 1,
@@ -74,6 +75,7 @@ class TensorsView {
     this.chart.draw(state, {
       curves: [pool.held],
       label: chartLabel(state.rank, pool),
+      unit: bankWords(pool.banks).axis,
       snapTo: { curve: pool.held, tolerance: pool.quantum },
       prepare: (window) => this.prepare(pool, window),
     });
@@ -112,13 +114,20 @@ class TensorsView {
     if (!rank.hasTensors && rank.hasResults) {
       return "It is not known when the results of the operations were given back, so nobody can say whose the bytes are.";
     }
+    if (!rank.hasTensors && !isCompiled(rank.summary)) {
+      return "What this was read from names no tensors, so nobody can say whose the bytes are.";
+    }
     if (!rank.hasTensors) {
       return (
         "The log names no tensors, so nobody can say whose the bytes are: " +
         "capture it with TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG, which prints the operations and their types."
       );
     }
-    if (classesIn(rank, pool).size === 0) return `No tensor that the log names was ever in ${name}.`;
+    if (classesIn(rank, pool).size === 0) {
+      return isCompiled(rank.summary)
+        ? `No tensor that the log names was ever in ${name}.`
+        : `No tensor was ever seen in ${name}.`;
+    }
     return null;
   }
 
@@ -151,7 +160,13 @@ class TensorsView {
     const hit = hitAt(stack, column, this.chart.valueAt(spot.top));
     this.setHighlight(hit?.kind === "tensor" ? hit.band : null);
     const title = h("div", { class: "where" }, momentTitle(rank, spot.moment));
-    return h("div", {}, ...hitLines(rank, hit, column), title, this.sums(spot.moment, column, stack));
+    return h(
+      "div",
+      {},
+      ...hitLines(rank, this.of, hit, column),
+      title,
+      this.sums(spot.moment, column, stack),
+    );
   }
 
   private sums(moment: number, column: number, stack: Stack): HTMLElement {
@@ -197,12 +212,13 @@ function classesIn(rank: Rank, pool: number): Set<number> {
 }
 
 /** What a tooltip says of what is under the cursor. */
-function hitLines(rank: Rank, hit: Hit, column: number): HTMLElement[] {
+function hitLines(rank: Rank, pool: Pool, hit: Hit, column: number): HTMLElement[] {
   if (!hit) return [];
+  const { heading } = bankWords(pool.banks);
   if (hit.kind === "unexplained") {
     return [
       h("div", {}, h("strong", {}, "not explained by tensors")),
-      factGrid([["Per bank", size(hit.bytes)]]),
+      factGrid([[heading, size(hit.bytes)]]),
     ];
   }
   if (hit.kind === "small") {
@@ -210,19 +226,19 @@ function hitLines(rank: Rank, hit: Hit, column: number): HTMLElement[] {
     const text = `${counted(hit.sums.tensors[column], `smaller ${name} tensor`)}`;
     return [
       h("div", {}, h("strong", {}, text)),
-      factGrid([["Per bank", size(hit.sums.bytes[column]), "together"]]),
+      factGrid([[heading, size(hit.sums.bytes[column]), "together"]]),
     ];
   }
-  return tensorLines(rank, hit.band.tensor);
+  return tensorLines(rank, heading, hit.band.tensor);
 }
 
-function tensorLines(rank: Rank, tensor: number): HTMLElement[] {
+function tensorLines(rank: Rank, heading: string, tensor: number): HTMLElement[] {
   const { type, class: classes, perBank, step, dies } = rank.tensors;
   const made = step[tensor];
   const kind = type[tensor] < 0 ? "" : ` ${rank.typeText(type[tensor])}`;
   const [dead, gone] = [rank.diesStep(tensor), rank.goneBeforeStep(tensor)];
   const facts: Fact[] = [
-    ["Per bank", size(perBank[tensor]), rank.classes[classes[tensor]]],
+    [heading, size(perBank[tensor]), rank.classes[classes[tensor]]],
     made < 0
       ? ["Made by", "–", "was there before the program"]
       : ["Made by", `step ${count(made)}`, rank.opName(made)],
@@ -253,7 +269,7 @@ function noteOf(stack: Stack, unknown: number): string {
 
 function chartLabel(rank: Rank, pool: Pool): string {
   const peak = rank.summary.peaks[pool.name];
-  const start = `Tensors in ${pool.name} over time, as bands stacked up to the allocated bytes of a bank.`;
+  const start = `Tensors in ${pool.name} over time, as bands stacked up to the allocated bytes${bankWords(pool.banks).ofABank}.`;
   if (!peak || peak.allocated_per_bank === null) return start;
   const classes = Object.entries(peak.by_class_per_bank ?? {})
     .map(([name, bytes]) => `${name} ${percent(bytes, peak.allocated_per_bank ?? 0)}`)

@@ -15,7 +15,16 @@ import {
   values,
   wordsOf,
 } from "./support/page";
-import { corpus, evidence, jsonFilesOf, logOf, type RankAnswer, summary, trainingLog } from "./support/tool";
+import {
+  corpus,
+  evidence,
+  jsonFilesOf,
+  logOf,
+  type RankAnswer,
+  recordingOfPyTorch,
+  summary,
+  trainingLog,
+} from "./support/tool";
 
 for (const name of corpus()) {
   test(`${name}: every section, with the numbers of the summary`, async ({ page, open }) => {
@@ -65,6 +74,40 @@ for (const name of [
     expect(await wordsOf(page)).not.toMatch(NO_NUMBER);
   });
 }
+
+test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in it", async ({
+  page,
+  open,
+}) => {
+  const file = recordingOfPyTorch();
+  const [rank] = summary(file).ranks;
+  await open(file, { name: "train" });
+  expect(await sectionsOf(page)).toEqual([
+    ...["overview", "gantt", "memory", "live", "tensors", "consumers", "distribution", "operations"],
+  ]);
+  for (const [name, pool] of Object.entries(rank.pools)) {
+    const card = page.locator(`#overview [data-pool="${name}"]`);
+    expect(await value(card.locator('[data-fact="peak"]')), name).toBe(pool.peak_per_bank);
+    const missing = (pool.not_watched ?? []).map((what) => `not in it: ${what}`);
+    await expect(card.locator('[data-fact="not-watched"]')).toHaveText(missing);
+  }
+  expect(rank.pools.cpu.not_watched?.length).toBeGreaterThan(0);
+  await expect(page.locator("#overview [data-card]")).toHaveCount(2);
+  // The process has more than the tensors, and is not what is looked at first.
+  expect(rank.pools.host.peak_per_bank).toBeGreaterThan(rank.pools.cpu.peak_per_bank ?? 0);
+  await show(page, "gantt");
+  await expect(page.locator(".gantt-pool option:checked")).toHaveText("cpu");
+  for (const pool of ["host", "cpu"]) {
+    await show(page, "memory");
+    await choosePool(page, "memory", pool);
+    await showAll(page);
+    const words = await wordsOf(page);
+    expect(words, pool).not.toMatch(NO_NUMBER);
+    expect(words, pool).not.toMatch(/\bbanks?\b|padding|the log\b/i);
+  }
+  const heads = await page.locator("#live [role=columnheader]").allTextContents();
+  expect(heads.map((text) => text.trim())).toContain("Size");
+});
 
 async function checkRank(page: Page, rank: RankAnswer): Promise<void> {
   await show(page, "overview");

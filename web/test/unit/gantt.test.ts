@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { barColors, hueOf } from "../../src/gantt/colors";
-import { highestIn, pixelsOf, valueAt } from "../../src/gantt/curve";
+import { curveToShow, highestIn, pixelsOf, valueAt } from "../../src/gantt/curve";
 import type { GanttData, TimeCurve } from "../../src/gantt/data";
 import { Layout, ROW } from "../../src/gantt/layout";
 import { find, nextFound } from "../../src/gantt/search";
@@ -294,5 +294,23 @@ describe("colours", () => {
       expect(hueOf("backward", name)).toBeGreaterThanOrEqual(35);
       expect(hueOf("backward", name)).toBeLessThanOrEqual(80);
     }
+  });
+});
+
+describe("the curve that is shown first", () => {
+  const curve = (name: string, peak: number, hasTensors?: boolean): TimeCurve => ({
+    ...{ name, banks: 1, at: Float64Array.of(0, 1), value: Float64Array.of(peak, 0) },
+    ...(hasTensors !== undefined && { hasTensors }),
+  });
+
+  it("is of the fullest pool with tensors, not of the process", () => {
+    expect(curveToShow([curve("host", 900, false), curve("cpu", 30, true), curve("cuda:0", 50, true)])).toBe(
+      2,
+    );
+  });
+
+  it("is of the fullest pool where no pool has tensors, and where nobody says", () => {
+    expect(curveToShow([curve("cpu", 30, false), curve("host", 900, false)])).toBe(1);
+    expect(curveToShow([curve("L1", 30), curve("DRAM", 900), curve("TRACE", 900)])).toBe(1);
   });
 });

@@ -65,6 +65,11 @@ export function evidence(name: string): string {
   return resolve(CORPUS, "..", name);
 }
 
+/** What the tracker recorded of a program of PyTorch; `train.py` beside it is the program. */
+export function recordingOfPyTorch(): string {
+  return resolve(import.meta.dirname, "../recordings/train.ttmem");
+}
+
 /** The logs of the corpus, by name. */
 export function corpus(): string[] {
   return readdirSync(CORPUS)
