@@ -283,6 +283,7 @@ export class Rank {
   private typeTable: ReturnType<typeof typeTable> | undefined;
   private tensorTable: ReturnType<typeof tensorTable> | undefined;
   private aliases: Map<number, string[]> | undefined;
+  private poolsWithTensors: Set<number> | undefined;
   private starts: Set<number> | undefined;
   private lines: Promise<IrLinks | null> | undefined;
 
@@ -388,6 +389,12 @@ export class Rank {
   /** What people call a tensor, or its name in the program. */
   tensorName(tensor: number): string | null {
     return this.text(this.tensors.name[tensor]) ?? this.text(this.tensors.ssa[tensor]);
+  }
+
+  /** Whether there ever was a tensor in a pool. */
+  hasTensorsIn(pool: number): boolean {
+    this.poolsWithTensors ??= new Set(this.tensors.pool);
+    return this.poolsWithTensors.has(pool);
   }
 
   /** The operation that made a tensor; `null` for what was there before. */

@@ -37,7 +37,7 @@ export class LiveTable {
         height: "min(50vh, 420px)",
         empty: "Nothing is alive here.",
         onActivate: this.onSelect,
-        columns: this.columns(heading).filter(({ key }) => compiled || !OF_COMPILED.includes(key)),
+        columns: this.columns(heading, compiled).filter(({ key }) => compiled || !OF_COMPILED.includes(key)),
       });
       fill(this.element, this.table.element);
     }
@@ -45,7 +45,7 @@ export class LiveTable {
     this.table.select(null);
   }
 
-  private columns(heading: string): Column[] {
+  private columns(heading: string, compiled: boolean): Column[] {
     const { store } = this;
     const of = <T>(read: (tensor: number) => T) => read;
     const type = of((tensor) => this.rank.tensors.type[tensor]);
@@ -60,7 +60,8 @@ export class LiveTable {
       {
         key: "name",
         title: "Name",
-        width: "minmax(220px, 3fr)",
+        // Without a compiler few tensors have names: who made them says more.
+        width: compiled ? "minmax(220px, 3fr)" : "minmax(180px, 2fr)",
         cell: (row) => this.nameCell(row),
         sort: name,
       },
@@ -112,7 +113,7 @@ export class LiveTable {
       {
         key: "op",
         title: "Made by",
-        width: "minmax(150px, 1.4fr)",
+        width: compiled ? "minmax(150px, 1.4fr)" : "minmax(220px, 3fr)",
         cell: (row) => this.makerCell(store, row),
         sort: op,
       },

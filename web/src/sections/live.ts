@@ -42,14 +42,13 @@ export function liveSection(store: Store): Section {
       controls.show(state);
       const of = rank.pools[pool];
       title.textContent = of ? `What is alive in ${of.name} ${momentTitle(rank, moment)}` : "What is alive";
-      const hasTensors = rank.hasTensors && of !== undefined;
+      const hasTensors = of !== undefined && isNamed(rank, pool);
       for (const part of [legend, map, table.element, csv]) part.hidden = !hasTensors;
-      why.textContent =
-        hasTensors || !of ? "" : `Which tensors these bytes belong to is not known: ${reason(rank)}`;
+      why.textContent = hasTensors || !of ? "" : whyNone(rank, of);
       if (!of) return;
       const live = rank.live(pool, moment);
       const held = of.heldAt(rank, moment);
-      showFacts(facts, rank, of, moment, held, live);
+      showFacts(facts, rank, of, moment, held, hasTensors ? live : null);
       const rest = held - live.perBank;
       showResidue(residue, store, of, rank, moment, hasTensors && !Number.isNaN(rest));
       if (!hasTensors) return;
@@ -61,6 +60,17 @@ export function liveSection(store: Store): Section {
   });
 }
 
+/** Whether bytes of a pool may have names. A process has more memory than its tensors: nobody asks whose the rest is. */
+function isNamed(rank: Rank, pool: number): boolean {
+  return rank.hasTensors && (isCompiled(rank.summary) || rank.hasTensorsIn(pool));
+}
+
+function whyNone(rank: Rank, pool: Pool): string {
+  if (rank.hasTensors)
+    return `No tensor was ever seen in ${pool.name}: it is known how much it holds, not what.`;
+  return `Which tensors these bytes belong to is not known: ${reason(rank)}`;
+}
+
 function reason(rank: Rank): string {
   if (!rank.hasResults && !isCompiled(rank.summary)) return "what this was read from names no tensors.";
   return rank.hasResults
@@ -70,7 +80,8 @@ function reason(rank: Rank): string {
 }
 
 const OF_A_DEVICE = { measured: "the device says", rebuilt: "rebuilt: not printed here" };
-const OF_A_PROCESS = { measured: "measured", rebuilt: "rebuilt" };
+const OF_TENSORS = { measured: "measured", rebuilt: "rebuilt" };
+const OF_READINGS = { measured: "measured", rebuilt: "as last read" };
 
 /** The figure of the device, the sum of the tensors, and what is between them. */
 function showFacts(
@@ -79,15 +90,15 @@ function showFacts(
   pool: Pool,
   moment: number,
   held: number,
-  live: LiveSet,
+  live: LiveSet | null,
 ): void {
   const { perBank } = bankWords(pool.banks);
-  const words = isCompiled(rank.summary) ? OF_A_DEVICE : OF_A_PROCESS;
+  const words = isCompiled(rank.summary) ? OF_A_DEVICE : live ? OF_TENSORS : OF_READINGS;
   const source = pool.isObserved(moment) ? words.measured : words.rebuilt;
   const rows: [string, Node | string, string][] = [
     [`allocated${perBank} (${source})`, sizeElement(held), "allocated"],
   ];
-  if (rank.hasTensors) {
+  if (live) {
     const rest = held - live.perBank;
     const share = held > 0 && rest >= 0 ? ` (${percent(rest, held)})` : "";
     rows.push(

@@ -21,6 +21,8 @@ const WIDEST = 56;
 const LARGEST = 24;
 /** Classes whose tensors come and go all the time. */
 const RESTLESS = ["activation", "gradient", "temporary"];
+/** Without a compiler nobody declares what is there before: what has no class came and went too fast to get one. */
+const RESTLESS_UNCOMPILED = [...RESTLESS, "unknown"];
 /** And only if they are so many pixels high. */
 const LEAST_PIXELS = 1.5;
 
@@ -135,10 +137,11 @@ class TensorsView {
     const columns = sampleColumns(pool.held, from, to, Math.max(1, Math.floor(width)));
     const high = columns.held.reduce((most, bytes) => Math.max(most, bytes || 0), 0);
     const low = fits ? columns.held.reduce((least, bytes) => Math.min(least, bytes || least), high) : 0;
-    const { tensors, classes } = this.rank;
+    const { tensors, classes, summary } = this.rank;
+    const restless = isCompiled(summary) ? RESTLESS : RESTLESS_UNCOMPILED;
     this.stack = stackTensors(tensors, columns, {
       pool: pool.index,
-      restless: classes.map((name) => RESTLESS.includes(name)),
+      restless: classes.map((name) => restless.includes(name)),
       most: WIDEST,
       largest: LARGEST,
       least: ((high - low) / HEIGHT) * LEAST_PIXELS,

@@ -105,6 +105,12 @@ test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in 
     expect(words, pool).not.toMatch(NO_NUMBER);
     expect(words, pool).not.toMatch(/\bbanks?\b|padding|the log\b/i);
   }
+  await choosePool(page, "memory", "host");
+  const live = await show(page, "live");
+  await expect(live).toContainText("No tensor was ever seen in host");
+  for (const part of [".legend", ".treemap", "[role=grid]"]) await expect(live.locator(part)).toBeHidden();
+  await choosePool(page, "memory", "cpu");
+  await expect(live.locator("[role=grid]")).toBeVisible();
   const heads = await page.locator("#live [role=columnheader]").allTextContents();
   expect(heads.map((text) => text.trim())).toContain("Size");
 });
