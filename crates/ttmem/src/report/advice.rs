@@ -38,7 +38,7 @@ fn request(oom: &Oom) -> String {
         return format!("needs circular buffers that reach beyond what is left of L1{overlap}.");
     }
     let asked = match (oom.requested_per_bank, oom.banks, oom.requested_total) {
-        (Some(per_bank), Some(banks), Some(total)) => {
+        (Some(per_bank), Some(banks), Some(total)) if banks > 1 => {
             format!("asked for {} of each of {banks} banks ({} in all)", size(per_bank), size(total))
         }
         (_, _, Some(total)) => format!("asked for {}", size(total)),
@@ -68,12 +68,26 @@ fn owner(oom: &Oom) -> String {
     format!(" That is the size of {what} {}, {shape} {dtype}{wide}.", short(&name))
 }
 
+/// Whether PyTorch's own allocator cuts the memory of a device into pieces.
+fn has_caching_allocator(pool: &str) -> bool {
+    pool.starts_with("cuda") || pool.starts_with("xpu")
+}
+
 /// What to do about it.
 pub(super) fn advice(oom: &Oom) -> &'static str {
     if oom.pool.as_deref() == Some("L1_SMALL") {
         return "What helps: a larger l1_small_size when the device is opened.";
     }
+    let is_cached = oom.pool.as_deref().is_some_and(has_caching_allocator);
     match oom.cause {
+        "fragmentation" if is_cached => {
+            "What helps: expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True, before PyTorch 2.9 \
+             PYTORCH_CUDA_ALLOC_CONF), with which the allocator joins its pieces; or make the tensor smaller."
+        }
+        "capacity" if is_cached => {
+            "What helps: free or shrink what is alive at the peak, the largest first: a smaller batch, bf16, \
+             checkpointed activations, an optimizer with less state, or more devices."
+        }
         "fragmentation" => {
             "What helps: allocate what lives long (weights, caches) before what lives short, free the tensors \
              between the pieces (see what is alive at the peak), or make the tensor smaller."
