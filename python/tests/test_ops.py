@@ -69,6 +69,8 @@ def test_it_is_emptied_only_where_no_range_is_open(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
 
 
+# Older ones use what they call deprecated themselves.
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_checkpointed_blocks_are_computed_as_often_as_without(tmp_path: Path) -> None:
     counts: list[int] = []
 
@@ -144,3 +146,25 @@ def test_operations_belong_to_the_calls_of_their_own_thread(tmp_path: Path) -> N
     with open(path) as file:
         totals = json.load(file)["operation_summary"]
     assert (totals["mine"]["allocated_mb"], totals["other"]["allocated_mb"]) == (4.0, 0.0)
+
+
+def test_classes_are_those_of_the_calls_around_operations(tmp_path: Path) -> None:
+    """Also of passes that are like earlier ones, of which nobody says again what they leave."""
+    tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, level="ops")
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+    optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+    for _ in range(7):
+        model(torch.ones(256, 64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    opened = ttmem.open(tracker.recording)
+    steps = opened.summary()["ranks"][0]["operations"]["total"]
+    seen = set()
+    for step in range(0, steps, 3):
+        live = opened.summary(at=step, top=1000)["ranks"][0]["at"]["pools"]["cpu"]["live"]
+        seen |= {(row["class"], row["op"]) for row in live if row["per_bank"] >= 4096}
+    assert {"activation", "gradient", "optimizer", "parameter", "temporary"} <= {class_ for class_, _ in seen}
+    # What the loop itself makes is nobody's.
+    assert {op for class_, op in seen if class_ == "unknown"} <= {"aten::empty", "aten::ones", "aten::sum"}

@@ -12,7 +12,8 @@ use crate::record::live::calls::Calls;
 pub struct Outcomes {
     /// For each call; `None` for one that has not ended.
     pub calls: Vec<Option<Outcome>>,
-    /// The allocations that were gone before the call that made them had ended.
+    /// The allocations that were gone before the call that made them had ended, or the one around it that the program
+    /// has a name for.
     pub gone_inside: Vec<TensorId>,
 }
 
@@ -41,6 +42,7 @@ pub fn outcomes(rank: &Rank) -> Outcomes {
         calls: Calls::default(),
         at: vec![None; rank.calls.len()],
         owner: vec![None; rank.tensors.len()],
+        named: vec![None; rank.tensors.len()],
         found: Outcomes { calls: vec![None; rank.calls.len()], gone_inside: Vec::new() },
     };
     let (mut edges, mut within) = (edges(rank).into_iter().peekable(), rank.within.iter().peekable());
@@ -92,6 +94,8 @@ struct Following<'a> {
     at: Vec<Option<CallRef>>,
     /// Who made a tensor.
     owner: Vec<Option<CallRef>>,
+    /// The same, of those that the program has a name for.
+    named: Vec<Option<CallRef>>,
     found: Outcomes,
 }
 
@@ -112,14 +116,16 @@ impl Following<'_> {
 
     fn change(&mut self, change: Change, within: Option<CallId>) {
         let Change { tensor, is_gone, .. } = change;
+        let named = within.filter(|_| !is_gone).and_then(|call| self.rank.named_call(call));
         let within = within.and_then(|call| self.at[call.index()]);
         let bytes = self.rank.tensors.per_bank[tensor].or_zero();
         if !is_gone {
             self.owner[tensor] = self.calls.allocated(within, bytes);
+            self.named[tensor] = named.and_then(|call| self.at[call.index()]);
             return;
         }
-        let owner = self.owner[tensor].take();
-        if self.calls.runs(owner) {
+        let (owner, named) = (self.owner[tensor].take(), self.named[tensor].take());
+        if self.calls.runs(owner) || self.calls.runs(named) {
             self.found.gone_inside.extend(TensorId::new(tensor));
         }
         self.calls.freed(owner, self.calls.running(within), bytes);

@@ -62,7 +62,8 @@ fn put_inside(rank: &mut Rank) {
             open.push(row.lane, scope.kind, id, ended);
             continue;
         }
-        let parent = row.parent.or_else(|| open.around(row.lane, row.began));
+        // Who said what it was inside of knows only operations: a call that began later is inside of that.
+        let parent = row.parent.max(open.around(row.lane, row.began));
         let outer = parent.and_then(|parent| rank.calls.scope.get(parent.index()).copied());
         rank.calls.parent[index] = parent;
         rank.calls.first[index] = steps_before(rank, row.began);

@@ -249,6 +249,7 @@ impl<'a> Placing<'a> {
 
     /// What something is that is made in a call, as long as nothing better is known.
     fn class_in(&self, call: Option<CallId>) -> Class {
+        let call = call.and_then(|call| self.rank.named_call(call));
         let scope = call.and_then(|call| self.rank.calls.scope.get(call.index()));
         match scope.and_then(|scope| self.rank.scopes.kind.get(scope.index())) {
             Some(ScopeKind::Forward) => Class::Activation,

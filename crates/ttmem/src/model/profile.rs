@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut,
     Derivations, Expected, Fault, FromStep, History, Labels, Module, ModuleId, Moment, Nanoseconds, Op, OpId,
-    OpKind, OpTotals, Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, ScopeId, Scopes, Seen,
-    Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
+    OpKind, OpTotals, Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, ScopeId, ScopeKind, Scopes,
+    Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
     Tensors, Thinned, TypeId, Warning,
 };
 
@@ -200,6 +200,14 @@ impl Rank {
                 seen.ended.map_or(CallEnd::Unknown, |ended| CallEnd::At(ended.max(row.began)))
             }
         }
+    }
+
+    /// The innermost call around one, or that one, which is no operation of the framework: what the program calls it.
+    pub fn named_call(&self, call: CallId) -> Option<CallId> {
+        let kind = |call: CallId| self.scopes.kind.get(self.calls.scope.get(call.index())?.index());
+        let outer = |call: &CallId| self.calls.parent.get(call.index()).copied().flatten();
+        let mut around = std::iter::successors(Some(call), outer).take(self.calls.len());
+        around.find(|call| kind(*call) != Some(&ScopeKind::Framework))
     }
 
     /// By how much there was more memory in use after the call in a row than before it, as far as it is to blame.

@@ -137,10 +137,12 @@ impl<'a> Words<'a> {
             (Cause::TraceRegion, _) => {
                 format!("{who} {asked} for a trace. Open the device with a larger trace_region_size.")
             }
-            (Cause::Unknown, _) if shortage.requested.is_some() && shortage.largest_free.is_some() => format!(
-                "{who} {asked} of {pool}, though {largest} were free in one piece. Look for a limit that the \
+            (Cause::Unknown, _) if shortage.requested.is_some() && shortage.largest_free.is_some() => {
+                format!(
+                    "{who} {asked} of {pool}, though {largest} were free in one piece. Look for a limit that the \
                  program has set itself, and for others on the device."
-            ),
+                )
+            }
             _ => format!("{who} failed for lack of {pool}; the log does not tell how much it lacked."),
         }
     }
