@@ -69,7 +69,7 @@ class Operations:
                 "operations are not profiled: the program has a profiler of its own, and there can be one"
             )
             return
-        # Newer ones say on standard error whenever they are started and stopped. It is asked once, the first time.
+        # Newer ones say on standard error that they start and stop. What is set is read once, the first time.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         self._patch(profiler.record_function, "__enter__", self._range_opens)
         self._patch(profiler.record_function, "__exit__", self._range_closes)
