@@ -99,6 +99,8 @@ def test_checkpointed_blocks_are_computed_as_often_as_without(tmp_path: Path) ->
     assert run() == bare
 
 
+# 2.12 says on every use what it will not do if it is used in another way.
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events:UserWarning")
 def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path) -> None:
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         tracker = tracked(tmp_path)
