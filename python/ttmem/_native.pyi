@@ -172,7 +172,10 @@ class Forward:
         """Leave it."""
 
     def gradients(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
-        """Say which gradients the parameters of modules have, by how the names of these begin."""
+        """Say which gradients the parameters of modules have, by how the names of these begin.
+
+        The modules must be this thread's alone.
+        """
 
 @final
 class History:
@@ -284,7 +287,7 @@ class Watch:
     """Whether allocators with a history want to know which call runs, and what modules give."""
 
     backward: Call | None
-    """The backward pass that runs."""
+    """The backward pass that this thread has begun."""
 
     def not_watched(self, device: str, what: str) -> None:
         """Say what is not in the figures of a device."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from ttmem._native import Call
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
 
@@ -77,6 +78,8 @@ class Operation:
 
     __slots__ = ("_calls", "_mode", "_name")
 
+    _calls: list[tuple[int, Call | None]]
+
     def __init__(self, mode: Mode | None, name: str) -> None:
         """Which, and who watches."""
         self._mode = mode
@@ -91,8 +94,8 @@ class Operation:
             except Exception as error:  # noqa: BLE001 - the program must not see it
                 mode.failed(error)
             else:
-                # One that is entered again while it runs.
-                self._calls = [*getattr(self, "_calls", ()), call]
+                # One may be entered again while it runs, and by several threads.
+                self._calls = [*getattr(self, "_calls", ()), (threading.get_ident(), call)]
         return self
 
     def __exit__(
@@ -101,11 +104,17 @@ class Operation:
         """It ends, however that is."""
         mode = self._mode
         if mode is not None and not _is_compiling() and getattr(self, "_calls", None):
-            call = self._calls.pop()
+            call = self._last_here()
             if call is not None:
                 mode.end(call)
             if mode.turn is not None:
                 mode.turn()
+
+    def _last_here(self) -> Call | None:
+        """The call that this thread has begun last; where there is none, the last one: a task may move."""
+        here = [at for at, (thread, _) in enumerate(self._calls) if thread == threading.get_ident()]
+        _, call = self._calls.pop(here[-1] if here else -1)
+        return call
 
     def __call__(self, function: F) -> F:
         """The function, every call of which is such an operation, of the tracker that there is then."""
@@ -222,9 +231,11 @@ class MemoryTracker:
         from ttmem._signals import Ending
 
         mode_of = _torch_parts()
-        os.makedirs(self.output_dir, exist_ok=True)
+        # Programs go to other folders while they run.
+        folder = os.path.abspath(self.output_dir)
+        os.makedirs(folder, exist_ok=True)
         stamp = time.strftime("%Y%m%d_%H%M%S")
-        self.recording = _unused(os.path.join(self.output_dir, f"memory_profile_{stamp}"))
+        self.recording = _taken(os.path.join(folder, f"memory_profile_{stamp}"))
         mode = self._mode = mode_of.Mode(self.recording, self.limit)
         _is_compiling = mode_of.torch.compiler.is_compiling
         self._ended.clear()
@@ -295,23 +306,18 @@ class MemoryTracker:
         self._ended.set()
         if self._sampler is not None and self._sampler is not threading.current_thread():
             self._sampler.join(timeout=1.0)
-        for part in self._parts:
-            part.close()
-        self._parts = []
+        parts, self._parts = self._parts, []
         usage = sys.modules.get("ttmem.usage")
+        ends = [part.close for part in parts]
         if usage is not None:
-            usage.tracker_ends(mode)
-        self._read(mode)
-        mode.snapshot("final")
-        for allocator in self._allocators:
-            allocator.close()
+            ends.append(functools.partial(usage.tracker_ends, mode))
+        ends += [functools.partial(self._read, mode), functools.partial(mode.snapshot, "final")]
+        ends += [allocator.close for allocator in self._allocators]
+        ends += [functools.partial(uninstall, mode), functools.partial(_say_of_compiled, mode)]
+        for end in ends:
+            # Whatever happens in one of them, the profile is saved.
+            _guarded(mode, end)
         self._allocators = []
-        uninstall(mode)
-        if _has_compiled() and mode.sees_operations:
-            mode.warn(
-                "compiled code ran: what it allocates inside, and results that nothing else has touched "
-                "since, are not seen"
-            )
         self._look_at_failure(mode)
         try:
             mode.finish()
@@ -391,8 +397,8 @@ class MemoryTracker:
 
     def track_model_with_hooks(self, model: torch.nn.Module) -> None:
         """Learns the names of a model's parts now; without, they are learned when it is first called."""
-        if self._modules is not None:
-            self._modules.learn(model)
+        if self._modules is not None and self._mode is not None:
+            _guarded(self._mode, functools.partial(self._modules.learn, model))
 
     def save(self) -> str:
         """Saves the profile so far, and goes on: its path."""
@@ -487,6 +493,10 @@ class MemoryTracker:
             for allocator in self._allocators:
                 allocator.abandon()
             uninstall(mode)
+            parts, self._parts = self._parts, []
+            for part in parts:
+                # A child may be ended as it could be without: it has nothing to save.
+                _guarded(mode, part.close)
 
 
 def _torch_parts() -> Any:
@@ -530,7 +540,25 @@ def _leave_to(kind: str, mode: Mode) -> None:
 def _has_compiled() -> bool:
     """Whether a graph was compiled in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
-    return bool(dynamo is not None and dynamo.counters["stats"].get("unique_graphs"))
+    # Another thread may be importing it.
+    counters = getattr(dynamo, "counters", None)
+    return bool(counters and counters["stats"].get("unique_graphs"))
+
+
+def _guarded(mode: Mode, do: Callable[[], object]) -> None:
+    """Does something of ours: the program must not see an error of it."""
+    try:
+        do()
+    except Exception as error:  # noqa: BLE001 - it is counted
+        mode.failed(error)
+
+
+def _say_of_compiled(mode: Mode) -> None:
+    if _has_compiled() and mode.sees_operations:
+        mode.warn(
+            "compiled code ran: what it allocates inside, and results that nothing else has touched "
+            "since, are not seen"
+        )
 
 
 def _limit(limit: int | str | None) -> int | None:
@@ -548,13 +576,22 @@ def _limit(limit: int | str | None) -> int | None:
     return found
 
 
-def _unused(stem: str) -> str:
-    """A name for a recording that nothing has yet."""
+def _taken(stem: str) -> str:
+    """A file for a recording that nobody else has: programs may begin in one folder in the same second."""
     path, number = f"{stem}.ttmem", 1
-    while os.path.exists(path):
+    while not _is_created(path):
         number += 1
         path = f"{stem}_{number}.ttmem"
     return path
+
+
+def _is_created(path: str) -> bool:
+    """Makes a file, unless there is one."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _resident_bytes() -> int | None:

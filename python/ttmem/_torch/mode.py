@@ -72,13 +72,17 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def install(mode: Mode) -> None:
-    """Puts the mode on the stack of this thread: below all others, which go when they are to."""
+    """Puts the mode on the stack of this thread: below all others, which go when they are to.
+
+    One of an earlier tracker, which was stopped in another thread, is still there: now it goes.
+    """
     if not mode.sees_operations:
         return
     above = [torch._C._pop_torch_dispatch_stack(None) for _ in range(torch._C._len_torch_dispatch_stack())]
     torch._C._push_on_torch_dispatch_stack(mode)
     for other in reversed(above):
-        torch._C._push_on_torch_dispatch_stack(other)
+        if not isinstance(other, Mode) or other.is_on:
+            torch._C._push_on_torch_dispatch_stack(other)
 
 
 def leave_to_allocators(mode: Mode) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,9 @@ class Modules:
         self._models: weakref.WeakKeyDictionary[
             torch.nn.Module, list[tuple[weakref.ref[torch.nn.Module], str]]
         ] = weakref.WeakKeyDictionary()
+        # The threads that run models; of each, those that ran since its last backward pass.
+        self._threads: set[int] = set()
+        self._ran: dict[int, weakref.WeakSet[torch.nn.Module]] = {}
         self._handles: list[Any] = []
         self._filter: object = None
 
@@ -86,13 +90,26 @@ class Modules:
         forward.gradients(inside)
 
     def gradients(self) -> None:
-        """Takes down which gradients the models have that were seen, and are still there."""
-        if self._forward is not None:
-            for inside in list(self._models.values()):
+        """Takes down which gradients the models have, when a backward pass of this thread is over.
+
+        What other threads may be writing must not be looked at, not even with Python's lock held: PyTorch
+        gives it up in between. So where several run models, each looks at those that only it has run since.
+        """
+        here = self._ran.pop(threading.get_ident(), None) or ()
+        if self._threads <= {threading.get_ident()}:
+            models = [*self._models]
+        else:
+            elsewhere = [*self._ran.values()]
+            models = [model for model in here if not any(model in ran for ran in elsewhere)]
+        for model in models:
+            inside = self._models.get(model)
+            if inside is not None and self._forward is not None:
                 self._forward.gradients(inside)
 
-    def enters(self, args: tuple[Any, ...]) -> None:
+    def enters(self, model: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """The forward pass of a model begins."""
+        self._threads.add(threading.get_ident())
+        self._ran.setdefault(threading.get_ident(), weakref.WeakSet()).add(model)
         self._inputs(args)
         if not self._mode.sees_operations and torch._C._len_torch_dispatch_stack() > 0:
             uninstall(self._mode)

@@ -92,16 +92,16 @@ class Training:
         del args, kwargs
         if torch.compiler.is_compiling():
             return
-        self._mode.end_tagged(id(optimizer))
-        if self._mode.is_on and self._seen.get(optimizer) != len(optimizer.state):
-            self._seen[optimizer] = len(optimizer.state)
-            self._states(optimizer)
-
-    def _states(self, optimizer: Optimizer) -> None:
         try:
-            for state in optimizer.state.values():
-                for key, value in state.items():
-                    if isinstance(value, torch.Tensor):
-                        self._mode.classify(value, "optimizer", str(key))
+            self._mode.end_tagged(id(optimizer))
+            if self._mode.is_on and self._seen.get(optimizer) != len(optimizer.state):
+                self._seen[optimizer] = len(optimizer.state)
+                self._states(optimizer)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)
+
+    def _states(self, optimizer: Optimizer) -> None:
+        for state in optimizer.state.values():
+            for key, value in state.items():
+                if isinstance(value, torch.Tensor):
+                    self._mode.classify(value, "optimizer", str(key))

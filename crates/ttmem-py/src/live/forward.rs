@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
@@ -72,45 +71,66 @@ impl Forward {
         if !self.watch.get().is_on() {
             return Ok(());
         }
-        self.kept_from_program(py, self.enter(py, module, args))
+        self.watch.get().kept_from_program(py, self.enter(py, module, args))
     }
 
     /// It ends, by an exception also.
     fn ends(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.kept_from_program(py, self.leave(py, module, output))
+        self.watch.get().kept_from_program(py, self.leave(py, module, output))
     }
 
     /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
     /// parameters begin.
+    ///
+    /// Others write them without Python's lock: the modules must be this thread's alone.
     fn gradients(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
         let mut seen = FxHashSet::default();
         for row in modules {
             let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
             let Some(module) = module.upgrade() else { continue };
-            let parameters = module.getattr(intern!(py, "_parameters"))?;
-            for (name, parameter) in parameters.cast::<PyDict>()?.iter() {
-                // Others have no gradient that could be asked for.
-                if parameter.is_none() || !parameter.getattr(intern!(py, "is_leaf"))?.is_truthy()? {
-                    continue;
-                }
-                let gradient = parameter.getattr(intern!(py, "grad"))?;
-                if gradient.is_none() || !seen.insert(address(&gradient)) {
-                    continue;
-                }
-                let name = format!("{prefix}{name}.grad");
-                let watch = self.watch.bind(py);
-                Watch::classify_as(watch, &gradient, Class::Gradient, Some(&name), None, false)?;
-            }
+            // One that is odd is no reason to pass over the others.
+            let looked = self.gradients_of(py, &module, &prefix, &mut seen);
+            self.watch.get().kept_from_program(py, looked)?;
         }
         Ok(())
     }
 }
 
 impl Forward {
+    fn gradients_of(
+        &self,
+        py: Python<'_>,
+        module: &Bound<'_, PyAny>,
+        prefix: &Bound<'_, PyAny>,
+        seen: &mut FxHashSet<Address>,
+    ) -> PyResult<()> {
+        let parameters = module.getattr(intern!(py, "_parameters"))?;
+        // A compiled script has something like a dictionary.
+        let parameters = match parameters.cast::<PyDict>() {
+            Ok(parameters) => parameters.items().into_any(),
+            Err(_) => parameters.call_method0(intern!(py, "items"))?,
+        };
+        for row in parameters.try_iter()? {
+            let (name, parameter): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
+            // Others have no gradient that could be asked for.
+            if parameter.is_none() || !parameter.getattr(intern!(py, "is_leaf"))?.is_truthy()? {
+                continue;
+            }
+            let gradient = parameter.getattr(intern!(py, "grad"))?;
+            if gradient.is_none() || !seen.insert(address(&gradient)) {
+                continue;
+            }
+            let name = format!("{prefix}{name}.grad");
+            let watch = self.watch.bind(py);
+            Watch::classify_as(watch, &gradient, Class::Gradient, Some(&name), None, false)?;
+        }
+        Ok(())
+    }
+
     fn enter(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some((name, is_model)) = self.known_or_learned(py, module)? else { return Ok(()) };
         if is_model {
-            self.models.call_method1(py, intern!(py, "enters"), (args,))?;
+            self.models.call_method1(py, intern!(py, "enters"), (module, args))?;
         }
         Watch::begin_scope(self.watch.bind(py), &name, ScopeKind::Forward, tag(module))?;
         Ok(())
@@ -238,17 +258,6 @@ impl Forward {
             modules.extend(known.modules.drain());
             known.modules = modules;
         });
-    }
-
-    /// Counts an error, unless it is one that the program waits for: Ctrl-C may come while Python's part runs.
-    fn kept_from_program(&self, py: Python<'_>, result: PyResult<()>) -> PyResult<()> {
-        match result {
-            Err(error) if error.is_instance_of::<PyException>(py) => {
-                self.watch.get().failed(py, error);
-                Ok(())
-            }
-            result => result,
-        }
     }
 }
 

@@ -35,7 +35,7 @@ impl Watch {
     /// A part of a backward pass begins in a thread: the one before it is over.
     pub(super) fn part_begins(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
         let (py, watch, thread) = (slf.py(), slf.get(), call::thread());
-        let pass = watch.backward_pass(py);
+        let pass = watch.backward_pass(py, true);
         let Some(lane) = watch.lane(py)? else { return Ok(()) };
         let parent = pass.as_ref().map(|pass| pass.get().at()).filter(|at| watch.runs(py, *at));
         let at = watch.state.with(py, |state| {
@@ -57,9 +57,26 @@ impl Watch {
         Ok(())
     }
 
-    /// The backward pass that runs.
-    pub(super) fn backward_pass(&self, py: Python<'_>) -> Option<Py<Call>> {
-        self.backward.with(py, |pass| pass.as_ref().map(|pass| pass.clone_ref(py))).flatten()
+    /// The backward pass that this thread has begun. A thread of the engine may work for `any`: the last one.
+    pub(super) fn backward_pass(&self, py: Python<'_>, any: bool) -> Option<Py<Call>> {
+        let pass = self.backward.with(py, |passes| {
+            let own = passes.iter().find(|(thread, _)| *thread == call::thread());
+            own.or_else(|| passes.last().filter(|_| any)).map(|(_, pass)| pass.clone_ref(py))
+        });
+        pass.flatten()
+    }
+
+    /// This thread has begun a backward pass, or has ended it.
+    pub(super) fn backward_is(&self, py: Python<'_>, pass: Option<Py<Call>>) {
+        let thread = call::thread();
+        let left = self.backward.with(py, |passes| {
+            let before = passes.iter().position(|(of, _)| *of == thread).map(|at| passes.swap_remove(at));
+            passes.extend(pass.map(|pass| (thread, pass)));
+            (before, passes.is_empty())
+        });
+        if left.is_some_and(|(_, is_over)| is_over) {
+            self.parts_end(py);
+        }
     }
 
     /// All parts of backward passes are over.

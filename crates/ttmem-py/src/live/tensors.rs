@@ -15,6 +15,9 @@ const MOST_SIDES: usize = 16;
 /// Tensors are looked for in containers down to this depth.
 pub(super) const DEEPEST: usize = 4;
 
+/// A tensor, and its storage.
+type WithStorage<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
 impl Watch {
     /// Takes the results of an operation down.
     pub(super) fn results(
@@ -99,24 +102,24 @@ impl Watch {
         }
     }
 
-    /// The places of the storages of a tensor; those that were not known are taken down, as nobody's work.
+    /// The places of the storages of a tensor, and which of them were not known: those are taken down, as nobody's work.
     pub(super) fn places(
         &self,
         this: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,
         name: &str,
         class: Option<Class>,
-    ) -> PyResult<Vec<Place>> {
+    ) -> PyResult<Vec<(Place, bool)>> {
         let py = this.py();
         let mut places = Vec::new();
-        for tensor in self.parts_of(tensor)? {
-            let Ok(storage) = tensor.call_method0(intern!(py, "untyped_storage")) else { continue };
+        for (tensor, storage) in self.parts_of(tensor)? {
             let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
             places.extend(match known {
-                Some((place, _)) => Some(place),
+                Some((place, _)) => Some((place, false)),
                 None => {
                     let op = self.op_here(py, name)?;
-                    self.storage(this, &tensor, &storage, op, class, None, false)?
+                    let place = self.storage(this, &tensor, &storage, op, class, None, false)?;
+                    place.map(|place| (place, true))
                 }
             });
         }
@@ -232,8 +235,7 @@ impl Watch {
         if !self.state.with(py, |state| state.has_histories()).unwrap_or(false) {
             return Ok(());
         }
-        for part in self.parts_of(tensor)? {
-            let Ok(storage) = part.call_method0(intern!(py, "untyped_storage")) else { continue };
+        for (part, storage) in self.parts_of(tensor)? {
             let Memory::ByHistory(pool) = self.memory(py, &storage)? else { continue };
             let Ok(at) = storage.call_method0(intern!(py, "data_ptr")).and_then(|at| at.extract::<u64>())
             else {
@@ -270,12 +272,23 @@ impl Watch {
         Ok(())
     }
 
-    /// The tensors with storages of their own that one is made of.
-    fn parts_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        if self.is_plain_tensor(tensor) {
-            return Ok(vec![tensor.clone()]);
+    /// The tensors with storages of their own that one is made of, and these.
+    fn parts_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Vec<WithStorage<'py>>> {
+        let py = tensor.py();
+        let storage = |tensor: &Bound<'py, PyAny>| tensor.call_method0(intern!(py, "untyped_storage"));
+        // A sparse one is plain, and has none.
+        if self.is_plain_tensor(tensor)
+            && let Ok(storage) = storage(tensor)
+        {
+            return Ok(vec![(tensor.clone(), storage)]);
         }
-        self.inner.bind(tensor.py()).call1((tensor,))?.try_iter()?.collect()
+        let mut parts = Vec::new();
+        for part in self.inner.bind(py).call1((tensor,))?.try_iter()? {
+            let part = part?;
+            let storage = storage(&part);
+            parts.extend(storage.ok().map(|storage| (part, storage)));
+        }
+        Ok(parts)
     }
 
     pub(super) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -51,8 +51,8 @@ pub(crate) struct Watch {
     pub(super) pass: GilCell<Option<Py<PyAny>>>,
     /// Whether allocators with a history want to know which call runs, and what modules give.
     tells_allocators: AtomicBool,
-    /// The backward pass that runs, and its parts, with their threads.
-    pub(super) backward: GilCell<Option<Py<Call>>>,
+    /// The backward passes that run, with the threads that began them; and their parts, with theirs.
+    pub(super) backward: GilCell<Vec<(u64, Py<Call>)>>,
     pub(super) parts: GilCell<Vec<(u64, Py<Call>)>>,
 }
 
@@ -88,7 +88,7 @@ impl Watch {
         let (state, is_on) = (GilCell::new(State::new(recorder, libraries)), AtomicBool::new(true));
         let (current, hold) = (current.getattr("get")?.unbind(), current.getattr("set")?.unbind());
         let (gone, pass, tells_allocators) = (GilCell::new(None), GilCell::new(None), AtomicBool::new(false));
-        let (backward, parts) = (GilCell::new(None), GilCell::new(Vec::new()));
+        let (backward, parts) = (GilCell::new(Vec::new()), GilCell::new(Vec::new()));
         Ok(Self {
             number,
             state,
@@ -124,9 +124,7 @@ impl Watch {
         };
         let watch = slf.get();
         if watch.is_on() {
-            if let Err(error) = watch.results(slf, func, &result) {
-                watch.failed(slf.py(), error);
-            }
+            watch.kept_from_program(slf.py(), watch.results(slf, func, &result))?;
             watch.keep_pace(slf.py());
         }
         Ok(result)
@@ -199,19 +197,15 @@ impl Watch {
         self.tells_allocators.store(tells, Ordering::Relaxed);
     }
 
-    /// The backward pass that runs. When there is none any more, its parts are over, too.
+    /// The backward pass that this thread has begun. When there is none any more, of any thread, their parts are over.
     #[getter]
     fn get_backward(&self, py: Python<'_>) -> Option<Py<Call>> {
-        self.backward_pass(py)
+        self.backward_pass(py, false)
     }
 
     #[setter]
     fn set_backward(&self, py: Python<'_>, pass_: Option<Py<Call>>) {
-        if pass_.is_none() {
-            self.parts_end(py);
-        }
-        let before = self.backward.with(py, |backward| std::mem::replace(backward, pass_));
-        drop(before);
+        self.backward_is(py, pass_);
     }
 
     /// A storage may have got another size by other ways than an operation.
@@ -476,10 +470,11 @@ impl Watch {
     ) -> PyResult<()> {
         let (py, watch) = (slf.py(), slf.get());
         watch.label_tensor(tensor, class, name, requires_grad)?;
-        for place in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
+        for (place, is_new) in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
             watch.state.with(py, |state| {
                 let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
-                if known == class || only_unknown && known != Class::Unknown {
+                // What is new here has its class already, and no name yet.
+                if !is_new && (known == class || only_unknown && known != Class::Unknown) {
                     return;
                 }
                 let name = name.map(|name| state.recorder.text(name));
@@ -614,6 +609,17 @@ impl Watch {
         let gone = this.getattr(intern!(py, "gone"))?;
         self.gone.with(py, |slot| *slot = Some(gone.clone().unbind()));
         Ok(gone)
+    }
+
+    /// Counts an error, unless it is none of ours: Ctrl-C may come while Python's part runs.
+    pub(super) fn kept_from_program(&self, py: Python<'_>, result: PyResult<()>) -> PyResult<()> {
+        match result {
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                self.failed(py, error);
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Counts an error of our own; the first one is said.

@@ -1,0 +1,264 @@
+"""Programs that are not as one would have them: the tracker must neither break nor change what they do."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import ttmem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def tracker(tmp_path: Path) -> Iterator[ttmem.MemoryTracker]:
+    yield ttmem.initialize_memory_tracker(tmp_path, interval=60.0)
+    ttmem.stop_memory_tracker()
+
+
+def live(tracker: ttmem.MemoryTracker) -> list[dict[str, Any]]:
+    """What is there in the end."""
+    ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    opened = ttmem.open(tracker.recording)
+    end = opened.summary()["ranks"][0]["operations"]["total"]
+    rows: list[dict[str, Any]] = opened.summary(at=end, top=1000)["ranks"][0]["at"]["pools"]["cpu"]["live"]
+    return rows
+
+
+def classes(tracker: ttmem.MemoryTracker) -> dict[str, str]:
+    return {row["name"]: row["class"] for row in live(tracker) if row["name"] is not None}
+
+
+def run(program: str, folder: Path, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    """Runs a program of its own: it may crash."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+    )
+
+
+def test_threads_that_train_models_of_their_own(tmp_path: Path) -> None:
+    ran = run(
+        """
+        import threading, torch, ttmem
+        tracker = ttmem.initialize_memory_tracker()
+
+        def train():
+            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+            for _ in range(2000):
+                model(torch.randn(4, 8)).sum().backward()
+                model.zero_grad()
+
+        threads = [threading.Thread(target=train) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(tracker.get_summary()["errors"])
+        """,
+        tmp_path,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr
+
+
+def test_passes_of_several_threads_end_each_for_itself(tracker: ttmem.MemoryTracker) -> None:
+    mode = tracker._mode
+    assert mode is not None
+    inside, over = threading.Event(), threading.Event()
+
+    def wait(gradient: torch.Tensor) -> torch.Tensor:
+        inside.set()
+        over.wait(10)
+        return gradient
+
+    def other() -> None:
+        x = torch.ones(4, requires_grad=True)
+        x.register_hook(wait)  # type: ignore[no-untyped-call]
+        x.sum().backward()  # type: ignore[no-untyped-call]
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait(10)
+    torch.ones(4, requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
+    assert mode.backward is None
+    over.set()
+    thread.join()
+    assert mode.errors == 0
+
+
+def test_processes_that_begin_in_the_same_second(tmp_path: Path) -> None:
+    program = (
+        "import torch, ttmem; t = ttmem.initialize_memory_tracker(); torch.ones(1000); print(t.recording)"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    names = {process.communicate()[0].strip() for process in processes}
+    assert len(names) == 4
+    for name in names:
+        assert ttmem.open(name).summary()["ranks"][0]["pools"]["cpu"]["peak_total"] >= 4000
+
+
+def test_a_program_that_goes_to_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ttmem.initialize_memory_tracker("profiles")
+    monkeypatch.chdir(tmp_path / "other")
+    assert os.path.exists(ttmem.stop_memory_tracker())
+    assert sorted(path.suffix for path in (tmp_path / "profiles").iterdir()) == [".json", ".ttmem"]
+
+
+def test_a_model_that_was_there_before(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(32))
+    tracker = ttmem.initialize_memory_tracker(tmp_path)
+    model(torch.ones(4, 32))
+    found = classes(tracker)
+    assert found["0.weight"] == "parameter"
+    assert found["1.running_mean"] == "buffer"
+
+
+def test_gradients_that_are_sparse(tracker: ttmem.MemoryTracker) -> None:
+    model = nn.Embedding(100, 16, sparse=True)
+    model(torch.tensor([1, 2])).sum().backward()
+    assert classes(tracker)["weight.grad"] == "gradient"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_script_beside_another_model(tracker: ttmem.MemoryTracker) -> None:
+    script, model = torch.jit.script(nn.Linear(8, 8)), nn.Linear(16, 16)
+    script(torch.ones(2, 8)).sum().backward()
+    model(torch.ones(2, 16)).sum().backward()
+    gradients = [row for row in live(tracker) if row["class"] == "gradient"]
+    assert sorted(row["per_bank"] for row in gradients) == [32, 64, 256, 1024]
+
+
+def test_an_operation_that_threads_share(tracker: ttmem.MemoryTracker) -> None:
+    operation = tracker.track_operation("work")
+    first, second = threading.Event(), threading.Event()
+    kept = []
+
+    def begin_first() -> None:
+        with operation:
+            first.set()
+            second.wait(10)
+            kept.append(torch.ones(1000))
+
+    def begin_second() -> None:
+        first.wait(10)
+        with operation:
+            second.set()
+            threads[0].join()
+            kept.append(torch.ones(2000))
+
+    threads = [threading.Thread(target=begin_first), threading.Thread(target=begin_second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with open(ttmem.stop_memory_tracker()) as file:
+        (node,) = json.load(file)["operation_tree"]
+    assert node["invocation_count"] == 2
+    # Each has what its own thread has made.
+    assert node["max_memory_delta_mb"] == 8000 / (1 << 20)
+    assert node["total_memory_delta_mb"] == 12000 / (1 << 20)
+
+
+def test_trackers_that_are_stopped_in_another_thread_leave_no_pile(tmp_path: Path) -> None:
+    for _ in range(5):
+        ttmem.initialize_memory_tracker(tmp_path)
+        thread = threading.Thread(target=ttmem.stop_memory_tracker)
+        thread.start()
+        thread.join()
+        assert torch._C._len_torch_dispatch_stack() <= 1
+    ttmem.initialize_memory_tracker(tmp_path)
+    ttmem.stop_memory_tracker()
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_compiler_that_another_thread_imports(
+    tracker: ttmem.MemoryTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", types.ModuleType("torch._dynamo.utils"))
+    assert os.path.exists(tracker.stop())
+
+
+def test_parts_that_fail_to_end_lose_no_profile(tracker: ttmem.MemoryTracker) -> None:
+    class Broken:
+        def close(self) -> None:
+            raise RuntimeError
+
+    tracker._parts.insert(0, Broken())
+    assert os.path.exists(tracker.stop())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+def test_a_child_can_be_ended(tmp_path: Path) -> None:
+    ran = run(
+        """
+        import os, signal, time, torch, ttmem
+        ttmem.initialize_memory_tracker()
+        child = os.fork()
+        if child == 0:
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            time.sleep(60)
+        time.sleep(0.5)
+        os.kill(child, signal.SIGTERM)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+        tmp_path,
+    )
+    assert ran.stdout.split() == [str(-signal.SIGTERM)], ran.stderr
+
+
+def test_ctrl_c_is_the_programs(tracker: ttmem.MemoryTracker) -> None:
+    mode = tracker._mode
+    assert mode is not None
+
+    class Model(nn.Linear):
+        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+            if not self.__dict__.get("was_asked"):
+                self.__dict__["was_asked"] = True
+                raise KeyboardInterrupt
+            return super().named_modules(*args, **kwargs)
+
+    model = Model(4, 4)
+    with pytest.raises(KeyboardInterrupt):
+        model(torch.ones(1, 4))
+    assert mode.errors == 0
+    model(torch.ones(1, 4))
+    del model
+    gc.collect()
+
+
+def test_an_optimizer_that_is_odd(tracker: ttmem.MemoryTracker) -> None:
+    class Odd(torch.optim.SGD):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+    model = nn.Linear(4, 4)
+    optimizer = Odd(model.parameters(), lr=0.1)
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    assert tracker.get_summary()["errors"] > 0
