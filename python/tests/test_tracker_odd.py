@@ -262,3 +262,51 @@ def test_an_optimizer_that_is_odd(tracker: ttmem.MemoryTracker) -> None:
     model(torch.ones(1, 4)).sum().backward()
     optimizer.step()
     assert tracker.get_summary()["errors"] > 0
+
+
+@pytest.mark.parametrize("change", ["to", "assign", "replace"])
+def test_parameters_that_are_others_later(tracker: ttmem.MemoryTracker, change: str) -> None:
+    model = nn.Sequential(nn.Linear(32, 32))
+    model(torch.ones(1, 32))
+    if change == "to":
+        model.to(torch.float64)
+    elif change == "assign":
+        model.load_state_dict(
+            {name: torch.ones_like(p) for name, p in model.state_dict().items()}, assign=True
+        )
+    else:
+        model[0].weight = nn.Parameter(torch.ones(32, 32))
+    model(torch.ones(1, 32, dtype=model[0].weight.dtype))  # type: ignore[arg-type]
+    rows = [row for row in live(tracker) if row["class"] == "parameter"]
+    assert {row["name"] for row in rows} == {"0.weight", "0.bias"}
+    assert len(rows) == 2
+
+
+def test_parameters_that_are_made_by_the_first_pass(tracker: ttmem.MemoryTracker) -> None:
+    model = nn.LazyLinear(16)
+    model(torch.ones(1, 8))
+    model(torch.ones(1, 8))
+    assert classes(tracker)["weight"] == "parameter"
+
+
+def test_the_state_of_an_optimizer_that_is_loaded(tracker: ttmem.MemoryTracker) -> None:
+    model = nn.Linear(8, 8, bias=False)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        model(torch.ones(1, 8)).sum().backward()
+        optimizer.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    rows = [row for row in live(tracker) if row["class"] == "optimizer"]
+    assert {"exp_avg", "exp_avg_sq"} <= {row["name"] for row in rows}
+
+
+def test_inputs_that_are_given_by_name(tracker: ttmem.MemoryTracker) -> None:
+    class Model(nn.Module):
+        def forward(self, *, words: torch.Tensor) -> torch.Tensor:
+            return words * 2
+
+    batch = {"words": torch.ones(64, 64)}
+    Model()(**batch)
+    (row,) = [row for row in live(tracker) if row["per_bank"] == 64 * 64 * 4]
+    assert row["class"] == "input"

@@ -171,6 +171,9 @@ class Forward:
     def ends(self, module: torch.nn.Module, output: object) -> None:
         """Leave it."""
 
+    def fingerprint(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> int:
+        """Give another number when parameters or buffers of modules are others, or lie elsewhere."""
+
     def gradients(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
         """Say which gradients the parameters of modules have, by how the names of these begin.
 

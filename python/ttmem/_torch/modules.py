@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 import threading
 import warnings
 import weakref
@@ -16,10 +18,14 @@ from ttmem._torch.autograd import saved_tensors
 from ttmem._torch.mode import uninstall
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from ttmem._torch.mode import Mode
 
-# Inputs are looked for in containers down to this depth.
-DEEPEST = 4
+# Inputs are looked for in containers down to this depth, and among so many things in each.
+DEEPEST, MOST = 4, 256
+# PyTorch's own frame that calls hooks is no further away.
+FRAMES = 5
 
 
 class Modules:
@@ -33,6 +39,8 @@ class Modules:
         self._models: weakref.WeakKeyDictionary[
             torch.nn.Module, list[tuple[weakref.ref[torch.nn.Module], str]]
         ] = weakref.WeakKeyDictionary()
+        # Which parameters and buffers it had when it was learned.
+        self._had: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         # The threads that run models; of each, those that ran since its last backward pass.
         self._threads: set[int] = set()
         self._ran: dict[int, weakref.WeakSet[torch.nn.Module]] = {}
@@ -83,6 +91,7 @@ class Modules:
             forward.know(module, name or type(module).__name__, module is model)
             inside.append((weakref.ref(module), f"{name}." if name else ""))
         self._models[model] = inside
+        self._had[model] = forward.fingerprint(inside)
         for name, parameter in model.named_parameters():
             mode.classify(parameter, "parameter", name, parameter.requires_grad)
         for name, buffer in model.named_buffers():
@@ -110,7 +119,12 @@ class Modules:
         """The forward pass of a model begins."""
         self._threads.add(threading.get_ident())
         self._ran.setdefault(threading.get_ident(), weakref.WeakSet()).add(model)
+        forward, inside = self._forward, self._models.get(model)
+        # It may have been moved, or made of another type.
+        if forward is not None and inside is not None and forward.fingerprint(inside) != self._had[model]:
+            self.learn(model)
         self._inputs(args)
+        self._inputs(_keywords())
         if not self._mode.sees_operations and torch._C._len_torch_dispatch_stack() > 0:
             uninstall(self._mode)
 
@@ -128,8 +142,21 @@ class Modules:
         if isinstance(args, torch.Tensor):
             self._mode.classify(args, "input", None, args.requires_grad, only_unknown=True)
         elif depth < DEEPEST and isinstance(args, (list, tuple)):
-            for arg in args:
+            for arg in args[:MOST]:
                 self._inputs(arg, depth + 1)
         elif depth < DEEPEST and isinstance(args, dict):
-            for arg in args.values():
+            for arg in itertools.islice(args.values(), MOST):
                 self._inputs(arg, depth + 1)
+
+
+def _keywords() -> dict[str, Any]:
+    """What a model is given by keyword: hooks on all modules are not told, but whoever calls them knows."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_filename == torch_module.__file__:
+            found = frame.f_locals.get("kwargs")
+            return found if isinstance(found, dict) else {}
+        frame = frame.f_back
+    return {}

@@ -29,8 +29,8 @@ class Training:
         self._modules = modules
         self._handles: list[Any] = []
         self._backward: Callable[..., Any] | None = None
-        # How much state of an optimizer was seen.
-        self._seen: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        # Which state of an optimizer was seen: it may get another one.
+        self._seen: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
 
     def open(self) -> None:
         """Begins."""
@@ -94,8 +94,9 @@ class Training:
             return
         try:
             self._mode.end_tagged(id(optimizer))
-            if self._mode.is_on and self._seen.get(optimizer) != len(optimizer.state):
-                self._seen[optimizer] = len(optimizer.state)
+            states = [id(state) for state in optimizer.state.values()]
+            if self._mode.is_on and self._seen.get(optimizer) != states:
+                self._seen[optimizer] = states
                 self._states(optimizer)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)

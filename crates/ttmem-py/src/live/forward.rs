@@ -4,12 +4,13 @@
 //! is not known yet, and for the passes of whole models.
 
 use std::cell::Cell;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use ttmem::model::{Class, ScopeKind};
 
 use super::gil_cell::GilCell;
@@ -77,6 +78,28 @@ impl Forward {
     /// It ends, by an exception also.
     fn ends(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
         self.watch.get().kept_from_program(py, self.leave(py, module, output))
+    }
+
+    /// A number that is another one when parameters or buffers of modules are others, or lie elsewhere.
+    fn fingerprint(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<u64> {
+        let mut found = FxHasher::default();
+        for row in modules {
+            let (module, _): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
+            let Some(module) = module.upgrade() else { continue };
+            for kind in [intern!(py, "_parameters"), intern!(py, "_buffers")] {
+                let tensors = module.getattr(kind)?;
+                // What is no dictionary is a script's, which changes nothing.
+                for tensor in tensors.cast::<PyDict>().into_iter().flat_map(PyDictMethods::values) {
+                    found.write_usize(address(&tensor));
+                    if self.watch.get().is_plain_tensor(&tensor) {
+                        // A lazy one has none yet.
+                        let at = tensor.call_method0(intern!(py, "data_ptr")).and_then(|at| at.extract());
+                        found.write_u64(at.unwrap_or(0));
+                    }
+                }
+            }
+        }
+        Ok(found.finish())
     }
 
     /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
