@@ -310,3 +310,44 @@ def test_inputs_that_are_given_by_name(tracker: ttmem.MemoryTracker) -> None:
     Model()(**batch)
     (row,) = [row for row in live(tracker) if row["per_bank"] == 64 * 64 * 4]
     assert row["class"] == "input"
+
+
+def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent(
+            """
+            import atexit, inspect, os, pickle, sys, threading, time
+            import torch
+
+            class Thing:
+                pass
+
+            def late():
+                time.sleep(0.3)
+                kept.append(torch.ones(500_000))
+                print("late", type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+
+            kept = []
+            os.chdir("other")
+            print(os.path.isabs(__file__), inspect.getsource(Thing).split()[0], sys.argv)
+            print(late.__annotations__, __name__, sys.modules["__main__"].kept is kept)
+            atexit.register(lambda: print("over", pickle.loads(pickle.dumps(Thing())).__class__.__name__))
+            threading.Thread(target=late).start()
+            """
+        )
+    )
+
+    def output(*words: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, *words, "script.py", "1"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return ran.stdout
+
+    assert output("-m", "ttmem", "track", "--output-dir", "profiles") == output()
+    (recording,) = (tmp_path / "profiles").glob("*.ttmem")
+    assert ttmem.open(recording).summary()["ranks"][0]["pools"]["cpu"]["peak_total"] >= 2_000_000

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import builtins
+import io
 import os
 import runpy
 import sys
+import types
+import zipfile
 from typing import TYPE_CHECKING
 
 from ttmem._native import tracker_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ttmem._native import _Settings
 
@@ -73,16 +78,31 @@ def main(words: Sequence[str]) -> int:
     except (ModuleNotFoundError, OSError, ValueError) as error:
         sys.stderr.write(f"ttmem: {error}\n")
         return 2
+    # When all is over: threads of the program may go on when its script has ended.
+    atexit.register(_stop, stop_memory_tracker)
     sys.argv = [options.program, *options.words]
-    try:
-        if options.module:
-            sys.path.insert(0, os.getcwd())
-            runpy.run_module(options.program, run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(options.program)))
-            runpy.run_path(options.program, run_name="__main__")
-    finally:
-        path = stop_memory_tracker()
-        if path:
-            sys.stderr.write(f"ttmem: {path}\n")
+    if options.module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(options.program, run_name="__main__", alter_sys=True)
+    elif os.path.isfile(options.program) and not zipfile.is_zipfile(options.program):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(options.program)))
+        _run_script(os.path.abspath(options.program))
+    else:
+        runpy.run_path(options.program, run_name="__main__")
     return 0
+
+
+def _run_script(path: str) -> None:
+    """Runs a script as Python itself does: in a module that stays, for what is pickled at the very end."""
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
+    sys.modules["__main__"] = module
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, module.__dict__)  # noqa: S102 - that is what is asked for
+
+
+def _stop(stop: Callable[[], str]) -> None:
+    path = stop()
+    if path:
+        sys.stderr.write(f"ttmem: {path}\n")
