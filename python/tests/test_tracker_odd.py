@@ -184,15 +184,19 @@ def test_an_operation_that_threads_share(tracker: ttmem.MemoryTracker) -> None:
 
 
 def test_trackers_that_are_stopped_in_another_thread_leave_no_pile(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     for _ in range(5):
         ttmem.initialize_memory_tracker(tmp_path)
         thread = threading.Thread(target=ttmem.stop_memory_tracker)
         thread.start()
         thread.join()
         assert torch._C._len_torch_dispatch_stack() <= 1
+        handler = signal.getsignal(signal.SIGTERM)
+        assert handler.__self__._before is before  # type: ignore[union-attr]
     ttmem.initialize_memory_tracker(tmp_path)
     ttmem.stop_memory_tracker()
     assert torch._C._len_torch_dispatch_stack() == 0
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_compiler_that_another_thread_imports(
@@ -351,3 +355,13 @@ def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
     assert output("-m", "ttmem", "track", "--output-dir", "profiles") == output()
     (recording,) = (tmp_path / "profiles").glob("*.ttmem")
     assert ttmem.open(recording).summary()["ranks"][0]["pools"]["cpu"]["peak_total"] >= 2_000_000
+
+
+def test_checkpoints_with_names_that_are_none(tracker: ttmem.MemoryTracker) -> None:
+    class Nameless:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    with ttmem.memory_checkpoint("\ud800"):
+        ttmem.memory_checkpoint(Nameless())  # type: ignore[arg-type]
+    assert tracker.get_summary()["errors"] == 3

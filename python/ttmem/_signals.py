@@ -24,7 +24,7 @@ class Ending:
     def open(self) -> None:
         """Begins. Only the main thread can: elsewhere, what is left of an ended program is its recording."""
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.getsignal(signal.SIGTERM)
+            self._before = self._without_closed(signal.getsignal(signal.SIGTERM))
             # Not one that is ignored, nor one that was not made in Python and could not be put back.
             if self._before is not signal.SIG_IGN and self._before is not None:
                 signal.signal(signal.SIGTERM, self._ended)
@@ -36,6 +36,13 @@ class Ending:
         if self._is_open and here and signal.getsignal(signal.SIGTERM) == self._ended:
             signal.signal(signal.SIGTERM, self._before)
         self._is_open = False
+
+    @staticmethod
+    def _without_closed(handler: Any) -> Any:
+        """What was there before those of ours that were closed in another thread, and are still there."""
+        while isinstance(ending := getattr(handler, "__self__", None), Ending) and not ending._is_open:
+            handler = ending._before
+        return handler
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
         before = self._before

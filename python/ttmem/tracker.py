@@ -187,7 +187,7 @@ class Checkpoint:
 
     def __exit__(self, *_: object) -> None:
         """What is there in the end."""
-        self._tracker._snapshot(f"{self._name} (end)")
+        self._tracker._checkpoint(self._name, " (end)")
 
 
 class MemoryTracker:
@@ -343,7 +343,7 @@ class MemoryTracker:
         """Takes down what is there now, under a name."""
         if self._mode is None or _is_compiling():
             return NOTHING
-        self._snapshot(str(name))
+        self._checkpoint(name)
         return Checkpoint(self, name)
 
     def track_pytorch_ops(self) -> AbstractContextManager[object]:
@@ -460,6 +460,12 @@ class MemoryTracker:
             self._look_at_failure(mode)
             self._read(mode)
             mode.snapshot(name)
+
+    def _checkpoint(self, name: object, end: str = "") -> None:
+        mode = self._mode
+        if mode is not None:
+            # A name may be anything, also something that cannot be written.
+            _guarded(mode, lambda: self._snapshot(f"{name}{end}"))
 
     def _look_at_failure(self, mode: Mode) -> None:
         """Says once that the recording is not written any more."""
