@@ -192,7 +192,7 @@ def test_trackers_that_are_stopped_in_another_thread_leave_no_pile(tmp_path: Pat
         thread.join()
         assert torch._C._len_torch_dispatch_stack() <= 1
         handler = signal.getsignal(signal.SIGTERM)
-        assert handler.__self__._before is before  # type: ignore[union-attr]
+        assert handler.__self__.before is before  # type: ignore[union-attr]
     ttmem.initialize_memory_tracker(tmp_path)
     ttmem.stop_memory_tracker()
     assert torch._C._len_torch_dispatch_stack() == 0

@@ -18,34 +18,34 @@ class Ending:
     def __init__(self, at_end: Callable[[], object]) -> None:
         """What is to be called."""
         self._at_end = at_end
-        self._before: Any = None
-        self._is_open = False
+        self.before: Any = None
+        self.is_open = False
 
     def open(self) -> None:
         """Begins. Only the main thread can: elsewhere, what is left of an ended program is its recording."""
         if threading.current_thread() is threading.main_thread():
-            self._before = self._without_closed(signal.getsignal(signal.SIGTERM))
+            self.before = self._without_closed(signal.getsignal(signal.SIGTERM))
             # Not one that is ignored, nor one that was not made in Python and could not be put back.
-            if self._before is not signal.SIG_IGN and self._before is not None:
+            if self.before is not signal.SIG_IGN and self.before is not None:
                 signal.signal(signal.SIGTERM, self._ended)
-                self._is_open = True
+                self.is_open = True
 
     def close(self) -> None:
         """Ends: what was there before is there again, unless the program has put another there since."""
         here = threading.current_thread() is threading.main_thread()
-        if self._is_open and here and signal.getsignal(signal.SIGTERM) == self._ended:
-            signal.signal(signal.SIGTERM, self._before)
-        self._is_open = False
+        if self.is_open and here and signal.getsignal(signal.SIGTERM) == self._ended:
+            signal.signal(signal.SIGTERM, self.before)
+        self.is_open = False
 
     @staticmethod
     def _without_closed(handler: Any) -> Any:
         """What was there before those of ours that were closed in another thread, and are still there."""
-        while isinstance(ending := getattr(handler, "__self__", None), Ending) and not ending._is_open:
-            handler = ending._before
+        while isinstance(ending := getattr(handler, "__self__", None), Ending) and not ending.is_open:
+            handler = ending.before
         return handler
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
-        before = self._before
+        before = self.before
         try:
             self._at_end()
         finally:
