@@ -365,3 +365,28 @@ def test_checkpoints_with_names_that_are_none(tracker: ttmem.MemoryTracker) -> N
     with ttmem.memory_checkpoint("\ud800"):
         ttmem.memory_checkpoint(Nameless())  # type: ignore[arg-type]
     assert tracker.get_summary()["errors"] == 3
+
+
+def test_modules_that_are_added_later(tracker: ttmem.MemoryTracker) -> None:
+    model = nn.Sequential(nn.Linear(8, 8))
+    model(torch.ones(1, 8))
+    model.append(nn.Linear(8, 16))
+    model(torch.ones(1, 8))
+    assert classes(tracker)["1.weight"] == "parameter"
+
+
+def test_parts_of_a_model_that_are_called_alone(tracker: ttmem.MemoryTracker) -> None:
+    model, other = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), nn.Linear(4, 4)
+    model(torch.ones(1, 8))
+    model[1](torch.ones(1, 8)).sum().backward()
+    other(torch.ones(1, 4)).sum().backward()
+    found = classes(tracker)
+    assert found["1.weight.grad"] == found["weight.grad"] == "gradient"
+    assert "0.weight.grad" not in found
+
+
+def test_weights_that_are_tied(tracker: ttmem.MemoryTracker) -> None:
+    model = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))
+    model[1].weight = model[0].weight
+    model(torch.ones(1, 8)).sum().backward()
+    assert set(classes(tracker)) == {"0.weight", "0.weight.grad"}

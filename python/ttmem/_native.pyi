@@ -171,8 +171,11 @@ class Forward:
     def ends(self, module: torch.nn.Module, output: object) -> None:
         """Leave it."""
 
-    def fingerprint(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> int:
-        """Give another number when parameters or buffers of modules are others, or lie elsewhere."""
+    def fingerprint(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> tuple[int, int]:
+        """Give a number for which modules are inside of modules, and one for their parameters and buffers."""
+
+    def contents(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
+        """Say what the parameters and buffers of modules are, by how the names of what is in them begin."""
 
     def gradients(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
         """Say which gradients the parameters of modules have, by how the names of these begin.

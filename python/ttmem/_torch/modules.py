@@ -39,8 +39,12 @@ class Modules:
         self._models: weakref.WeakKeyDictionary[
             torch.nn.Module, list[tuple[weakref.ref[torch.nn.Module], str]]
         ] = weakref.WeakKeyDictionary()
-        # Which parameters and buffers it had when it was learned.
-        self._had: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+        # Which modules, parameters and buffers it had when it was learned.
+        self._had: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
+        # Of each module in a model: which model that is.
+        self._model_of: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[torch.nn.Module]] = (
+            weakref.WeakKeyDictionary()
+        )
         # The threads that run models; of each, those that ran since its last backward pass.
         self._threads: set[int] = set()
         self._ran: dict[int, weakref.WeakSet[torch.nn.Module]] = {}
@@ -83,19 +87,17 @@ class Modules:
 
     def learn(self, model: torch.nn.Module) -> None:
         """Takes down the names of a model, and what its parameters and buffers are."""
-        mode, forward = self._mode, self._forward
+        forward = self._forward
         if forward is None:
             return
-        inside = []
+        inside, this = [], weakref.ref(model)
         for name, module in model.named_modules():
             forward.know(module, name or type(module).__name__, module is model)
             inside.append((weakref.ref(module), f"{name}." if name else ""))
+            self._model_of[module] = this
         self._models[model] = inside
         self._had[model] = forward.fingerprint(inside)
-        for name, parameter in model.named_parameters():
-            mode.classify(parameter, "parameter", name, parameter.requires_grad)
-        for name, buffer in model.named_buffers():
-            mode.classify(buffer, "buffer", name, buffer.requires_grad)
+        forward.contents(inside)
         forward.gradients(inside)
 
     def gradients(self) -> None:
@@ -105,11 +107,11 @@ class Modules:
         gives it up in between. So where several run models, each looks at those that only it has run since.
         """
         here = self._ran.pop(threading.get_ident(), None) or ()
-        if self._threads <= {threading.get_ident()}:
+        elsewhere = [*self._ran.values()]
+        models = [model for model in here if not any(model in ran for ran in elsewhere)]
+        if not here and self._threads <= {threading.get_ident()}:
+            # It may have run before an earlier backward pass.
             models = [*self._models]
-        else:
-            elsewhere = [*self._ran.values()]
-            models = [model for model in here if not any(model in ran for ran in elsewhere)]
         for model in models:
             inside = self._models.get(model)
             if inside is not None and self._forward is not None:
@@ -117,16 +119,35 @@ class Modules:
 
     def enters(self, model: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """The forward pass of a model begins."""
-        self._threads.add(threading.get_ident())
-        self._ran.setdefault(threading.get_ident(), weakref.WeakSet()).add(model)
-        forward, inside = self._forward, self._models.get(model)
-        # It may have been moved, or made of another type.
-        if forward is not None and inside is not None and forward.fingerprint(inside) != self._had[model]:
-            self.learn(model)
+        self._runs(model)
+        self._look_again(model)
         self._inputs(args)
         self._inputs(_keywords())
         if not self._mode.sees_operations and torch._C._len_torch_dispatch_stack() > 0:
             uninstall(self._mode)
+
+    def enters_part(self, module: torch.nn.Module) -> None:
+        """The forward pass of a part of a model begins, outside of one of the model."""
+        model_of = self._model_of.get(module)
+        model = model_of() if model_of is not None else None
+        if model is not None:
+            self._runs(model)
+
+    def _runs(self, model: torch.nn.Module) -> None:
+        self._threads.add(threading.get_ident())
+        self._ran.setdefault(threading.get_ident(), weakref.WeakSet()).add(model)
+
+    def _look_again(self, model: torch.nn.Module) -> None:
+        """A model may have other parts than when it was learned, and its tensors may have been moved."""
+        forward, inside = self._forward, self._models.get(model)
+        if forward is None or inside is None:
+            return
+        before, now = self._had[model], forward.fingerprint(inside)
+        self._had[model] = now
+        if now[0] != before[0]:
+            self.learn(model)
+        elif now != before:
+            forward.contents(inside)
 
     def keeps(self, output: object) -> None:
         """What a model has given may keep more than its modules have given."""

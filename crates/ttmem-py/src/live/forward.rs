@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use ttmem::model::{Class, ScopeKind};
 
@@ -58,11 +58,9 @@ impl Forward {
     fn know(&self, py: Python<'_>, module: &Bound<'_, PyAny>, name: &str, is_model: bool) -> PyResult<()> {
         self.forget_what_is_gone(py);
         let weak = PyWeakrefReference::new(module)?.unbind();
-        let before = self.known.with(py, |known| {
-            let was_model = known.modules.get(&address(module)).is_some_and(|module| module.is_model);
-            let module_now = KnownModule { weak, name: name.into(), is_model: is_model || was_model };
-            known.modules.insert(address(module), module_now)
-        });
+        let is_model = is_model || self.known(py, module).is_some_and(|(_, was_model)| was_model);
+        let module_now = KnownModule { weak, name: name.into(), is_model };
+        let before = self.known.with(py, |known| known.modules.insert(address(module), module_now));
         drop(before);
         Ok(())
     }
@@ -80,26 +78,44 @@ impl Forward {
         self.watch.get().kept_from_program(py, self.leave(py, module, output))
     }
 
-    /// A number that is another one when parameters or buffers of modules are others, or lie elsewhere.
-    fn fingerprint(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<u64> {
-        let mut found = FxHasher::default();
+    /// Two numbers: the first is another one when modules have other modules inside, the second when their parameters or
+    /// buffers are others, or lie elsewhere.
+    fn fingerprint(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<(u64, u64)> {
+        let (mut inside, mut tensors) = (FxHasher::default(), FxHasher::default());
         for row in modules {
             let (module, _): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
             let Some(module) = module.upgrade() else { continue };
+            for part in values_of(&module, intern!(py, "_modules"))? {
+                inside.write_usize(address(&part));
+            }
             for kind in [intern!(py, "_parameters"), intern!(py, "_buffers")] {
-                let tensors = module.getattr(kind)?;
-                // What is no dictionary is a script's, which changes nothing.
-                for tensor in tensors.cast::<PyDict>().into_iter().flat_map(PyDictMethods::values) {
-                    found.write_usize(address(&tensor));
+                for tensor in values_of(&module, kind)? {
+                    tensors.write_usize(address(&tensor));
                     if self.watch.get().is_plain_tensor(&tensor) {
                         // A lazy one has none yet.
                         let at = tensor.call_method0(intern!(py, "data_ptr")).and_then(|at| at.extract());
-                        found.write_u64(at.unwrap_or(0));
+                        tensors.write_u64(at.unwrap_or(0));
                     }
                 }
             }
         }
-        Ok(found.finish())
+        Ok((inside.finish(), tensors.finish()))
+    }
+
+    /// Says what the parameters and buffers of modules are, by weak references to modules, and how the names of what is in
+    /// them begin.
+    fn contents(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
+        let mut seen = FxHashSet::default();
+        let kinds = [("_parameters", Class::Parameter), ("_buffers", Class::Buffer)];
+        for (kind, class) in kinds {
+            for row in modules {
+                let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
+                let Some(module) = module.upgrade() else { continue };
+                let looked = self.contents_of(py, &module, (kind, class), &prefix, &mut seen);
+                self.watch.get().kept_from_program(py, looked)?;
+            }
+        }
+        Ok(())
     }
 
     /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
@@ -120,6 +136,27 @@ impl Forward {
 }
 
 impl Forward {
+    fn contents_of(
+        &self,
+        py: Python<'_>,
+        module: &Bound<'_, PyAny>,
+        (kind, class): (&str, Class),
+        prefix: &Bound<'_, PyAny>,
+        seen: &mut FxHashSet<Address>,
+    ) -> PyResult<()> {
+        for row in items_of(module, &PyString::new(py, kind))?.try_iter()? {
+            let (name, tensor): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
+            // One that is shared is called as where it is first.
+            if tensor.is_none() || !seen.insert(address(&tensor)) {
+                continue;
+            }
+            let does = tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?;
+            let name = format!("{prefix}{name}");
+            Watch::classify_as(self.watch.bind(py), &tensor, class, Some(&name), Some(does), false)?;
+        }
+        Ok(())
+    }
+
     fn gradients_of(
         &self,
         py: Python<'_>,
@@ -127,13 +164,7 @@ impl Forward {
         prefix: &Bound<'_, PyAny>,
         seen: &mut FxHashSet<Address>,
     ) -> PyResult<()> {
-        let parameters = module.getattr(intern!(py, "_parameters"))?;
-        // A compiled script has something like a dictionary.
-        let parameters = match parameters.cast::<PyDict>() {
-            Ok(parameters) => parameters.items().into_any(),
-            Err(_) => parameters.call_method0(intern!(py, "items"))?,
-        };
-        for row in parameters.try_iter()? {
+        for row in items_of(module, intern!(py, "_parameters"))?.try_iter()? {
             let (name, parameter): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
             // Others have no gradient that could be asked for.
             if parameter.is_none() || !parameter.getattr(intern!(py, "is_leaf"))?.is_truthy()? {
@@ -154,6 +185,8 @@ impl Forward {
         let Some((name, is_model)) = self.known_or_learned(py, module)? else { return Ok(()) };
         if is_model {
             self.models.call_method1(py, intern!(py, "enters"), (module, args))?;
+        } else if !self.watch.get().goes_forward(py) {
+            self.models.call_method1(py, intern!(py, "enters_part"), (module,))?;
         }
         Watch::begin_scope(self.watch.bind(py), &name, ScopeKind::Forward, tag(module))?;
         Ok(())
@@ -282,6 +315,25 @@ impl Forward {
             known.modules = modules;
         });
     }
+}
+
+/// The names and values of a dictionary of a module.
+fn items_of<'py>(module: &Bound<'py, PyAny>, kind: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let found = module.getattr(kind)?;
+    // A compiled script has something like a dictionary.
+    match found.cast::<PyDict>() {
+        Ok(found) => Ok(found.items().into_any()),
+        Err(_) => found.call_method0(intern!(module.py(), "items")),
+    }
+}
+
+/// The values of a dictionary of a module. A compiled script has none, and does not change.
+fn values_of<'py>(
+    module: &Bound<'py, PyAny>,
+    kind: &Bound<'py, PyString>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let found = module.getattr(kind)?;
+    Ok(found.cast::<PyDict>().map(|found| found.values().iter().collect()).unwrap_or_default())
 }
 
 /// By which the call of a module is found again.

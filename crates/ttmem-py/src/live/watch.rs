@@ -534,6 +534,13 @@ impl Watch {
         Ok(())
     }
 
+    /// Whether this context is in a forward pass.
+    pub(super) fn goes_forward(&self, py: Python<'_>) -> bool {
+        let Some(within) = self.within(py) else { return false };
+        let kind = self.state.with(py, |state| state.recorder.kind_of(Some(within.at()))).flatten();
+        kind == Some(ScopeKind::Forward)
+    }
+
     /// Whether what this call gives is to be labelled. Of the calls of a scope some are, ever fewer.
     pub(super) fn labels_are_wanted(&self, py: Python<'_>) -> bool {
         let Some(within) = self.within(py) else { return false };
