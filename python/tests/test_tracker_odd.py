@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import gc
+import inspect
 import json
 import os
 import signal
@@ -20,7 +23,7 @@ from torch import nn
 import ttmem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, Generator, Iterator
     from pathlib import Path
 
 
@@ -390,3 +393,275 @@ def test_weights_that_are_tied(tracker: ttmem.MemoryTracker) -> None:
     model[1].weight = model[0].weight
     model(torch.ones(1, 8)).sum().backward()
     assert set(classes(tracker)) == {"0.weight", "0.weight.grad"}
+
+
+class Late(Exception):
+    """What handlers of signals raise here."""
+
+
+@pytest.mark.parametrize("how", ["function", "method", "partial", "object"])
+def test_what_a_signal_handler_raises_is_the_programs(tracker: ttmem.MemoryTracker, how: str) -> None:
+    mode = tracker._mode
+    assert mode is not None
+
+    class Handler:
+        def raises(self, *_: object) -> None:
+            raise Late
+
+        __call__ = raises
+
+    def raises(*_: object) -> None:
+        raise Late
+
+    handlers: dict[str, Any] = {
+        "function": raises,
+        "method": Handler().raises,
+        "partial": functools.partial(raises, None),
+        "object": Handler(),
+    }
+
+    class Model(nn.Linear):
+        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+            signal.raise_signal(signal.SIGUSR1)
+            return super().named_modules(*args, **kwargs)
+
+    before = signal.signal(signal.SIGUSR1, handlers[how])
+    try:
+        with pytest.raises(Late):
+            Model(4, 4)(torch.ones(1, 4))
+        # By itself, the same error is the tracker's.
+        mode.failed(Late())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert mode.errors == 1
+
+
+def test_a_signal_while_the_tracker_stops(tmp_path: Path) -> None:
+    tracker = ttmem.initialize_memory_tracker(tmp_path)
+
+    def handler(*_: object) -> None:
+        raise Late
+
+    class Part:
+        def close(self) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+
+    tracker._parts.insert(0, Part())
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(Late):
+            ttmem.stop_memory_tracker()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".ttmem"]
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_program_that_goes_on_when_it_is_told_to_end(tmp_path: Path) -> None:
+    ran = run(
+        """
+        import glob, json, os, signal, torch, ttmem
+        signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+        ttmem.initialize_memory_tracker()
+        first = torch.ones(1000)
+        os.kill(os.getpid(), signal.SIGTERM)
+        (saved,) = glob.glob("*.json")
+        print(json.load(open(saved))["device_totals"]["cpu"]["peak_bytes"])
+        second = torch.ones(2000)
+        print(ttmem.get_memory_summary()["total_bytes"])
+        """,
+        tmp_path,
+    )
+    assert ran.stdout.split() == ["asked", "4000", "12000"], ran.stderr
+    (saved,) = tmp_path.glob("*.json")
+    assert json.loads(saved.read_text())["device_totals"]["cpu"]["peak_bytes"] == 12000
+
+
+def test_what_the_tracker_does_is_not_told_to_the_program(tmp_path: Path) -> None:
+    class Counted(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            told.append(str(func))
+            return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
+
+    class Counting(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            told.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def train() -> list[str]:
+        told.clear()
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        optimizer = torch.optim.Adam(model.parameters())
+        with Counting():
+            for _ in range(2):
+                model(torch.ones(2, 4)).sum().backward()
+                optimizer.step()
+        model(torch.ones(2, 4).as_subclass(Counted)).sum()
+        return [name.partition(" at ")[0] for name in told]
+
+    told: list[str] = []
+    alone = train()
+    tracker = ttmem.initialize_memory_tracker(tmp_path)
+    tracked = train()
+    assert tracker.get_summary()["errors"] == 0
+    ttmem.stop_memory_tracker()
+    assert tracked == alone
+
+
+def tree(path: str) -> dict[str, Any]:
+    with open(path) as file:
+        return {node["name"]: node for node in json.load(file)["operation_tree"]}
+
+
+@pytest.mark.usefixtures("tracker")
+def test_a_forward_pass_that_ctrl_c_ends() -> None:
+    class Interrupted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+            self.is_interrupted = True
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.is_interrupted:
+                raise KeyboardInterrupt
+            inner: torch.Tensor = self.inner(x)
+            return inner
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = Interrupted()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            # Not a part of it: a model inside of a model.
+            part: torch.Tensor = self.part(other[0](x))
+            return part
+
+    model, other = Outer(), [nn.Linear(4, 4)]
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            model(torch.ones(1, 4))
+    nn.Linear(4, 4)(torch.ones(1, 4)).sum().backward()
+    model.part.is_interrupted = False
+    model(torch.ones(1, 4)).sum().backward()
+    found = tree(ttmem.stop_memory_tracker())
+    assert {name: node["invocation_count"] for name, node in found.items()} == {
+        "Outer": 4,
+        "Linear": 1,
+        "backward": 2,
+    }
+    inside = {node["name"]: node["invocation_count"] for node in found["Outer"]["children"]}
+    assert inside == {"Linear": 4, "part": 4}
+
+
+def test_gradients_that_are_made_by_hand(tracker: ttmem.MemoryTracker) -> None:
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters())
+    gradients = torch.autograd.grad(model(torch.ones(1, 8)).sum(), [*model.parameters()])
+    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+        parameter.grad = gradient
+    optimizer.step()
+    found = classes(tracker)
+    assert found["weight.grad"] == found["bias.grad"] == "gradient"
+
+
+def test_generators_are_operations_while_they_run(tracker: ttmem.MemoryTracker) -> None:
+    kept = []
+
+    @tracker.track_operation("tokens")
+    def tokens(count: int) -> Generator[int, int | None, str]:
+        for at in range(count):
+            kept.append(torch.ones(1000))
+            try:
+                got = yield at
+            except Late:
+                kept.append(torch.ones(5000))
+                got = None
+            if got is not None:
+                kept.append(torch.ones(got))
+        return "over"
+
+    generator = tokens(3)
+    assert inspect.isgeneratorfunction(tokens)
+    assert next(generator) == 0
+    kept.append(torch.ones(70_000))
+    assert generator.send(2000) == 1
+    assert generator.throw(Late()) == 2
+    with pytest.raises(StopIteration, match="over"):
+        next(generator)
+    assert [*tokens(2)] == [0, 1]
+    closed = tokens(1)
+    next(closed)
+    closed.close()
+    node = tree(ttmem.stop_memory_tracker())["tokens"]
+    assert node["invocation_count"] == 4 + 3 + 2
+    made = 3 * 1000 + 2000 + 5000 + 2 * 1000 + 1000
+    assert node["total_memory_delta_mb"] == made * 4 / (1 << 20)
+
+
+def test_generators_of_tasks_are_operations_while_they_run(tracker: ttmem.MemoryTracker) -> None:
+    kept = []
+
+    @tracker.track_operation("tokens")
+    async def tokens(count: int) -> AsyncGenerator[int, None]:
+        for at in range(count):
+            await asyncio.sleep(0)
+            kept.append(torch.ones(1000))
+            yield at
+
+    async def serve(name: str) -> list[int]:
+        with tracker.track_operation(name):
+            found = [at async for at in tokens(3)]
+            kept.append(torch.ones(10))
+            return found
+
+    async def both() -> list[list[int]]:
+        return [*await asyncio.gather(serve("a"), serve("b"))]
+
+    assert inspect.isasyncgenfunction(tokens)
+    assert asyncio.run(both()) == [[0, 1, 2], [0, 1, 2]]
+    found = tree(ttmem.stop_memory_tracker())
+    for name in "ab":
+        (node,) = found[name]["children"]
+        assert (node["name"], node["invocation_count"]) == ("tokens", 4)
+        assert node["total_memory_delta_mb"] == 12_000 / (1 << 20)
+        assert found[name]["total_memory_delta_mb"] == 12_040 / (1 << 20)
+
+
+def test_objects_that_cannot_be_looked_into(tracker: ttmem.MemoryTracker) -> None:
+    class Odd:
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    tracker.label(Odd(), "kv_cache")
+    assert tracker.get_summary()["errors"] == 1
+    with pytest.raises(ValueError, match='no class "cache"'):
+        tracker.label(Odd(), "cache")
+
+
+def test_a_thread_that_refuses_another_run(tracker: ttmem.MemoryTracker) -> None:
+    class Fixed(threading.Thread):
+        @property
+        def run(self) -> Any:
+            return lambda: ran.append(True)
+
+    ran: list[bool] = []
+    thread = Fixed()
+    thread.start()
+    thread.join()
+    assert ran == [True]
+    assert tracker.get_summary()["errors"] == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /dev/full here")
+def test_a_profile_that_cannot_be_written_leaves_nothing_behind(
+    tracker: ttmem.MemoryTracker, tmp_path: Path
+) -> None:
+    assert tracker.recording is not None
+    unfinished = tracker.recording.removesuffix("ttmem") + "json.part"
+    os.symlink("/dev/full", unfinished)
+    assert ttmem.stop_memory_tracker() == ""
+    assert [path.suffix for path in tmp_path.iterdir()] == [".ttmem"]

@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, TypedDict, final
@@ -242,6 +243,8 @@ class Watch:
         current: ContextVar[Call | None],
         inner: Callable[[Any], Iterable[Any]],
         complain: Callable[[BaseException], None],
+        is_programs: Callable[[BaseException], bool],
+        plainly: Callable[[], AbstractContextManager[None]],
         libraries: list[str],
         limit: int | None = None,
         estimates: bool = False,
@@ -255,6 +258,8 @@ class Watch:
             current: Holds the call that runs in a context.
             inner: The plain tensors in one that has no storage.
             complain: Told the first error of our own.
+            is_programs: Whether a signal handler of the program's raised an error.
+            plainly: `torch._C.DisableTorchFunction`.
             libraries: Where code lies that is not the user's.
             limit: How many bytes the files of the recording may have together.
             estimates: Count tensors without memory on the device that they say they are on.
@@ -316,8 +321,11 @@ class Watch:
     def end_tagged(self, tag: int) -> None:
         """End the innermost call with that tag, and those inside of it."""
 
+    def forward_passes(self) -> list[int]:
+        """Tags of the forward passes that the context is in, and this thread has begun, innermost first."""
+
     def failed(self, error: BaseException) -> None:
-        """Count an error of our own."""
+        """Count an error of our own. What a signal handler of the program's has raised is raised again."""
 
     def snapshot(self, name: str | None = None) -> None:
         """Mark this moment."""

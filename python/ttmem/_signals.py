@@ -1,7 +1,8 @@
-"""A program that is told to end saves its profile first. What it does about signals itself stays."""
+"""Signals: a program that is told to end saves its profile first. What it does about them itself stays."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
@@ -9,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
 
 
 class Ending:
-    """Calls a function when the process is told to end (SIGTERM), and then does what would have been done."""
+    """Calls a function when the process is told to end (SIGTERM), and then does what would have been done.
 
-    def __init__(self, at_end: Callable[[], object]) -> None:
-        """What is to be called."""
+    A program that has a handler of its own may go on.
+    """
+
+    def __init__(self, at_end: Callable[[], object], may_go_on: Callable[[], object]) -> None:
+        """What is to be called when it ends, and what when it may go on."""
         self._at_end = at_end
+        self._may_go_on = may_go_on
         self.before: Any = None
         self.is_open = False
 
@@ -47,10 +52,37 @@ class Ending:
     def _ended(self, number: int, frame: FrameType | None) -> None:
         before = self.before
         try:
-            self._at_end()
+            if callable(before):
+                self._may_go_on()
+            else:
+                self._at_end()
         finally:
             if callable(before):
                 before(number, frame)
             else:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
+
+
+def raised_by_a_handler(error: BaseException) -> bool:
+    """Whether an error comes from a signal handler of the program's: those run in the midst of anything."""
+    codes = {code for number in signal.valid_signals() if (code := _code_of(signal.getsignal(number)))}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code of a handler: a function, a method, or something that can be called. Not ours."""
+    while isinstance(ending := getattr(handler, "__self__", None), Ending):
+        handler = ending.before
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    for function in (handler, vars(type(handler)).get("__call__")):
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            return code  # type: ignore[no-any-return]
+    return None

@@ -118,24 +118,10 @@ class Operation:
 
     def __call__(self, function: F) -> F:
         """The function, every call of which is such an operation, of the tracker that there is then."""
-        import inspect
+        from ttmem._decorated import decorated
 
         name = self._name
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with _tracker.track_operation(name):
-                    return await function(*args, **kwargs)
-
-            return awaited  # type: ignore[return-value]
-
-        @functools.wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with _tracker.track_operation(name):
-                return function(*args, **kwargs)
-
-        return called  # type: ignore[return-value]
+        return decorated(function, lambda: _tracker.track_operation(name))
 
 
 class Idle(Operation):
@@ -244,7 +230,7 @@ class MemoryTracker:
             mode.only_counters()
         else:
             self._watch(mode)
-        ending = Ending(stop_memory_tracker)
+        ending = Ending(stop_memory_tracker, save_memory_profile)
         ending.open()
         self._parts.append(ending)
         self._sample()
@@ -314,9 +300,7 @@ class MemoryTracker:
         ends += [functools.partial(self._read, mode), functools.partial(mode.snapshot, "final")]
         ends += [allocator.close for allocator in self._allocators]
         ends += [functools.partial(uninstall, mode), functools.partial(_say_of_compiled, mode)]
-        for end in ends:
-            # Whatever happens in one of them, the profile is saved.
-            _guarded(mode, end)
+        interrupt = _all_done(mode, ends)
         self._allocators = []
         self._look_at_failure(mode)
         try:
@@ -324,6 +308,8 @@ class MemoryTracker:
         except (OSError, Error) as error:
             logger.warning("the recording is not whole: %s", error)
         self._stopped = self._save_json()
+        if interrupt is not None:
+            raise interrupt
         return self._stopped
 
     def track_operation(self, name: str) -> Operation:
@@ -360,7 +346,9 @@ class MemoryTracker:
         if self._mode is not None:
             from ttmem._torch.labels import label
 
-            label(self._mode, tensors, class_, name)
+            # A class that does not exist is the caller's error; what objects do that are looked into is not.
+            self._mode.label((), class_)
+            _guarded(self._mode, functools.partial(label, self._mode, tensors, class_, name))
 
     def expect(
         self,
@@ -405,7 +393,7 @@ class MemoryTracker:
         if self._mode is None:
             return self._stopped or ""
         for allocator in self._allocators:
-            allocator.drain()
+            _guarded(self._mode, allocator.drain)
         self._mode.flush()
         return self._save_json(is_running=True)
 
@@ -557,6 +545,17 @@ def _guarded(mode: Mode, do: Callable[[], object]) -> None:
         do()
     except Exception as error:  # noqa: BLE001 - it is counted
         mode.failed(error)
+
+
+def _all_done(mode: Mode, ends: list[Callable[[], object]]) -> BaseException | None:
+    """Does several things, whatever happens in one of them. What interrupted it, if anything."""
+    interrupt: BaseException | None = None
+    for end in ends:
+        try:
+            _guarded(mode, end)
+        except BaseException as error:  # noqa: BLE001, PERF203 - the caller raises it again
+            interrupt = error
+    return interrupt
 
 
 def _say_of_compiled(mode: Mode) -> None:

@@ -30,12 +30,20 @@ fn save(recording: &str, is_running: bool) -> ttmem::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Writes it beside, and puts it in its place when it is whole.
+/// Writes it beside, and puts it in its place when it is whole. What could not be written is not left there.
 fn write(path: &Path, answer: &MemoryProfile) -> io::Result<()> {
     let unfinished = path.with_extension("json.part");
-    let mut file = BufWriter::new(File::create(&unfinished)?);
+    let written = write_whole(&unfinished, answer).and_then(|()| fs::rename(&unfinished, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn write_whole(path: &Path, answer: &MemoryProfile) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
     serde_json::to_writer_pretty(&mut file, answer)?;
     file.write_all(b"\n")?;
     file.into_inner()?;
-    fs::rename(&unfinished, path)
+    Ok(())
 }

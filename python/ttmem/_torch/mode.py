@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ttmem._native import Call, Watch
+from ttmem._signals import raised_by_a_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,8 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
             current=current,
             inner=plain_tensors,
             complain=complain,
+            is_programs=raised_by_a_handler,
+            plainly=torch._C.DisableTorchFunction,
             libraries=libraries(),
             limit=limit,
             estimates=estimates,

@@ -117,8 +117,27 @@ class Modules:
             if inside is not None and self._forward is not None:
                 self._forward.gradients(inside)
 
+    def gradients_by_hand(self) -> None:
+        """The same before an optimizer's step, where no backward pass was seen: `autograd.grad`."""
+        if threading.get_ident() in self._ran:
+            self.gradients()
+
+    def end_interrupted(self, *, is_inside: bool = False) -> None:
+        """Ends forward passes that are over: of those that Ctrl-C ends, PyTorch tells nobody.
+
+        `is_inside`: the innermost that PyTorch runs is one that has not begun here yet.
+        """
+        passes = self._mode.forward_passes()
+        running = _running_modules() if passes else []
+        if running is None:
+            return
+        over = [tag for tag in passes if tag not in running[is_inside:]]
+        if over:
+            self._mode.end_tagged(over[-1])
+
     def enters(self, model: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """The forward pass of a model begins."""
+        self.end_interrupted(is_inside=True)
         self._runs(model)
         self._look_again(model)
         self._inputs(args)
@@ -168,6 +187,22 @@ class Modules:
         elif depth < DEEPEST and isinstance(args, dict):
             for arg in itertools.islice(args.values(), MOST):
                 self._inputs(arg, depth + 1)
+
+
+def _running_modules() -> list[int] | None:
+    """The modules whose forward passes PyTorch runs in this thread, innermost first. None: not known."""
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename == torch_module.__file__:
+            if code.co_name == "_call_impl":
+                found.append(id(frame.f_locals.get("self")))
+            elif code.co_name.startswith("torch_dynamo"):
+                # The rest of one, compiled: it does not say of which module.
+                return None
+        frame = frame.f_back
+    return found
 
 
 def _keywords() -> dict[str, Any]:

@@ -30,7 +30,10 @@ class Threads:
 
         def start_watched(thread: threading.Thread, *args: Any, **kwargs: Any) -> None:
             if mode.is_on and mode.sees_operations:
-                _watch(thread, mode)
+                try:
+                    _watch(thread, mode)
+                except Exception as error:  # noqa: BLE001 - the program must not see it
+                    mode.failed(error)
             start(thread, *args, **kwargs)
 
         self._started = start_watched

@@ -63,6 +63,7 @@ class Training:
     ) -> Any:
         mode, outer = self._mode, self._mode.backward
         try:
+            self._modules.end_interrupted()
             mode.backward = mode.begin("backward", "backward", id(self))
         except Exception as error:  # noqa: BLE001 - the program must not see it
             mode.failed(error)
@@ -84,6 +85,8 @@ class Training:
         if torch.compiler.is_compiling() or not self._mode.is_on:
             return
         try:
+            self._modules.end_interrupted()
+            self._modules.gradients_by_hand()
             self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
         except Exception as error:  # noqa: BLE001 - the program must not see it
             self._mode.failed(error)

@@ -18,11 +18,13 @@ pub(crate) struct Call {
     /// What the context held before.
     outer: Option<Py<Call>>,
     tag: u64,
+    /// Which thread has begun it.
+    thread: u64,
 }
 
 impl Call {
     pub fn new(watch: Py<Watch>, at: CallRef, outer: Option<Py<Call>>, tag: u64) -> Self {
-        Self { watch, at, outer, tag }
+        Self { watch, at, outer, tag, thread: thread() }
     }
 
     pub fn outer<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, Call>> {
@@ -31,6 +33,10 @@ impl Call {
 
     pub fn tag(&self) -> u64 {
         self.tag
+    }
+
+    pub fn thread(&self) -> u64 {
+        self.thread
     }
 
     pub fn at(&self) -> CallRef {

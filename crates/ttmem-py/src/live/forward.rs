@@ -81,6 +81,51 @@ impl Forward {
     /// Two numbers: the first is another one when modules have other modules inside, the second when their parameters or
     /// buffers are others, or lie elsewhere.
     fn fingerprint(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<(u64, u64)> {
+        self.watch.get().unseen(py, || self.fingerprint_of(py, modules))
+    }
+
+    /// Says what the parameters and buffers of modules are, by weak references to modules, and how the names of what is in
+    /// them begin.
+    fn contents(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
+        let mut seen = FxHashSet::default();
+        for kind in [("_parameters", Class::Parameter), ("_buffers", Class::Buffer)] {
+            self.in_each(py, modules, |module, prefix| {
+                self.contents_of(py, module, kind, prefix, &mut seen)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
+    /// parameters begin.
+    ///
+    /// Others write them without Python's lock: the modules must be this thread's alone.
+    fn gradients(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
+        let mut seen = FxHashSet::default();
+        self.in_each(py, modules, |module, prefix| self.gradients_of(py, module, prefix, &mut seen))
+    }
+}
+
+impl Forward {
+    /// Looks at the modules that are still there. One that is odd is no reason to pass over the others.
+    fn in_each(
+        &self,
+        py: Python<'_>,
+        modules: &Bound<'_, PyList>,
+        mut look: impl FnMut(&Bound<'_, PyAny>, &Bound<'_, PyAny>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let watch = self.watch.get();
+        watch.unseen(py, || {
+            for row in modules {
+                let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
+                let Some(module) = module.upgrade() else { continue };
+                watch.kept_from_program(py, look(&module, &prefix))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn fingerprint_of(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<(u64, u64)> {
         let (mut inside, mut tensors) = (FxHasher::default(), FxHasher::default());
         for row in modules {
             let (module, _): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
@@ -102,40 +147,6 @@ impl Forward {
         Ok((inside.finish(), tensors.finish()))
     }
 
-    /// Says what the parameters and buffers of modules are, by weak references to modules, and how the names of what is in
-    /// them begin.
-    fn contents(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
-        let mut seen = FxHashSet::default();
-        let kinds = [("_parameters", Class::Parameter), ("_buffers", Class::Buffer)];
-        for (kind, class) in kinds {
-            for row in modules {
-                let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
-                let Some(module) = module.upgrade() else { continue };
-                let looked = self.contents_of(py, &module, (kind, class), &prefix, &mut seen);
-                self.watch.get().kept_from_program(py, looked)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
-    /// parameters begin.
-    ///
-    /// Others write them without Python's lock: the modules must be this thread's alone.
-    fn gradients(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
-        let mut seen = FxHashSet::default();
-        for row in modules {
-            let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
-            let Some(module) = module.upgrade() else { continue };
-            // One that is odd is no reason to pass over the others.
-            let looked = self.gradients_of(py, &module, &prefix, &mut seen);
-            self.watch.get().kept_from_program(py, looked)?;
-        }
-        Ok(())
-    }
-}
-
-impl Forward {
     fn contents_of(
         &self,
         py: Python<'_>,
@@ -184,7 +195,8 @@ impl Forward {
     fn enter(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
         let Some((name, is_model)) = self.known_or_learned(py, module)? else { return Ok(()) };
         if is_model {
-            self.models.call_method1(py, intern!(py, "enters"), (module, args))?;
+            let enters = || self.models.call_method1(py, intern!(py, "enters"), (module, args));
+            self.watch.get().unseen(py, enters)?;
         } else if !self.watch.get().goes_forward(py) {
             self.models.call_method1(py, intern!(py, "enters_part"), (module,))?;
         }
@@ -197,7 +209,7 @@ impl Forward {
         let is_model = known.as_ref().is_some_and(|(_, is_model)| *is_model);
         let told = match known {
             Some((name, _)) if watch.tells_allocators() && watch.is_on() => {
-                self.tell(py, &name, is_model, output)
+                watch.unseen(py, || self.tell(py, &name, is_model, output))
             }
             _ => Ok(()),
         };

@@ -45,6 +45,10 @@ pub(crate) struct Watch {
     pub(super) inner: Py<PyAny>,
     /// Python's helper: told the first error.
     complain: Py<PyAny>,
+    /// Python's helper: whether a signal handler of the program's raised an error.
+    is_programs: Py<PyAny>,
+    /// `torch._C.DisableTorchFunction`: while one is entered, PyTorch's functions are as they are for everybody.
+    plainly: Py<PyAny>,
     /// `self.gone`, which all weak references share, until the end.
     gone: GilCell<Option<Py<PyAny>>>,
     /// What passes a text to allocators with a history, where there is one, for what they do in this thread.
@@ -65,7 +69,7 @@ impl fmt::Debug for Watch {
 #[pymethods]
 impl Watch {
     #[new]
-    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, libraries, limit = None, estimates = false))]
+    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, is_programs, plainly, libraries, limit = None, estimates = false))]
     #[allow(clippy::too_many_arguments, reason = "they are named")]
     fn new(
         py: Python<'_>,
@@ -75,6 +79,8 @@ impl Watch {
         current: &Bound<'_, PyAny>,
         inner: Py<PyAny>,
         complain: Py<PyAny>,
+        is_programs: Py<PyAny>,
+        plainly: Py<PyAny>,
         libraries: Vec<String>,
         limit: Option<u64>,
         estimates: bool,
@@ -100,6 +106,8 @@ impl Watch {
             hold,
             inner,
             complain,
+            is_programs,
+            plainly,
             gone,
             pass,
             tells_allocators,
@@ -138,11 +146,10 @@ impl Watch {
     }
 
     /// Takes a tensor down that was there before, or was made unseen; `name` says by what.
-    fn see(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) {
+    fn see(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
         let watch = slf.get();
-        if let Err(error) = watch.places(slf, tensor, name, None) {
-            watch.failed(slf.py(), error);
-        }
+        let seen = watch.unseen(slf.py(), || watch.places(slf, tensor, name, None));
+        watch.kept_from_program(slf.py(), seen.map(drop))
     }
 
     /// The storage of a tensor, if it is known, is that of another tensor from now on, which stands for it.
@@ -168,7 +175,9 @@ impl Watch {
         requires_grad: Option<bool>,
         only_unknown: bool,
     ) -> PyResult<()> {
-        Self::classify_as(slf, tensor, class_of(class_)?, name, requires_grad, only_unknown)
+        let class = class_of(class_)?;
+        slf.get()
+            .unseen(slf.py(), || Self::classify_as(slf, tensor, class, name, requires_grad, only_unknown))
     }
 
     /// Takes down what tensors are whose allocator has a history, and that are in what a forward pass has given or keeps:
@@ -268,10 +277,26 @@ impl Watch {
         self.end_innermost(py, tag)
     }
 
-    /// Counts an error of the package's own, which the program does not see.
+    /// Counts an error of the package's own, which the program does not see. One that a signal handler of the program's has
+    /// raised meanwhile is raised again.
     #[pyo3(name = "failed")]
-    fn py_failed(&self, py: Python<'_>, error: &Bound<'_, PyAny>) {
-        self.failed(py, PyErr::from_value(error.clone()));
+    fn py_failed(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.kept_from_program(py, Err(PyErr::from_value(error.clone())))
+    }
+
+    /// The forward passes that the context is inside of, and that this thread has begun, innermost first: by their tags.
+    fn forward_passes(&self, py: Python<'_>) -> Vec<u64> {
+        let mut passes = Vec::new();
+        let mut next = self.within(py).map(|Within(call)| call);
+        while let Some(call) = next {
+            let (at, is_here) = (call.get().at(), call.get().thread() == call::thread());
+            let kind = self.state.with(py, |state| state.recorder.kind_of(Some(at))).flatten();
+            if is_here && kind == Some(ScopeKind::Forward) && self.runs(py, at) {
+                passes.push(call.get().tag());
+            }
+            next = call.get().outer(py).cloned();
+        }
+        passes
     }
 
     /// Somebody wants to look at this moment.
@@ -618,15 +643,31 @@ impl Watch {
         Ok(gone)
     }
 
-    /// Counts an error, unless it is none of ours: Ctrl-C may come while Python's part runs.
+    /// Counts an error, unless it is none of ours: Ctrl-C may come while Python's part runs, and handlers of other signals
+    /// raise whatever they like.
     pub(super) fn kept_from_program(&self, py: Python<'_>, result: PyResult<()>) -> PyResult<()> {
-        match result {
-            Err(error) if error.is_instance_of::<PyException>(py) => {
-                self.failed(py, error);
-                Ok(())
-            }
-            result => result,
+        let Err(error) = result else { return Ok(()) };
+        if !error.is_instance_of::<PyException>(py) || self.is_programs(py, &error) {
+            return Err(error);
         }
+        self.failed(py, error);
+        Ok(())
+    }
+
+    fn is_programs(&self, py: Python<'_>, error: &PyErr) -> bool {
+        // As an object that knows where it was raised, which `value` does not in older Pythons.
+        let error = error.clone_ref(py);
+        self.is_programs.call1(py, (error,)).is_ok_and(|is| is.is_truthy(py).unwrap_or(false))
+    }
+
+    /// Does something to tensors of which the program's own `__torch_function__`, of a mode or of a class, is not told.
+    pub(super) fn unseen<R>(&self, py: Python<'_>, act: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+        let plainly = self.plainly.bind(py).call0()?;
+        plainly.call_method0(intern!(py, "__enter__"))?;
+        let done = act();
+        let none = py.None();
+        plainly.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
+        done
     }
 
     /// Counts an error of our own; the first one is said.
