@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 EVAL_FRAME: str = "torch._dynamo.eval_frame"
 
 
+def compiles_beside_modes() -> bool:
+    """Whether a mode can be there while compiled code runs. 2.9 says so, and compiles at every call."""
+    major, minor, *_ = torch.__version__.split(".")
+    return hasattr(TorchDispatchMode, "ignore_compile_internals") and (int(major), int(minor)) >= (2, 10)
+
+
 class StepAside:
     """Takes the watcher off a thread's stack as long as compiled code runs in it."""
 
@@ -35,7 +41,7 @@ class StepAside:
 
     def open(self) -> None:
         """Begins, where that is needed."""
-        if not hasattr(TorchDispatchMode, "ignore_compile_internals"):
+        if not compiles_beside_modes():
             self._setting = Setting(self._set)
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ pub mod passes;
 pub mod peak;
 pub mod phases;
 pub mod residue;
+pub mod scopes;
 pub mod span;
 pub mod tiles;
 pub mod traced;

@@ -89,8 +89,54 @@ pub struct RankSummary {
     pub phases: Vec<PhaseSummary>,
     /// What is expected of classes of tensors, and what they took.
     pub expected: Vec<ExpectedSummary>,
+    /// The moments that the program has named, in order; not there where there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints: Vec<Checkpoint>,
+    /// What ran, in order, as the program names it; not there where it names nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ran: Vec<Ran>,
     /// What could be changed, what matters most first.
     pub suggestions: Vec<Suggestion>,
+}
+
+/// A moment that the program has named.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Checkpoint {
+    /// Its name.
+    pub name: String,
+    /// When it was, since the recording began.
+    pub time_ns: u64,
+    /// The position.
+    pub step: Position,
+    /// What was allocated in each pool then.
+    pub pools: Named<Option<u64>>,
+}
+
+/// A part of the program, and what its calls came to that have ended: what they and the calls inside of them did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ran {
+    /// Its name.
+    pub name: String,
+    /// `operation`, `forward`, `backward` or `optimizer`.
+    pub kind: &'static str,
+    /// How many others it is inside of: those above it with less.
+    pub depth: usize,
+    /// How often it ran to its end.
+    pub calls: u64,
+    /// How many calls still ran when the evidence ended.
+    pub running: u64,
+    /// How long, in all.
+    pub time_ns: u64,
+    /// How long, once.
+    pub longest_ns: u64,
+    /// The most that one call held above what was there when it began.
+    pub peak_bytes: Option<u64>,
+    /// What they allocated, in all.
+    pub allocated_bytes: Option<u64>,
+    /// What they had made and left behind, each when it ended, in all.
+    pub kept_bytes: Option<u64>,
+    /// What they allocated less what they gave back.
+    pub change_bytes: Option<i64>,
 }
 
 /// What is expected of a class of tensors, and what it took.
@@ -245,10 +291,28 @@ pub struct PoolMoment {
     pub residue: Option<Vec<ResidueRow>>,
     /// How many tensors are alive.
     pub live_count: Option<usize>,
+    /// Where those were made that running made, the most first; not there where the program names no parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_in: Option<Vec<MadeIn>>,
     /// The tensors, largest first.
     pub live: Option<Vec<LiveTensor>>,
     /// How a bank is cut up, where the evidence has block tables.
     pub blocks: Option<Vec<Block>>,
+}
+
+/// What a part of the program made of what is alive: activations, what is temporary, and what nobody knows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MadeIn {
+    /// The part: `h.*.mlp` for layers that are alike; null for what was made outside of all parts.
+    pub name: Option<String>,
+    /// `operation`, `forward`, `backward` or `optimizer`.
+    pub kind: Option<&'static str>,
+    /// How many parts have that name.
+    pub scopes: usize,
+    /// How many tensors.
+    pub tensors: usize,
+    /// What they take of each bank.
+    pub per_bank: u64,
 }
 
 /// The step that brought a pool to where it is.
@@ -300,6 +364,9 @@ pub struct LiveTensor {
     pub op: Option<String>,
     /// Where that stands.
     pub loc: Option<String>,
+    /// The part of the program that it was made in; not there where the program names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_in: Option<String>,
     /// What it is to the model.
     pub class: Class,
     /// Its shape.

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::analyze::contents::{Content, contents, totals};
+use crate::analyze::scopes;
 use crate::model::{
     AllocationTotals, Call, CallTotals, CurveKind, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank,
     Reading, ScopeId, ScopeKind, StepNumber, StrId, TensorId, difference,
@@ -175,7 +176,7 @@ pub fn memory_profile(profile: &Profile, is_running: bool) -> Option<MemoryProfi
         detail_since_ns: rank.thinned.map(|thinned| thinned.since),
         warnings: warnings.iter().map(|warning| warning.message.clone()).collect(),
     };
-    let scopes = asked.scope_totals();
+    let scopes = scopes::totals(rank);
     Some(MemoryProfile {
         metadata,
         snapshots: asked.snapshots(),
@@ -323,22 +324,6 @@ impl Asked<'_> {
             thread: self.rank.lanes.get(call.lane.index()).map(|lane| self.text(*lane)),
             parent: parent.map(|scope| self.text(scope.name)),
         }
-    }
-
-    /// What the calls of each scope came to that have ended.
-    fn scope_totals(&self) -> Vec<CallTotals> {
-        let mut totals = vec![CallTotals::default(); self.rank.scopes.len()];
-        for call in self.rank.calls.iter() {
-            if let (Some(outcome), Some(totals)) = (call.outcome, totals.get_mut(call.scope.index())) {
-                totals.add(&outcome, outcome.ended.saturating_sub(call.began));
-            }
-        }
-        for (scope, further) in &self.rank.further_calls {
-            if let Some(totals) = totals.get_mut(scope.index()) {
-                totals.add_all(further);
-            }
-        }
-        totals
     }
 
     fn by_name(&self, totals: &[CallTotals]) -> BTreeMap<String, OperationTotals> {

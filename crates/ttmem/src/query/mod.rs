@@ -14,6 +14,7 @@ mod memory_size;
 mod named;
 pub mod operations;
 pub mod over_time;
+mod parts;
 pub mod phases;
 pub mod registry;
 mod rows;
@@ -24,10 +25,10 @@ pub(crate) mod words;
 
 pub use about::{About, AboutPeak};
 pub use answer::{
-    AllocatorLevels, AtMoment, Caused, ChosenRuns, Counts, Declared, ExpectedSummary, FaultSummary,
-    Fragmentation, LiveTensor, Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary,
-    PhaseSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow, SessionSummary, SourceSummary,
-    Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
+    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
+    FaultSummary, Fragmentation, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary, PaddedTensor,
+    PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow, SessionSummary,
+    SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};

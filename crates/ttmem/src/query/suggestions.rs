@@ -6,7 +6,8 @@
 use super::answer::Suggestion;
 use super::words::{brief, percent, shape, size};
 use crate::analyze::findings::{
-    Busy, Cached, Family, Finding, Full, PaddedShape, Shortage, Situation, Unexplained, What, findings,
+    Busy, Cached, Family, Finding, Full, Growth, Layers, PaddedShape, Shortage, Situation, Unexplained, What,
+    findings,
 };
 use crate::analyze::fragmentation::Fragmented;
 use crate::analyze::oom::Cause;
@@ -74,6 +75,9 @@ impl<'a> Words<'a> {
             What::Wide { .. } => "f32_tensors",
             What::PlainWeights { .. } => "bf16_weights",
             What::Caches { .. } => "kv_cache",
+            What::Recompute(_) => "activations_of_layers",
+            What::OptimizerState { .. } => "optimizer_state",
+            What::Grows(_) => "grows",
             What::Fragmented(_) => "fragmentation",
             What::Unexplained(_) => "unexplained",
         }
@@ -96,6 +100,9 @@ impl<'a> Words<'a> {
                 self.narrower(*count, *per_bank, "bf16 weight", "bfp_bf8")
             }
             What::Caches { count, per_bank } => self.caches(*count, *per_bank),
+            What::Recompute(layers) => self.recompute(layers),
+            What::OptimizerState { per_bank } => self.optimizer_state(*per_bank),
+            What::Grows(growth) => self.grows(growth),
             What::Fragmented(worst) => self.fragmented(worst),
             What::Unexplained(rest) => self.unexplained(rest),
         }
@@ -286,6 +293,50 @@ impl<'a> Words<'a> {
         )
     }
 
+    fn recompute(&self, layers: &Layers) -> String {
+        format!(
+            "The activations of {} layers, {}, take {}.{}",
+            layers.count,
+            brief(&layers.name, BRIEF),
+            self.share(layers.per_bank),
+            self.lowers_about(
+                "Computed again in the backward pass (torch.utils.checkpoint around each layer), they lower"
+            ),
+        )
+    }
+
+    fn optimizer_state(&self, per_bank: u64) -> String {
+        format!(
+            "The state of the optimizer takes {}.{}",
+            self.share(per_bank),
+            self.lowers_about("In 8 bits (AdamW8bit of bitsandbytes or torchao, for example) it lowers"),
+        )
+    }
+
+    fn grows(&self, growth: &Growth) -> String {
+        let (profile, rank) = (self.situation.profile, self.situation.rank);
+        let name = rank.scopes.get(growth.scope.index()).map_or("call", |scope| profile.text(scope.name));
+        let each = growth.per_bank / u64::try_from(growth.rounds.max(1)).unwrap_or(1);
+        let most = growth.most.map_or_else(String::new, |(op, count, bytes)| {
+            let loc = profile.ops.loc(op).map(|loc| format!(" at {}", brief(profile.text(loc), BRIEF)));
+            let op = profile.ops.name(op).map_or_else(|| "an operation".into(), |op| self.op(op));
+            let s = if count == 1 { "" } else { "s" };
+            format!(
+                " Most of that is from {op}{}: {count} tensor{s}, {}.",
+                loc.unwrap_or_default(),
+                self.each(bytes)
+            )
+        });
+        format!(
+            "Every {} leaves some {} more in {}: {} after the last {}.{most} If that is not wanted, keep less of it:              `loss.item()` instead of the loss with its graph, no lists that only grow.",
+            brief(name, BRIEF),
+            self.each(each),
+            self.pool,
+            self.both(growth.per_bank),
+            growth.rounds,
+        )
+    }
+
     fn fragmented(&self, worst: &Fragmented) -> String {
         format!(
             "Before step {}, {} of {} are free, but the largest piece has {}: what needs more of a bank does \
@@ -325,6 +376,12 @@ impl<'a> Words<'a> {
     fn lowers(&self, how: &str) -> String {
         let saves = self.finding.saves;
         saves.map_or_else(String::new, |saves| format!(" {how} the peak by {}.", self.both(saves)))
+    }
+
+    /// The same of a change that makes the program do something else, which is not known to the byte.
+    fn lowers_about(&self, how: &str) -> String {
+        let saves = self.finding.saves;
+        saves.map_or_else(String::new, |saves| format!(" {how} the peak by about {}.", self.both(saves)))
     }
 
     /// `146.3 MiB/bank`; of evidence that counts whole devices `146.3 MiB`.

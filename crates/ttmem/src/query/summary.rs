@@ -7,13 +7,14 @@ use std::str::FromStr;
 use rustc_hash::FxHashMap;
 
 use super::answer::{
-    AllocatorLevels, AtMoment, Caused, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation, LiveTensor,
-    Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation,
+    LiveTensor, Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary,
+    RankSummary, ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::expectations::Expectations;
 use super::expected::held_against;
 use super::named::Named;
+use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
 use super::suggestions::suggestions;
 use crate::analyze::account::Held;
@@ -26,7 +27,7 @@ use crate::analyze::{
 use crate::error::{Error, Result};
 use crate::model::{
     ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
-    Rank, Reading, Run, RunId, Step, StrId, TensorId, difference,
+    Rank, Reading, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.
@@ -185,6 +186,7 @@ struct View<'a> {
     run_numbers: Vec<usize>,
     /// The further names of each tensor, each once.
     names: FxHashMap<TensorId, Vec<StrId>>,
+    parts: Option<Parts<'a>>,
 }
 
 impl<'a> View<'a> {
@@ -205,6 +207,7 @@ impl<'a> View<'a> {
             accounts: ids.filter_map(|id| Account::new(rank, id)).collect(),
             run_numbers: rank.run_numbers(),
             names,
+            parts: Parts::of(profile, rank),
         })
     }
 
@@ -260,6 +263,8 @@ impl<'a> View<'a> {
             sessions: session_summaries(self.profile, self.rank),
             phases: self.rank.phases.iter().map(|phase| phase_summary(self.profile, phase)).collect(),
             expected: held_against(self.profile, self.rank, self.span, self.request.expect.as_ref()),
+            checkpoints: self.checkpoints(),
+            ran: self.parts.as_ref().map_or_else(Vec::new, Parts::ran),
             suggestions: suggestions(&self.situation(&peaks, dram, fault)),
         })
     }
@@ -287,6 +292,19 @@ impl<'a> View<'a> {
             pools,
             fault,
         }
+    }
+
+    fn checkpoints(&self) -> Vec<Checkpoint> {
+        let held =
+            |account: &Account<'_>, at| (self.name(account), account.held(at).map(|held| held.per_bank));
+        let named = self.rank.snapshots.iter().filter_map(|snapshot| Some((snapshot.name?, snapshot)));
+        let checkpoint = |(name, snapshot): (StrId, &Snapshot)| Checkpoint {
+            name: self.text(name),
+            time_ns: snapshot.time,
+            step: snapshot.at.position(),
+            pools: Named(self.accounts.iter().map(|account| held(account, snapshot.at)).collect()),
+        };
+        named.map(checkpoint).collect()
     }
 
     /// The top-level runs that are asked about.
@@ -385,6 +403,7 @@ impl<'a> View<'a> {
             peak_step: position,
             caused_by_step: peak
                 .filter(|peak| position.is_some() && !self.is_at_the_beginning(peak.at))
+                .filter(|_| !self.is_polled(account))
                 .and_then(|peak| peak::step_before(self.profile, account, peak.at)),
             final_per_bank: end.map(|end| end.per_bank),
             final_total: match pool.totals {
@@ -458,7 +477,7 @@ impl<'a> View<'a> {
         // A sum with a part that is not known is not known.
         let known = live.as_ref().filter(|live| live.unknown == 0);
         let explained = known.map(|live| live.per_bank);
-        let cause = at.map(|at| self.cause(account, at));
+        let cause = at.filter(|_| !self.is_polled(account)).map(|at| self.cause(account, at));
         let caused_by = cause.and_then(peak::Cause::step);
         let most = self.request.top.unwrap_or(usize::MAX);
         PoolMoment {
@@ -481,6 +500,7 @@ impl<'a> View<'a> {
             }),
             residue: known.zip(at).map(|(_, at)| self.residue(account, at)),
             live_count: live.as_ref().map(|live| live.tensors.len()),
+            made_in: known.zip(self.parts.as_ref()).map(|(live, parts)| parts.makers(&live.tensors)),
             live: live.map(|live| live.tensors.iter().take(most).filter_map(|id| self.tensor(*id)).collect()),
             blocks: at.and_then(|at| pool.map_at(at)).map(|map| map.blocks.clone()),
         }
@@ -500,6 +520,13 @@ impl<'a> View<'a> {
             return peak::Cause::Beginning;
         }
         peak::cause(self.profile, account, at)
+    }
+
+    /// Whether a pool is a counter that was read now and then, beside others whose every change was seen: what ran right
+    /// before it was read has not caused what it says.
+    fn is_polled(&self, account: &Account<'_>) -> bool {
+        let tensors = &self.rank.tensors;
+        self.rank.began.is_some() && !tensors.is_empty() && !tensors.pool.contains(&account.id)
     }
 
     fn is_at_the_beginning(&self, at: Moment) -> bool {
@@ -548,6 +575,7 @@ impl<'a> View<'a> {
             also: self.names.get(&id).into_iter().flatten().map(|name| self.text(*name)).collect(),
             op: made.op.map(str::to_owned),
             loc: made.loc.map(str::to_owned),
+            made_in: self.parts.as_ref().and_then(|parts| parts.name(id)),
             class: tensor.class,
             shape: ty.map(|ty| ty.shape.clone()),
             dtype: ty.map(|ty| self.text(ty.dtype)),

@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod chart;
+mod devices;
 pub mod files;
 mod line;
 mod list;

@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use super::advice;
+use super::devices::is_torch;
 use super::table::{Align, Table, cut, one_line};
-use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
+use super::units::{Unit, change, count, duration, percent, percent_tenths, shape, signed_percent, size};
 use crate::model::{Block, Class};
 use crate::query::{
-    AtMoment, Caused, ChosenRuns, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    SessionSummary, Suggestion, Summary,
+    AtMoment, Caused, ChosenRuns, LiveTensor, MadeIn, Named, Oom, PoolMoment, PoolSummary, RankSummary,
+    ResidueRow, SessionSummary, Suggestion, Summary,
 };
 
 /// How a screen is set.
@@ -104,7 +105,13 @@ impl Page<'_> {
             (None, None) => {}
         }
         self.expected(out)?;
-        self.suspects(out)?;
+        // What adds most is often the same line many times: where the program names its parts, they say more.
+        if self.rank.ran.is_empty() && self.rank.checkpoints.is_empty() {
+            self.suspects(out)?;
+        } else {
+            self.ran(out)?;
+        }
+        self.checkpoints(out)?;
         self.facts(out)?;
         self.phases(out)?;
         self.suggestions(out)
@@ -260,6 +267,13 @@ impl Page<'_> {
             if self.format == "memory_profile" {
                 return writeln!(out, "  The profile has totals only, so nobody's bytes can be told.\n");
             }
+            if is_torch(self.rank) {
+                writeln!(
+                    out,
+                    "  Only counters were read (level phases), so nobody's bytes can be told: level"
+                )?;
+                return writeln!(out, "  tensors sees who holds them.\n");
+            }
             writeln!(out, "  The evidence names no tensors, so nobody's bytes can be told: capture with")?;
             return writeln!(out, "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see who holds them.\n");
         };
@@ -285,7 +299,83 @@ impl Page<'_> {
             }
         }
         writeln!(out)?;
+        self.makers(moment, unit, out)?;
         self.live(moment, unit, out)
+    }
+
+    /// The parts of the program that made what is alive.
+    fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
+        let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else {
+            return Ok(());
+        };
+        let rows = self.screen.rows.min(MAKERS);
+        let mut table = Table::new([
+            ("what running made, and where", Align::Flexible),
+            (self.part(&moment.pool).0, Align::Right),
+            ("", Align::Right),
+            ("tensors", Align::Right),
+        ]);
+        let allocated = moment.allocated_per_bank.unwrap_or(0);
+        for maker in makers.iter().take(rows) {
+            table.row([
+                maker_name(maker),
+                unit.show(maker.per_bank),
+                percent(maker.per_bank, allocated),
+                count(maker.tensors as u64),
+            ]);
+        }
+        self.table(&table, out)?;
+        if makers.len() > rows {
+            let rest = makers.iter().skip(rows).map(|maker| maker.per_bank).fold(0, u64::saturating_add);
+            writeln!(out, "  … and {} more, {}", makers.len() - rows, unit.show(rest))?;
+        }
+        writeln!(out)
+    }
+
+    /// A table, its head dimmed.
+    fn table(&self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
+            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
+        }
+        Ok(())
+    }
+
+    /// What ran, as the program names it.
+    fn ran(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (all, rows) = (&self.rank.ran, self.screen.rows);
+        if all.is_empty() || self.rank.at.is_some() {
+            return Ok(());
+        }
+        let mut table = Table::new([
+            ("what ran", Align::Flexible),
+            ("calls", Align::Right),
+            ("time", Align::Right),
+            ("peak inside", Align::Right),
+            ("each keeps", Align::Right),
+            ("change in all", Align::Right),
+        ]);
+        let unknown = || "unknown".to_owned();
+        for ran in all.iter().take(rows) {
+            let calls = match (ran.calls, ran.running) {
+                (0, _) => "runs".into(),
+                (calls, 0) => count(calls),
+                (calls, running) => format!("{} + {running}", count(calls)),
+            };
+            let keeps = ran.kept_bytes.and_then(|kept| kept.checked_div(ran.calls));
+            table.row([
+                format!("{}{}", "  ".repeat(ran.depth), ran.name),
+                calls,
+                if ran.calls == 0 { unknown() } else { duration(ran.time_ns) },
+                ran.peak_bytes.map_or_else(unknown, size),
+                keeps.map_or_else(unknown, size),
+                ran.change_bytes.map_or_else(unknown, change),
+            ]);
+        }
+        self.table(&table, out)?;
+        if all.len() > rows {
+            writeln!(out, "  … and {} more (--top shows more)", all.len() - rows)?;
+        }
+        writeln!(out)
     }
 
     fn residue(&self, moment: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
@@ -323,7 +413,7 @@ impl Page<'_> {
         ]);
         for tensor in live.iter().take(rows) {
             table.row([
-                tensor.name.clone().unwrap_or_else(|| "?".into()),
+                name_or_maker(tensor),
                 shape_and_type(tensor),
                 tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
                 if has_padding { padding_share(tensor) } else { String::new() },
@@ -331,15 +421,37 @@ impl Page<'_> {
                 until(tensor),
             ]);
         }
-        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
-            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
-        }
+        self.table(&table, out)?;
         let all = moment.live_count.unwrap_or(live.len());
         if all > rows {
             let shown =
                 live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
             writeln!(out, "  … and {} more, {}{part} (--top shows more)", all - rows, unit.show(rest))?;
+        }
+        writeln!(out)
+    }
+
+    /// What there was when the program wanted to know.
+    fn checkpoints(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (all, rows) = (&self.rank.checkpoints, self.screen.rows);
+        if all.is_empty() || self.rank.at.is_some() {
+            return Ok(());
+        }
+        let mut table = Table::new([
+            ("checkpoint", Align::Flexible),
+            ("after", Align::Right),
+            ("memory", Align::Flexible),
+        ]);
+        for checkpoint in all.iter().take(rows) {
+            let held = |bytes: &Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
+            let pools: Vec<String> =
+                checkpoint.pools.iter().map(|(name, bytes)| format!("{name} {}", held(bytes))).collect();
+            table.row([checkpoint.name.clone(), duration(checkpoint.time_ns), pools.join(", ")]);
+        }
+        self.table(&table, out)?;
+        if all.len() > rows {
+            writeln!(out, "  … and {} more (--top shows more)", all.len() - rows)?;
         }
         writeln!(out)
     }
@@ -369,9 +481,7 @@ impl Page<'_> {
                 row.how.clone(),
             ]);
         }
-        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
-            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
-        }
+        self.table(&table, out)?;
         for (class, note) in rows.iter().filter_map(|row| Some((row.class.as_str(), row.note?))) {
             for line in wrap(&format!("{class}: {note}."), self.screen.width.saturating_sub(2)) {
                 writeln!(out, "  {line}")?;
@@ -406,9 +516,7 @@ impl Page<'_> {
                 suspect.loc.clone().unwrap_or_else(|| "–".into()),
             ]);
         }
-        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
-            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
-        }
+        self.table(&table, out)?;
         writeln!(out)
     }
 
@@ -585,6 +693,9 @@ fn amount(bytes: i64) -> String {
     if bytes < 0 { change(bytes) } else { size(bytes.unsigned_abs()) }
 }
 
+/// How many parts of a program are listed that made something.
+const MAKERS: usize = 8;
+
 /// What `   11.10 GiB on the device (12 banks)` takes at most.
 const DEVICE_WIDTH: usize = 40;
 
@@ -658,9 +769,24 @@ fn plural_class(class: &str) -> String {
     }
 }
 
+/// A part of the program, and how many are alike.
+fn maker_name(maker: &MadeIn) -> String {
+    let Some(name) = &maker.name else { return "outside of all operations".into() };
+    let kind = if maker.kind == Some("backward") && name != "backward" { ", backward" } else { "" };
+    let alike = if maker.scopes > 1 { format!(" ({} alike)", maker.scopes) } else { String::new() };
+    format!("{name}{kind}{alike}")
+}
+
+/// What a tensor is called; what has no name was made somewhere.
+fn name_or_maker(tensor: &LiveTensor) -> String {
+    let made_in = || tensor.made_in.as_ref().map(|part| format!("(in {part})"));
+    tensor.name.clone().or_else(made_in).unwrap_or_else(|| "?".into())
+}
+
 fn shape_and_type(tensor: &LiveTensor) -> String {
     let shape = tensor.shape.as_deref().map(shape).unwrap_or_default();
-    format!("{shape} {}", tensor.dtype.as_deref().unwrap_or(""))
+    let dtype = tensor.dtype.as_deref().unwrap_or("");
+    format!("{shape} {}", dtype.strip_prefix("torch.").unwrap_or(dtype))
 }
 
 fn until(tensor: &LiveTensor) -> String {

@@ -86,6 +86,20 @@ pub(super) fn signed_percent(percent: f64) -> String {
     format!("{percent:+.1} %").replace('-', "−")
 }
 
+/// How long something took: `1.24 s`, `850 ms`, `12 µs`, `2 h 05 min`.
+pub(super) fn duration(nanoseconds: u64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    match nanoseconds {
+        0..1_000_000 => format!("{} µs", nanoseconds / 1000),
+        1_000_000..SECOND => format!("{} ms", nanoseconds / 1_000_000),
+        _ => match nanoseconds / SECOND {
+            seconds @ 0..60 => format!("{seconds}.{:02} s", nanoseconds % SECOND / 10_000_000),
+            seconds @ 60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+            seconds => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+        },
+    }
+}
+
 /// `12,345`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -110,6 +124,12 @@ mod tests {
         assert_eq!(size(412_889_088), "393.8 MiB");
         assert_eq!(size(5_037_899_776), "4.69 GiB");
         assert_eq!(change(-1536), "−1.5 KiB");
+    }
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let shown = [0, 12_345, 850_999_999, 1_239_999_999, 125_000_000_000, 7_500_000_000_000].map(duration);
+        assert_eq!(shown, ["0 µs", "12 µs", "850 ms", "1.23 s", "2 min 05 s", "2 h 05 min"]);
     }
 
     #[test]

@@ -10,12 +10,14 @@ mod dtypes;
 mod full;
 mod padding;
 mod shortage;
+mod training;
 mod weights;
 
 pub use busy::{Busy, Family};
 pub use full::Full;
 pub use padding::PaddedShape;
 pub use shortage::{Shortage, Unexplained};
+pub use training::{Growth, Layers};
 pub use weights::Cached;
 
 use super::fragmentation::Fragmented;
@@ -132,6 +134,15 @@ pub enum What {
         /// What they take.
         per_bank: u64,
     },
+    /// Activations of layers that a backward pass could compute again.
+    Recompute(Layers),
+    /// The state of an optimizer could be narrower.
+    OptimizerState {
+        /// What it takes.
+        per_bank: u64,
+    },
+    /// Every round leaves something behind.
+    Grows(Growth),
     /// Free memory is in pieces.
     Fragmented(Fragmented),
     /// The device holds what no tensor explains.
@@ -141,7 +152,7 @@ pub enum What {
 /// A rule.
 type Rule = fn(&Situation<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 16] = [
     shortage::out_of_memory,
     full::full,
     padding::in_all,
@@ -155,13 +166,16 @@ const RULES: [Rule; 13] = [
     shortage::pieces,
     shortage::unexplained,
     weights::cached,
+    training::grows,
+    training::recompute,
+    training::optimizer_state,
 ];
 
 /// All that the rules find, what matters most first: what went wrong, what is about to, what saves most, the rest.
 pub fn findings(situation: &Situation<'_>) -> Vec<Finding> {
     let urgency = |what: &What| match what {
         What::OutOfMemory(_) => 0,
-        What::Full(_) => 1,
+        What::Full(_) | What::Grows(_) => 1,
         _ => 2,
     };
     let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(situation)).collect();

@@ -3,9 +3,12 @@
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
 use crate::model::Class;
-use crate::query::{ExpectedSummary, LiveTensor, Named, PoolMoment, RankSummary, ResidueRow, Summary};
+use crate::query::{
+    Checkpoint, ExpectedSummary, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow, Summary,
+};
 use crate::report::advice;
-use crate::report::units::{mib, signed_percent, size};
+use crate::report::devices::is_torch;
+use crate::report::units::{duration, mib, signed_percent, size};
 
 /// How many rows lists have at most.
 const ROWS: usize = 10;
@@ -23,6 +26,9 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSum
     let rest = [
         at_moment(rank),
         live_at_peak(rank),
+        made_in(rank),
+        ran(rank),
+        checkpoints(rank),
         expected(rank),
         unexplained(rank),
         out_of_memory(rank),
@@ -84,7 +90,7 @@ fn signed_mb(bytes: i64) -> String {
 fn live_at_peak(rank: &RankSummary) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     peak.live.as_ref().filter(|live| !live.is_empty())?;
-    let section = alive(Section::new("## Live at Peak"), peak);
+    let section = alive(Section::new("## Live at Peak"), peak, per(rank));
     let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
     Some(
         not_watched.fold(section, |section, what| {
@@ -134,7 +140,7 @@ fn at_moment(rank: &RankSummary) -> Option<Section> {
     let at = rank.at.as_ref()?;
     let section = Section::new(format!("## Before Step {}", at.step));
     let held = |(name, moment): (&str, &PoolMoment)| {
-        format!("{} {} MB/bank", cell(name, NAME), mb(moment.allocated_per_bank))
+        format!("{} {} {}", cell(name, NAME), mb(moment.allocated_per_bank), per(rank))
     };
     let pools: Vec<String> = at.pools.iter().map(held).collect();
     let next = at
@@ -144,20 +150,105 @@ fn at_moment(rank: &RankSummary) -> Option<Section> {
     let section = section.paragraph(format!("{next}. Allocated: {}.", pools.join(", ")));
     let pool = rank.peak.as_ref().map_or("DRAM", |peak| peak.pool.as_str());
     Some(match at.pools.get(pool) {
-        Some(moment) if moment.live.is_some() => alive(section, moment),
+        Some(moment) if moment.live.is_some() => alive(section, moment, per(rank)),
         _ => section,
     })
 }
 
+/// What sizes are of: PyTorch's devices have no banks.
+fn per(rank: &RankSummary) -> &'static str {
+    if is_torch(rank) { "MB" } else { "MB/bank" }
+}
+
+/// Where those were made that running made.
+fn made_in(rank: &RankSummary) -> Option<Section> {
+    let peak = rank.peak.as_ref()?;
+    let makers = peak.made_in.as_deref().filter(|makers| !makers.is_empty())?;
+    let columns = [
+        ("Made in", Align::Left),
+        ("Alike", Align::Right),
+        (per(rank), Align::Right),
+        ("Of the peak", Align::Right),
+        ("Tensors", Align::Right),
+    ];
+    let row = |maker: &MadeIn| {
+        let name =
+            maker.name.as_deref().map_or_else(|| "outside of all operations".into(), |name| cell(name, NAME));
+        let kind = maker.kind.filter(|kind| *kind == "backward" && name != *kind);
+        [
+            format!("{name}{}", kind.map_or("", |_| ", backward")),
+            maker.scopes.to_string(),
+            mib(maker.per_bank, 3),
+            share(Some(maker.per_bank), peak.allocated_per_bank),
+            maker.tensors.to_string(),
+        ]
+    };
+    Some(
+        Section::new("## Made by Running")
+            .paragraph("What is alive at the peak and not of the model itself (activations, temporary and unknown ones), by module or operation; layers that are alike together.")
+            .table(columns, makers.iter().take(ROWS).map(row))
+            .floors(5, 3)
+            .of(makers.len(), ""),
+    )
+}
+
+/// What ran, as the program names it.
+fn ran(rank: &RankSummary) -> Option<Section> {
+    let columns = [
+        ("Operation", Align::Left),
+        ("Kind", Align::Left),
+        ("Calls", Align::Right),
+        ("Time", Align::Right),
+        ("Peak inside MB", Align::Right),
+        ("Kept by each MB", Align::Right),
+        ("Change in all MB", Align::Right),
+    ];
+    let row = |ran: &Ran| {
+        let running = if ran.running > 0 { format!(" + {} running", ran.running) } else { String::new() };
+        [
+            format!("{}{}", "- ".repeat(ran.depth), cell(&ran.name, NAME)),
+            ran.kind.to_owned(),
+            format!("{}{running}", ran.calls),
+            duration(ran.time_ns),
+            mb(ran.peak_bytes),
+            mb(ran.kept_bytes.and_then(|kept| kept.checked_div(ran.calls))),
+            ran.change_bytes.map_or_else(super::unknown, signed_mb),
+        ]
+    };
+    (!rank.ran.is_empty()).then(|| {
+        Section::new("## What Ran")
+            .paragraph("Operations of the program, models, backward passes and optimizers; one that is inside of another stands below it, with a dash. `Kept` is what a call made and left behind.")
+            .table(columns, rank.ran.iter().take(2 * ROWS).map(row))
+            .floors(6, 3)
+            .of(rank.ran.len(), " (ttmem summary --json has all)")
+    })
+}
+
+/// What there was when the program wanted to know.
+fn checkpoints(rank: &RankSummary) -> Option<Section> {
+    let columns = [("Checkpoint", Align::Left), ("After", Align::Right), ("MB", Align::Left)];
+    let row = |checkpoint: &Checkpoint| {
+        let pool = |(name, bytes): (&str, &Option<u64>)| format!("{} {}", cell(name, NAME), mb(*bytes));
+        let pools: Vec<String> = checkpoint.pools.iter().map(pool).collect();
+        [cell(&checkpoint.name, NAME), duration(checkpoint.time_ns), pools.join(", ")]
+    };
+    (!rank.checkpoints.is_empty()).then(|| {
+        Section::new("## Checkpoints")
+            .table(columns, rank.checkpoints.iter().take(2 * ROWS).map(row))
+            .floors(5, 3)
+            .of(rank.checkpoints.len(), " (ttmem summary --json has all)")
+    })
+}
+
 /// What is alive at a moment, the largest first.
-fn alive(section: Section, peak: &PoolMoment) -> Section {
+fn alive(section: Section, peak: &PoolMoment, per: &'static str) -> Section {
     let live = peak.live.as_deref().unwrap_or_default();
     let total = peak.live_count.unwrap_or(live.len());
     let columns = [
         ("Tensor", Align::Left),
         ("Shape", Align::Left),
         ("Class", Align::Left),
-        ("MB/bank", Align::Right),
+        (per, Align::Right),
         ("Made by", Align::Left),
         ("Until", Align::Left),
     ];
@@ -166,18 +257,18 @@ fn alive(section: Section, peak: &PoolMoment) -> Section {
         if total == 1 { "" } else { "s" },
         cell(&peak.pool, NAME),
         number(peak.step),
-        classes(peak)
+        classes(peak, per)
     ));
     let rows = live.iter().take(ROWS).map(live_row);
     section.table(columns, rows).floors(5, 3).of(total, " (ttmem summary --json has all)")
 }
 
 /// What is alive, by class.
-fn classes(peak: &PoolMoment) -> String {
+fn classes(peak: &PoolMoment, per: &str) -> String {
     let class = |(class, bytes): (&str, &u64)| {
         // What is rounded may be less than what the tensors add up to.
         let share = share(Some(*bytes), peak.allocated_per_bank.max(peak.explained_per_bank));
-        format!("{} {} MB/bank ({share})", cell(class, NAME), mib(*bytes, 3))
+        format!("{} {} {per} ({share})", cell(class, NAME), mib(*bytes, 3))
     };
     let classes: Vec<String> = peak.by_class_per_bank.iter().flat_map(Named::iter).map(class).collect();
     if classes.is_empty() { String::new() } else { format!(": {}", classes.join(", ")) }
@@ -199,7 +290,9 @@ fn live_row(tensor: &LiveTensor) -> [String; 6] {
     };
     let shape = typed(tensor.shape.as_deref(), tensor.dtype.as_deref());
     let class = tensor.class.as_str().to_owned();
-    [named(tensor.name.as_deref()), shape, class, mb(tensor.per_bank), made, until]
+    let made_in = || tensor.made_in.as_deref().map(|part| format!("(in {})", cell(part, NAME)));
+    let name = tensor.name.as_deref().map(|name| cell(name, NAME)).or_else(made_in);
+    [name.unwrap_or_else(super::unknown), shape, class, mb(tensor.per_bank), made, until]
 }
 
 /// What the device reports beyond the tensors, where rounding does not explain it.

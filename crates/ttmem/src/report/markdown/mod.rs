@@ -8,6 +8,7 @@ mod cell;
 mod document;
 mod further;
 mod promised;
+mod torch;
 
 use std::cmp::Reverse;
 use std::io::{self, Write};

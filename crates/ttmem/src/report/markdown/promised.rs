@@ -1,8 +1,10 @@
 //! The sections that are promised: their headings, their order, and the line above them.
 
 use super::document::{Align, Section};
+use super::torch;
 use super::{LOCATION, NAME, cell, location, mb, named, none, number, share, typed, unknown, whole_mb};
 use crate::query::{ChosenRuns, PoolMoment, PoolSummary, RankSummary, Summary, words};
+use crate::report::devices::is_torch;
 use crate::report::units::{count, mib, shape};
 
 /// How many rows the ranked tables have.
@@ -10,30 +12,22 @@ const ROWS: usize = 10;
 /// No device has more pools.
 const POOLS: usize = 8;
 
-/// The kinds of devices that PyTorch has names for.
-const TORCH: [&str; 6] = ["cpu", "cuda", "xpu", "mps", "hpu", "npu"];
-
 /// What is not known for want of a setting: of a training log or a tracker there is none that would help.
 fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
-    if is_of_tenstorrent(rank) && rank.sessions.is_empty() {
+    if rank.sessions.is_empty() {
         format!("{what}: capture with {setting}=DEBUG to see them.")
     } else if rank.operations.total == 0 {
         format!("{what}. It is a training log: see Phases.")
-    } else if is_of_tenstorrent(rank) {
-        "Not known: the evidence has sizes, and no graph. See Phases and Live at Peak.".to_owned()
     } else {
-        "Not known: Live at Peak has the tensors, by class.".to_owned()
+        "Not known: the evidence has sizes, and no graph. See Phases and Live at Peak.".to_owned()
     }
-}
-
-/// Whether the memory is of a device of Tenstorrent's, and not of one that PyTorch has a name for.
-fn is_of_tenstorrent(rank: &RankSummary) -> bool {
-    let kind = rank.peak.as_ref().and_then(|peak| peak.pool.split(':').next());
-    !kind.is_some_and(|kind| TORCH.contains(&kind))
 }
 
 /// The promised sections, in order.
 pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
+    if is_torch(rank) {
+        return torch::sections(summary, rank);
+    }
     vec![
         configuration(summary, rank),
         peak_memory(rank),
@@ -46,16 +40,8 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
 
 /// The line above the sections. A number that is not known is called so; the rest of the line stays.
 pub(super) fn headline(rank: &RankSummary) -> String {
-    if let Some(main) = rank.peak.as_ref().filter(|_| !is_of_tenstorrent(rank)) {
-        let pool = rank.pools.get(&main.pool);
-        let share = pool.and_then(|pool| pool.peak_per_bank.zip(pool.capacity_per_bank));
-        return format!(
-            "Peak {}: {} MB ({}) | Ops: {}",
-            cell(&main.pool, NAME),
-            mb(pool.and_then(|pool| pool.peak_per_bank)),
-            share.map_or_else(|| "unknown%".into(), |(peak, all)| words::percent(peak, all)),
-            rank.operations.reported
-        );
+    if is_torch(rank) {
+        return torch::headline(rank);
     }
     let pool = |name: &str| rank.pools.get(name);
     let peak = |name: &str| mb(pool(name).and_then(|pool| pool.peak_per_bank));
@@ -86,12 +72,7 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
         ("MB/bank", Align::Right),
         ("MB on device", Align::Right),
     ];
-    let of_rank = match (&rank.rank, summary.ranks.len()) {
-        (Some(label), 1) => format!(", rank {}", cell(label, NAME)),
-        (Some(label), ranks) => format!(", rank {} of {ranks} (see Ranks)", cell(label, NAME)),
-        (None, 1) => String::new(),
-        (None, ranks) => format!(", one of {ranks} (see Ranks)"),
-    };
+    let of_rank = of_rank(summary, rank);
     let programs = match (rank.runs, rank.passes) {
         (0, _) => "Program runs: unknown.".to_owned(),
         (runs, passes) => format!("Program runs: {runs}, passes: {passes}{}.", chosen(rank)),
@@ -109,6 +90,16 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
             counts.reported,
         ))
         .paragraph("MB is MiB (1,048,576 bytes). MB/bank times the banks is MB on one device.")
+}
+
+/// Which of the ranks the document is about, where there are several.
+pub(super) fn of_rank(summary: &Summary, rank: &RankSummary) -> String {
+    match (&rank.rank, summary.ranks.len()) {
+        (Some(label), 1) => format!(", rank {}", cell(label, NAME)),
+        (Some(label), ranks) => format!(", rank {} of {ranks} (see Ranks)", cell(label, NAME)),
+        (None, 1) => String::new(),
+        (None, ranks) => format!(", one of {ranks} (see Ranks)"),
+    }
 }
 
 /// Which of the runs the document is about, where not all of them.
@@ -154,13 +145,13 @@ fn peak_memory(rank: &RankSummary) -> Section {
 }
 
 /// What is left at the end, and whether that is not from a state.
-fn at_end(pool: &PoolSummary) -> String {
+pub(super) fn at_end(pool: &PoolSummary) -> String {
     let is_rebuilt = pool.final_source == Some("rebuilt") && pool.final_per_bank.is_some_and(|end| end > 0);
     mb(pool.final_per_bank) + if is_rebuilt { " (rebuilt)" } else { "" }
 }
 
 /// What brought a pool to its peak.
-fn cause(peak: &PoolMoment) -> String {
+pub(super) fn cause(peak: &PoolMoment) -> String {
     let Some(caused) = &peak.caused_by else {
         let is_known = peak.step.is_some();
         return match (peak.caused_outside_programs, is_known) {
@@ -177,9 +168,7 @@ fn cause(peak: &PoolMoment) -> String {
 }
 
 fn consumers(rank: &RankSummary) -> Section {
-    let main = rank.peak.as_ref().filter(|_| !is_of_tenstorrent(rank));
-    let pool = main.map_or_else(|| "DRAM".to_owned(), |main| cell(&main.pool, NAME));
-    let section = Section::new(format!("## Top 10 Memory Consumers ({pool})"));
+    let section = Section::new("## Top 10 Memory Consumers (DRAM)");
     if rank.suspects.is_empty() {
         return section.paragraph("No steps to list.");
     }

@@ -1,0 +1,248 @@
+//! What programs that train can do without: activations that can be computed again, the width of an optimizer's state, and
+//! what is kept from every round.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Finding, LARGE, PoolAtPeak, Situation, WORTH_SAYING, What};
+use crate::analyze::lowered::Saving;
+use crate::analyze::scopes::{Alike, made_in};
+use crate::model::{CallId, Class, Moment, OpId, Rank, ScopeId, ScopeKind, TensorId};
+
+/// An optimizer with a state of 8 bits leaves tensors of fewer elements as they are.
+const FEWEST_ELEMENTS: u64 = 4096;
+/// It has a factor of 32 bits for so many elements.
+const ELEMENTS_OF_A_FACTOR: u64 = 256;
+/// Fewer rounds than this do not show that something grows.
+const FEWEST_ROUNDS: usize = 10;
+/// So many of a hundred rounds must leave more behind than they found.
+const NEARLY_ALL: usize = 90;
+
+/// Layers that are alike, and what they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layers {
+    /// Their name: `h.*`.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+    /// What their activations take at the peak.
+    pub per_bank: u64,
+}
+
+/// What is left behind by every round of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// What is repeated.
+    pub scope: ScopeId,
+    /// Over how many rounds.
+    pub rounds: usize,
+    /// What there is more after them, in each bank.
+    pub per_bank: u64,
+    /// Who made most of what stayed; how many of those, and what they take.
+    pub most: Option<(OpId, usize, u64)>,
+}
+
+/// Activations of layers that are alike, which a backward pass could compute again.
+///
+/// Then a layer keeps only what it was given, which is what the one before it has given, and has all of its own again when the
+/// backward pass comes to it.
+pub fn recompute(situation: &Situation<'_>) -> Vec<Finding> {
+    let Some(pool) = situation.main_with_tensors().filter(|_| !situation.rank.calls.is_empty()) else {
+        return Vec::new();
+    };
+    let layers = LayerOf::new(situation);
+    let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
+    let saves = situation.fall(&pool, &layers.kept_for_backward(situation, &pool, &found.name));
+    // What is gone before a backward pass saves nothing: the program does not train.
+    let finding = saves.map(|saves| Finding { saves: Some(saves), ..pool.finding(What::Recompute(found)) });
+    finding.into_iter().collect()
+}
+
+/// The state of an optimizer that could be narrower.
+pub fn optimizer_state(situation: &Situation<'_>) -> Vec<Finding> {
+    let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
+    let is_state = |tensor: &TensorId| situation.rank.tensors.class[tensor.index()] == Class::Optimizer;
+    let alive: Vec<TensorId> = pool.alive(situation.rank).into_iter().filter(is_state).collect();
+    let per_bank = situation.sum(&alive);
+    if !pool.is_share(per_bank, LARGE) {
+        return Vec::new();
+    }
+    let narrower = |tensor: TensorId| {
+        let ty = situation.ty(tensor)?;
+        let elements = ty.shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side))?;
+        let is_wide = situation.profile.text(ty.dtype) == "torch.float32" && elements >= FEWEST_ELEMENTS;
+        is_wide.then(|| (tensor, elements * 3 - elements.div_ceil(ELEMENTS_OF_A_FACTOR) * 4))
+    };
+    let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_state).filter_map(narrower));
+    let finding = |saves| Finding { saves: Some(saves), ..pool.finding(What::OptimizerState { per_bank }) };
+    saves.map(finding).into_iter().collect()
+}
+
+/// What is repeated most leaves something behind every time.
+pub fn grows(situation: &Situation<'_>) -> Vec<Finding> {
+    let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
+    let Some((scope, calls)) = most_repeated(situation.rank) else { return Vec::new() };
+    // What a program needs all the time, it has after the first half.
+    let later = &calls[calls.len() / 2..];
+    let begins = |call: &CallId| Moment::late(situation.rank.calls.first[call.index()]);
+    let level = |call: &CallId| pool.account.held(begins(call)).map(|held| held.per_bank);
+    let levels: Option<Vec<u64>> = later.iter().map(level).collect();
+    let (Some(levels), Some(first), Some(last)) = (levels, later.first(), later.last()) else {
+        return Vec::new();
+    };
+    let rounds = levels.len() - 1;
+    let growing = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let per_bank = levels[rounds].saturating_sub(levels[0]);
+    if growing * 100 < rounds * NEARLY_ALL || !pool.is_share(per_bank, WORTH_SAYING) {
+        return Vec::new();
+    }
+    let (from, until) = (begins(first), begins(last));
+    let tensors = &situation.rank.tensors;
+    let stayed = |tensor: &TensorId| {
+        let (born, dies) = (tensors.born[tensor.index()], tensors.dies[tensor.index()]);
+        from <= born && born < until && until < dies
+    };
+    let mut makers: FxHashMap<OpId, Vec<TensorId>> = FxHashMap::default();
+    for tensor in situation.ever_in(&pool).filter(stayed) {
+        if let Some(op) = situation.made_by(tensor).and_then(|step| situation.rank.op_id(step)) {
+            makers.entry(op).or_default().push(tensor);
+        }
+    }
+    let sums = makers.into_iter().map(|(op, made)| (op, made.len(), situation.sum(&made)));
+    let most = sums.max_by_key(|(op, _, bytes)| (*bytes, std::cmp::Reverse(*op)));
+    let step = most.and_then(|(op, ..)| {
+        (0..situation.rank.end()).rev().find(|step| situation.rank.op_id(*step) == Some(op))
+    });
+    let what = What::Grows(Growth { scope, rounds, per_bank, most });
+    vec![Finding { step, ..pool.finding(what) }]
+}
+
+/// The scope outside of all others that was called most often in one thread, and those calls, in order.
+fn most_repeated(rank: &Rank) -> Option<(ScopeId, Vec<CallId>)> {
+    let mut calls: FxHashMap<_, Vec<CallId>> = FxHashMap::default();
+    for (index, call) in rank.calls.iter().enumerate() {
+        let is_named = rank.scopes.get(call.scope.index())?.kind != ScopeKind::Framework;
+        if call.parent.is_none() && is_named {
+            calls.entry((call.scope, call.lane)).or_default().extend(CallId::new(index));
+        }
+    }
+    let most = calls.into_iter().max_by_key(|(key, calls)| (calls.len(), std::cmp::Reverse(*key)));
+    most.filter(|(_, calls)| calls.len() >= FEWEST_ROUNDS).map(|((scope, _), calls)| (scope, calls))
+}
+
+/// The layers that scopes are in, or are: the outermost of those that are alike.
+struct LayerOf<'a> {
+    rank: &'a Rank,
+    /// By scope: the layer, and its name without its number.
+    layers: Vec<Option<(ScopeId, usize)>>,
+    names: Vec<String>,
+}
+
+impl<'a> LayerOf<'a> {
+    fn new(situation: &Situation<'a>) -> Self {
+        let (rank, alike) = (situation.rank, Alike::new(situation.profile, situation.rank));
+        let (mut layers, mut names): (Vec<Option<(ScopeId, usize)>>, Vec<String>) = (Vec::new(), Vec::new());
+        for (index, scope) in rank.scopes.iter().enumerate() {
+            // A parent is always an earlier row.
+            let outer = scope.parent.and_then(|parent| layers.get(parent.index()).copied().flatten());
+            let own = || {
+                let id = ScopeId::new(index).filter(|_| scope.kind == ScopeKind::Forward)?;
+                let name = alike.name(id).filter(|name| name.ends_with('*'))?;
+                let known = names.iter().position(|known| *known == name);
+                Some((
+                    id,
+                    known.unwrap_or_else(|| {
+                        names.push(name);
+                        names.len() - 1
+                    }),
+                ))
+            };
+            let layer = outer.or_else(own);
+            layers.push(layer);
+        }
+        Self { rank, layers, names }
+    }
+
+    fn of(&self, scope: ScopeId) -> Option<(ScopeId, usize)> {
+        self.layers.get(scope.index()).copied().flatten()
+    }
+
+    /// The layers whose activations take most at a peak, where that is much.
+    fn heaviest(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Layers> {
+        let mut sums: FxHashMap<usize, (FxHashSet<ScopeId>, u64)> = FxHashMap::default();
+        for tensor in pool.alive(self.rank).into_iter().filter(|tensor| self.is_activation(*tensor)) {
+            let Some((layer, name)) = made_in(self.rank, tensor).and_then(|scope| self.of(scope)) else {
+                continue;
+            };
+            let sum = sums.entry(name).or_default();
+            sum.0.insert(layer);
+            sum.1 = sum.1.saturating_add(situation.per_bank(tensor));
+        }
+        let most = sums.into_iter().max_by_key(|(name, (_, bytes))| (*bytes, std::cmp::Reverse(*name)));
+        let (name, (layers, per_bank)) = most?;
+        let is_worth_it = layers.len() > 1 && pool.is_share(per_bank, LARGE);
+        is_worth_it.then(|| Layers { name: self.names[name].clone(), count: layers.len(), per_bank })
+    }
+
+    /// What calls of layers keep for a backward pass and need not: all that outlives the call but what it has given, which is
+    /// made last.
+    fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Saving> {
+        let dies = |tensor: TensorId| self.rank.tensors.dies[tensor.index()];
+        // By pass, which is the call that they are in: what the calls of its layers keep.
+        let mut passes: BTreeMap<Option<CallId>, BTreeMap<CallId, Vec<TensorId>>> = BTreeMap::new();
+        for tensor in situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)) {
+            let Some((call, end)) = self.call_of_layer(tensor, name) else { continue };
+            let pass = passes.entry(self.rank.calls.parent[call.index()]).or_default();
+            let kept = pass.entry(call).or_default();
+            if Moment::late(end) < dies(tensor) {
+                kept.push(tensor);
+            }
+        }
+        let mut savings = Vec::new();
+        for mut layers in passes.into_values().map(|pass| pass.into_values().rev()) {
+            // The backward pass begins with the last one: it has all of its own again when the others have nothing yet.
+            let mut later = layers.next().unwrap_or_default();
+            for mut kept in layers {
+                // Of several results of one operation, the largest.
+                let made_last = |made: &TensorId| {
+                    (self.rank.tensors.born[made.index()], situation.per_bank(*made), *made)
+                };
+                let given = kept.iter().copied().max_by_key(made_last);
+                kept.retain(|made| Some(*made) != given);
+                kept.sort_by_key(|made| dies(*made));
+                // It has its own again when it is its turn: the one after it is done, or it begins to let go.
+                let turn = later.iter().copied().map(dies).max();
+                let lets_go = kept.get(kept.len() / 2).copied().map(dies);
+                let until = turn.into_iter().chain(lets_go).min();
+                savings.extend(kept.iter().filter_map(|tensor| {
+                    let saving = Saving::of(self.rank, *tensor, situation.per_bank(*tensor))?;
+                    Some(Saving {
+                        until: until.map_or(saving.until, |until| until.min(saving.until)),
+                        ..saving
+                    })
+                }));
+                later = kept;
+            }
+        }
+        savings
+    }
+
+    /// The call of a layer with that name in which a tensor was made, and where it ended.
+    fn call_of_layer(&self, tensor: TensorId, name: &str) -> Option<(CallId, u32)> {
+        let calls = &self.rank.calls;
+        let (layer, of) = self.of(made_in(self.rank, tensor)?)?;
+        if self.names[of] != name {
+            return None;
+        }
+        let step = self.rank.tensors.step[tensor.index()]?.get();
+        let outer = |call: &CallId| calls.parent.get(call.index()).copied().flatten();
+        let mut around = std::iter::successors(self.rank.within.get(step)?, outer).take(calls.len());
+        let call = around.find(|call| calls.scope[call.index()] == layer)?;
+        Some((call, calls.outcome[call.index()]?.end))
+    }
+
+    fn is_activation(&self, tensor: TensorId) -> bool {
+        self.rank.tensors.class.get(tensor.index()) == Some(&Class::Activation)
+    }
+}

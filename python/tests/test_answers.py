@@ -1,0 +1,223 @@
+"""What people are told of a recording: who made what is alive, what ran, and what to change."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import ttmem
+from conftest import TTMEM, ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WIDTH, LAYERS = 64, 6
+
+
+class Layer(nn.Module):
+    """A layer of a transformer, more or less."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, 4 * WIDTH),
+            nn.Linear(4 * WIDTH, WIDTH),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+        return out
+
+
+class Model(nn.Module):
+    """Several of them."""
+
+    def __init__(self, *, is_checkpointed: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.is_checkpointed = is_checkpointed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.is_checkpointed else layer(x)
+        return x
+
+
+def train(model: nn.Module, rounds: int = 2) -> None:
+    tracker = ttmem.get_memory_tracker()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(rounds):
+        with tracker.track_operation("iteration"):
+            with tracker.track_operation("forward"):
+                loss = model(torch.randn(256, WIDTH)).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def recorded(folder: Path, program: Callable[[], object]) -> str:
+    tracker = ttmem.initialize_memory_tracker(folder, interval=60.0)
+    program()
+    ttmem.memory_checkpoint("over")
+    ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    return tracker.recording
+
+
+def answer(path: str) -> dict[str, Any]:
+    rank: dict[str, Any] = ttmem.open(path).summary()["ranks"][0]
+    return rank
+
+
+def advice(rank: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["rule"]: one for one in rank["suggestions"]}
+
+
+def test_who_made_what_is_alive(tmp_path: Path) -> None:
+    peak = answer(recorded(tmp_path, lambda: train(Model())))["peak"]
+    rows = {row["name"]: row for row in peak["made_in"]}
+    classes = peak["by_class_per_bank"]
+    made = sum(classes.get(name, 0) for name in ("activation", "temporary", "unknown"))
+    assert sum(row["per_bank"] for row in rows.values()) == made
+    # What `up` gives, and what becomes of it, in each layer.
+    wide = 256 * 4 * WIDTH * 4
+    assert rows["layers.*.up"]["scopes"] == LAYERS
+    assert rows["layers.*.up"]["per_bank"] == LAYERS * wide
+    assert rows["layers.*"]["per_bank"] >= LAYERS * wide
+    named = {tensor["made_in"] for tensor in peak["live"] if tensor["class"] == "activation"}
+    assert {"layers.0.up", "layers.5", "layers.3.norm"} <= named
+    assert all("made_in" not in tensor for tensor in peak["live"] if tensor["class"] == "parameter")
+
+
+def test_what_ran_is_what_the_tree_says(tmp_path: Path) -> None:
+    path = recorded(tmp_path, lambda: train(Model(), rounds=3))
+    rank = answer(path)
+    found = [(row["depth"], row["name"], row["kind"], row["calls"]) for row in rank["ran"]]
+    assert found == [
+        (0, "iteration", "operation", 3),
+        (1, "forward", "operation", 3),
+        (2, "Model", "forward", 3),
+        (1, "backward", "backward", 3),
+        (1, "AdamW.step", "optimizer", 3),
+    ]
+    with open(path.removesuffix("ttmem") + "json") as file:
+        (node,) = json.load(file)["operation_tree"]
+    for row in rank["ran"][:3]:
+        assert row["peak_bytes"] == node["peak_mb"] * (1 << 20)
+        assert row["kept_bytes"] == node["kept_mb"] * (1 << 20)
+        assert row["change_bytes"] == node["total_memory_delta_mb"] * (1 << 20)
+        assert row["time_ns"] == pytest.approx(node["total_time_ms"] * 1e6)
+        node = node["children"][0]
+    assert [row["name"] for row in rank["checkpoints"]] == ["over", "final"]
+    assert rank["checkpoints"][0]["pools"]["cpu"] == rank["pools"]["cpu"]["final_total"]
+
+
+def test_a_call_that_has_not_ended_runs(tmp_path: Path) -> None:
+    def program() -> None:
+        tracker.track_operation("served").__enter__()
+
+    tracker = ttmem.initialize_memory_tracker(tmp_path)
+    with tracker.track_operation("served"):
+        torch.ones(10)
+    program()
+    ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    (row,) = answer(tracker.recording)["ran"]
+    assert (row["calls"], row["running"]) == (1, 1)
+
+
+def test_the_screen_and_markdown_say_it(tmp_path: Path) -> None:
+    path = recorded(tmp_path, lambda: train(Model()))
+    screen = ran([*TTMEM, "summary", path]).stdout
+    assert "layers.*.up (6 alike)" in screen
+    assert "      Model " in screen
+    assert "(in layers." in screen
+    text = ran([*TTMEM, "summary", "--markdown", path]).stdout
+    for line in (
+        "## Top 10 Padding Overhead\n\nNone: tensors of PyTorch have no tiles.",
+        "| layers.*.up | 6 | 1.500 |",
+        "| - - Model | forward | 2 |",
+        "| over |",
+    ):
+        assert line in text
+    assert "unknown" not in text.split("## Live at Peak")[0]
+    assert "bank" not in text
+    assert "| host |" in text
+    assert len(text) < 6100
+
+
+def test_counters_alone_name_nobody(tmp_path: Path) -> None:
+    tracker = ttmem.initialize_memory_tracker(tmp_path, level="phases")
+    ttmem.memory_checkpoint("loaded")
+    ttmem.stop_memory_tracker()
+    screen = ran([*TTMEM, "summary", str(tracker.recording)]).stdout
+    assert "level phases" in screen
+    assert "TTMLIR" not in screen
+    assert "loaded" in screen
+
+
+def test_a_counter_that_is_read_now_and_then_has_no_cause(tmp_path: Path) -> None:
+    rank = answer(recorded(tmp_path, lambda: train(Model())))
+    assert rank["pools"]["host"]["caused_by_step"] is None
+    assert rank["peaks"]["host"]["caused_by"] is None
+    assert rank["pools"]["cpu"]["caused_by_step"] is not None
+
+
+def test_what_checkpoints_would_save_is_what_they_save(tmp_path: Path) -> None:
+    found = answer(recorded(tmp_path, lambda: train(Model())))
+    said = advice(found)["activations_of_layers"]
+    assert "6 layers, layers.*," in said["message"]
+    saved = answer(recorded(tmp_path, lambda: train(Model(is_checkpointed=True))))
+    saves = found["peak"]["allocated_per_bank"] - saved["peak"]["allocated_per_bank"]
+    assert said["saves_bytes"] == pytest.approx(saves, rel=0.15)
+    # Then there is nothing left to be saved that way.
+    assert advice(saved).get("activations_of_layers", {"saves_bytes": 0})["saves_bytes"] < saves / 4
+
+
+def test_a_program_that_does_not_train_has_nothing_to_compute_again(tmp_path: Path) -> None:
+    def infer() -> None:
+        model = Model()
+        with torch.no_grad():
+            for _ in range(3):
+                model(torch.randn(256, WIDTH))
+
+    assert "activations_of_layers" not in advice(answer(recorded(tmp_path, infer)))
+
+
+def test_the_state_of_an_optimizer_in_fewer_bits(tmp_path: Path) -> None:
+    model = nn.Linear(512, 512)
+
+    def program() -> None:
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            model(torch.ones(1, 512)).sum().backward()
+            optimizer.step()
+
+    said = advice(answer(recorded(tmp_path, program)))["optimizer_state"]
+    elements = 2 * 512 * 512
+    assert said["saves_bytes"] == elements * 3 - elements // 256 * 4
+
+
+def test_what_grows_is_said_with_who_makes_it(tmp_path: Path) -> None:
+    kept = []
+
+    def leak() -> None:
+        tracker, model = ttmem.get_memory_tracker(), nn.Linear(64, 64)
+        for _ in range(20):
+            with tracker.track_operation("round"):
+                kept.append(model(torch.ones(16, 64)).relu())
+
+    message = advice(answer(recorded(tmp_path, leak)))["grows"]["message"]
+    assert message.startswith("Every round leaves some ")
+    assert "test_answers.py" in message
+
+
+def test_what_does_not_grow_is_not_said_to(tmp_path: Path) -> None:
+    assert "grows" not in advice(answer(recorded(tmp_path, lambda: train(Model(), rounds=12))))
