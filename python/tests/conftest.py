@@ -24,6 +24,16 @@ MODULE = [sys.executable, "-m", "ttmem"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have what uses a GPU come last: from then on, the tracker watches no tensors of the processor."""
+
+    def uses_gpu(item: pytest.Item) -> bool:
+        reasons = [str(mark.kwargs.get("reason")) for mark in item.iter_markers("skipif")]
+        return any("GPU" in reason for reason in reasons)
+
+    items.sort(key=uses_gpu)
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Give an environment with a home of its own, in which nothing is opened in a browser."""

@@ -178,7 +178,7 @@ def test_what_checkpoints_would_save_is_what_they_save(tmp_path: Path) -> None:
     saves = found["peak"]["allocated_per_bank"] - saved["peak"]["allocated_per_bank"]
     assert said["saves_bytes"] == pytest.approx(saves, rel=0.15)
     # Then there is nothing left to be saved that way.
-    assert advice(saved).get("activations_of_layers", {"saves_bytes": 0})["saves_bytes"] < saves / 4
+    assert "activations_of_layers" not in advice(saved)
 
 
 def test_a_program_that_does_not_train_has_nothing_to_compute_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 WIDTH = 512
 
@@ -297,6 +297,8 @@ def test_graphs_are_captured_and_replayed_as_without(tmp_path: Path) -> None:
     assert tracker.get_summary() == {"enabled": False}
 
 
+# PyTorch's compiler imports what PyTorch warns of.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_models_compile_the_same_graphs(tmp_path: Path) -> None:
     def graphs() -> int:
         torch._dynamo.reset()

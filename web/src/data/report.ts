@@ -391,6 +391,12 @@ export class Rank {
     return this.text(this.tensors.name[tensor]) ?? this.text(this.tensors.ssa[tensor]);
   }
 
+  /** The same; what has no name was made in some part of the program. */
+  tensorNameOrMaker(tensor: number): string | null {
+    const madeIn = this.text(this.tensors.madeIn[tensor]);
+    return this.tensorName(tensor) ?? (madeIn === null ? null : `in ${madeIn}`);
+  }
+
   /** Whether there ever was a tensor in a pool. */
   hasTensorsIn(pool: number): boolean {
     this.poolsWithTensors ??= new Set(this.tensors.pool);
@@ -539,6 +545,8 @@ function tensorTable(block: Block) {
     /** The step that made it; -1 for what was there before. */
     step: block.maybe("tensors.step"),
     name: block.maybe("tensors.name"),
+    /** The module or operation of the program that it was made in. */
+    madeIn: block.maybe("tensors.made_in"),
   };
 }
 

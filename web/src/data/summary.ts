@@ -63,6 +63,15 @@ export interface PoolSummary {
   free_at_peak_per_bank: number | null;
   largest_free_at_peak_per_bank: number | null;
   quantum_per_bank: number;
+  /** What a caching allocator says besides, in bytes. */
+  allocator?: {
+    requested_at_peak_total: number | null;
+    active_at_peak_total: number | null;
+    reserved_at_peak_total: number | null;
+    reserved_peak_total: number | null;
+  };
+  /** A counter that was read now and then. */
+  polled?: boolean;
   /** What the figures do not have in them, in words. */
   not_watched?: string[];
 }
@@ -83,7 +92,19 @@ export interface PoolMoment {
   explained_per_bank: number | null;
   unexplained_per_bank: number | null;
   by_class_per_bank: Record<string, number> | null;
+  /** Where those tensors were made that running made, the most first. */
+  made_in?: MadeIn[];
   live_count: number | null;
+}
+
+/** What a part of the program made of what is alive. */
+export interface MadeIn {
+  /** `h.*.mlp` for layers that are alike; null outside of all parts. */
+  name: string | null;
+  kind: string | null;
+  scopes: number;
+  tensors: number;
+  per_bank: number;
 }
 
 export interface Oom {

@@ -173,7 +173,7 @@ export class LiveTable {
   }
 
   private nameCell(row: number): HTMLElement {
-    const name = this.rank.tensorName(row) ?? "unnamed";
+    const name = this.rank.tensorNameOrMaker(row) ?? "unnamed";
     const also = this.rank.tensorAlso(row);
     const run = this.rank.tensors.run[row];
     const program = run < 0 ? "" : ` in ${this.rank.report.texts.get(this.rank.runs.program[run])}`;

@@ -4,7 +4,7 @@ import "./header.css";
 import { bankWords, poolText } from "../banks";
 import { isCompiled } from "../data/compiled";
 import type { Pool, Rank } from "../data/report";
-import type { PoolSummary, Suggestion } from "../data/summary";
+import type { MadeIn, PoolSummary, Suggestion } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
 import { bringIntoView } from "../jump";
@@ -30,7 +30,7 @@ export function overviewSection(store: Store): Section {
         rank.pools.map((pool) => poolCard(store, state, pool)),
       );
       fill(counts, rank.summary.operations.total > 0 ? countCards(rank) : sessionCards(rank, countCards));
-      fill(changes, changesBox(store, rank));
+      fill(changes, changesBox(store, rank), makersBox(rank));
       fill(more, warnings(rank));
     };
   });
@@ -53,6 +53,8 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
 
 /** So many suggestions are seen at once: what the memory did is not to be pushed out of sight. */
 const SHOWN = 3;
+/** And so many parts of a program that made something. */
+const MAKERS = 8;
 
 /** What could be changed, in sentences, with what that would save. The verdict has said what went wrong. */
 function changesBox(store: Store, rank: Rank): HTMLElement | null {
@@ -143,6 +145,7 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
     capacity ? h("div", { class: "bar" }, h("i", { style: `width: ${Math.min(100, share * 100)}%` })) : null,
     roomText(summary),
     totalText(summary),
+    levelsText(summary),
     causeText(store, rank, pool),
     run === null ? null : runPeak(pool, run),
     h(
@@ -176,6 +179,74 @@ function totalText({ banks, peak_total: total, peak_per_bank: peak }: PoolSummar
   return h("p", { "data-fact": "total" }, sizeElement(total), " on the device");
 }
 
+/** What a caching allocator says besides. */
+function levelsText({ allocator }: PoolSummary): HTMLElement | null {
+  if (!allocator) return null;
+  const { requested_at_peak_total: asked, reserved_at_peak_total: reserved } = allocator;
+  return h(
+    "p",
+    { "data-fact": "levels" },
+    sizeElement(asked),
+    " asked for, ",
+    sizeElement(reserved),
+    " reserved",
+  );
+}
+
+/** Which modules and operations made what is alive at the peak and is not of the model itself. */
+function makersBox(rank: Rank): HTMLElement | null {
+  const moment = rank.summary.peak;
+  const found = moment?.made_in ?? [];
+  if (!moment || found.length === 0) return null;
+  const heads = ["Made in", "Size", "Of the peak", "Tensors"];
+  const name = ({ name, kind, scopes }: MadeIn) => [
+    h("code", {}, name ?? "outside of all operations"),
+    kind === "backward" && name !== "backward" ? " backward" : "",
+    scopes > 1 ? h("span", { class: "note" }, ` ${count(scopes)} alike`) : "",
+  ];
+  const number = (...content: (Node | string)[]) => h("td", { class: "number" }, ...content);
+  const row = (made: MadeIn) =>
+    h(
+      "tr",
+      {},
+      h("td", { class: "op" }, ...name(made)),
+      number(sizeElement(made.per_bank)),
+      number(moment.allocated_per_bank ? percent(made.per_bank, moment.allocated_per_bank) : ""),
+      number(count(made.tensors)),
+    );
+  return h(
+    "details",
+    { class: "changes", open: "", "data-fact": "makers" },
+    h(
+      "summary",
+      {},
+      `What running made, and where, at the ${moment.pool} peak `,
+      h("span", { class: "note" }, "layers that are alike together"),
+    ),
+    h(
+      "div",
+      { class: "scroll-x" },
+      h(
+        "table",
+        { class: "plain-table" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            heads.map((head, column) =>
+              h("th", { scope: "col", class: column === 0 ? null : "number" }, head),
+            ),
+          ),
+        ),
+        h("tbody", {}, found.slice(0, MAKERS).map(row)),
+      ),
+    ),
+    found.length > MAKERS && h("p", { class: "note" }, `… and ${count(found.length - MAKERS)} more`),
+  );
+}
+
 /** Who brought a pool to its peak. */
 function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
   const moment = rank.summary.peaks[pool.name];
@@ -204,6 +275,14 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
       toPeak(`step ${count(cause.step)}`),
       " ",
       operationText(cause.op, cause.loc),
+    );
+  }
+  if (rank.summary.pools[pool.name].polled) {
+    return h(
+      "p",
+      { "data-fact": "cause" },
+      "read now and then, ",
+      toPeak(`before step ${count(moment.step)}`),
     );
   }
   const why = moment.caused_outside_programs ? "came between two programs" : "there from the beginning";

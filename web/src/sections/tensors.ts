@@ -250,7 +250,7 @@ function tensorLines(rank: Rank, heading: string, tensor: number): HTMLElement[]
   else if (dead !== null)
     facts.push(["Freed by", `step ${count(dead)}`, dead < rank.end ? rank.opName(dead) : ""]);
   else if (gone !== null) facts.push(["Gone", "–", `between programs, before step ${count(gone)}`]);
-  const name = shorten(rank.tensorName(tensor) ?? "unnamed tensor", 56);
+  const name = shorten(rank.tensorNameOrMaker(tensor) ?? "unnamed tensor", 56);
   return [h("div", {}, h("strong", {}, name), h("span", { class: "mono" }, kind)), factGrid(facts)];
 }
 

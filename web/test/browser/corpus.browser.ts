@@ -92,6 +92,14 @@ test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in 
     await expect(card.locator('[data-fact="not-watched"]')).toHaveText(missing);
   }
   expect(rank.pools.cpu.not_watched?.length).toBeGreaterThan(0);
+  await expect(page.locator('#overview [data-pool="host"] [data-fact="cause"]')).toContainText(
+    "read now and then",
+  );
+  const makers = rank.peak?.made_in ?? [];
+  expect(makers.length).toBeGreaterThan(0);
+  const shown = page.locator('#overview [data-fact="makers"] tbody tr');
+  await expect(shown).toHaveCount(Math.min(makers.length, 8));
+  await expect(shown.first()).toContainText(makers[0].name ?? "outside of all operations");
   await expect(page.locator("#overview [data-card]")).toHaveCount(2);
   // The process has more than the tensors, and is not what is looked at first.
   expect(rank.pools.host.peak_per_bank).toBeGreaterThan(rank.pools.cpu.peak_per_bank ?? 0);

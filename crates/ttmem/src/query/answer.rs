@@ -244,6 +244,9 @@ pub struct PoolSummary {
     /// What a caching allocator says besides; not there where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocator: Option<AllocatorLevels>,
+    /// It is a counter that was read now and then, beside pools whose every change was seen; not there where it is not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub polled: bool,
     /// What is not in these figures, in words; not there where nothing is known to be missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_watched: Vec<String>,

@@ -415,6 +415,7 @@ impl<'a> View<'a> {
             largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
             quantum_per_bank: pool.quantum,
             allocator: reading.and_then(|reading| levels(pool, &reading)),
+            polled: self.is_polled(account),
             not_watched: self.not_watched(account.id),
         }
     }

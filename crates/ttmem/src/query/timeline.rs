@@ -23,10 +23,11 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use crate::analyze::residue::{self, Who};
+use crate::analyze::scopes::made_in;
 use crate::analyze::tiles::friendly_shape;
 use crate::analyze::{Account, Span, effects, held, peak, weights};
 use crate::model::{
-    Class, Curve, CurveKind, Moment, OpId, OpKind, PoolId, Profile, Rank, RunId, StepMarks, StrId,
+    Class, Curve, CurveKind, Moment, OpId, OpKind, PoolId, Profile, Rank, RunId, StepMarks, StrId, TensorId,
     TensorType, TypeId,
 };
 
@@ -345,6 +346,11 @@ impl<'a> Tables<'a> {
             |id: &Option<StrId>| id.map(|id| usize::try_from(texts.number(id)).unwrap_or(usize::MAX));
         emit(ascending_maybe("tensors.ssa", tensors.ssa.iter().map(&mut text)));
         emit(ascending_maybe("tensors.name", tensors.name.iter().map(&mut text)));
+        let made_in = |index: usize| {
+            let scope = made_in(self.rank, TensorId::new(index)?)?;
+            self.rank.scopes.name.get(scope.index()).copied()
+        };
+        emit(maybe("tensors.made_in", (0..tensors.len()).map(|index| text(&made_in(index)))));
         let steps = tensors.step.iter().map(|step| step.map(|step| step.get() as usize));
         emit(ascending_maybe("tensors.step", steps));
         let aliases = &self.rank.aliases;

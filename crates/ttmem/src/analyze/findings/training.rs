@@ -143,23 +143,27 @@ impl<'a> LayerOf<'a> {
     fn new(situation: &Situation<'a>) -> Self {
         let (rank, alike) = (situation.rank, Alike::new(situation.profile, situation.rank));
         let (mut layers, mut names): (Vec<Option<(ScopeId, usize)>>, Vec<String>) = (Vec::new(), Vec::new());
+        let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
+        // What a backward pass runs forward, it computes again already.
+        let mut is_again: Vec<bool> = Vec::new();
         for (index, scope) in rank.scopes.iter().enumerate() {
             // A parent is always an earlier row.
-            let outer = scope.parent.and_then(|parent| layers.get(parent.index()).copied().flatten());
+            let parent = scope.parent.map(ScopeId::index);
+            let again = parent.and_then(|parent| is_again.get(parent)).is_some_and(|again| *again);
+            let outer = parent.and_then(|parent| layers.get(parent).copied().flatten());
             let own = || {
-                let id = ScopeId::new(index).filter(|_| scope.kind == ScopeKind::Forward)?;
+                let is_layer = scope.kind == ScopeKind::Forward && !again;
+                let id = ScopeId::new(index).filter(|_| is_layer)?;
                 let name = alike.name(id).filter(|name| name.ends_with('*'))?;
-                let known = names.iter().position(|known| *known == name);
-                Some((
-                    id,
-                    known.unwrap_or_else(|| {
-                        names.push(name);
-                        names.len() - 1
-                    }),
-                ))
+                let known = *numbers.entry(name).or_insert_with_key(|name| {
+                    names.push(name.clone());
+                    names.len() - 1
+                });
+                Some((id, known))
             };
             let layer = outer.or_else(own);
             layers.push(layer);
+            is_again.push(again || scope.kind == ScopeKind::Backward);
         }
         Self { rank, layers, names }
     }
@@ -186,46 +190,67 @@ impl<'a> LayerOf<'a> {
     }
 
     /// What calls of layers keep for a backward pass and need not: all that outlives the call but what it has given, which is
-    /// made last.
+    /// made last. It is there again when it is a layer's turn in the backward pass: when what was made after it is gone, or
+    /// it begins to let go itself.
     fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Saving> {
-        let dies = |tensor: TensorId| self.rank.tensors.dies[tensor.index()];
+        let mut activations: Vec<TensorId> =
+            situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)).collect();
+        activations.sort_by_key(|tensor| self.born(*tensor));
         // By pass, which is the call that they are in: what the calls of its layers keep.
         let mut passes: BTreeMap<Option<CallId>, BTreeMap<CallId, Vec<TensorId>>> = BTreeMap::new();
-        for tensor in situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)) {
-            let Some((call, end)) = self.call_of_layer(tensor, name) else { continue };
+        for tensor in &activations {
+            let Some((call, end)) = self.call_of_layer(*tensor, name) else { continue };
             let pass = passes.entry(self.rank.calls.parent[call.index()]).or_default();
             let kept = pass.entry(call).or_default();
-            if Moment::late(end) < dies(tensor) {
-                kept.push(tensor);
+            if Moment::late(end) < self.dies(*tensor) {
+                kept.push(*tensor);
             }
         }
         let mut savings = Vec::new();
-        for mut layers in passes.into_values().map(|pass| pass.into_values().rev()) {
-            // The backward pass begins with the last one: it has all of its own again when the others have nothing yet.
-            let mut later = layers.next().unwrap_or_default();
-            for mut kept in layers {
+        for (pass, layers) in passes {
+            let mut later = None;
+            for (call, mut kept) in layers.into_iter().rev() {
                 // Of several results of one operation, the largest.
-                let made_last = |made: &TensorId| {
-                    (self.rank.tensors.born[made.index()], situation.per_bank(*made), *made)
-                };
+                let made_last = |made: &TensorId| (self.born(*made), situation.per_bank(*made), *made);
                 let given = kept.iter().copied().max_by_key(made_last);
                 kept.retain(|made| Some(*made) != given);
-                kept.sort_by_key(|made| dies(*made));
-                // It has its own again when it is its turn: the one after it is done, or it begins to let go.
-                let turn = later.iter().copied().map(dies).max();
-                let lets_go = kept.get(kept.len() / 2).copied().map(dies);
-                let until = turn.into_iter().chain(lets_go).min();
+                kept.sort_by_key(|made| self.dies(*made));
+                let Some(lets_go) = kept.get(kept.len() / 2).map(|made| self.dies(*made)) else { continue };
+                let turn = later.or_else(|| self.end_of_rest(&activations, call, pass?, lets_go));
+                later = kept.last().map(|made| self.dies(*made));
+                // Where nothing tells when the turn of the last one comes, it may be at the peak.
+                let Some(until) = turn.map(|turn| turn.min(lets_go)) else { continue };
                 savings.extend(kept.iter().filter_map(|tensor| {
                     let saving = Saving::of(self.rank, *tensor, situation.per_bank(*tensor))?;
-                    Some(Saving {
-                        until: until.map_or(saving.until, |until| until.min(saving.until)),
-                        ..saving
-                    })
+                    Some(Saving { until: until.min(saving.until), ..saving })
                 }));
-                later = kept;
             }
         }
         savings
+    }
+
+    /// When the last is gone of what a pass has made after its last layer, and before that begins to let go.
+    fn end_of_rest(
+        &self,
+        activations: &[TensorId],
+        layer: CallId,
+        pass: CallId,
+        lets_go: Moment,
+    ) -> Option<Moment> {
+        let end =
+            |call: CallId| self.rank.calls.outcome[call.index()].map(|outcome| Moment::late(outcome.end));
+        let (from, until) = (end(layer)?, end(pass)?);
+        let first = activations.partition_point(|tensor| self.born(*tensor) < from);
+        let rest = activations[first..].iter().take_while(|tensor| self.born(**tensor) <= until);
+        rest.map(|tensor| self.dies(*tensor)).filter(|dies| until < *dies && *dies <= lets_go).max()
+    }
+
+    fn born(&self, tensor: TensorId) -> Moment {
+        self.rank.tensors.born[tensor.index()]
+    }
+
+    fn dies(&self, tensor: TensorId) -> Moment {
+        self.rank.tensors.dies[tensor.index()]
     }
 
     /// The call of a layer with that name in which a tensor was made, and where it ended.

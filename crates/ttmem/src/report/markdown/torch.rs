@@ -70,7 +70,9 @@ fn peak_memory(rank: &RankSummary) -> Section {
             level(levels.map(|levels| levels.reserved_at_peak_total)),
             at_end(pool),
             number(pool.peak_step),
-            rank.peaks.get(name).map_or_else(none, cause_or_read),
+            rank.peaks
+                .get(name)
+                .map_or_else(none, |peak| if pool.polled { "read now and then".into() } else { cause(peak) }),
         ]
     };
     let columns = [
@@ -87,11 +89,6 @@ fn peak_memory(rank: &RankSummary) -> Section {
         .table(columns, rank.pools.iter().take(POOLS).map(row))
         .floors(POOLS, 4)
         .of(rank.pools.iter().count(), "")
-}
-
-/// What brought a pool to its peak; nobody knows it of a counter that was read now and then.
-fn cause_or_read(peak: &PoolMoment) -> String {
-    if peak.caused_by.is_some() || peak.caused_outside_programs { cause(peak) } else { none() }
 }
 
 fn consumers(rank: &RankSummary) -> Section {
