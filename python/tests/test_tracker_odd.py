@@ -14,6 +14,7 @@ import sys
 import textwrap
 import threading
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -665,3 +666,110 @@ def test_a_profile_that_cannot_be_written_leaves_nothing_behind(
     os.symlink("/dev/full", unfinished)
     assert ttmem.stop_memory_tracker() == ""
     assert [path.suffix for path in tmp_path.iterdir()] == [".ttmem"]
+
+
+@pytest.mark.parametrize("how", ["resets", "inherited", "wrapped", "odd"])
+def test_signal_handlers_are_known_by_what_they_are_told(tracker: ttmem.MemoryTracker, how: str) -> None:
+    mode = tracker._mode
+    assert mode is not None
+
+    def resets(*_: object) -> None:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        raise Late
+
+    class Base:
+        def __call__(self, number: int, frame: object) -> None:
+            del number
+            raise Late(type(frame).__name__)
+
+    class Inherits(Base):
+        pass
+
+    class Odd(Base):
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    handlers: dict[str, Any] = {
+        "resets": resets,
+        "inherited": Inherits(),
+        "wrapped": functools.lru_cache(Base()),
+        "odd": Odd(),
+    }
+
+    class Model(nn.Linear):
+        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+            signal.raise_signal(signal.SIGUSR1)
+            return super().named_modules(*args, **kwargs)
+
+    before = signal.signal(signal.SIGUSR1, handlers[how])
+    try:
+        with pytest.raises(Late):
+            Model(4, 4)(torch.ones(1, 4))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert mode.errors == 0
+
+
+@pytest.mark.parametrize("where", ["forward", "step"])
+def test_operations_after_ctrl_c_are_what_they_are(tracker: ttmem.MemoryTracker, where: str) -> None:
+    class Interrupted(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if where == "forward" and interrupts:
+                raise interrupts.pop()
+            return super().forward(x)
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            if where == "step" and interrupts:
+                raise interrupts.pop()
+            return super().step(closure)
+
+    interrupts: list[BaseException] = [KeyboardInterrupt()]
+    model = Interrupted(4, 4)
+    optimizer = Optimizer(model.parameters())
+
+    def train() -> None:
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    with tracker.track_operation("training"):
+        for _ in range(3):
+            with tracker.track_operation("iteration"):
+                train()
+        kept = torch.ones(1000)
+    found = tree(ttmem.stop_memory_tracker())
+    del kept
+    assert found["training"]["invocation_count"] == 1
+    (iteration,) = found["training"]["children"]
+    assert (iteration["name"], iteration["invocation_count"]) == ("iteration", 3)
+    names = {node["name"]: node["invocation_count"] for node in iteration["children"]}
+    assert names == {"Interrupted": 3, "backward": 3, "Optimizer.step": 3}
+
+
+def test_generators_hold_nothing_that_they_gave(tracker: ttmem.MemoryTracker) -> None:
+    @tracker.track_operation("batches")
+    def batches() -> Generator[torch.Tensor, None, None]:
+        for _ in range(2):
+            yield torch.ones(1000)
+
+    batch: torch.Tensor | None
+    for batch in batches():
+        given = weakref.ref(batch)
+        del batch
+        assert given() is None
+
+
+def test_coroutines_that_are_generators(tracker: ttmem.MemoryTracker) -> None:
+    @tracker.track_operation("old")
+    @types.coroutine
+    def old() -> Generator[None, None, int]:
+        yield from asyncio.sleep(0).__await__()
+        return 7
+
+    async def main() -> int:
+        found: int = await old()
+        return found
+
+    assert asyncio.run(main()) == 7

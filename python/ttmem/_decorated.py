@@ -23,7 +23,10 @@ def decorated(function: F, operation: Callable[[], AbstractContextManager[object
                 return await function(*args, **kwargs)
 
         return awaited  # type: ignore[return-value]
-    if inspect.isgeneratorfunction(function):
+    if (
+        inspect.isgeneratorfunction(function)
+        and not function.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE
+    ):
         return _generated(function, operation)  # type: ignore[return-value]
     if inspect.isasyncgenfunction(function):
         return _generated_by_task(function, operation)  # type: ignore[return-value]
@@ -42,17 +45,20 @@ def _generated(
     @functools.wraps(function)
     def generated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         generator = function(*args, **kwargs)
-        given: Any = None
+        # What goes through is held by nobody here: a result may be large.
+        passing: list[Any] = [None]
         thrown: BaseException | None = None
         while True:
             with operation():
                 try:
-                    result = generator.send(given) if thrown is None else generator.throw(thrown)
+                    passing.append(
+                        generator.send(passing.pop()) if thrown is None else generator.throw(thrown)
+                    )
                 except StopIteration as end:
                     return end.value
-            given = thrown = None
+            thrown = None
             try:
-                given = yield result
+                passing.append((yield passing.pop()))
             except GeneratorExit:
                 with operation():
                     generator.close()
@@ -69,17 +75,20 @@ def _generated_by_task(
     @functools.wraps(function)
     async def generated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         generator = function(*args, **kwargs)
-        given: Any = None
+        passing: list[Any] = [None]
         thrown: BaseException | None = None
         while True:
             with operation():
                 try:
-                    result = await (generator.asend(given) if thrown is None else generator.athrow(thrown))
+                    if thrown is None:
+                        passing.append(await generator.asend(passing.pop()))
+                    else:
+                        passing.append(await generator.athrow(thrown))
                 except StopAsyncIteration:
                     return
-            given = thrown = None
+            thrown = None
             try:
-                given = yield result
+                passing.append((yield passing.pop()))
             except GeneratorExit:
                 with operation():
                     await generator.aclose()

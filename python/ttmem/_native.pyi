@@ -321,8 +321,11 @@ class Watch:
     def end_tagged(self, tag: int) -> None:
         """End the innermost call with that tag, and those inside of it."""
 
-    def forward_passes(self) -> list[int]:
-        """Tags of the forward passes that the context is in, and this thread has begun, innermost first."""
+    is_in_pass: bool
+    """Whether what the context is right inside of is a forward pass, or a step of an optimizer."""
+
+    def passes(self) -> list[int]:
+        """Tags of the forward passes and steps that the context is in here, innermost first."""
 
     def failed(self, error: BaseException) -> None:
         """Count an error of our own. What a signal handler of the program's has raised is raised again."""

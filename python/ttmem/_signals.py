@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import signal
 import threading
@@ -65,24 +66,39 @@ class Ending:
 
 
 def raised_by_a_handler(error: BaseException) -> bool:
-    """Whether an error comes from a signal handler of the program's: those run in the midst of anything."""
+    """Whether an error comes from a signal handler of the program's: those run in the midst of anything.
+
+    A handler is told what it has interrupted, which is the frame that it was called from.
+    """
     codes = {code for number in signal.valid_signals() if (code := _code_of(signal.getsignal(number)))}
-    trace = error.__traceback__
+    trace, before = error.__traceback__, None
     while trace is not None:
-        if trace.tb_frame.f_code in codes:
+        frame = trace.tb_frame
+        if frame.f_code in codes or (before is not None and _is_told(frame, before)):
             return True
-        trace = trace.tb_next
+        trace, before = trace.tb_next, frame
+    return False
+
+
+def _is_told(frame: FrameType, of: FrameType) -> bool:
+    """Whether a frame is among the arguments of a call."""
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS)
+    for name in code.co_varnames[:count]:
+        value = values.get(name)
+        if value is of or (type(value) is tuple and any(one is of for one in value)):
+            return True
     return False
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """The code of a handler: a function, a method, or something that can be called. Not ours."""
-    while isinstance(ending := getattr(handler, "__self__", None), Ending):
-        handler = ending.before
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    for function in (handler, vars(type(handler)).get("__call__")):
-        code = getattr(function, "__code__", None)
-        if code is not None:
-            return code  # type: ignore[no-any-return]
-    return None
+    """The code of a handler that is a function, a method, or a part of one. Not ours."""
+    try:
+        while isinstance(ending := getattr(handler, "__self__", None), Ending):
+            handler = ending.before
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        return getattr(handler, "__code__", None)
+    except Exception:  # noqa: BLE001 - an odd one is asked for nothing
+        return None

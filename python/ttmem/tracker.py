@@ -90,6 +90,8 @@ class Operation:
         mode = self._mode
         if mode is not None and not _is_compiling() and mode.is_on:
             try:
+                if mode.is_in_pass and mode.end_interrupted is not None:
+                    mode.end_interrupted()
                 call = mode.begin(str(self._name), "operation")
             except Exception as error:  # noqa: BLE001 - the program must not see it
                 mode.failed(error)
@@ -313,7 +315,7 @@ class MemoryTracker:
         return self._stopped
 
     def track_operation(self, name: str) -> Operation:
-        """An operation of the program, for `with`, or as a decorator of functions and coroutines."""
+        """An operation of the program, for `with`, or as a decorator: of coroutines and generators, too."""
         mode = self._mode
         if mode is not None:
             if _is_compiling():
@@ -348,7 +350,7 @@ class MemoryTracker:
 
             # A class that does not exist is the caller's error; what objects do that are looked into is not.
             self._mode.label((), class_)
-            _guarded(self._mode, functools.partial(label, self._mode, tensors, class_, name))
+            _guarded(self._mode, functools.partial(label, self._mode, tensors, class_, name and str(name)))
 
     def expect(
         self,

@@ -36,6 +36,8 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
     sees_operations = True
     # Called between forward passes and steps, where there is something to be done then.
     turn: Callable[[], None] | None = None
+    # Called where an operation begins inside of a forward pass or a step: it may be over.
+    end_interrupted: Callable[[], None] | None = None
 
     def __init__(self, path: str | None, limit: int | None = None, *, estimates: bool = False) -> None:
         """Watches, and records to a file if there is a path. It may count tensors that have no memory."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.compiler import is_compiling
 from torch.nn.modules import module as torch_module
+from torch.optim import optimizer as torch_optimizer
 
 from ttmem._native import Forward
 from ttmem._torch.autograd import saved_tensors
@@ -71,6 +72,7 @@ class Modules:
             if not is_compiling():
                 ends(module, output)
 
+        self._mode.end_interrupted = self.end_interrupted
         self._handles = [
             torch_module.register_module_forward_pre_hook(before),
             torch_module.register_module_forward_hook(after, always_call=True),
@@ -82,6 +84,7 @@ class Modules:
             handle.remove()
         self._handles = []
         self._forward = None
+        self._mode.end_interrupted = None
         if self._filter in warnings.filters:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
@@ -100,16 +103,19 @@ class Modules:
         forward.contents(inside)
         forward.gradients(inside)
 
-    def gradients(self) -> None:
+    def gradients(self, *, is_over: bool = True) -> None:
         """Takes down which gradients the models have, when a backward pass of this thread is over.
 
         What other threads may be writing must not be looked at, not even with Python's lock held: PyTorch
         gives it up in between. So where several run models, each looks at those that only it has run since.
         """
-        here = self._ran.pop(threading.get_ident(), None) or ()
-        elsewhere = [*self._ran.values()]
+        thread = threading.get_ident()
+        here = self._ran.get(thread) or ()
+        elsewhere = [ran for of, ran in self._ran.items() if of != thread]
+        if is_over:
+            self._ran.pop(thread, None)
         models = [model for model in here if not any(model in ran for ran in elsewhere)]
-        if not here and self._threads <= {threading.get_ident()}:
+        if not here and self._threads <= {thread}:
             # It may have run before an earlier backward pass.
             models = [*self._models]
         for model in models:
@@ -120,15 +126,15 @@ class Modules:
     def gradients_by_hand(self) -> None:
         """The same before an optimizer's step, where no backward pass was seen: `autograd.grad`."""
         if threading.get_ident() in self._ran:
-            self.gradients()
+            self.gradients(is_over=False)
 
     def end_interrupted(self, *, is_inside: bool = False) -> None:
-        """Ends forward passes that are over: of those that Ctrl-C ends, PyTorch tells nobody.
+        """Ends forward passes and steps that are over: of those that Ctrl-C ends, PyTorch tells nobody.
 
         `is_inside`: the innermost that PyTorch runs is one that has not begun here yet.
         """
-        passes = self._mode.forward_passes()
-        running = _running_modules() if passes else []
+        passes = self._mode.passes()
+        running = _running() if passes else []
         if running is None:
             return
         over = [tag for tag in passes if tag not in running[is_inside:]]
@@ -189,17 +195,17 @@ class Modules:
                 self._inputs(arg, depth + 1)
 
 
-def _running_modules() -> list[int] | None:
-    """The modules whose forward passes PyTorch runs in this thread, innermost first. None: not known."""
+def _running() -> list[int] | None:
+    """The modules and optimizers that PyTorch runs in this thread, innermost first. None: not known."""
     found = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if code.co_filename == torch_module.__file__:
-            if code.co_name == "_call_impl":
+        if code.co_filename in (torch_module.__file__, torch_optimizer.__file__):
+            if code.co_name in ("_call_impl", "wrapper"):
                 found.append(id(frame.f_locals.get("self")))
             elif code.co_name.startswith("torch_dynamo"):
-                # The rest of one, compiled: it does not say of which module.
+                # The rest of one, compiled: it does not say of which.
                 return None
         frame = frame.f_back
     return found

@@ -30,6 +30,8 @@ class Training:
         self._handles: list[Any] = []
         self._backward: Callable[..., Any] | None = None
         # Which state of an optimizer was seen: it may get another one.
+        # Of optimizers: how many steps run inside of their own.
+        self._inner: dict[int, int] = {}
         self._seen: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
 
     def open(self) -> None:
@@ -85,7 +87,12 @@ class Training:
         if torch.compiler.is_compiling() or not self._mode.is_on:
             return
         try:
-            self._modules.end_interrupted()
+            self._modules.end_interrupted(is_inside=True)
+            if id(optimizer) in self._mode.passes():
+                # The step of the class that it is derived from: it is a part of this one.
+                self._inner[id(optimizer)] = self._inner.get(id(optimizer), 0) + 1
+                return
+            self._inner.pop(id(optimizer), None)
             self._modules.gradients_by_hand()
             self._mode.begin(f"{type(optimizer).__name__}.step", "optimizer", id(optimizer))
         except Exception as error:  # noqa: BLE001 - the program must not see it
@@ -96,6 +103,9 @@ class Training:
         if torch.compiler.is_compiling():
             return
         try:
+            if self._inner.get(id(optimizer), 0) > 0:
+                self._inner[id(optimizer)] -= 1
+                return
             self._mode.end_tagged(id(optimizer))
             states = [id(state) for state in optimizer.state.values()]
             if self._mode.is_on and self._seen.get(optimizer) != states:

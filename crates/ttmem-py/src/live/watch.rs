@@ -240,12 +240,7 @@ impl Watch {
         kind: &str,
         tag: u64,
     ) -> PyResult<Option<Bound<'py, Call>>> {
-        let kind = kind_of(kind)?;
-        if kind == ScopeKind::Optimizer {
-            // One that an exception ended has told nobody.
-            slf.get().end_innermost(slf.py(), tag)?;
-        }
-        Self::begin_scope(slf, name, kind, tag)
+        Self::begin_scope(slf, name, kind_of(kind)?, tag)
     }
 
     /// A call ends. A context that is inside of it is inside of the one around it then; forward passes and steps inside
@@ -284,14 +279,25 @@ impl Watch {
         self.kept_from_program(py, Err(PyErr::from_value(error.clone())))
     }
 
-    /// The forward passes that the context is inside of, and that this thread has begun, innermost first: by their tags.
-    fn forward_passes(&self, py: Python<'_>) -> Vec<u64> {
+    /// Whether what the context is right inside of is a forward pass, or a step of an optimizer.
+    #[getter]
+    fn is_in_pass(&self, py: Python<'_>) -> bool {
+        let within = self.within(py);
+        let kind = within
+            .and_then(|within| self.state.with(py, |state| state.recorder.kind_of(Some(within.at())))?);
+        matches!(kind, Some(ScopeKind::Forward | ScopeKind::Optimizer))
+    }
+
+    /// The forward passes and steps of optimizers that the context is inside of, and that this thread has begun, innermost
+    /// first: by their tags.
+    fn passes(&self, py: Python<'_>) -> Vec<u64> {
         let mut passes = Vec::new();
         let mut next = self.within(py).map(|Within(call)| call);
         while let Some(call) = next {
             let (at, is_here) = (call.get().at(), call.get().thread() == call::thread());
             let kind = self.state.with(py, |state| state.recorder.kind_of(Some(at))).flatten();
-            if is_here && kind == Some(ScopeKind::Forward) && self.runs(py, at) {
+            let is_pass = matches!(kind, Some(ScopeKind::Forward | ScopeKind::Optimizer));
+            if is_here && is_pass && self.runs(py, at) {
                 passes.push(call.get().tag());
             }
             next = call.get().outer(py).cloned();

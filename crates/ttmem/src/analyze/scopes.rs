@@ -4,6 +4,9 @@ use rustc_hash::FxHashSet;
 
 use crate::model::{CallTotals, Profile, Rank, ScopeId, ScopeKind, StepNumber, TensorId};
 
+/// No model nests deeper: a file that says so is not followed.
+const DEEPEST: usize = 64;
+
 /// What the calls of each scope came to that have ended, by scope.
 pub fn totals(rank: &Rank) -> Vec<CallTotals> {
     let mut totals = vec![CallTotals::default(); rank.scopes.len()];
@@ -41,7 +44,8 @@ impl<'a> Alike<'a> {
     pub fn new(profile: &'a Profile, rank: &'a Rank) -> Self {
         let names = rank.scopes.iter().filter(|scope| is_module(scope.kind));
         let names = names.map(|scope| profile.text(scope.name));
-        let blocks = names.flat_map(|name| name.match_indices('.').map(|(at, _)| &name[..at])).collect();
+        let outer = |name: &'a str| name.match_indices('.').take(DEEPEST).map(|(at, _)| &name[..at]);
+        let blocks = names.flat_map(outer).collect();
         Self { profile, rank, blocks }
     }
 

@@ -7,11 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::answer::{MadeIn, Ran};
 use crate::analyze::scopes::{Alike, made_in, totals};
 use crate::model::{
-    CallEnd, CallTotals, Class, Nanoseconds, Profile, Rank, Scope, ScopeId, ScopeKind, TensorId,
+    CallEnd, CallTotals, Class, Nanoseconds, Profile, Rank, Scope, ScopeId, ScopeKind, StrId, TensorId,
 };
-
-/// How deep the list of what ran goes: people nest less.
-const DEEPEST: usize = 16;
 
 /// The parts of a program that names some.
 pub(super) struct Parts<'a> {
@@ -38,23 +35,24 @@ impl<'a> Parts<'a> {
     pub fn makers(&self, tensors: &[TensorId]) -> Vec<MadeIn> {
         #[derive(Default)]
         struct Sum {
-            scopes: FxHashSet<ScopeId>,
+            names: FxHashSet<StrId>,
             tensors: usize,
             per_bank: u64,
         }
         let mut sums: FxHashMap<Option<(String, ScopeKind)>, Sum> = FxHashMap::default();
         for tensor in tensors.iter().filter(|tensor| self.is_made(**tensor)) {
             let scope = made_in(self.rank, *tensor);
-            let kind = scope.and_then(|scope| self.rank.scopes.get(scope.index())).map(|scope| scope.kind);
+            let row = scope.and_then(|scope| self.rank.scopes.get(scope.index()));
+            let kind = row.as_ref().map(|row| row.kind);
             let sum = sums.entry(scope.and_then(|scope| self.alike.name(scope)).zip(kind)).or_default();
-            sum.scopes.extend(scope);
+            sum.names.extend(row.map(|row| row.name));
             sum.tensors += 1;
             sum.per_bank = sum.per_bank.saturating_add(self.rank.tensors.per_bank[tensor.index()].or_zero());
         }
         let row = |(who, sum): (Option<(String, ScopeKind)>, Sum)| {
             let (name, kind) = who.unzip();
             let kind = kind.map(ScopeKind::as_str);
-            MadeIn { name, kind, scopes: sum.scopes.len(), tensors: sum.tensors, per_bank: sum.per_bank }
+            MadeIn { name, kind, scopes: sum.names.len(), tensors: sum.tensors, per_bank: sum.per_bank }
         };
         let mut rows: Vec<MadeIn> = sums.into_iter().map(row).collect();
         rows.sort_by(|a, b| b.per_bank.cmp(&a.per_bank).then_with(|| a.name.cmp(&b.name)));
@@ -80,18 +78,25 @@ impl<'a> Parts<'a> {
         let mut waiting: Vec<(ScopeId, usize)> = top.map(|scope| (*scope, 0)).collect();
         while let Some((id, depth)) = waiting.pop() {
             let Some(scope) = self.rank.scopes.get(id.index()) else { continue };
-            if scope.kind == ScopeKind::Framework {
-                continue;
+            let is_told = !self.is_part(&scope);
+            if is_told {
+                let of = |totals: &[CallTotals]| totals.get(id.index()).copied().unwrap_or_default();
+                let unwatched = unwatched.get(id.index()).copied().unwrap_or_default();
+                rows.push(self.row(&scope, depth, &of(&totals), &unwatched));
             }
-            let of = |totals: &[CallTotals]| totals.get(id.index()).copied().unwrap_or_default();
-            let unwatched = unwatched.get(id.index()).copied().unwrap_or_default();
-            rows.push(self.row(&scope, depth, &of(&totals), &unwatched));
-            if scope.kind == ScopeKind::Operation && depth < DEEPEST {
-                let inside = children.get(&Some(id)).into_iter().flatten().rev();
-                waiting.extend(inside.map(|scope| (*scope, depth + 1)));
-            }
+            let inside = children.get(&Some(id)).into_iter().flatten().rev();
+            waiting.extend(inside.map(|scope| (*scope, depth + usize::from(is_told))));
         }
         rows
+    }
+
+    /// Whether a scope is a part of what another tells: a module of a model or of its backward pass, or an operation of the
+    /// framework.
+    fn is_part(&self, scope: &Scope) -> bool {
+        let parent = scope.parent.and_then(|parent| self.rank.scopes.kind.get(parent.index()));
+        let is_module = |kind| matches!(kind, ScopeKind::Forward | ScopeKind::Backward);
+        scope.kind == ScopeKind::Framework
+            || is_module(scope.kind) && parent.is_some_and(|kind| is_module(*kind))
     }
 
     fn row(&self, scope: &Scope, depth: usize, totals: &CallTotals, unwatched: &Unwatched) -> Ran {
@@ -102,7 +107,7 @@ impl<'a> Parts<'a> {
             name: self.profile.text(scope.name).to_owned(),
             kind: scope.kind.as_str(),
             depth,
-            calls: totals.count + unwatched.calls,
+            calls: totals.count.saturating_add(unwatched.calls),
             running: unwatched.running,
             time_ns: totals.time.saturating_add(unwatched.time),
             longest_ns: totals.longest.max(unwatched.longest),

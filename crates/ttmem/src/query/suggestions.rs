@@ -309,26 +309,26 @@ impl<'a> Words<'a> {
         format!(
             "The state of the optimizer takes {}.{}",
             self.share(per_bank),
-            self.lowers_about("In 8 bits (AdamW8bit of bitsandbytes or torchao, for example) it lowers"),
+            self.lowers_about("In 8 bits (bitsandbytes and torchao have such optimizers) it lowers"),
         )
     }
 
     fn grows(&self, growth: &Growth) -> String {
         let (profile, rank) = (self.situation.profile, self.situation.rank);
-        let name = rank.scopes.get(growth.scope.index()).map_or("call", |scope| profile.text(scope.name));
+        let name =
+            rank.scopes.get(growth.scope.index()).map_or("something", |scope| profile.text(scope.name));
         let each = growth.per_bank / u64::try_from(growth.rounds.max(1)).unwrap_or(1);
         let most = growth.most.map_or_else(String::new, |(op, count, bytes)| {
             let loc = profile.ops.loc(op).map(|loc| format!(" at {}", brief(profile.text(loc), BRIEF)));
             let op = profile.ops.name(op).map_or_else(|| "an operation".into(), |op| self.op(op));
             let s = if count == 1 { "" } else { "s" };
-            format!(
-                " Most of that is from {op}{}: {count} tensor{s}, {}.",
-                loc.unwrap_or_default(),
-                self.each(bytes)
-            )
+            let loc = loc.unwrap_or_default();
+            format!(" Of what stayed, most is from {op}{loc}: {count} tensor{s}, {}.", self.each(bytes))
         });
+        let advice =
+            "keep less of it: `loss.item()` instead of the loss with its graph, no lists that only grow";
         format!(
-            "Every {} leaves some {} more in {}: {} after the last {}.{most} If that is not wanted, keep less of it:              `loss.item()` instead of the loss with its graph, no lists that only grow.",
+            "Every call of {} leaves some {} more in {}: {} after the last {}.{most} If that is not wanted, {advice}.",
             brief(name, BRIEF),
             self.each(each),
             self.pool,

@@ -297,7 +297,14 @@ impl<'a> View<'a> {
     fn checkpoints(&self) -> Vec<Checkpoint> {
         let held =
             |account: &Account<'_>, at| (self.name(account), account.held(at).map(|held| held.per_bank));
-        let named = self.rank.snapshots.iter().filter_map(|snapshot| Some((snapshot.name?, snapshot)));
+        let mut snapshots = self.rank.snapshots.as_slice();
+        // The tracker's own, when it was stopped.
+        if let Some((last, before)) = snapshots.split_last()
+            && last.name.is_some_and(|name| self.profile.text(name) == "final")
+        {
+            snapshots = before;
+        }
+        let named = snapshots.iter().filter_map(|snapshot| Some((snapshot.name?, snapshot)));
         let checkpoint = |(name, snapshot): (StrId, &Snapshot)| Checkpoint {
             name: self.text(name),
             time_ns: snapshot.time,

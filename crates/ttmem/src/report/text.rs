@@ -106,7 +106,7 @@ impl Page<'_> {
         }
         self.expected(out)?;
         // What adds most is often the same line many times: where the program names its parts, they say more.
-        if self.rank.ran.is_empty() && self.rank.checkpoints.is_empty() {
+        if self.rank.ran.is_empty() {
             self.suspects(out)?;
         } else {
             self.ran(out)?;
@@ -357,7 +357,7 @@ impl Page<'_> {
         let unknown = || "unknown".to_owned();
         for ran in all.iter().take(rows) {
             let calls = match (ran.calls, ran.running) {
-                (0, _) => "runs".into(),
+                (0, 1..) => "runs".into(),
                 (calls, 0) => count(calls),
                 (calls, running) => format!("{} + {running}", count(calls)),
             };

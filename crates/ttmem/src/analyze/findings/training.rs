@@ -8,16 +8,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Finding, LARGE, PoolAtPeak, Situation, WORTH_SAYING, What};
 use crate::analyze::lowered::Saving;
 use crate::analyze::scopes::{Alike, made_in};
-use crate::model::{CallId, Class, Moment, OpId, Rank, ScopeId, ScopeKind, TensorId};
+use crate::model::{CallId, Class, Moment, OpId, Rank, ScopeId, ScopeKind, StrId, TensorId};
 
 /// An optimizer with a state of 8 bits leaves tensors of fewer elements as they are.
 const FEWEST_ELEMENTS: u64 = 4096;
 /// It has a factor of 32 bits for so many elements.
 const ELEMENTS_OF_A_FACTOR: u64 = 256;
 /// Fewer rounds than this do not show that something grows.
-const FEWEST_ROUNDS: usize = 10;
-/// So many of a hundred rounds must leave more behind than they found.
-const NEARLY_ALL: usize = 90;
+const FEWEST_ROUNDS: usize = 16;
+/// The later rounds are looked at in so many parts.
+const PARTS: usize = 4;
 
 /// Layers that are alike, and what they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,8 @@ pub fn optimizer_state(situation: &Situation<'_>) -> Vec<Finding> {
         let ty = situation.ty(tensor)?;
         let elements = ty.shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side))?;
         let is_wide = situation.profile.text(ty.dtype) == "torch.float32" && elements >= FEWEST_ELEMENTS;
-        is_wide.then(|| (tensor, elements * 3 - elements.div_ceil(ELEMENTS_OF_A_FACTOR) * 4))
+        let narrow = elements.saturating_add(elements.div_ceil(ELEMENTS_OF_A_FACTOR).saturating_mul(4));
+        is_wide.then(|| (tensor, situation.per_bank(tensor).saturating_sub(narrow)))
     };
     let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_state).filter_map(narrower));
     let finding = |saves| Finding { saves: Some(saves), ..pool.finding(What::OptimizerState { per_bank }) };
@@ -86,17 +87,21 @@ pub fn grows(situation: &Situation<'_>) -> Vec<Finding> {
     // What a program needs all the time, it has after the first half.
     let later = &calls[calls.len() / 2..];
     let begins = |call: &CallId| Moment::late(situation.rank.calls.first[call.index()]);
-    let level = |call: &CallId| pool.account.held(begins(call)).map(|held| held.per_bank);
-    let levels: Option<Vec<u64>> = later.iter().map(level).collect();
+    let level = |at: Moment| pool.account.held(at).map(|held| held.per_bank);
+    let levels: Option<Vec<u64>> = later.iter().map(|call| level(begins(call))).collect();
     let (Some(levels), Some(first), Some(last)) = (levels, later.first(), later.last()) else {
         return Vec::new();
     };
-    let rounds = levels.len() - 1;
-    let growing = levels.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    let per_bank = levels[rounds].saturating_sub(levels[0]);
-    if growing * 100 < rounds * NEARLY_ALL || !pool.is_share(per_bank, WORTH_SAYING) {
+    // A loop inside of a loop goes up and down: what grows has ever higher low points, and is there in the end.
+    let low: Vec<u64> =
+        levels.chunks(levels.len().div_ceil(PARTS)).filter_map(|part| part.iter().min().copied()).collect();
+    let per_bank = low[low.len() - 1].saturating_sub(low[0]);
+    let at_end = level(Moment::late(situation.rank.end())).unwrap_or(0);
+    let stays = at_end >= low[0].saturating_add(per_bank / 2);
+    if !low.is_sorted_by(|before, after| before < after) || !stays || !pool.is_share(per_bank, WORTH_SAYING) {
         return Vec::new();
     }
+    let rounds = levels.len() - 1;
     let (from, until) = (begins(first), begins(last));
     let tensors = &situation.rank.tensors;
     let stayed = |tensor: &TensorId| {
@@ -174,13 +179,13 @@ impl<'a> LayerOf<'a> {
 
     /// The layers whose activations take most at a peak, where that is much.
     fn heaviest(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Layers> {
-        let mut sums: FxHashMap<usize, (FxHashSet<ScopeId>, u64)> = FxHashMap::default();
+        let mut sums: FxHashMap<usize, (FxHashSet<StrId>, u64)> = FxHashMap::default();
         for tensor in pool.alive(self.rank).into_iter().filter(|tensor| self.is_activation(*tensor)) {
             let Some((layer, name)) = made_in(self.rank, tensor).and_then(|scope| self.of(scope)) else {
                 continue;
             };
             let sum = sums.entry(name).or_default();
-            sum.0.insert(layer);
+            sum.0.extend(self.rank.scopes.name.get(layer.index()));
             sum.1 = sum.1.saturating_add(situation.per_bank(tensor));
         }
         let most = sums.into_iter().max_by_key(|(name, (_, bytes))| (*bytes, std::cmp::Reverse(*name)));
@@ -202,12 +207,13 @@ impl<'a> LayerOf<'a> {
             let Some((call, end)) = self.call_of_layer(*tensor, name) else { continue };
             let pass = passes.entry(self.rank.calls.parent[call.index()]).or_default();
             let kept = pass.entry(call).or_default();
-            if Moment::late(end) < self.dies(*tensor) {
+            if Moment::late(end) < self.dies(*tensor) && self.dies_in_backward(*tensor) {
                 kept.push(*tensor);
             }
         }
         let mut savings = Vec::new();
-        for (pass, layers) in passes {
+        let mut following = None;
+        for (pass, layers) in passes.into_iter().rev() {
             let mut later = None;
             for (call, mut kept) in layers.into_iter().rev() {
                 // Of several results of one operation, the largest.
@@ -216,7 +222,9 @@ impl<'a> LayerOf<'a> {
                 kept.retain(|made| Some(*made) != given);
                 kept.sort_by_key(|made| self.dies(*made));
                 let Some(lets_go) = kept.get(kept.len() / 2).map(|made| self.dies(*made)) else { continue };
-                let turn = later.or_else(|| self.end_of_rest(&activations, call, pass?, lets_go));
+                // Several passes may come before one that goes back through all of them.
+                let turn = later.or(following.filter(|end| *end <= lets_go));
+                let turn = turn.or_else(|| self.end_of_rest(&activations, call, pass?, lets_go));
                 later = kept.last().map(|made| self.dies(*made));
                 // Where nothing tells when the turn of the last one comes, it may be at the peak.
                 let Some(until) = turn.map(|turn| turn.min(lets_go)) else { continue };
@@ -225,6 +233,7 @@ impl<'a> LayerOf<'a> {
                     Some(Saving { until: until.min(saving.until), ..saving })
                 }));
             }
+            following = later;
         }
         savings
     }
@@ -243,6 +252,17 @@ impl<'a> LayerOf<'a> {
         let first = activations.partition_point(|tensor| self.born(*tensor) < from);
         let rest = activations[first..].iter().take_while(|tensor| self.born(**tensor) <= until);
         rest.map(|tensor| self.dies(*tensor)).filter(|dies| until < *dies && *dies <= lets_go).max()
+    }
+
+    /// Whether a tensor is given back by a backward pass: what it was kept for.
+    fn dies_in_backward(&self, tensor: TensorId) -> bool {
+        let calls = &self.rank.calls;
+        let kind = |call: &CallId| self.rank.scopes.kind.get(calls.scope.get(call.index())?.index());
+        let outer = |call: &CallId| calls.parent.get(call.index()).copied().flatten();
+        let step = self.dies(tensor).position().checked_sub(1);
+        let within = step.and_then(|step| self.rank.within.get(step)).flatten();
+        let mut around = std::iter::successors(within, outer).take(calls.len());
+        around.any(|call| kind(&call) == Some(&ScopeKind::Backward))
     }
 
     fn born(&self, tensor: TensorId) -> Moment {
