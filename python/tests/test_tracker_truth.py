@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+# Some versions say that once.
+pytestmark = pytest.mark.filterwarnings("ignore:.*Profiler clears events")
+
 WORDS, WIDTH, LENGTH = 512, 128, 64
 
 
