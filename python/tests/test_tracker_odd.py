@@ -400,6 +400,14 @@ class Late(Exception):
     """What handlers of signals raise here."""
 
 
+class Signalled(nn.Linear):
+    """A model in which a signal comes while the tracker learns it."""
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        signal.raise_signal(signal.SIGUSR1)
+        return super().named_modules(*args, **kwargs)
+
+
 @pytest.mark.parametrize("how", ["function", "method", "partial", "object"])
 def test_what_a_signal_handler_raises_is_the_programs(tracker: ttmem.MemoryTracker, how: str) -> None:
     mode = tracker._mode
@@ -421,15 +429,10 @@ def test_what_a_signal_handler_raises_is_the_programs(tracker: ttmem.MemoryTrack
         "object": Handler(),
     }
 
-    class Model(nn.Linear):
-        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
-            signal.raise_signal(signal.SIGUSR1)
-            return super().named_modules(*args, **kwargs)
-
     before = signal.signal(signal.SIGUSR1, handlers[how])
     try:
         with pytest.raises(Late):
-            Model(4, 4)(torch.ones(1, 4))
+            Signalled(4, 4)(torch.ones(1, 4))
         # By itself, the same error is the tracker's.
         mode.failed(Late())
     finally:
@@ -696,15 +699,10 @@ def test_signal_handlers_are_known_by_what_they_are_told(tracker: ttmem.MemoryTr
         "odd": Odd(),
     }
 
-    class Model(nn.Linear):
-        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
-            signal.raise_signal(signal.SIGUSR1)
-            return super().named_modules(*args, **kwargs)
-
     before = signal.signal(signal.SIGUSR1, handlers[how])
     try:
         with pytest.raises(Late):
-            Model(4, 4)(torch.ones(1, 4))
+            Signalled(4, 4)(torch.ones(1, 4))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert mode.errors == 0
