@@ -67,6 +67,7 @@ class Profile:
         *,
         run: int | str | None = None,
         rank: int | str | None = None,
+        process: int | str | None = None,
         top: int | None = None,
         at: int | None = None,
         expect: dict[str, Any] | None = None,
@@ -78,6 +79,7 @@ class Profile:
         Args:
             run: Which program runs: `"all"`, those of the last pass (`"last"`), or one by its number from 1.
             rank: Which rank: `0` or `"1,0"`.
+            process: Which of the processes that wrote one log: `"all"`, or one by its number from 1.
             top: How many rows lists have.
             at: A step: what was in memory before it stands in `at`, besides the peaks.
             expect: What is expected of classes of tensors, as `--expect` of the command takes it:

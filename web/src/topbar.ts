@@ -46,8 +46,11 @@ export function topbar(report: Report, store: Store, choose: (rank: number) => v
 function rankChoice(report: Report, store: Store, choose: (rank: number) => void): HTMLElement | null {
   if (report.rankCount < 2) return null;
   const select = h("select", { id: "rank-choice" });
-  for (const [index, { rank }] of report.summary.ranks.entries()) {
-    select.append(h("option", { value: index }, rank ?? String(index)));
+  const { ranks } = report.summary;
+  const hasProcesses = ranks.some(({ process }) => process !== ranks[0].process);
+  for (const [index, { rank, process }] of ranks.entries()) {
+    const label = hasProcesses ? `${process}${rank === null ? "" : `, rank ${rank}`}` : (rank ?? String(index));
+    select.append(h("option", { value: index }, label));
   }
   select.addEventListener("change", () => choose(Number(select.value)));
   const show = ({ rank }: State) => {
@@ -55,7 +58,7 @@ function rankChoice(report: Report, store: Store, choose: (rank: number) => void
   };
   store.on(["rank"], show);
   show(store.state);
-  return h("label", {}, "rank", select);
+  return h("label", {}, hasProcesses ? "process" : "rank", select);
 }
 
 /** Chooses a run: by name among few, by number among many. */

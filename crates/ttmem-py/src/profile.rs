@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString};
-use ttmem::query::{self, Expectations, Request, RunFilter, Summary};
+use ttmem::query::{self, Expectations, ProcessFilter, Request, RunFilter, Summary};
 use ttmem::report::files::page_of;
 use ttmem::report::{json, markdown, title_of};
 use ttmem::store::{clean_name, name_of, write_report};
@@ -41,15 +41,17 @@ impl Profile {
 impl Profile {
     /// Where the memory went: the object that `ttmem summary --json` prints.
     ///
-    /// `run` is `"all"`, `"last"` or a number from 1; `rank` is `0` or `"1,0"`; `top` is how many rows lists have; `at`
+    /// `run` is `"all"`, `"last"` or a number from 1; `rank` is `0` or `"1,0"`; `process` is `"all"` or a number from 1; `top` is how many rows lists have; `at`
     /// is a step: what was in memory before it stands in `at`, besides the peaks.
     /// `expect` is what is expected of classes, as `--expect` of the command takes it.
-    #[pyo3(signature = (*, run = None, rank = None, top = None, at = None, expect = None))]
+    #[pyo3(signature = (*, run = None, rank = None, process = None, top = None, at = None, expect = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn summary<'py>(
         &self,
         py: Python<'py>,
         run: Option<Bound<'py, PyAny>>,
         rank: Option<Bound<'py, PyAny>>,
+        process: Option<Bound<'py, PyAny>>,
         top: Option<usize>,
         at: Option<u32>,
         expect: Option<Bound<'py, PyDict>>,
@@ -57,8 +59,11 @@ impl Profile {
         let run = run
             .map_or(Ok(RunFilter::All), |run| word_of("run", &run)?.parse().map_err(PyValueError::new_err))?;
         let rank = rank.map(|rank| word_of("rank", &rank)).transpose()?;
+        let process = process.map_or(Ok(ProcessFilter::All), |process| {
+            word_of("process", &process)?.parse().map_err(PyValueError::new_err)
+        })?;
         let expect = expect.map(|expect| expectations(&expect)).transpose()?;
-        let request = Request { at, top, run, rank, expect };
+        let request = Request { at, top, run, rank, process, expect };
         let text = self.ask(py, |profile| {
             let summary = answer(profile, &request)?;
             written(|out| json(&summary, out))

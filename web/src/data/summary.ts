@@ -13,6 +13,8 @@ export interface Summary {
 
 export interface RankSummary {
   rank: string | null;
+  /** Which process of its log it is, counted from 1. */
+  process: number;
   file: string;
   runs: number;
   passes: number;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ttmem::query::{self, ChartRequest, Drawn, RunFilter};
+use ttmem::query::{self, ChartRequest, Drawn, ProcessFilter, RunFilter};
 use ttmem::report::chart;
 use ttmem::{Result, model::Profile};
 
@@ -42,6 +42,11 @@ pub(crate) struct Chart {
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
+    /// Which of the processes that wrote one log, by its number from 1; by default the one that ran out of memory, otherwise
+    /// the last.
+    #[arg(long, value_name = "PROCESS", default_value = "all", hide_default_value = true)]
+    pub process: ProcessFilter,
+
     /// The title of the picture.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
@@ -68,6 +73,7 @@ fn draw(args: &Chart, profile: &Profile) -> Result<String> {
     let request = ChartRequest {
         pool: args.pool.clone(),
         rank: args.rank.clone(),
+        process: args.process,
         run: args.run,
         columns: chart::COLUMNS,
     };

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::query::{self, Expectations, Request, RunFilter};
+use ttmem::query::{self, Expectations, ProcessFilter, Request, RunFilter};
+use ttmem::read::Options;
 use ttmem::{Error, Result, report};
 
 use crate::{console, reading};
@@ -40,8 +41,7 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
 
-    /// Which program runs: `all`, those of the last pass (`last`; mostly that is one run), or one by its number
-    /// from 1.
+    /// Which program runs: `all`, those of the last pass (`last`; usually a single run), or one by its number from 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
     pub run: RunFilter,
 
@@ -49,7 +49,17 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
-    /// Hold what classes of tensors took against what is expected of them: what the program said, and what stands here.
+    /// Which of the processes that wrote one log: `all`, or one by its number from 1. The one that ran out of memory,
+    /// otherwise the last, comes first.
+    #[arg(long, value_name = "PROCESS", default_value = "all")]
+    pub process: ProcessFilter,
+
+    /// Read a log in which lines of several processes are interleaved without tags as if one process had written it. The
+    /// numbers are not reliable.
+    #[arg(long)]
+    pub allow_interleaved: bool,
+
+    /// Compare tensor classes with their expected sizes: those that the program recorded, and those given here.
     /// Weights by `params` and `dtype`; a KV cache by `kv_pages`, `page_size`, `layers`, `kv_heads`, `head_dim` and
     /// `dtype` or `kv_dtype`; any class by its size, as `gradient=2.3GiB`.
     #[arg(long, value_name = "KEY=VALUE,…", num_args = 0..=1, default_missing_value = "")]
@@ -89,7 +99,12 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let mut profiles = Vec::new();
     let mut failed = None;
     for file in &files {
-        match reading::open(file, args.format.as_deref()) {
+        let options = Options {
+            format: args.format.clone(),
+            allow_interleaved: args.allow_interleaved,
+            ..Options::default()
+        };
+        match reading::open_with(file, options) {
             Ok(profile) => profiles.push(profile),
             Err(error) if files.len() == 1 => return Err(error),
             Err(error) => {
@@ -102,7 +117,8 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
         return Ok(code);
     }
     let top = args.top.filter(|_| !args.form.markdown);
-    let request = Request { at: args.at, top, run: args.run, rank: args.rank.clone(), expect };
+    let (run, process) = (args.run, args.process);
+    let request = Request { at: args.at, top, run, rank: args.rank.clone(), process, expect };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary.source);
     let output = Output { path: args.output.as_deref(), force: args.force };

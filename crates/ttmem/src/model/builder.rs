@@ -150,6 +150,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.carried.push(carried);
         }
         RankEvent::CutOut(cut_out) => rank.cut_out = Some(cut_out),
+        RankEvent::Process(number) => rank.process = Some(number),
         RankEvent::Session(session) => rank.sessions.push(session),
         RankEvent::Phase(phase) => {
             rank.sessions.get(phase.session.index())?;
@@ -353,6 +354,7 @@ impl Rank {
         self.origins.iter().try_for_each(|row| say(RankEvent::Origin(row)))?;
         self.carried.iter().try_for_each(|row| say(RankEvent::Carried(row)))?;
         self.cut_out.iter().try_for_each(|&cut_out| say(RankEvent::CutOut(cut_out)))?;
+        self.process.iter().try_for_each(|&number| say(RankEvent::Process(number)))?;
         self.sessions.iter().try_for_each(|&session| say(RankEvent::Session(session)))?;
         self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
         self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))?;

@@ -117,6 +117,8 @@ pub enum RankEvent {
     Carried(Carried),
     /// That the rank is one pass of a longer log.
     CutOut(CutOut),
+    /// Which process of its log the rank is, counted from 1. Several processes append to one log.
+    Process(u32),
     /// Begins a session of phases.
     Session(Session),
     /// A phase of a session.

@@ -40,6 +40,8 @@ pub struct Profile {
 pub struct Rank {
     /// Its label in the log (`1,0`), where lines are tagged.
     pub label: Option<StrId>,
+    /// Which process of its log it is, counted from 1; `None` where the log has only one.
+    pub process: Option<u32>,
     /// Its pools, in the order they appeared.
     pub pools: Vec<Pool>,
     /// The graphs that were compiled.

@@ -47,6 +47,8 @@ pub struct WarningSummary {
 pub struct RankSummary {
     /// Its label.
     pub rank: Option<String>,
+    /// Which process of its log it is, counted from 1.
+    pub process: u32,
     /// The file it is in.
     pub file: String,
     /// Top-level program runs.

@@ -5,6 +5,7 @@
 
 use super::answer::RankSummary;
 use super::phases::{Phases, PhasesRequest, phases};
+use super::ranks::{ProcessFilter, in_order};
 use super::summary::{Request, RunFilter, is_rank, summary};
 use crate::analyze::live::LiveSums;
 use crate::analyze::{Account, Span, held};
@@ -18,6 +19,8 @@ pub struct ChartRequest {
     pub pool: Option<String>,
     /// Which rank, instead of the first.
     pub rank: Option<String>,
+    /// Which of the processes that wrote one log, instead of the first.
+    pub process: ProcessFilter,
     /// Which runs.
     pub run: RunFilter,
     /// How many columns of pixels there are.
@@ -104,13 +107,14 @@ pub struct PhaseOverTime {
 
 /// What there is to draw of a profile.
 pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
-    let ask = Request { run: request.run, rank: request.rank.clone(), top: Some(1), ..Request::default() };
+    let ChartRequest { run, process, .. } = *request;
+    let ask = Request { run, process, rank: request.rank.clone(), top: Some(1), ..Request::default() };
     let answers = summary(std::slice::from_ref(profile), &ask)?;
     let of_rank = |rank: &&Rank| {
         let label = rank.label.map(|label| profile.text(label));
-        rank.has_content() && request.rank.as_deref().is_none_or(|wanted| is_rank(label, wanted))
+        process.takes(rank) && request.rank.as_deref().is_none_or(|wanted| is_rank(label, wanted))
     };
-    let first = profile.ranks.iter().filter(of_rank).zip(&answers.ranks).next();
+    let first = in_order(profile).into_iter().filter(of_rank).zip(&answers.ranks).next();
     let Some((rank, answer)) = first else { return Err(nothing(profile)) };
     if answer.pools.iter().next().is_none() {
         if answer.sessions.is_empty() {

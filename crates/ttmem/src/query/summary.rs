@@ -16,6 +16,7 @@ use super::expected::held_against;
 use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
+use super::ranks::{ProcessFilter, in_order, process};
 use super::suggestions::suggestions;
 use crate::analyze::account::Held;
 use crate::analyze::findings::{PoolAtPeak, Situation};
@@ -41,6 +42,8 @@ pub struct Request {
     pub run: RunFilter,
     /// Which rank: `0` or `1,0`.
     pub rank: Option<String>,
+    /// Which of the processes that wrote one log.
+    pub process: ProcessFilter,
     /// What is expected besides what the evidence has; with it, there must be something.
     pub expect: Option<Expectations>,
 }
@@ -80,14 +83,23 @@ const RANKED: usize = 10;
 pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     let mut ranks = Vec::new();
     let mut labels = Vec::new();
+    let mut processes = 0;
     for profile in profiles {
-        for rank in profile.ranks.iter().filter(|rank| rank.has_content()) {
+        for rank in in_order(profile) {
             let label = rank.label.map(|label| profile.text(label).to_owned());
             labels.push(label.clone());
-            if request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted)) {
+            processes = process(rank).max(processes);
+            let is_wanted = request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted));
+            if is_wanted && request.process.takes(rank) {
                 ranks.push(View::new(profile, rank, request)?.summary()?);
             }
         }
+    }
+    if let (ProcessFilter::Number(wanted), true) = (request.process, ranks.is_empty())
+        && wanted > processes
+        && processes > 0
+    {
+        return Err(Error::NotThere(format!("no process {wanted}: the log has {processes}")));
     }
     if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
         return Err(no_such_rank(wanted, &labels));
@@ -226,6 +238,7 @@ impl<'a> View<'a> {
             .collect();
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
+            process: process(self.rank),
             file: self.profile.source.file.clone(),
             runs: self.runs().count(),
             passes: self.passes(),

@@ -36,6 +36,8 @@ pub struct Input<'a> {
     pub rereadable: bool,
     /// The files beside it, for formats that have several.
     pub siblings: Siblings,
+    /// A log whose lines look interleaved is read as that of one process.
+    pub allow_interleaved: bool,
 }
 
 /// How evidence is to be read.
@@ -47,6 +49,8 @@ pub struct Options {
     pub progress: Option<Arc<Progress>>,
     /// It is known not to be packed, whatever its first bytes look like.
     pub is_plain: bool,
+    /// Reads a log whose lines look interleaved as that of one process, instead of refusing it.
+    pub allow_interleaved: bool,
 }
 
 /// How far the reading of a file, and of those beside it, is. The reader counts; others look whenever they like.
@@ -160,7 +164,8 @@ fn read_stream(
     let (reader, sniff, stream) = look_further(name, head, stream, options.format.as_deref())?;
     let siblings = Siblings::new(path, options.progress.clone());
     let rereadable = path.is_some() && packing.is_none();
-    run(reader, Input { name, sniff, stream, rereadable, siblings }, sink)
+    let allow_interleaved = options.allow_interleaved;
+    run(reader, Input { name, sniff, stream, rereadable, siblings, allow_interleaved }, sink)
 }
 
 /// Picks a reader; looks at more of a stream for as long as nobody is sure. A training program may print much before its

@@ -177,6 +177,7 @@ kinds! {
     75 [Event::Of(rank, RankEvent::History(row))] (rank, row);
     76 [Event::Of(rank, RankEvent::Label(label))] (rank, label);
     77 [Event::Of(rank, RankEvent::NotWatched(pool, what))] (rank, pool, what);
+    80 [Event::Of(rank, RankEvent::Process(number))] (rank, number);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

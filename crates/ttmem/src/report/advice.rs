@@ -41,8 +41,11 @@ fn request(oom: &Oom) -> String {
         (Some(per_bank), Some(banks), Some(total)) if banks > 1 => {
             format!("asked for {} of each of {banks} banks ({} in all)", size(per_bank), size(total))
         }
-        (_, _, Some(total)) => format!("asked for {}", size(total)),
-        _ => "asked for more than there is".to_owned(),
+        (Some(_), _, Some(total)) => format!("asked for {}", size(total)),
+        (None, _, Some(total)) => {
+            return format!("asked for {} in all; how much of each bank is unknown.", size(total));
+        }
+        _ => "asked for an unknown amount".to_owned(),
     };
     match (oom.free_per_bank, oom.largest_free_per_bank) {
         (Some(free), Some(largest)) if largest < free => {
@@ -107,6 +110,10 @@ pub(super) fn advice(oom: &Oom) -> &'static str {
             "What helps: a larger trace_region_size when the device is opened, or a smaller trace."
         }
         "address_limit" => "What helps: smaller or fewer L1 tensors, or interleaving them over more cores.",
+        _ if oom.requested_per_bank.is_none() => {
+            "The error message does not say how much was needed of each bank, so the cause is unknown. Start with what is \
+             alive at the peak."
+        }
         _ if oom.largest_free_per_bank.is_some() => {
             "That much was free in one piece: the program may have a limit of its own, or share the device with others."
         }

@@ -29,7 +29,9 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::{Error, Result};
 use crate::model::{Profile, Rank};
-use crate::query::{About, IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, summary};
+use crate::query::{
+    About, IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, in_order, summary,
+};
 use crate::record::frame;
 
 use super::threads::with_threads;
@@ -98,7 +100,7 @@ fn names(profile: &Profile, name: &str) -> Vec<String> {
 
 /// The ranks that have files.
 fn ranks(profile: &Profile) -> Vec<&Rank> {
-    profile.ranks.iter().filter(|rank| rank.has_content()).collect()
+    in_order(profile)
 }
 
 fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
@@ -123,11 +125,13 @@ fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<
     one.and(other)
 }
 
-/// The rank with the highest peak; of several, the one with the first label.
+/// The rank with the highest peak, of those of the process that comes first; of several, the one with the first label.
 fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
     let label = |rank: &Rank| rank.label.map(|label| profile.text(label));
     let by_label = |rank: &Rank| Reverse((label(rank).map(str::len), label(rank)));
-    ranks.iter().copied().max_by_key(|rank| (highest_peak(profile, rank), by_label(rank)))
+    let first = ranks.first()?.process;
+    let of_first = ranks.iter().copied().filter(|rank| rank.process == first);
+    of_first.max_by_key(|rank| (highest_peak(profile, rank), by_label(rank)))
 }
 
 /// Whether a file of that name is one of the JSON files of a rank, of a report of that name.
@@ -199,6 +203,9 @@ fn labels(profile: &Profile, ranks: &[&Rank]) -> Vec<String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '@');
         let label = rank.label.map_or("", |label| profile.text(label));
         let mut label: String = label.chars().take(40).map(|c| if is_plain(c) { c } else { '-' }).collect();
+        if let Some(process) = rank.process {
+            label = format!("{label}.process{process}");
+        }
         if label.is_empty() || labels.contains(&label) {
             label = format!("{label}.{number}");
         }

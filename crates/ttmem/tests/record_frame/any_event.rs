@@ -294,6 +294,7 @@ pub fn rank_event(ids: u32) -> BoxedStrategy<RankEvent> {
             of,
             first
         })),
+        any::<u32>().prop_map(RankEvent::Process),
         session(ids).prop_map(RankEvent::Session),
         phase(ids).prop_map(RankEvent::Phase),
         (id(ids, SessionId::new), totals())

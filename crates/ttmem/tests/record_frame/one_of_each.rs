@@ -71,10 +71,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::History(_) => 54,
             RankEvent::Label(_) => 55,
             RankEvent::NotWatched(..) => 56,
+            RankEvent::Process(_) => 57,
         },
     }
 }
-pub const VARIANTS: usize = 57;
+pub const VARIANTS: usize = 58;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -184,6 +185,7 @@ pub fn one_of_each_row() -> Vec<RankEvent> {
         RankEvent::Origin(Origin { tensor, module, argument: 7 }),
         RankEvent::Carried(Carried { tensor, program: s(4), op: Some(s(5)), loc: None }),
         RankEvent::CutOut(CutOut { pass: 2, of: 3, first: 300 }),
+        RankEvent::Process(2),
         RankEvent::Session(Session {
             name: Some(s(5)),
             parameters: Some(969_369_600),

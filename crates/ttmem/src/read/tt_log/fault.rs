@@ -24,9 +24,25 @@ pub(in crate::read) struct ParsedFault<'a> {
     pub largest_free: Option<u64>,
     pub region_end: Option<u64>,
     pub limit: Option<u64>,
+    /// The message stops before its end.
+    is_cut: bool,
 }
 
 impl<'a> ParsedFault<'a> {
+    /// Whether the message stops before its end. What it would have said is not known.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// The error of a line that has no end: a number in last place may lack digits.
+    pub fn without_last_number(self) -> Self {
+        if !self.message.last().is_some_and(u8::is_ascii_digit) {
+            return self;
+        }
+        // The one message that ends in a number says it of a region.
+        Self { region_end: None, is_cut: true, ..self }
+    }
+
     /// Finds an error in a line, wherever it begins.
     pub fn find(line: &'a [u8]) -> Option<Self> {
         // Nearly all lines end here.
@@ -85,21 +101,24 @@ impl<'a> ParsedFault<'a> {
             largest_free: None,
             region_end: None,
             limit: None,
+            is_cut: false,
         }
     }
 
     fn out_of_memory(message: &'a [u8]) -> Self {
-        let number = |phrase: &[u8]| number_after(message, phrase);
-        let pool = after(message, b"allocate ").and_then(|rest| after(rest, b" B ")).map(first_word);
+        let bytes = |phrase: &[u8]| unit_after(message, phrase, b" B");
+        let pool = after(message, b"allocate ").and_then(|rest| after(rest, b" B ")).and_then(pool_name);
+        let requested_per_bank = bytes(b"needs to store ").or_else(|| bytes(b" banks ("));
         Self {
             pool,
-            requested_total: number(b"allocate "),
-            requested_per_bank: number(b"needs to store ").or_else(|| number(b" banks (")),
-            banks: number(b"across ").and_then(|banks| u32::try_from(banks).ok()),
-            bank_size: number(b"bank size is only ").or_else(|| number(b"bank size is ")),
-            allocated: number(b"(allocated: "),
-            free: number(b", free: "),
-            largest_free: number(b"largest free block: "),
+            requested_total: bytes(b"allocate "),
+            requested_per_bank,
+            banks: unit_after(message, b"across ", b" banks").and_then(|banks| u32::try_from(banks).ok()),
+            bank_size: bytes(b"bank size is only ").or_else(|| bytes(b"bank size is ")),
+            allocated: bytes(b"(allocated: "),
+            free: bytes(b", free: "),
+            largest_free: bytes(b"largest free block: "),
+            is_cut: requested_per_bank.is_none() || !is_whole(message),
             ..Self::bare(FaultKind::OutOfMemory, message)
         }
     }
@@ -108,40 +127,49 @@ impl<'a> ParsedFault<'a> {
         let at =
             number_after(message, b"Allocation at ").or_else(|| number_after(message, b"to allocate at "));
         Self {
-            limit: number_after(message, b"address below "),
+            limit: unit_after(message, b"address below ", b"."),
             region_end: at,
             pool: Some(b"L1"),
+            is_cut: memmem::find(message, b"llocat").is_none() || memmem::find(message, b" at ").is_none(),
             ..Self::bare(FaultKind::AddressLimit, message)
         }
     }
 
     fn trace_region(message: &'a [u8]) -> Self {
+        let (requested_total, limit) =
+            (unit_after(message, b"of size ", b"B"), unit_after(message, b"but only ", b"B"));
         Self {
             pool: Some(b"TRACE"),
-            requested_total: number_after(message, b"of size "),
-            limit: number_after(message, b"but only "),
+            requested_total,
+            limit,
+            is_cut: requested_total.is_none() || limit.is_none(),
             ..Self::bare(FaultKind::TraceRegion, message)
         }
     }
 
     fn circular_buffers(message: &'a [u8]) -> Option<Self> {
         if let Some(rest) = after(message, b" grow to ") {
-            let unit = if after(rest, b" KB").is_some() { 1024 } else { 1 };
-            let scaled = |value: Option<u64>| value.and_then(|value| value.checked_mul(unit));
+            let (unit, bytes): (&[u8], u64) =
+                if after(rest, b" KB").is_some() { (b" KB", 1024) } else { (b" B", 1) };
+            let scaled = |value: Option<u64>| value.and_then(|value| value.checked_mul(bytes));
+            let limit = scaled(unit_after(rest, b"max L1 size of ", unit));
             return Some(Self {
                 pool: Some(b"L1"),
-                region_end: scaled(number(rest)),
-                limit: scaled(number_after(rest, b"max L1 size of ")),
+                region_end: scaled(number_with_unit(rest, unit)),
+                limit,
+                is_cut: limit.is_none(),
                 ..Self::bare(FaultKind::CircularBuffersTooLarge, message)
             });
         }
         let rest = after(message, b" clash with ")?;
         let ends = [&b"region ends at "[..], b"local buffers end at "];
+        let region_end = ends.iter().find_map(|phrase| number_after(rest, phrase));
         Some(Self {
             pool: Some(b"L1"),
-            region_end: ends.iter().find_map(|phrase| number_after(rest, phrase)),
-            limit: number_after(rest, b"L1 buffer allocated at ")
-                .or_else(|| number_after(rest, b"lowest service allocation at ")),
+            region_end,
+            limit: unit_after(rest, b"L1 buffer allocated at ", b" ")
+                .or_else(|| unit_after(rest, b"lowest service allocation at ", b",")),
+            is_cut: region_end.is_none(),
             ..Self::bare(FaultKind::CircularBuffersClash, message)
         })
     }
@@ -178,6 +206,30 @@ fn after<'a>(text: &'a [u8], phrase: &[u8]) -> Option<&'a [u8]> {
 
 fn first_word(text: &[u8]) -> &[u8] {
     text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').next().unwrap_or(text)
+}
+
+/// Whether the text of an out-of-memory error is all there: it ends in a unit, or in the bracket behind one.
+fn is_whole(message: &[u8]) -> bool {
+    [&b" B"[..], b" B)", b" per bank)"].iter().any(|end| message.ends_with(end))
+        && memmem::find(message, b" (allocated: ").is_none_or(|_| message.ends_with(b")"))
+}
+
+/// The pool that a text begins with, if it is one: a name that was cut off is none.
+fn pool_name(text: &[u8]) -> Option<&[u8]> {
+    let word = first_word(text);
+    (word.len() < text.len()).then_some(word)
+}
+
+/// The number after a phrase, if its unit follows: a number that was cut off has none.
+fn unit_after(text: &[u8], phrase: &[u8], unit: &[u8]) -> Option<u64> {
+    number_with_unit(after(text, phrase)?, unit)
+}
+
+fn number_with_unit(text: &[u8], unit: &[u8]) -> Option<u64> {
+    let is_digit = |at: usize| text.get(at).is_some_and(u8::is_ascii_digit);
+    let digits =
+        (0..text.len()).take_while(|at| is_digit(*at) || text[*at] == b',' && is_digit(at + 1)).count();
+    text[digits..].starts_with(unit).then(|| number(text))?
 }
 
 fn number_after(text: &[u8], phrase: &[u8]) -> Option<u64> {

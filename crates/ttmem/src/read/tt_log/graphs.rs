@@ -1,9 +1,11 @@
 //! The compiled graphs of a rank, and which of them a program run belongs to.
 
 use super::module::{Dump, Function, FunctionArgument, stage_order};
+use super::processes::EndedDump;
 use super::tables::{Tables, TypeRef};
 use crate::error::{Error, Result};
-use crate::model::{Argument, ArgumentKind, ByteRange, ModuleId, RankEvent, RankId, Stage, StrId};
+use crate::model::{Argument, ArgumentKind, ModuleId, RankEvent, RankId, Stage, StrId};
+use rustc_hash::FxHashSet;
 
 /// A compiled graph: its dumps, one for each stage.
 #[derive(Debug)]
@@ -16,7 +18,7 @@ struct Graph {
     line: u64,
     /// The functions of the stage that the runtime executes, and the names that each returns.
     functions: Vec<Function>,
-    returns: Vec<Vec<StrId>>,
+    returns: Vec<Option<Vec<StrId>>>,
     /// The name of the main function.
     main: Option<String>,
     /// The arguments of the main function, from all stages: a later one knows the layout, an earlier one may
@@ -40,6 +42,8 @@ pub(super) struct RunTraits<'a> {
     pub operations: u32,
     pub fingerprint: u64,
     pub finished: bool,
+    /// Operations of it are missing from the log.
+    pub has_gaps: bool,
     /// The arguments that it used, with the types it used them with.
     pub arguments: &'a [(u32, Option<TypeRef>)],
 }
@@ -59,6 +63,8 @@ pub(super) enum Match {
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
     graphs: Vec<Graph>,
+    /// Hashes of the dumps that were taken.
+    dumps: FxHashSet<u64>,
 }
 
 impl Graphs {
@@ -67,30 +73,30 @@ impl Graphs {
         self.graphs.is_empty()
     }
 
+    /// Whether a dump with that hash was taken.
+    pub fn has_dump(&self, hash: u64) -> bool {
+        self.dumps.contains(&hash)
+    }
+
     /// Takes a dump that has ended.
-    pub fn add(
-        &mut self,
-        dump: Dump,
-        stage: &str,
-        (source, line): (ByteRange, u64),
-        rank: RankId,
-        tables: &mut Tables<'_>,
-    ) -> Result<()> {
-        let order = stage_order(stage);
+    pub fn add(&mut self, ended: EndedDump, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        let EndedDump { dump, stage, source, line, hash, .. } = ended;
+        self.dumps.insert(hash);
+        let order = stage_order(&stage);
         let continues = self.graphs.last().is_some_and(|graph| {
             let later = match (order, graph.last_stage) {
                 (Some(order), Some(last)) => order > last,
                 _ => true,
             };
-            later && !graph.stages.iter().any(|seen| seen == stage)
+            later && !graph.stages.contains(&stage)
         });
         if !continues {
             self.begin(&dump, line, rank, tables)?;
         }
         let Some(graph) = self.graphs.last_mut() else { return Ok(()) };
         graph.last_stage = order.or(graph.last_stage);
-        graph.stages.push(stage.to_owned());
         let name = tables.text(stage.as_bytes())?;
+        graph.stages.push(stage);
         tables.say(rank, RankEvent::Stage(graph.id, Stage { name, source, line }))?;
         graph.take_functions(dump, tables)
     }
@@ -138,6 +144,9 @@ impl Graphs {
         if candidates.is_empty() {
             candidates = self.by_arguments(run, tables)?;
         }
+        if candidates.is_empty() && run.has_gaps {
+            candidates = self.by_name(run, tables)?;
+        }
         // Later graphs first: a graph that was compiled again is the one that runs.
         let Some(&last) = candidates.last() else { return Ok(Match::None) };
         let differs = |other: &&FunctionRef| self.arguments(**other) != self.arguments(last);
@@ -170,6 +179,18 @@ impl Graphs {
             let has_body = candidate.functions.iter().any(|function| !function.fingerprints.is_empty());
             if !has_body && !run.arguments.is_empty() && candidate.takes(run.arguments, tables)? {
                 found.push(FunctionRef { graph, function: None });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where operations are missing, a function of the program's name that has the arguments it used must do.
+    fn by_name(&self, run: &RunTraits<'_>, tables: &mut Tables<'_>) -> Result<Vec<FunctionRef>> {
+        let mut found = Vec::new();
+        for (graph, candidate) in self.graphs.iter().enumerate() {
+            let function = candidate.functions.iter().position(|function| function.name == run.program);
+            if function.is_some() && candidate.takes(run.arguments, tables)? {
+                found.push(FunctionRef { graph, function });
             }
         }
         Ok(found)
@@ -209,7 +230,7 @@ impl Graphs {
 
     /// The names that a function returns; `None` where its body was not printed.
     pub fn returns(&self, function: FunctionRef) -> Option<&[StrId]> {
-        self.graphs[function.graph].returns.get(function.function?).map(Vec::as_slice)
+        self.graphs[function.graph].returns.get(function.function?)?.as_deref()
     }
 
     /// The names that a nested program returns.
@@ -231,8 +252,10 @@ impl Graph {
             self.functions = dump.functions;
             self.returns.clear();
             for function in &self.functions {
-                let names = function.returns.iter().map(|name| tables.text(name.as_bytes()));
-                self.returns.push(names.collect::<Result<_>>()?);
+                let names = function.returns.as_ref();
+                let names =
+                    names.map(|names| names.iter().map(|name| tables.text(name.as_bytes())).collect());
+                self.returns.push(names.transpose()?);
             }
         }
         Ok(())

@@ -16,13 +16,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use memchr::memmem::Finder;
+use rustc_hash::FxHashMap;
 
 use self::cutter::Cutter;
 use super::TtLog;
 use super::carried::MARK;
 use super::line::split_tag;
-use super::rank::{At, RankState};
-use super::streams::Log;
+use super::rank::At;
+use super::streams::{Log, RankLog};
 use crate::analyze::passes::Passes;
 use crate::error::{Error, Result};
 use crate::model::{Builder, Profile, Rank, RunId, Warning};
@@ -59,6 +60,8 @@ struct Part {
     label: Option<Vec<u8>>,
     /// Its place among the ranks.
     rank: usize,
+    /// Where the lines of its process begin: earlier modules are of others.
+    from: u64,
     /// How many passes there are.
     of: usize,
     /// Where it begins; `None`: it is all there is.
@@ -215,6 +218,9 @@ fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -
 /// What the first reading shows of a rank.
 struct Course {
     label: Option<Vec<u8>>,
+    /// Which process it is, counted from 1, and where its lines begin.
+    process: u32,
+    from: u64,
     /// Where its runs begin; without programs, where something first begins behind each marker.
     begins: Vec<At>,
     /// Whether these are runs.
@@ -255,8 +261,8 @@ impl Markers {
     /// Takes down where things began since the last marker.
     fn gather(&mut self, log: &mut Log<'_, '_>) {
         self.nameless.resize_with(log.ranks.len(), Vec::new);
-        for ((_, rank), begins) in log.ranks.iter_mut().zip(&mut self.nameless) {
-            begins.extend(rank.take_nameless());
+        for (rank, begins) in log.ranks.iter_mut().zip(&mut self.nameless) {
+            begins.extend(rank.state.take_nameless());
         }
     }
 
@@ -264,10 +270,12 @@ impl Markers {
     fn courses(&mut self, log: &mut Log<'_, '_>) -> Vec<Course> {
         self.gather(log);
         let nameless = std::mem::take(&mut self.nameless);
-        let course = |((label, rank), nameless): (&(Option<Vec<u8>>, RankState), Vec<At>)| {
-            let has_runs = !rank.begins().is_empty();
-            let begins = if has_runs { rank.begins().to_vec() } else { nameless };
-            Course { label: label.clone(), begins, has_runs, asked: rank.asked().collect() }
+        let course = |(rank, nameless): (&RankLog, Vec<At>)| {
+            let state = &rank.state;
+            let has_runs = !state.begins().is_empty();
+            let begins = if has_runs { state.begins().to_vec() } else { nameless };
+            let (label, process, from) = (rank.label.clone(), rank.process, rank.from);
+            Course { label, process, from, begins, has_runs, asked: state.asked().collect() }
         };
         log.ranks.iter().zip(nameless).map(course).collect()
     }
@@ -288,7 +296,14 @@ fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers)
         return Err(Error::NotThere(format!("no line of {name} has the marker's text")));
     }
     let mut parts = Vec::new();
-    for (index, (course, rank)) in courses.into_iter().zip(&profile.ranks).enumerate() {
+    // Of the processes of a label, the last one has the last pass.
+    let mut last: FxHashMap<Option<Vec<u8>>, u32> = FxHashMap::default();
+    for course in &courses {
+        last.insert(course.label.clone(), course.process);
+    }
+    let is_last = |course: &Course| last.get(&course.label) == Some(&course.process);
+    let all = courses.into_iter().zip(&profile.ranks).enumerate();
+    for (index, (course, rank)) in all.filter(|(_, (course, _))| is_last(course)) {
         let found = match &markers.finder {
             Some(_) => marked(rank, &course, &markers.of(course.label.as_deref())),
             None if course.has_runs => repeated(rank, &course),
@@ -296,7 +311,7 @@ fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers)
         };
         let Some(Found { first, of, begin, end }) = found else { continue };
         let const_evals = begin.map_or_else(Vec::new, |begin| relied_on(rank, &course, first, begin));
-        parts.push(Part { label: course.label, rank: index, of, begin, end, const_evals });
+        parts.push(Part { label: course.label, rank: index, from: course.from, of, begin, end, const_evals });
     }
     if parts.is_empty() {
         return Err(Error::NotThere(format!(
@@ -322,7 +337,7 @@ fn repeated(rank: &Rank, course: &Course) -> Option<Found> {
     let passes = Passes::of(rank);
     let first = passes.last_begins()?;
     let run = *course.begins.get(first)?;
-    let begin = (first > 0).then_some(Begin { run, others: run });
+    let begin = (first > 0 || course.process > 1).then_some(Begin { run, others: run });
     Some(Found { first, of: passes.count(), begin, end: None })
 }
 
@@ -338,7 +353,8 @@ fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<Found> {
     // A marker may be printed while the last program still runs: then the pass goes on.
     let ended = rank.top_level_runs().last().map_or(0, |(_, run)| run.source.end);
     let end = markers.get(last).copied().filter(|marker| ended <= marker.next);
-    Some(Found { first, of: passes.len(), begin: (first > 0).then_some(Begin { run, others }), end })
+    let is_cut = first > 0 || course.process > 1;
+    Some(Found { first, of: passes.len(), begin: is_cut.then_some(Begin { run, others }), end })
 }
 
 /// The place of the line behind another.

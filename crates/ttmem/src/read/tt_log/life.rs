@@ -92,6 +92,8 @@ enum Change {
     Died(AllocRef),
     /// A deallocation of something that others still hold.
     Released(AllocRef, Moment),
+    /// A deallocation whose line is missing, and what it may have freed, the likeliest first.
+    Lost(Vec<AllocRef>, Moment),
 }
 
 /// The account of one pool.
@@ -183,6 +185,11 @@ impl Lives {
         Ok((slot, tensor))
     }
 
+    /// The allocations that are alive.
+    pub fn alive(&self) -> impl Iterator<Item = &Alloc> {
+        self.slots.iter().filter(|slot| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT)
+    }
+
     /// What is there and was said, in the order it was said.
     pub fn standing(&self) -> Vec<(TensorId, AllocRef)> {
         let alive = |slot: &Alloc| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT;
@@ -226,6 +233,13 @@ impl Lives {
             self.account(pool).since.push(Change::Died(alloc));
         } else {
             self.account(pool).since.push(Change::Released(alloc, at));
+        }
+    }
+
+    /// Something was freed, and the log does not say what: what shrinks by its size tells.
+    pub fn release_unknown(&mut self, candidates: &[AllocRef], at: Moment) {
+        for account in &mut self.accounts {
+            account.since.push(Change::Lost(candidates.to_vec(), at));
         }
     }
 
@@ -366,6 +380,16 @@ impl Lives {
             // We thought that others hold it, and the device took it back.
             [Change::Released(alloc, at)] if near(left, -signed(self.get(alloc).per_bank)) => {
                 self.get_mut(alloc).dies = at;
+            }
+            [Change::Lost(ref candidates, at)] => {
+                let is_it = |alloc: &&AllocRef| {
+                    let alloc = self.get(**alloc);
+                    alloc.is_alive()
+                        && alloc.per_bank.is_some_and(|size| size > 0 && near(left, -signed(Some(size))))
+                };
+                if let Some(&alloc) = candidates.iter().find(is_it) {
+                    self.get_mut(alloc).dies = at;
+                }
             }
             _ => {}
         }

@@ -15,6 +15,7 @@ mod life;
 mod line;
 mod module;
 pub(super) mod operation;
+mod processes;
 mod rank;
 mod streams;
 pub(super) mod tables;

@@ -33,6 +33,7 @@ pub(super) fn stage_order(stage: &str) -> Option<usize> {
 pub(super) fn stage_header(line: &[u8]) -> Option<&[u8]> {
     // The header ends its line; long lines are operations.
     const LONGEST: usize = 512;
+    let line = line.trim_ascii_end();
     if line.len() > LONGEST || line.last() != Some(&b':') {
         return None;
     }
@@ -58,6 +59,10 @@ pub(super) struct Dump {
     aliases: FxHashMap<Vec<u8>, Vec<u8>>,
     /// Whether the last function's body is still open.
     inside: bool,
+    /// The fingerprint of the operation that was read last.
+    last: Option<u64>,
+    /// Whether an operation could not be parsed.
+    unreadable: bool,
 }
 
 /// A function of a module.
@@ -65,8 +70,8 @@ pub(super) struct Dump {
 pub(super) struct Function {
     pub name: String,
     pub arguments: Vec<FunctionArgument>,
-    /// The names that it returns.
-    pub returns: Vec<String>,
+    /// The names that it returns; `None` until its return was read.
+    pub returns: Option<Vec<String>>,
     pub const_eval: bool,
     pub private: bool,
     /// The fingerprint of its first n operations, for each n from 1.
@@ -106,11 +111,37 @@ impl Dump {
 
     fn operation(&mut self, line: &[u8]) -> bool {
         let (Some(op), Some(function)) = (ParsedOp::parse(line), self.functions.last_mut()) else {
+            self.unreadable |= matches!(line.first(), Some(b'%' | b'"'));
             return false;
         };
-        let before = function.fingerprints.last().copied().unwrap_or(0);
-        function.fingerprints.push(extend(before, fingerprint(&op)));
+        let operation = fingerprint(&op);
+        // Names are given once, so that a line that repeats the one before is doubled.
+        if self.last.replace(operation) != Some(operation) {
+            let before = function.fingerprints.last().copied().unwrap_or(0);
+            function.fingerprints.push(extend(before, operation));
+        }
         true
+    }
+
+    /// What is missing in the dump, in words that go on after "the dump".
+    pub fn defects(&self) -> impl Iterator<Item = &'static str> {
+        let is_open = |function: &Function| !function.fingerprints.is_empty() && function.returns.is_none();
+        let is_unresolved = |argument: &FunctionArgument| has_alias(&argument.ty);
+        let arguments = || self.functions.iter().flat_map(|function| &function.arguments);
+        let defects = [
+            (self.functions.is_empty(), "has no functions; the names of its arguments are unknown"),
+            (
+                self.functions.iter().any(is_open),
+                "has a function without a return; all that the function leaves behind is taken for its result",
+            ),
+            (
+                arguments().any(is_unresolved),
+                "uses a layout that it does not define; arguments of that layout have unknown sizes",
+            ),
+            (self.unreadable, "has lines that could not be parsed; programs may not be matched with it"),
+        ];
+        let executable = self.executable;
+        defects.into_iter().filter(move |(is_there, _)| executable && *is_there).map(|(_, defect)| defect)
     }
 
     /// `#ttnn_layout3 = #ttnn.ttnn_layout<…>`
@@ -118,6 +149,8 @@ impl Dump {
         let Some(equals) = memchr::memmem::find(line, b" = ") else { return };
         let (name, value) = (&line[..equals], &line[equals + 3..]);
         if !name.starts_with(b"#loc") {
+            let open = memchr::memchr(b'<', value);
+            self.unreadable |= open.is_none_or(|open| closing(value, open).is_none());
             // Aliases of aliases can double with every line; no layout is so long.
             const LONGEST: usize = 64 << 10;
             let resolved = self.resolve(value);
@@ -168,8 +201,13 @@ impl Dump {
         let Some(open) = memchr::memchr(b'(', &line[at..]).map(|open| at + open) else { return };
         let Some(close) = closing(line, open) else { return };
         let behind = &line[close + 1..];
+        let name = text(line[at + 1..open].trim_ascii());
+        if self.functions.last().is_some_and(|last| last.name == name && last.fingerprints.is_empty()) {
+            self.functions.pop();
+        }
+        self.last = None;
         self.functions.push(Function {
-            name: text(line[at + 1..open].trim_ascii()),
+            name,
             arguments: parts(&line[open + 1..close]).filter_map(|part| self.argument(part)).collect(),
             private: memchr::memmem::find(&line[..at], b"private").is_some(),
             const_eval: memchr::memmem::find(behind, b"const_eval").is_some(),
@@ -213,7 +251,7 @@ impl Dump {
         let names = line["return".len()..].split(|&byte| byte == b':').next().unwrap_or(b"");
         if let Some(function) = self.functions.last_mut() {
             let is_name = |part: &&[u8]| part.starts_with(b"%");
-            function.returns = parts(names).map(first_word).filter(is_name).map(text).collect();
+            function.returns = Some(parts(names).map(first_word).filter(is_name).map(text).collect());
         }
     }
 
@@ -223,6 +261,14 @@ impl Dump {
         let is_public = |function: &&Function| !function.private && !function.const_eval;
         self.functions.iter().find(is_main).or_else(|| self.functions.iter().find(is_public))
     }
+}
+
+/// Whether a type names an alias that was not resolved: `#ttnn_layout3`, where attributes are `#ttnn.…`.
+fn has_alias(ty: &[u8]) -> bool {
+    memchr::memchr_iter(b'#', ty).any(|at| {
+        let word = ty[at + 1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
+        ty.get(at + 1 + word.count()).is_none_or(|next| *next != b'.' && *next != b'<')
+    })
 }
 
 fn first_word(part: &[u8]) -> &[u8] {
@@ -305,7 +351,8 @@ module @SyncTensorsGraph.1 attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" =
         assert_eq!(dump.name.as_deref(), Some("SyncTensorsGraph.1"));
         let [constant, main] = &dump.functions[..] else { panic!("{:?}", dump.functions) };
         assert!(constant.const_eval && constant.private && !main.const_eval && !main.private);
-        assert_eq!((constant.returns.as_slice(), main.returns.len()), (&["%0".to_owned()][..], 2));
+        let returns = |function: &Function| function.returns.clone().unwrap_or_default();
+        assert_eq!((returns(constant), returns(main).len()), (vec!["%0".to_owned()], 2));
         assert_eq!(main.arguments[0].name.as_deref(), Some("a, \\\"b"));
         assert_eq!(main.arguments[0].kind, Some(ArgumentKind::Parameter));
         assert_eq!((main.arguments[1].name.as_deref(), main.arguments[1].kind), (None, None));

@@ -3,25 +3,34 @@
 //! Standard output and standard error of each rank have a state machine of their own (modules come on one,
 //! operations on the other); both lead to the same rank.
 
+mod damage;
+mod groups;
+mod opening;
+
 use std::io::Read;
 
 use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::Xxh3;
 
+use self::damage::Tally;
+use self::groups::{Group, KnownState, POOLS};
 use super::carried;
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
-use super::rank::{At, RankState};
+use super::processes::{EndedDump, HeldLine, Opening, is_device_opened};
+use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::error::{Error, Result};
-use crate::model::{ByteRange, Moment, Sink};
+use crate::model::{ByteRange, Sink};
 use crate::read::Input;
 use crate::read::lines::{LONGEST_LINE, Line, Lines, is_damage};
 
 /// Reads a whole log.
 pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
-    let Input { name, stream, rereadable, .. } = input;
+    let Input { name, stream, rereadable, allow_interleaved, .. } = input;
     let mut log = Log::new(name, !rereadable, sink);
+    log.allow_interleaved = allow_interleaved;
     log.read(stream, |_, _| Ok(()))
 }
 
@@ -30,15 +39,42 @@ pub(super) struct Log<'s, 'n> {
     file: &'n str,
     /// Whether module texts must be taken along, because the source cannot be read again.
     keep_texts: bool,
+    /// Lines that look interleaved are read as those of one process.
+    allow_interleaved: bool,
     tables: Tables<'s>,
-    /// The ranks with their labels, in the order they appeared.
-    pub ranks: Vec<(Option<Vec<u8>>, RankState)>,
+    /// The ranks, in the order they appeared; a process that follows another is a rank of its own.
+    pub ranks: Vec<RankLog>,
     streams: Vec<Stream>,
     streams_by_tag: FxHashMap<OwnedTag, usize>,
     last_stream: usize,
     signs: Signs,
-    skipped: u64,
-    first_skipped: Option<u64>,
+    skipped: Tally,
+    /// Lines that repeat the one before.
+    repeated: Tally,
+    /// States whose header is missing.
+    headless: Tally,
+    /// Lines of module dumps outside of a dump.
+    stray_modules: Tally,
+    /// States without the runtime's prefix.
+    snapshots: Tally,
+}
+
+/// A rank of one process, being read.
+pub(super) struct RankLog {
+    /// The label of its lines, where they are tagged.
+    pub label: Option<Vec<u8>>,
+    /// Which process it is, counted from 1.
+    pub process: u32,
+    /// Where the lines of the process begin.
+    pub from: u64,
+    pub state: RankState,
+    opening: Opening,
+    /// The seconds since the process began, by the compiler's log lines.
+    uptime: Option<f64>,
+    /// Another process has followed.
+    ended: bool,
+    /// The log ends inside one of its programs.
+    was_running: bool,
 }
 
 /// What the log contains, to tell what is missing in it.
@@ -49,6 +85,8 @@ struct Signs {
     debug: bool,
     modules: bool,
     unsafe_allocation: bool,
+    interleaved: bool,
+    torn: bool,
 }
 
 /// A rank's label and the stream's name; none where lines are not tagged.
@@ -63,38 +101,11 @@ struct Stream {
     group: Option<Group>,
     /// The last states, by their place in a group.
     known: [Option<KnownState>; POOLS],
+    /// Whether any group had all pools.
+    has_whole_groups: bool,
+    /// Groups that lack a pool.
+    partial: Tally,
     dump: Option<OpenDump>,
-}
-
-/// A group of states that is being printed.
-#[derive(Clone, Copy)]
-struct Group {
-    at: Moment,
-    /// The pools that it had.
-    marks: [u8; POOLS],
-    count: usize,
-    /// The group before was not whole when this one began.
-    interrupted: bool,
-}
-
-impl Group {
-    fn add(&mut self, mark: u8) {
-        if let Some(slot) = self.marks.get_mut(self.count) {
-            *slot = mark;
-        }
-        self.count += 1;
-    }
-
-    fn has(&self, mark: u8) -> bool {
-        self.marks[..self.count.min(POOLS)].contains(&mark)
-    }
-}
-
-/// The line of a state as it was last seen.
-struct KnownState {
-    line: Vec<u8>,
-    pool: usize,
-    mark: u8,
 }
 
 struct OpenDump {
@@ -102,9 +113,11 @@ struct OpenDump {
     stage: String,
     /// What somebody puts in front of every line.
     prefix: Vec<u8>,
+    begins: u64,
     start: u64,
     line: u64,
     text: Vec<u8>,
+    hash: Xxh3,
 }
 
 impl<'s, 'n> Log<'s, 'n> {
@@ -113,14 +126,18 @@ impl<'s, 'n> Log<'s, 'n> {
         Self {
             file,
             keep_texts,
+            allow_interleaved: false,
             tables: Tables::new(sink),
             ranks: Vec::new(),
             streams: Vec::new(),
             streams_by_tag: FxHashMap::default(),
             last_stream: 0,
             signs: Signs::default(),
-            skipped: 0,
-            first_skipped: None,
+            skipped: Tally::default(),
+            repeated: Tally::default(),
+            headless: Tally::default(),
+            stray_modules: Tally::default(),
+            snapshots: Tally::default(),
         }
     }
 
@@ -144,7 +161,7 @@ impl<'s, 'n> Log<'s, 'n> {
                 // A packed log that was cut: a run that crashed is the normal case.
                 Err(error) if is_damage(&error) && end.line > 0 => {
                     let message = format!(
-                        "the packed file is damaged behind this line ({error}); everything before is answered"
+                        "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
                     );
                     self.tables.warn(Some(end.line), message)?;
                     break;
@@ -157,6 +174,8 @@ impl<'s, 'n> Log<'s, 'n> {
 
     /// Takes the next line.
     pub fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
+        // Some tools pad lines with blanks; no line of the runtime ends in one.
+        let line = &Line { bytes: line.bytes.trim_ascii_end(), ..*line };
         if self.repeats(line)? {
             return Ok(());
         }
@@ -164,7 +183,7 @@ impl<'s, 'n> Log<'s, 'n> {
         self.understand(line, prefixes)?;
         // Said once: where one text is broken, many are.
         if replaced == 0 && self.tables.replaced > 0 {
-            let message = "a text here is no UTF-8; what cannot be read of it is shown as �";
+            let message = "text on this line is not UTF-8; invalid bytes are shown as �";
             self.tables.warn(Some(line.number), message)?;
         }
         Ok(())
@@ -174,11 +193,11 @@ impl<'s, 'n> Log<'s, 'n> {
         let at = At { line: line.number, offset: line.offset, next: line.next };
         if line.cut {
             let message = format!(
-                "a line longer than {} MiB was passed over; if it holds operations, keep large constants out of the log",
+                "this line is longer than {} MiB and was skipped; if it holds operations, keep large constants out of the log",
                 LONGEST_LINE >> 20
             );
             self.tables.warn(Some(line.number), message)?;
-            self.skipped += 1;
+            self.skipped.count += 1;
             return Ok(());
         }
         let (tag, rest) = split_tag(line.bytes);
@@ -187,17 +206,19 @@ impl<'s, 'n> Log<'s, 'n> {
             Text::Runtime(message) => {
                 self.signs.runtime = true;
                 if !line.ended && is_torn(message) {
-                    self.tables.warn(Some(line.number), "the log ends in the middle of this line")?;
-                    self.skipped += 1;
-                    return Ok(());
+                    self.skipped.count += 1;
+                    return self.warn_of_torn_line(at);
                 }
-                if self.message(stream, message, at)? {
-                    self.remember(stream, line.bytes);
-                }
-                Ok(())
+                self.message(stream, line, message, at)
             }
-            Text::Foreign(text) => self.foreign(stream, text, at),
+            Text::Foreign(text) => self.foreign(stream, text, line.ended, at),
         }
+    }
+
+    fn warn_of_torn_line(&mut self, at: At) -> Result<()> {
+        self.signs.torn = true;
+        let message = "the log ends inside this line; only complete facts are used";
+        self.tables.warn(Some(at.line), message)
     }
 
     /// Whether a line is, to the byte, the state that stood in this place of the group before.
@@ -211,7 +232,8 @@ impl<'s, 'n> Log<'s, 'n> {
             return Ok(false);
         }
         group.add(known.mark);
-        self.ranks[rank].1.same_state(known.pool, group.at, &mut self.tables)?;
+        group.line = line.number;
+        self.ranks[rank].state.same_state(known.pool, group.at, &mut self.tables)?;
         Ok(true)
     }
 
@@ -220,7 +242,8 @@ impl<'s, 'n> Log<'s, 'n> {
         let stream = &mut self.streams[stream];
         let (Some(rank), Some(group)) = (stream.rank, stream.group) else { return };
         let Some(place) = group.count.checked_sub(1) else { return };
-        let (Some(pool), Some(slot)) = (self.ranks[rank].1.last_pool(), stream.known.get_mut(place)) else {
+        let (Some(pool), Some(slot)) = (self.ranks[rank].state.last_pool(), stream.known.get_mut(place))
+        else {
             return;
         };
         let known = slot.get_or_insert_with(|| KnownState { line: Vec::new(), pool, mark: 0 });
@@ -249,6 +272,8 @@ impl<'s, 'n> Log<'s, 'n> {
                     rank: None,
                     group: None,
                     known: [const { None }; POOLS],
+                    has_whole_groups: false,
+                    partial: Tally::default(),
                     dump: None,
                 });
                 self.streams.len() - 1
@@ -265,38 +290,72 @@ impl<'s, 'n> Log<'s, 'n> {
         let tag = self.streams[stream].tag.as_ref();
         let label: Option<Vec<u8>> =
             tag.map(|(rank, _)| rank.iter().copied().filter(|byte| *byte != b' ').collect());
-        let rank = match self.ranks.iter().position(|(known, _)| *known == label) {
+        let rank = match self.ranks.iter().rposition(|known| known.label == label) {
             Some(rank) => rank,
-            None => {
-                let id = self.tables.rank(label.as_deref())?;
-                self.ranks.push((label, RankState::new(id)));
-                self.ranks.len() - 1
-            }
+            None => self.add_rank(label, 1, 0)?,
         };
         self.streams[stream].rank = Some(rank);
         Ok(rank)
     }
 
-    /// A message of the runtime's logger. Says whether it was a state that was taken down.
-    fn message(&mut self, stream: usize, text: &[u8], at: At) -> Result<bool> {
+    fn add_rank(&mut self, label: Option<Vec<u8>>, process: u32, from: u64) -> Result<usize> {
+        let state = RankState::new(self.tables.rank(label.as_deref())?);
+        self.ranks.push(RankLog {
+            label,
+            process,
+            from,
+            state,
+            opening: Opening::default(),
+            uptime: None,
+            ended: false,
+            was_running: false,
+        });
+        Ok(self.ranks.len() - 1)
+    }
+
+    /// A message of the runtime's logger.
+    fn message(&mut self, stream: usize, line: &Line<'_>, text: &[u8], at: At) -> Result<()> {
         let message = Message::of(text);
         if message == Message::Other {
-            return self.fault(stream, text, at).map(|()| false);
+            return self.fault(stream, text, line.ended, at);
         }
+        let rank = self.rank(stream)?;
+        if self.hold(rank, &message, at)? {
+            let held = HeldLine { stream, line: line.bytes.to_vec(), message: text.to_vec(), at };
+            return self.held(rank, held, &message);
+        }
+        self.flush_opening(rank)?;
+        if self.take(stream, message, at)? {
+            self.remember(stream, line.bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes a message. Says whether it was a state that was taken down.
+    fn take(&mut self, stream: usize, message: Message<'_>, at: At) -> Result<bool> {
         let index = self.rank(stream)?;
-        let (rank, tables) = (&mut self.ranks[index].1, &mut self.tables);
+        let (rank, tables) = (&mut self.ranks[index].state, &mut self.tables);
         match message {
             Message::StateHeader(header) => self.header(stream, index, header, at)?,
             Message::State { pool, view } => return self.state(stream, index, pool, view, at),
             Message::Executing(text) => {
                 self.signs.debug = true;
-                if !rank.executing(text, at, tables)? {
-                    self.skip(at);
+                let began = if is_whole_operation(text) {
+                    rank.executing(text, at, tables)?
+                } else {
+                    rank.skip_operation()
+                };
+                match began {
+                    Began::Yes => {}
+                    Began::Repeated => self.repeated.add(at.line),
+                    Began::Unreadable => self.skipped.add(at.line),
                 }
             }
             Message::Starting(name) => {
                 self.signs.debug = true;
-                rank.starting(name, at, tables)?;
+                if !rank.starting(name, at, tables)? {
+                    self.repeated.add(at.line);
+                }
             }
             Message::Finished(name) => {
                 if !rank.finished(name, at, tables)? {
@@ -316,58 +375,8 @@ impl<'s, 'n> Log<'s, 'n> {
         Ok(false)
     }
 
-    fn skip(&mut self, at: At) {
-        self.skipped += 1;
-        self.first_skipped.get_or_insert(at.line);
-    }
-
-    fn header(&mut self, stream: usize, rank: usize, header: Header<'_>, at: At) -> Result<()> {
-        let state = &mut self.ranks[rank].1;
-        let moment = match header {
-            Header::BeforeOperation(op_type) => state.state_header(op_type, at, &mut self.tables)?,
-            Header::BeforeSubmit => Some(state.before_submit(at)),
-            Header::AfterSubmit => Some(state.after_submit(&mut self.tables)?),
-        };
-        let Some(moment) = moment else { return Err(self.mixed(at)) };
-        let whole = |group: Group| group.count >= POOLS;
-        let interrupted = self.streams[stream].group.is_some_and(|group| !whole(group));
-        self.streams[stream].group = Some(Group { at: moment, marks: [0; POOLS], count: 0, interrupted });
-        Ok(())
-    }
-
-    /// Takes a state down; `false` when it cannot be read.
-    fn state(&mut self, stream: usize, rank: usize, pool: &[u8], view: &[u8], at: At) -> Result<bool> {
-        let state = &mut self.ranks[rank].1;
-        let moment = match &mut self.streams[stream].group {
-            Some(group) => {
-                let mark = mark_of(pool);
-                if group.interrupted && group.has(mark) {
-                    return Err(self.mixed(at));
-                }
-                group.add(mark);
-                group.at
-            }
-            None => state.now(),
-        };
-        let read = state.state(pool, view, moment, at, &mut self.tables)?;
-        if !read {
-            self.skip(at);
-        }
-        Ok(read)
-    }
-
-    fn mixed(&self, at: At) -> Error {
-        Error::MixedRanks {
-            file: self.file.to_owned(),
-            line: at.line,
-            message: "the lines of two processes are mixed here and nothing tells them apart; run with \
-                      `mpirun --tag-output` (tt-run does), or give each process a log of its own"
-                .to_owned(),
-        }
-    }
-
     /// A line that the runtime's logger did not write.
-    fn foreign(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+    fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
         if let Some(text) = text.strip_prefix(carried::MARK) {
             return self.carried(stream, text, at);
         }
@@ -377,15 +386,24 @@ impl<'s, 'n> Log<'s, 'n> {
         if let Some(stage) = stage_header(text) {
             self.signs.modules = true;
             let stage = String::from_utf8_lossy(stage).into_owned();
+            let open = self.streams[stream].dump.as_ref();
+            if open.is_some_and(|open| open.line == at.line && open.stage == stage) {
+                self.repeated.add(at.line);
+                return Ok(());
+            }
+            self.see_clock(stream, text)?;
+            self.warn_of_open_dump(stream)?;
             self.end_dump(stream, at.offset)?;
             let dump = Dump::new(stage == "ttnn");
             self.streams[stream].dump = Some(OpenDump {
                 dump,
                 stage,
                 prefix: before_preamble(text).to_vec(),
+                begins: at.offset,
                 start: at.next,
                 line: at.line + 1,
                 text: Vec::new(),
+                hash: Xxh3::new(),
             });
             return Ok(());
         }
@@ -397,15 +415,22 @@ impl<'s, 'n> Log<'s, 'n> {
                 open.text.extend_from_slice(text);
                 open.text.push(b'\n');
             }
+            open.hash.update(text);
             if open.dump.line(text) {
                 return Ok(());
             }
+        } else if is_module_text(text) {
+            self.stray_modules.add(at.line);
         }
         if let Message::State { pool, view } = Message::of(text) {
-            let rank = self.rank(stream)?;
-            return self.state(stream, rank, pool, view, at).map(|_| ());
+            return self.snapshot(stream, pool, view, ended, at);
         }
-        self.fault(stream, text, at)
+        if is_device_opened(text) {
+            let rank = self.rank(stream)?;
+            self.ranks[rank].opening.device_opened = true;
+            return Ok(());
+        }
+        self.fault(stream, text, ended, at)
     }
 
     /// A line that `ttmem last-run` wrote.
@@ -414,22 +439,33 @@ impl<'s, 'n> Log<'s, 'n> {
             None => return Ok(()),
             Some(Ok(line)) => {
                 let rank = self.rank(stream)?;
-                self.ranks[rank].1.take_up(&line, &mut self.tables)?
+                self.ranks[rank].state.take_up(&line, &mut self.tables)?
             }
             Some(Err(carried::Malformed)) => false,
         };
         if !taken_up {
-            self.skip(at);
+            self.skipped.add(at.line);
         }
         Ok(())
     }
 
-    fn fault(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+    fn fault(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
         let Some(parsed) = ParsedFault::find(text) else {
             return if is_unsafe_allocation(text) { self.unsafe_allocation(at) } else { Ok(()) };
         };
+        let parsed = if ended { parsed } else { parsed.without_last_number() };
         let rank = self.rank(stream)?;
-        self.ranks[rank].1.fault(&parsed, at, &mut self.tables)
+        self.release(rank)?;
+        let rank = self.rank(stream)?;
+        if parsed.is_cut() || !ended {
+            let message = if ended {
+                "this error message is cut off; the verdict uses only its complete numbers"
+            } else {
+                "the log ends in this error message, without a line break; the verdict uses only its complete numbers"
+            };
+            self.tables.warn(Some(at.line), message)?;
+        }
+        self.ranks[rank].state.fault(&parsed, at, &mut self.tables)
     }
 
     /// The device warns of it with every thread; once is enough.
@@ -442,45 +478,68 @@ impl<'s, 'n> Log<'s, 'n> {
         self.tables.warn(Some(at.line), message)
     }
 
+    fn warn_of_open_dump(&mut self, stream: usize) -> Result<()> {
+        let Some(open) = &self.streams[stream].dump else { return Ok(()) };
+        let message = format!("the dump of module {} that begins here has no end", open.stage);
+        self.tables.warn(Some(open.line), message)
+    }
+
     fn end_dump(&mut self, stream: usize, end: u64) -> Result<()> {
         let Some(open) = self.streams[stream].dump.take() else { return Ok(()) };
-        let index = self.rank(stream)?;
+        let rank = self.rank(stream)?;
         let source = ByteRange { start: open.start, end };
         if self.keep_texts {
             self.tables.source_text(source, String::from_utf8_lossy(&open.text))?;
         }
-        let rank = &mut self.ranks[index].1;
+        let OpenDump { dump, stage, begins, line, hash, .. } = open;
+        let dump = EndedDump { dump, stage, begins, source, line, hash: hash.digest() };
+        if !self.ranks[rank].state.has_states() {
+            return self.add_dump(rank, dump);
+        }
+        // It may be the first graph of another process.
+        self.ranks[rank].opening.dumps.push(dump);
+        Ok(())
+    }
+
+    fn add_dump(&mut self, rank: usize, ended: EndedDump) -> Result<()> {
+        let rank = &mut self.ranks[rank].state;
+        for defect in ended.dump.defects() {
+            let message = format!("the dump of module {} that begins here {defect}", ended.stage);
+            self.tables.warn(Some(ended.line), message)?;
+        }
         let id = rank.id();
-        rank.graphs.add(open.dump, &open.stage, (source, open.line), id, &mut self.tables)
+        rank.graphs.add(ended, id, &mut self.tables)
     }
 
     /// The end of the log.
     fn finish(&mut self, end: At) -> Result<()> {
         for stream in 0..self.streams.len() {
-            if let Some(open) = &self.streams[stream].dump {
-                let message = format!("the dump of module {} that begins here has no end", open.stage);
-                self.tables.warn(Some(open.line), message)?;
-                self.end_dump(stream, end.next)?;
+            self.warn_of_open_dump(stream)?;
+            self.end_dump(stream, end.next)?;
+        }
+        for rank in 0..self.ranks.len() {
+            self.release(rank)?;
+        }
+        for rank in 0..self.ranks.len() {
+            for dump in std::mem::take(&mut self.ranks[rank].opening.dumps) {
+                self.add_dump(rank, dump)?;
             }
         }
-        let tagged = self.ranks.iter().any(|(label, rank)| label.is_some() && rank.has_states());
-        for (label, rank) in &mut self.ranks {
-            if label.is_none() && tagged && !rank.has_states() {
-                rank.warn_of_faults(&mut self.tables)?;
-            }
-            rank.close(end, &mut self.tables)?;
+        let tagged = self.ranks.iter().any(|rank| rank.label.is_some() && rank.state.has_states());
+        if tagged && self.ranks.iter().any(|rank| rank.label.is_none() && rank.state.has_states()) {
+            let message = "some lines carry the tag of a rank and some do not; those without are reported as a rank of \
+                           their own";
+            self.tables.warn(None, message)?;
         }
-        if self.skipped > 0 {
-            self.tables.skipped(self.skipped)?;
-            if let Some(line) = self.first_skipped {
-                let message = match self.skipped {
-                    1 => "this line could not be understood".to_owned(),
-                    skipped => format!("{skipped} lines could not be understood; this is the first"),
-                };
-                self.tables.warn(Some(line), message)?;
+        for rank in self.ranks.iter_mut().filter(|rank| !rank.ended) {
+            if rank.label.is_none() && tagged && !rank.state.has_states() {
+                rank.state.warn_of_faults(&mut self.tables)?;
             }
+            rank.was_running = rank.state.in_program();
+            rank.state.close(end, &mut self.tables)?;
         }
-        if !self.ranks.iter().any(|(_, rank)| rank.has_states()) {
+        self.warn_of_damage(end)?;
+        if !self.ranks.iter().any(|rank| rank.state.has_states()) {
             return Err(self.no_memory_data());
         }
         self.tables.end()
@@ -494,7 +553,7 @@ impl<'s, 'n> Log<'s, 'n> {
             let what = "text without a line of the Tenstorrent runtime".to_owned();
             return Error::UnknownFormat { file, what };
         }
-        let steps = self.ranks.iter().any(|(_, rank)| rank.has_steps());
+        let steps = self.ranks.iter().any(|rank| rank.state.has_steps());
         let missing = if steps || signs.debug {
             "operations, but no memory states: set TT_RUNTIME_MEMORY_LOG_LEVEL=operation. tt-mlir without tt-xla \
              does not read it: there, call tt::runtime::setMemoryLogLevel(tt::runtime::MemoryLogLevel::Operation) \
@@ -520,8 +579,7 @@ pub(super) fn is_torn(message: &[u8]) -> bool {
     match Message::of(message) {
         Message::Executing(text) => !text.ends_with(b")"),
         Message::State { view, .. } => !view.ends_with(b"}"),
-        // The name of an operation's type always ends so.
-        Message::StateHeader(Header::BeforeOperation(op_type)) => !op_type.ends_with(b"Op"),
+        Message::StateHeader(Header::BeforeOperation(op_type)) => !is_op_type(op_type),
         _ => false,
     }
 }
@@ -548,10 +606,17 @@ pub(super) fn before_preamble(header: &[u8]) -> &[u8] {
     &header[..end]
 }
 
-/// The runtime prints four pools in every group.
-const POOLS: usize = 4;
+/// Whether a type of operation is whole: the names of all end so.
+fn is_op_type(name: &[u8]) -> bool {
+    name.ends_with(b"Op")
+}
 
-/// Tells the pools of a group apart.
-fn mark_of(pool: &[u8]) -> u8 {
-    pool.iter().fold(pool.len().to_le_bytes()[0], |mark, byte| mark.wrapping_mul(31).wrapping_add(*byte)) | 1
+/// Whether the text of an operation goes up to its end, which is its location.
+fn is_whole_operation(text: &[u8]) -> bool {
+    text.ends_with(b")") && memchr::memmem::rfind(text, b" loc(").is_some()
+}
+
+/// Whether a line is of a module's text, and of nothing else.
+fn is_module_text(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"func.func ") || text.starts_with(b"module @")
 }

@@ -3,7 +3,7 @@
 //! The rules of a log hold: programs nest, names are of their program, and what the device says decides what an operation
 //! did. Only the states are exact.
 
-use super::rank::{At, RankState};
+use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::error::Result;
 use crate::model::{Moment, RankEvent, Reading, Sink, Step};
@@ -31,7 +31,7 @@ impl<'s> Told<'s> {
     /// text is taken for a name.
     pub fn begins(&mut self, text: &[u8]) -> Result<Moment> {
         let at = self.at();
-        if !self.rank.executing(text, at, &mut self.tables)? {
+        if self.rank.executing(text, at, &mut self.tables)? == Began::Unreadable {
             self.rank.named(text, at, &mut self.tables)?;
         }
         Ok(Moment::before(self.rank.steps().saturating_sub(1)))
@@ -40,7 +40,7 @@ impl<'s> Told<'s> {
     /// A program starts, at the top or inside the operation that began last.
     pub fn starts(&mut self, program: &[u8]) -> Result<()> {
         let at = self.at();
-        self.rank.starting(program, at, &mut self.tables)
+        self.rank.starting(program, at, &mut self.tables).map(drop)
     }
 
     /// A program ends.

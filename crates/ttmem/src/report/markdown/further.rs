@@ -400,11 +400,17 @@ fn suggestions(rank: &RankSummary) -> Option<Section> {
 /// One line for each rank that the document is not about.
 fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Option<Section> {
     let first = others.first()?;
+    let has_processes = main.process != first.process;
     let how = match &first.rank {
+        _ if has_processes => format!("ttmem summary --markdown --process {} FILE", first.process),
         Some(label) => format!("ttmem summary --markdown --rank {} FILE", cell(label, NAME)),
         None => format!("ttmem summary --markdown {}", cell(&first.file, LOCATION)),
     };
-    let why = if main.oom.is_some() { "ran out of memory" } else { "has the highest DRAM peak" };
+    let why = match (main.oom.is_some(), has_processes) {
+        (true, _) => "ran out of memory",
+        (false, true) => "ran last",
+        (false, false) => "has the highest DRAM peak",
+    };
     let columns = [
         ("Rank", Align::Left),
         ("DRAM MB/bank", Align::Right),
@@ -440,7 +446,12 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
 /// `1,0`, with its file where there are several.
 fn label(rank: &RankSummary, with_file: bool) -> String {
     let file = with_file.then(|| cell(&rank.file, NAME));
+    let process = (rank.process > 1).then(|| format!("process {}", rank.process));
     let label = rank.rank.as_deref().map(|label| cell(label, NAME));
+    let label = match (label, process) {
+        (Some(label), Some(process)) => Some(format!("{label}, {process}")),
+        (label, process) => label.or(process),
+    };
     match (file, label) {
         (Some(file), Some(label)) => format!("{file} {label}"),
         (Some(one), None) | (None, Some(one)) => one,

@@ -47,14 +47,15 @@ pub fn title_of(file: &str) -> String {
     stem.strip_suffix("_profile").unwrap_or(&stem).to_owned()
 }
 
-/// The ranks, those that matter most first: those that ran out of memory, then those with the highest peaks, then
-/// by their labels. The document is about the first.
+/// The ranks, those that matter most first: those of the leading process, then those that ran out of memory, then
+/// those with the highest peaks, then by their labels. The document is about the first.
 fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
+    let leading = ranks.first().map(|rank| rank.process);
     let mut ranks: Vec<&RankSummary> = ranks.iter().collect();
     ranks.sort_by_key(|rank| {
         // `1,2` before `1,10`.
         let label = rank.rank.as_deref().map(|label| (label.len(), label));
-        (rank.oom.is_none(), Reverse(peak_of(rank, "DRAM")), label)
+        (Some(rank.process) != leading, rank.oom.is_none(), Reverse(peak_of(rank, "DRAM")), label)
     });
     ranks
 }

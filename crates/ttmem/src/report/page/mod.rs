@@ -34,7 +34,7 @@ use super::advice::{advice, verdict};
 use super::threads::with_threads;
 use crate::model::Profile;
 use crate::query::timeline::{RankOutline, Texts, Timeline};
-use crate::query::{RankGantt, RankSummary, Summary};
+use crate::query::{RankGantt, RankSummary, Summary, in_order};
 
 /// The page without data.
 const PAGE: &str = include_str!("../../../../../web/dist/report.html");
@@ -65,7 +65,7 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     let mut columns = Vec::new();
     let mut ranks = Vec::new();
     let mut gantts = Vec::new();
-    for rank in profile.ranks.iter().filter(|rank| rank.has_content()) {
+    for rank in in_order(profile) {
         let mut timeline = Timeline::new(profile, rank);
         let parts = timeline.columns(&mut texts, Block::add);
         columns.push((timeline.outline(), Block::joined(parts)));

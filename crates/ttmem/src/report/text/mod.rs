@@ -49,6 +49,7 @@ impl Screen {
 /// Writes the summary for a terminal.
 pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let several = summary.ranks.len() > 1;
+    let has_processes = several && summary.ranks.iter().any(|rank| rank.process > 1);
     if several {
         overview(summary, screen, out)?;
     }
@@ -56,16 +57,18 @@ pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Resul
         if index > 0 || several {
             writeln!(out)?;
         }
-        Page { rank, screen, format: &summary.source.format }.write(out)?;
+        Page { has_processes, rank, screen, format: &summary.source.format }.write(out)?;
     }
     Ok(())
 }
 
 /// One line for each rank: who needs most.
 fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let has_processes = summary.ranks.iter().any(|rank| rank.process > 1);
+    let which = if has_processes { "process" } else { "rank" };
     let mut table = Table::new([
         ("file", Align::Flexible),
-        ("rank", Align::Left),
+        (which, Align::Left),
         ("operations", Align::Right),
         ("peak of each bank", Align::Left),
     ]);
@@ -80,7 +83,7 @@ fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Resul
         let peaks: Vec<String> = rank.pools.iter().filter(used).map(show).collect();
         table.row([
             rank.file.clone(),
-            rank.rank.clone().unwrap_or_else(|| "–".into()),
+            name_of(rank, has_processes).unwrap_or_else(|| "–".into()),
             count(rank.operations.total.into()),
             peaks.join(", "),
         ]);
@@ -88,7 +91,18 @@ fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Resul
     table.lines("", screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
+/// What a rank is called beside others: by its label, its process, or both.
+fn name_of(rank: &RankSummary, has_processes: bool) -> Option<String> {
+    match (&rank.rank, has_processes) {
+        (Some(label), true) => Some(format!("{} (rank {label})", rank.process)),
+        (None, true) => Some(rank.process.to_string()),
+        (label, false) => label.clone(),
+    }
+}
+
 struct Page<'a> {
+    /// Several processes wrote its log.
+    has_processes: bool,
     rank: &'a RankSummary,
     screen: Screen,
     format: &'a str,
@@ -121,7 +135,10 @@ impl Page<'_> {
 
     fn head(&self, out: &mut dyn Write) -> io::Result<()> {
         let rank = self.rank;
-        let label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
+        let mut label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
+        if self.has_processes || rank.process > 1 {
+            label += &format!(", process {}", rank.process);
+        }
         let kind = match self.format {
             "tt_log" => "Tenstorrent runtime log",
             "tt_json" => "JSON files of a report",

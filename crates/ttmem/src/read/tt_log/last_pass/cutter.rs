@@ -12,7 +12,7 @@ use super::super::fault::ParsedFault;
 use super::super::line::{Message, Prefixes, Tag, Text, split_tag};
 use super::super::module::{is_end, stage_header};
 use super::super::rank::handover::Retold;
-use super::super::streams::{Log, before_preamble};
+use super::super::streams::{Log, RankLog, before_preamble};
 use super::{Begin, Part};
 use crate::error::{Error, Result};
 use crate::model::Profile;
@@ -175,7 +175,7 @@ impl<'a> Cutter<'a> {
         }
         self.waiting -= 1;
         let rank = self.profile.ranks.get(part.rank).zip(self.log.ranks.get(part.rank));
-        let Some((rank, (_, state))) = rank else { return Ok(()) };
+        let Some((rank, RankLog { state, .. })) = rank else { return Ok(()) };
         let of = u32::try_from(part.of).unwrap_or(u32::MAX);
         let mut lines = state.hand_over(self.profile, rank, retold);
         lines.push(carried::Line::LastPass(carried::LastPass { pass: of, of }));
@@ -193,12 +193,13 @@ impl<'a> Cutter<'a> {
         if is_of_pass(region.runtime.max(region.others)) {
             return Fate::Stays;
         }
+        let from = piece.as_ref().map_or(0, |piece| piece.part.from);
         let relied_on = piece.is_some_and(|piece| piece.relies_on(line.offset));
         let stays = match self.prefixes.split(text) {
             Text::Runtime(message) if relied_on && is_retold(message) => return Fate::Retold,
             Text::Runtime(_) => false,
             Text::Foreign(text) if text.starts_with(MARK) => false,
-            Text::Foreign(text) => is_of_dump(dump, text) || is_of_pass(region.others),
+            Text::Foreign(text) => is_of_dump(dump, text) && line.offset >= from || is_of_pass(region.others),
         };
         if stays { Fate::Stays } else { Fate::Goes }
     }
@@ -214,7 +215,7 @@ impl<'a> Cutter<'a> {
     }
 
     fn steps(&self, piece: usize) -> u32 {
-        self.log.ranks.get(self.parts[piece].part.rank).map_or(0, |(_, rank)| rank.steps())
+        self.log.ranks.get(self.parts[piece].part.rank).map_or(0, |rank| rank.state.steps())
     }
 
     /// Numbers what is told again, and says in front of a const-eval run what it is.

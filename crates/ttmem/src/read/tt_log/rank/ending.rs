@@ -12,6 +12,9 @@ use super::{Frame, Owner, PoolState, RankState};
 use crate::error::Result;
 use crate::model::{Class, Moment, RankEvent, Step, difference};
 
+/// By how much the bytes of a gap between programs may differ from what tensors explain: small buffers come and go.
+const UNEXPLAINED_FALL: u64 = 16 << 10;
+
 impl RankState {
     pub(super) fn end_top(
         &mut self,
@@ -37,8 +40,21 @@ impl RankState {
         self.forget_the_dead();
         self.lives.say(self.id, tables)?;
         self.levels = self.pools.iter().map(|pool| self.lives.settle(pool.id)).collect();
+        self.note_excess();
         self.pools.iter_mut().for_each(|pool| pool.gap = None);
         Ok(())
+    }
+
+    /// Compares the tensors that should be there with what the device says is there.
+    fn note_excess(&mut self) {
+        for (pool, level) in self.pools.iter().zip(&self.levels) {
+            let of_pool = self.lives.alive().filter(|alloc| alloc.pool == pool.id);
+            let sum = of_pool.filter_map(|alloc| alloc.per_bank).fold(0, u64::saturating_add);
+            let excess = level.map_or(0, |level| sum.saturating_sub(level));
+            if excess > UNEXPLAINED_FALL && self.excess.is_none_or(|(known, _)| excess > known) {
+                self.excess = Some((excess, self.steps));
+            }
+        }
     }
 
     /// The step that an error belongs to did nothing, nor did one that waited for a program to run.
@@ -253,7 +269,12 @@ impl RankState {
                 }
             }
         }
-        let Some((_, gone, share)) = best else { return };
+        let Some((missed, gone, share)) = best else { return };
+        let fell = gaps.iter().filter(|gap| gap.measured < 0).map(|gap| gap.measured.unsigned_abs()).max();
+        if let Some(fell) = fell.filter(|_| missed > UNEXPLAINED_FALL && self.has_texts) {
+            self.falls.0 += 1;
+            self.falls.1.get_or_insert((first, fell));
+        }
         let at = Moment::late(first);
         for (_, piece) in pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1) {
             for alloc in piece {

@@ -6,6 +6,7 @@
 
 mod ending;
 pub(super) mod handover;
+mod resident;
 mod settle;
 mod states;
 
@@ -22,6 +23,17 @@ use crate::model::{
     ByteRange, Class, Fault, Moment, OpKind, PoolId, RankEvent, RankId, Run, RunId, Step, StepMarks, StepRow,
     StrId,
 };
+
+/// What became of the line of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Began {
+    /// A step has begun.
+    Yes,
+    /// It repeats the line before.
+    Repeated,
+    /// Its text could not be parsed.
+    Unreadable,
+}
 
 /// Where a line stands.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +59,20 @@ pub(super) struct RankState {
     types_only: bool,
     /// The operation that runs has a text that could not be understood.
     skipped_operation: bool,
+    /// How many operations are known by their state alone, and where the first is.
+    lost: (u64, Option<u64>),
+    /// How many steps before the current one lack a state, although operations have states.
+    stateless: u32,
+    /// Whether states are printed before operations that have texts.
+    has_operation_states: bool,
+    /// Whether the last top-level program ended without finishing.
+    aborted: bool,
+    /// Falls between programs that nothing explains: how many, before which step the first is, and its bytes per bank.
+    falls: (u64, Option<(Step, u64)>),
+    /// By how many bytes per bank tensors add up to more than the device reports, at most, and before which step.
+    excess: Option<(u64, Step)>,
+    /// The line that ended a program last, and the program's name.
+    last_end: Option<(u64, Vec<u8>)>,
     /// The step that the last submit came before.
     submitted: Option<Step>,
     /// Whether any operation was given by its text.
@@ -115,6 +141,8 @@ struct PoolState {
     /// The last view as text: most lines repeat the one before.
     text: Vec<u8>,
     view: View,
+    /// What it held when it was first seen.
+    first: Option<u64>,
     /// What happened between the last program and this one, if both ends are known.
     gap: Option<i64>,
 }
@@ -122,12 +150,18 @@ struct PoolState {
 /// A program that is running.
 #[derive(Debug)]
 struct Frame {
+    /// The line that started it.
+    line: u64,
+    /// Operations of it are missing from the log, or could not be read.
+    has_gaps: bool,
     run: Option<RunId>,
     program: StrId,
     program_text: String,
     names: FxHashMap<StrId, Option<AllocRef>>,
     /// Names in the order they came to be, for programs whose return is not known.
     order: Vec<StrId>,
+    /// The operands of the operation that computed last.
+    used: Vec<AllocRef>,
     current: Option<Current>,
     first: Step,
     operations: u32,
@@ -147,6 +181,8 @@ struct Frame {
 #[derive(Debug)]
 struct Current {
     step: Step,
+    /// The line that began it.
+    line: u64,
     op: OpRef,
     has_state: bool,
     retained: bool,
@@ -183,6 +219,13 @@ impl RankState {
             runs: 0,
             types_only: false,
             skipped_operation: false,
+            lost: (0, None),
+            stateless: 0,
+            has_operation_states: false,
+            aborted: false,
+            falls: (0, None),
+            excess: None,
+            last_end: None,
             submitted: None,
             has_texts: false,
             begins: Vec::new(),
@@ -244,11 +287,16 @@ impl RankState {
     }
 
     /// `Executing operation: …`
-    pub fn executing(&mut self, text: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
-        let Some(op) = tables.operation(text)? else {
-            self.skipped_operation = true;
-            return Ok(false);
-        };
+    pub fn executing(&mut self, text: &[u8], at: At, tables: &mut Tables<'_>) -> Result<Began> {
+        let Some(op) = tables.operation(text)? else { return Ok(self.skip_operation()) };
+        let current = self.frames.last_mut().and_then(|frame| frame.current.as_mut());
+        if let Some(current) = current
+            && (current.op == op && !current.has_state && current.line + 1 == at.line)
+        {
+            current.line = at.line;
+            self.stateless += 1;
+            return Ok(Began::Repeated);
+        }
         self.skipped_operation = false;
         self.has_texts = true;
         self.types_only = false;
@@ -257,7 +305,13 @@ impl RankState {
             self.traces.entry(op).or_insert_with(|| text.into());
         }
         self.begin_step(op, at, tables)?;
-        Ok(true)
+        Ok(Began::Yes)
+    }
+
+    /// An operation whose text could not be parsed.
+    pub fn skip_operation(&mut self) -> Began {
+        self.skipped_operation = true;
+        Began::Unreadable
     }
 
     /// An operation of which only the name is known.
@@ -273,6 +327,8 @@ impl RankState {
         if self.frames.last().is_some_and(|frame| frame.run.is_none()) {
             self.nameless.get_or_insert(at);
         }
+        let waits = self.awaits_state() && self.has_operation_states;
+        self.stateless = if waits { self.stateless + 1 } else { 0 };
         self.settle_current(tables)?;
         let facts = tables.op_facts(op);
         let step = self.steps;
@@ -285,6 +341,7 @@ impl RankState {
         frame.fingerprint = super::module::extend(frame.fingerprint, facts.fingerprint);
         frame.current = Some(Current {
             step,
+            line: at.line,
             op,
             has_state: false,
             retained: false,
@@ -301,57 +358,6 @@ impl RankState {
         }
         let row = StepRow { op: facts.id, run, offset: at.offset, marks: StepMarks::default() };
         tables.say(self.id, RankEvent::Step(row))
-    }
-
-    /// `Device memory state before operation …`: when the states that follow were taken.
-    ///
-    /// `None` when the header belongs to no step that could have printed it: lines of two ranks are mixed.
-    pub fn state_header(
-        &mut self,
-        op_type: &[u8],
-        at: At,
-        tables: &mut Tables<'_>,
-    ) -> Result<Option<Moment>> {
-        let waiting = self.frames.last_mut().and_then(|frame| frame.current.as_mut());
-        if let Some(current) = waiting.filter(|current| !current.has_state) {
-            current.has_state = true;
-            return Ok(Some(Moment::before(current.step)));
-        }
-        // The text of an operation that could not be read: its type is all that is known of it.
-        let skipped = std::mem::take(&mut self.skipped_operation);
-        if self.has_texts && !self.types_only && !skipped {
-            return Ok(None);
-        }
-        self.types_only = !self.has_texts;
-        let op = tables.op_type(op_type)?;
-        self.begin_step(op, at, tables)?;
-        if let Some(current) = self.frames.last_mut().and_then(|frame| frame.current.as_mut()) {
-            current.has_state = true;
-        }
-        Ok(Some(Moment::before(self.steps - 1)))
-    }
-
-    /// `Device memory state before submit`
-    pub fn before_submit(&mut self, at: At) -> Moment {
-        self.submitted = Some(self.steps);
-        self.submit.get_or_insert(at);
-        self.nameless.get_or_insert(at);
-        Moment::late(self.steps)
-    }
-
-    /// `Device memory state after submit`
-    pub fn after_submit(&mut self, tables: &mut Tables<'_>) -> Result<Moment> {
-        if self.frames.len() == 1 && self.frames.last().is_some_and(|frame| frame.run.is_none()) {
-            self.end_top(true, None, tables)?;
-        }
-        // Where no operation was printed, both states of a submit are of one position, one after the other.
-        let unseen = self.submitted == Some(self.steps);
-        Ok(if unseen { Moment::late(self.steps) } else { Moment::early(self.steps) })
-    }
-
-    /// When a state that stands alone was taken: as far as we are.
-    pub fn now(&self) -> Moment {
-        Moment::late(self.steps)
     }
 
     pub fn cache_key(&mut self, hash: &[u8], tables: &mut Tables<'_>) -> Result<()> {
@@ -378,19 +384,17 @@ impl RankState {
         }
     }
 
-    /// `Starting execution of program: …`
-    pub fn starting(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<()> {
+    /// `Starting execution of program: …`. `false` when the line repeats the one before.
+    pub fn starting(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
         let program = tables.text(name)?;
-        let caller = self.caller(tables).filter(|(_, facts)| self.calls(facts, program));
-        if caller.is_none() && self.frames.last().is_some_and(|frame| frame.run.is_none()) {
-            self.end_top(true, Some(at.offset), tables)?;
+        if self.repeats_start(name, at) {
+            self.frames.last_mut().into_iter().for_each(|frame| frame.line = at.line);
+            return Ok(false);
         }
-        if caller.is_none() && !self.frames.is_empty() {
-            // Nothing that runs here starts programs: the one before was given up, as after an exception.
-            let given_up = self.frames.last().map_or("", |frame| &frame.program_text);
-            let message = format!("program {given_up} did not finish: another one starts here");
-            tables.warn(Some(at.line), message)?;
-            self.abandon(at.offset, tables)?;
+        let caller = self.caller(tables).filter(|(_, facts)| self.calls(facts, program));
+        if caller.is_none() {
+            // Nothing that runs here starts programs: the one before was abandoned, as after an exception.
+            self.end_programs(at, tables)?;
         }
         let parent = self.frames.last().and_then(|frame| frame.run);
         let retold = match self.frames.last() {
@@ -420,13 +424,23 @@ impl RankState {
         let program_text = String::from_utf8_lossy(name).into_owned();
         if retold {
             self.retell(run, program, program_text, const_eval);
-            return Ok(());
+            return Ok(true);
         }
         let operands =
             caller.map(|(_, facts)| self.operands(&facts, tables)).transpose()?.unwrap_or_default();
         let numbers = caller.map(|(_, facts)| argument_numbers(&facts, tables)).unwrap_or_default();
         self.push_frame(Some(run), program, program_text, const_eval);
-        self.bind_arguments(&operands, &numbers, tables)
+        if let Some(frame) = self.frames.last_mut() {
+            frame.line = at.line;
+        }
+        self.bind_arguments(&operands, &numbers, tables)?;
+        Ok(true)
+    }
+
+    /// Whether a line that starts a program repeats the one before.
+    pub fn repeats_start(&self, name: &[u8], at: At) -> bool {
+        let is_it = |frame: &Frame| frame.operations == 0 && frame.program_text.as_bytes() == name;
+        self.frames.last().is_some_and(|frame| is_it(frame) && frame.line + 1 == at.line)
     }
 
     /// Whether a step starts a program of that name. A trace runs several, whose names its text has; none of them
@@ -447,11 +461,14 @@ impl RankState {
 
     fn push_frame(&mut self, run: Option<RunId>, program: StrId, program_text: String, const_eval: bool) {
         self.frames.push(Frame {
+            line: 0,
+            has_gaps: false,
             run,
             program,
             program_text,
             names: FxHashMap::default(),
             order: Vec::new(),
+            used: Vec::new(),
             current: None,
             first: self.steps,
             operations: 0,
@@ -488,17 +505,25 @@ impl RankState {
 
     /// `Finished execution of program: …`. `false` when no such program runs.
     pub fn finished(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
+        let is_repeated = |(line, of): &(u64, Vec<u8>)| line + 1 == at.line && of == name;
+        let repeats = self.last_end.as_ref().is_some_and(is_repeated);
         let is_it = |frame: &Frame| frame.program_text.as_bytes() == name;
         // The end of a program whose start the log does not have ends what ran without a name.
         let nameless = self.frames.first().filter(|frame| frame.run.is_none()).map(|_| 0);
         let found = self.frames.iter().rposition(is_it);
         let Some(depth) = found.or(nameless) else {
-            return Ok(false);
+            return Ok(repeats);
         };
+        self.last_end = Some((at.line, name.to_vec()));
         while self.frames.len() > depth + 1 {
+            let inner = self.frames.last().map_or("", |frame| &frame.program_text);
+            let message =
+                format!("the end of program {inner} is missing; it is taken to end with its caller here");
+            tables.warn(Some(at.line), message)?;
             self.end_innermost(false, at.offset, tables)?;
         }
         self.end_innermost(true, at.next, tables)?;
+        self.aborted = false;
         Ok(found.is_some())
     }
 
@@ -647,6 +672,10 @@ impl RankState {
     /// The end of the log: what still runs has crashed, or the log was cut.
     pub fn close(&mut self, end: At, tables: &mut Tables<'_>) -> Result<()> {
         let implicit = self.frames.first().is_some_and(|frame| frame.run.is_none());
+        if implicit && self.has_texts {
+            let message = "the last operations of this log belong to a program whose start is missing; they count as no run";
+            tables.warn(Some(end.line), message)?;
+        }
         if implicit && self.faults.is_empty() {
             self.end_top(true, Some(end.next), tables)?;
         }
@@ -659,10 +688,39 @@ impl RankState {
             pending.fault.ended_program = true;
         }
         self.graphs.say_arguments(self.id, tables)?;
-        if self.unmatched > 0 {
+        if let (lost, Some(line)) = self.lost {
+            let operations = if lost == 1 {
+                "the line of 1 operation is"
+            } else {
+                &format!("the lines of {lost} operations are")
+            };
             let message = format!(
-                "{} program runs fit none of the graphs that were printed; their arguments have no names",
-                self.unmatched
+                "{operations} missing from the log, first before this one; their types and memory states are known, \
+                 the tensors they made or freed are not"
+            );
+            tables.warn(Some(line), message)?;
+        }
+        if let (count, Some((step, bytes))) = self.falls {
+            let falls = if count == 1 { "memory fell once" } else { &format!("memory fell {count} times") };
+            let mib = bytes as f64 / f64::from(1 << 20);
+            let message = format!(
+                "{falls} between programs by more than their results explain (first by {mib:.3} MiB per bank, before step \
+                 {step}): tensors were freed outside programs, or a new process begins there unnoticed"
+            );
+            tables.warn(None, message)?;
+        }
+        if let Some((bytes, step)) = self.excess {
+            let mib = bytes as f64 / f64::from(1 << 20);
+            let message = format!(
+                "tensors add up to {mib:.3} MiB per bank more than the device reports before step {step}: lines are missing \
+                 from the log, or a new process begins unnoticed; some of the tensors listed as alive are not"
+            );
+            tables.warn(None, message)?;
+        }
+        if self.unmatched > 0 {
+            let runs = self.unmatched;
+            let message = format!(
+                "{runs} program runs match none of the dumped graphs; the names of their arguments are unknown"
             );
             tables.warn(None, message)?;
         }
@@ -682,7 +740,7 @@ impl RankState {
         }
         let step = self.steps.checked_sub(1).map_or_else(String::new, |step| format!(", in step {step}"));
         let message = format!(
-            "the log ends while program {} runs{step}: it crashed, or the log was cut; everything before is answered",
+            "the log ends while program {} runs{step}: it crashed, or the log was cut; the report covers what precedes it",
             frame.program_text
         );
         tables.warn(Some(end.line), message)
@@ -696,6 +754,7 @@ impl Frame {
             operations: self.operations,
             fingerprint: self.fingerprint,
             finished,
+            has_gaps: self.has_gaps,
             arguments: &self.arguments,
         }
     }

@@ -55,6 +55,11 @@ impl RankState {
         if current.retained {
             return Ok(());
         }
+        if self.has_texts && tables.operands(facts).next().is_none() {
+            let candidates = self.recently_named();
+            self.lives.release_unknown(&candidates, Moment::after(current.step));
+            return Ok(());
+        }
         for operand in self.operands(facts, tables)?.into_iter().flatten() {
             self.lives.release(operand, Moment::after(current.step), facts.force);
         }
@@ -76,6 +81,9 @@ impl RankState {
     ) -> Result<()> {
         let operands: Vec<AllocRef> = self.operands(facts, tables)?.into_iter().flatten().collect();
         let results: Vec<_> = tables.results(facts).collect();
+        if let Some(frame) = self.frames.last_mut() {
+            frame.used.clone_from(&operands);
+        }
         self.trace_sources(facts, tables);
         for (name, ty) in results {
             let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
@@ -98,6 +106,15 @@ impl RankState {
             self.name(name, alloc, Moment::after(current.step));
         }
         Ok(())
+    }
+
+    /// What the innermost program has on the device, what it named last first.
+    fn recently_named(&self) -> Vec<AllocRef> {
+        /// A program frees soon after the last use; further back, a size tells little.
+        const FAR: usize = 256;
+        let Some(frame) = self.frames.last() else { return Vec::new() };
+        let results = frame.order.iter().rev().take(FAR).filter_map(|name| frame.named(*name));
+        frame.used.iter().rev().copied().chain(results).collect()
     }
 
     /// In a const-eval program, what a step makes goes back to what its operands go back to.
@@ -123,8 +140,25 @@ impl RankState {
         facts: &OpFacts,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let key = CacheKey::Constants(facts.callee, current.key);
+        let key = self.cached_under(facts.callee, current.key);
         self.settle_kept(current, facts, key, Class::Weight, tables)
+    }
+
+    /// What a cached load asks for. Where its hash or that of an earlier load is missing from the log, the program's name
+    /// must do.
+    fn cached_under(&self, callee: Option<StrId>, hash: Option<StrId>) -> CacheKey {
+        let key = CacheKey::Constants(callee, hash);
+        if self.cache.contains_key(&key) {
+            return key;
+        }
+        let mut of_callee = self.cache.keys().filter(|known| match known {
+            CacheKey::Constants(of, under) => *of == callee && (hash.is_none() || under.is_none()),
+            CacheKey::Trace(_) => false,
+        });
+        match (of_callee.next(), of_callee.next()) {
+            (Some(known), None) => *known,
+            _ => key,
+        }
     }
 
     /// Binds the results of a call to what the program inside it returned.

@@ -7,6 +7,83 @@ use crate::error::{Error, Result};
 use crate::model::{Moment, PoolId, RankEvent, Reading, difference};
 
 impl RankState {
+    /// `Device memory state before operation …`: when the states that follow were taken.
+    ///
+    /// `None` when the header belongs to no step that could have printed it, but a step before lacks one: lines of two
+    /// processes are interleaved. Without such a step, the line of the operation is missing.
+    pub fn state_header(
+        &mut self,
+        op_type: &[u8],
+        at: At,
+        tables: &mut Tables<'_>,
+    ) -> Result<Option<Moment>> {
+        let waiting = self.frames.last_mut().and_then(|frame| frame.current.as_mut());
+        if let Some(current) = waiting.filter(|current| !current.has_state) {
+            current.has_state = true;
+            self.has_operation_states |= self.has_texts;
+            return Ok(Some(Moment::before(current.step)));
+        }
+        // The text of an operation that could not be read: its type is all that is known of it.
+        let skipped = std::mem::take(&mut self.skipped_operation);
+        if self.has_texts && !self.types_only && !skipped {
+            if self.stateless > 0 {
+                return Ok(None);
+            }
+            self.lost.0 += 1;
+            self.lost.1.get_or_insert(at.line);
+        }
+        self.lost_operation(op_type, at, tables).map(Some)
+    }
+
+    /// Begins a step of which only the type and the state are known; when its state was taken.
+    pub fn lost_operation(&mut self, op_type: &[u8], at: At, tables: &mut Tables<'_>) -> Result<Moment> {
+        self.types_only = !self.has_texts;
+        let op = tables.op_type(op_type)?;
+        self.begin_step(op, at, tables)?;
+        if let Some(frame) = self.frames.last_mut() {
+            frame.has_gaps |= self.has_texts;
+            if let Some(current) = &mut frame.current {
+                current.has_state = true;
+            }
+        }
+        Ok(Moment::before(self.steps - 1))
+    }
+
+    /// When states without a header were taken: before the operation that has none, or as far as we are.
+    pub fn headless(&mut self) -> Moment {
+        let waiting = self.frames.last_mut().and_then(|frame| frame.current.as_mut());
+        match waiting.filter(|current| !current.has_state) {
+            Some(current) => {
+                current.has_state = true;
+                Moment::before(current.step)
+            }
+            None => self.now(),
+        }
+    }
+
+    /// `Device memory state before submit`
+    pub fn before_submit(&mut self, at: At) -> Moment {
+        self.submitted = Some(self.steps);
+        self.submit.get_or_insert(at);
+        self.nameless.get_or_insert(at);
+        Moment::late(self.steps)
+    }
+
+    /// `Device memory state after submit`
+    pub fn after_submit(&mut self, tables: &mut Tables<'_>) -> Result<Moment> {
+        if self.frames.len() == 1 && self.frames.last().is_some_and(|frame| frame.run.is_none()) {
+            self.end_top(true, None, tables)?;
+        }
+        // Where no operation was printed, both states of a submit are of one position, one after the other.
+        let unseen = self.submitted == Some(self.steps);
+        Ok(if unseen { Moment::late(self.steps) } else { Moment::early(self.steps) })
+    }
+
+    /// When a state that stands alone was taken: as far as we are.
+    pub fn now(&self) -> Moment {
+        Moment::late(self.steps)
+    }
+
     /// Takes a state down. `false` when it cannot be read.
     pub fn state(
         &mut self,
@@ -27,6 +104,7 @@ impl RankState {
         let state = &self.pools[index];
         let (id, view) = (state.id, state.view);
         let allocated = view.allocated.bytes();
+        self.pools[index].first.get_or_insert(allocated);
         let reading = Reading {
             allocated: Some(allocated),
             free: Some(view.free.bytes()),
@@ -85,6 +163,11 @@ impl RankState {
         let allocated = state.view.allocated.bytes();
         tables.say(self.id, RankEvent::Unchanged(state.id, moment))?;
         self.observe(pool, allocated, moment, tables)
+    }
+
+    /// Whether a pool shows just this.
+    pub fn shows(&self, pool: &[u8], text: &[u8]) -> bool {
+        self.pools.iter().any(|known| known.name == pool && known.text == text)
     }
 
     /// The pool whose state was taken down last.
@@ -158,6 +241,7 @@ impl RankState {
             capacity,
             text: Vec::new(),
             view: View::default(),
+            first: None,
             gap: None,
         });
         Ok(index)

@@ -1,0 +1,153 @@
+//! Holds back the first lines of a top-level program until it is known which process they belong to.
+
+use super::super::line::{Header, Message};
+use super::super::processes::{HeldLine, uptime};
+use super::super::rank::At;
+use super::super::view::View;
+use super::{Log, POOLS, RankLog};
+use crate::error::Result;
+use crate::model::RankEvent;
+
+/// The most lines that are held back: a start, an operation, a header and four states, with room for doubled ones.
+const MAX_HELD: usize = 16;
+
+impl Log<'_, '_> {
+    /// Whether a line waits until it is known which process it belongs to: from the start of a top-level program to
+    /// its first states.
+    pub(super) fn hold(&mut self, rank: usize, message: &Message<'_>, at: At) -> Result<bool> {
+        let RankLog { state, opening, .. } = &self.ranks[rank];
+        if opening.holds() {
+            let is_state = matches!(
+                message,
+                Message::Executing(_)
+                    | Message::StateHeader(_)
+                    | Message::State { .. }
+                    | Message::Starting(_)
+            );
+            if is_state && opening.held.len() < MAX_HELD {
+                return Ok(true);
+            }
+            self.release(rank)?;
+            return Ok(false);
+        }
+        if !state.has_states() {
+            return Ok(false);
+        }
+        match message {
+            Message::Starting(name) => {
+                Ok(!state.repeats_start(name, at) && !state.starts_nested(name, &mut self.tables)?)
+            }
+            Message::StateHeader(Header::BeforeSubmit) => Ok(!state.in_program()),
+            Message::StateHeader(Header::BeforeOperation(_)) => {
+                Ok(!state.in_program() && !state.awaits_state())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Holds a line back; with the last state of a group, it is known where the held lines belong.
+    pub(super) fn held(&mut self, rank: usize, line: HeldLine, message: &Message<'_>) -> Result<()> {
+        let at = line.at;
+        let opening = &mut self.ranks[rank].opening;
+        let before = opening.held.last();
+        if before.is_some_and(|before| before.at.line + 1 == at.line && before.message == line.message) {
+            self.repeated.add(at.line);
+            return Ok(());
+        }
+        match message {
+            Message::Starting(_) | Message::Executing(_) => opening.has_texts = Some(true),
+            Message::StateHeader(Header::BeforeOperation(_)) => {
+                opening.has_texts.get_or_insert(false);
+            }
+            _ => {}
+        }
+        if let Message::State { pool, view } = message {
+            opening.views.extend(View::parse(view).map(|view| (pool.to_vec(), view)));
+        }
+        opening.held.push(line);
+        if opening.views.len() >= POOLS {
+            return self.release(rank);
+        }
+        Ok(())
+    }
+
+    /// Decides which process the held lines belong to, and takes them there.
+    pub(super) fn release(&mut self, rank: usize) -> Result<()> {
+        let RankLog { state, opening, .. } = &mut self.ranks[rank];
+        let opening = std::mem::take(opening);
+        let Some(first) = opening.held.first() else {
+            self.ranks[rank].opening = opening;
+            return Ok(());
+        };
+        let begins = first.at;
+        if opening.has_texts != Some(false) {
+            state.end_programs(begins, &mut self.tables)?;
+        }
+        let sign = opening.sign(state, &mut self.tables)?;
+        let rank = match sign {
+            Some(sign) => {
+                let from = opening.dumps.first().map_or(begins.offset, |dump| dump.begins);
+                self.begin_process(rank, begins, from, &sign.to_string())?
+            }
+            None => rank,
+        };
+        for dump in opening.dumps {
+            self.add_dump(rank, dump)?;
+        }
+        for held in opening.held {
+            if self.take(held.stream, Message::of(&held.message), held.at)? {
+                self.remember(held.stream, &held.line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the process of a rank, and begins the next one of the same label.
+    fn begin_process(&mut self, rank: usize, at: At, from: u64, why: &str) -> Result<usize> {
+        let old = &mut self.ranks[rank];
+        old.state.close(
+            At { line: at.line.saturating_sub(1), offset: at.offset, next: at.offset },
+            &mut self.tables,
+        )?;
+        old.ended = true;
+        let (label, process) = (old.label.clone(), old.process + 1);
+        if process == 2 {
+            self.tables.say(old.state.id(), RankEvent::Process(1))?;
+        }
+        self.tables.warn(
+            Some(at.line),
+            format!("process {process} of this log begins here ({why}); each process is reported separately"),
+        )?;
+        let new = self.add_rank(label, process, from)?;
+        self.tables.say(self.ranks[new].state.id(), RankEvent::Process(process))?;
+        for stream in self.streams.iter_mut().filter(|stream| stream.rank == Some(rank)) {
+            (stream.rank, stream.group, stream.known) = (Some(new), None, [const { None }; POOLS]);
+        }
+        Ok(new)
+    }
+
+    /// Looks at the clock of a log line of the compiler: it starts over with the process.
+    pub(super) fn see_clock(&mut self, stream: usize, header: &[u8]) -> Result<()> {
+        /// Threads print out of order by less.
+        const JITTER: f64 = 1.0;
+        let Some(now) = uptime(header) else { return Ok(()) };
+        let rank = self.rank(stream)?;
+        let RankLog { state, opening, uptime, .. } = &mut self.ranks[rank];
+        if uptime.is_some_and(|before| now + JITTER < before) && state.has_states() {
+            opening.clock_restarted = true;
+        }
+        *uptime = Some(now);
+        Ok(())
+    }
+
+    /// A program goes on, so what stands before its line is of its process.
+    pub(super) fn flush_opening(&mut self, rank: usize) -> Result<()> {
+        let RankLog { state, opening, .. } = &mut self.ranks[rank];
+        if opening.has_signs() && state.in_program() {
+            for dump in std::mem::take(opening).dumps {
+                self.add_dump(rank, dump)?;
+            }
+        }
+        Ok(())
+    }
+}
