@@ -1,7 +1,8 @@
 //! The texts of the compiled graphs with the lines of every location, for `<name>_ir.json`.
 //!
 //! The file has the stages `ttir` and `ttnn` of the first graph that ran, and of every graph under `graphs` where
-//! there are several; a stage that was not printed is null. `loc_index` has the first line of each location,
+//! there are several. A stage that was not printed is an empty object: scripts for the earlier tool, and its visualizer,
+//! look into it without asking whether it is there. `loc_index` has the first line of each location,
 //! `lines` all of them, counted from 1 within the text. The keys are locations as operations have them:
 //! aliases (`#loc12`) are replaced by what they stand for, and `unknown` is no location.
 //!
@@ -33,7 +34,8 @@ impl Serialize for IrFile<'_> {
         let first = first.or(rank.modules.first());
         let mut map = serializer.serialize_map(None)?;
         for stage in STAGES {
-            map.serialize_entry(stage, &first.and_then(|module| stage_text(profile, module, stage)))?;
+            let text = first.and_then(|module| stage_text(profile, module, stage));
+            map.serialize_entry(stage, &StageOrEmpty(text))?;
         }
         if rank.modules.len() > 1 {
             let graphs = || rank.modules.iter().enumerate();
@@ -57,9 +59,21 @@ impl Serialize for Graph<'_> {
         map.serialize_entry("graph", &self.index)?;
         map.serialize_entry("name", &self.module.name.map(|name| self.profile.text(name)))?;
         for stage in STAGES {
-            map.serialize_entry(stage, &stage_text(self.profile, self.module, stage))?;
+            map.serialize_entry(stage, &StageOrEmpty(stage_text(self.profile, self.module, stage)))?;
         }
         map.end()
+    }
+}
+
+/// A stage as the file has it: an empty object where its text is not known.
+struct StageOrEmpty(Option<StageText>);
+
+impl Serialize for StageOrEmpty {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(stage) => stage.serialize(serializer),
+            None => serializer.serialize_map(Some(0))?.end(),
+        }
     }
 }
 
