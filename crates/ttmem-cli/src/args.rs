@@ -53,7 +53,7 @@ pub(crate) struct Llm {
     #[arg(short, long, value_name = "FILE", requires = "wanted")]
     pub output: Option<PathBuf>,
 
-    /// Replace the file if it is there.
+    /// Replace an existing file, unless it is a log, recording or profile.
     #[arg(long, requires = "output")]
     pub force: bool,
 }

@@ -1,18 +1,17 @@
 //! The two streams: results go to standard output, everything else to standard error.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use ttmem::model::Warning;
 use ttmem::query::{SourceSummary, WarningSummary};
 use ttmem::report::Screen;
-use ttmem::report::chart::Picture;
 use ttmem::{Error, Result};
 
 use crate::args::Loudness;
+use crate::replacing::{Output, is_device};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
@@ -132,28 +131,26 @@ pub(crate) fn screen(top: Option<usize>) -> Screen {
     }
 }
 
-/// Whether a path is no file that writing could destroy: a terminal, a pipe, `/dev/null`.
-pub(crate) fn is_device(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+/// Writes a result to standard output.
+pub(crate) fn print(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match render(&mut out).and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|source| Error::Write { path: "standard output".into(), source }),
+    }
 }
 
-/// Writes a result to a file, or to standard output (`-`, too).
+/// Writes a result to a file, or to standard output.
 pub(crate) fn write(
-    output: Option<&Path>,
-    force: bool,
+    output: Option<&Output<'_>>,
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let Some(path) = output.filter(|path| *path != Path::new("-")) else {
-        let mut out = BufWriter::new(io::stdout().lock());
-        return match render(&mut out).and_then(|()| out.flush()) {
-            // Whoever reads has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            result => result.map_err(|source| Error::Write { path: "standard output".into(), source }),
-        };
-    };
+    let Some(output) = output else { return print(render) };
+    let path = output.path();
     let mut options = OpenOptions::new();
     options.write(true).truncate(true).create(true);
-    if !force && !is_device(path) {
+    if !output.replaces()? && !is_device(path) {
         options.create_new(true);
     }
     let failed = |source: io::Error| match source.kind() {
@@ -166,18 +163,9 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// What a picture is written as; an error where its file is there already and may not be replaced.
-pub(crate) fn may_be_drawn(path: &Path, force: bool) -> Result<Picture> {
-    let picture = Picture::of(path)?;
-    if !force && path.symlink_metadata().is_ok() && !is_device(path) {
-        return Err(Error::Exists { path: path.into() });
-    }
-    Ok(picture)
-}
-
 /// Writes a picture, and says where.
-pub(crate) fn write_picture(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
-    write(Some(path), force, |out| out.write_all(bytes))?;
-    note(&format!("drew {}", path.display()));
+pub(crate) fn write_picture(output: &Output<'_>, bytes: &[u8]) -> Result<()> {
+    write(Some(output), |out| out.write_all(bytes))?;
+    note(&format!("drew {}", output.path().display()));
     Ok(())
 }

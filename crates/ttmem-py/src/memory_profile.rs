@@ -25,6 +25,14 @@ fn save(recording: &str, is_running: bool) -> ttmem::Result<String> {
         return Err(ttmem::Error::NotThere(format!("{recording}: nothing was recorded yet")));
     };
     let path = Path::new(recording).with_extension("json");
+    // The JSON of an earlier save is replaced; a log or a capture that happens to have this name is not.
+    let is_other = |format: &&str| *format != "memory_profile";
+    if let Some(format) =
+        path.is_file().then(|| read::evidence_in(&path)).transpose()?.flatten().filter(is_other)
+    {
+        let what = format!("a log, recording or profile (format: {format})");
+        return Err(ttmem::Error::Evidence { path, what });
+    }
     let failed = |source| ttmem::Error::Write { path: path.clone(), source };
     write(&path, &answer).map_err(failed)?;
     Ok(path.display().to_string())

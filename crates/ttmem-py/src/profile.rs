@@ -1,7 +1,7 @@
 //! `ttmem.Profile`: what was read, and the questions to it.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -102,7 +102,7 @@ impl Profile {
         }
         let written = py.detach(|| {
             let mut profile = self.profile.write().unwrap_or_else(PoisonError::into_inner);
-            write_report(&mut profile, &directory, &name)
+            write_report(&mut profile, Some(Path::new(&self.file)), &directory, &name)
         });
         written.map(|_| page).map_err(|error| raised(py, error))
     }

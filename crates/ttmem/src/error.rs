@@ -102,6 +102,14 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// A file is evidence, which no output replaces.
+    #[error("{}: not overwritten, because it is {what}; choose another output file", path.display())]
+    Evidence {
+        /// Which.
+        path: PathBuf,
+        /// What it is: an input, or evidence of some format.
+        what: String,
+    },
     /// A broken invariant of our own.
     #[error("this is a bug in ttmem: {0}")]
     Bug(String),

@@ -132,7 +132,7 @@ fn the_files_of_a_report_show_the_same_numbers() {
         let rank = &ranks[0];
         let folder = tempfile::tempdir().unwrap();
         let mut profile = ttmem::read::open(&file).unwrap();
-        ttmem::store::write_report(&mut profile, folder.path(), "name").unwrap();
+        ttmem::store::write_report(&mut profile, None, folder.path(), "name").unwrap();
         let read = |ending: &str| -> Value {
             let text = std::fs::read(folder.path().join(format!("name_{ending}.json"))).unwrap();
             serde_json::from_slice(&text).unwrap()

@@ -70,7 +70,7 @@ fn made(scenario: Scenario, options: &Options) -> (TempDir, Profile) {
     make(scenario, options, &mut log).unwrap();
     fs::write(&path, log).unwrap();
     let mut profile = open(&path);
-    write_report(&mut profile, folder.path(), "x").unwrap();
+    write_report(&mut profile, None, folder.path(), "x").unwrap();
     fs::remove_file(&path).unwrap();
     keep_json(folder.path(), "x");
     (folder, profile)
@@ -225,7 +225,7 @@ fn a_report_of_the_files_has_the_same_rows_and_is_the_same_from_then_on() {
     for (folder, profile) in all_made() {
         for (_, _, mut files, memory) in ranks_with_files(folder.path(), &profile) {
             let (second, third) = (folder.path().join("second"), folder.path().join("third"));
-            write_report(&mut files, &second, "x").unwrap();
+            write_report(&mut files, None, &second, "x").unwrap();
             let first = |end: &str| {
                 let name = memory.file_name().unwrap().to_str().unwrap().replace("_memory.json", end);
                 read_json(&folder.path().join(name))
@@ -249,7 +249,7 @@ fn a_report_of_the_files_has_the_same_rows_and_is_the_same_from_then_on() {
 
             keep_json(&second, "x");
             let mut files = open(&second);
-            write_report(&mut files, &third, "x").unwrap();
+            write_report(&mut files, None, &third, "x").unwrap();
             for end in ["_operations.json", "_inputs_registry.json", "_ir.json"] {
                 let text = |folder: &Path| fs::read_to_string(folder.join(format!("x{end}"))).unwrap();
                 assert!(text(&third) == text(&second), "{end} of {} differs", memory.display());
@@ -487,24 +487,25 @@ fn a_report_beside_the_files_leaves_them_as_they_are() {
             .iter()
             .all(|name| fs::read(small.join(name)).unwrap() == fs::read(folder.path().join(name)).unwrap())
     };
-    write_report(&mut open(folder.path()), folder.path(), "small_model").unwrap();
+    write_report(&mut open(folder.path()), None, folder.path(), "small_model").unwrap();
     assert!(unchanged());
     // From now on there is a profile, and it remembers.
     let mut profile = open(folder.path());
     assert_eq!(read::report_in(folder.path()).unwrap().extension().unwrap(), "ttmem");
     assert_eq!(profile.source.format, "tt_json");
-    write_report(&mut profile, folder.path(), "small_model").unwrap();
+    write_report(&mut profile, None, folder.path(), "small_model").unwrap();
     assert!(unchanged());
     // Nor does it matter that the name it remembers leads nowhere from here.
     profile.source.file = "elsewhere/small_model_memory.json".into();
-    write_report(&mut profile, folder.path(), "small_model").unwrap();
+    write_report(&mut profile, None, folder.path(), "small_model").unwrap();
     assert!(unchanged());
     // In a folder of its own, or under another name, a report is all there is.
     let other = tempdir().unwrap();
-    write_report(&mut open(&small), other.path(), "small_model").unwrap();
+    write_report(&mut open(&small), None, other.path(), "small_model").unwrap();
     assert!(other.path().join("small_model_operations.json").is_file());
-    write_report(&mut open(&small), other.path(), "small_model").unwrap();
-    write_report(&mut open(&folder.path().join("small_model_memory.json")), folder.path(), "again").unwrap();
+    write_report(&mut open(&small), None, other.path(), "small_model").unwrap();
+    write_report(&mut open(&folder.path().join("small_model_memory.json")), None, folder.path(), "again")
+        .unwrap();
     assert!(unchanged() && folder.path().join("again_operations.json").is_file());
 }
 
@@ -737,7 +738,7 @@ fn hostile_numbers_ask_for_nothing() {
     assert_eq!((rank.operations.total, rank.pools.iter().count()), (rows, 64));
     assert!(messages(&profile).iter().any(|text| text.contains("more than 64 pools")));
     let out = tempdir().unwrap();
-    write_report(&mut profile, out.path(), "x").unwrap();
+    write_report(&mut profile, None, out.path(), "x").unwrap();
 }
 
 #[test]
@@ -807,7 +808,7 @@ fn no_damage_makes_it_panic() {
         if let Ok(mut profile) = opened
             && round % 10 == 0
         {
-            write_report(&mut profile, folder.path(), "y").unwrap();
+            write_report(&mut profile, None, folder.path(), "y").unwrap();
         }
     }
 }
@@ -828,7 +829,7 @@ fn files_of_other_formats_are_not_taken_for_it() {
     }
     // What `ttmem` itself writes beside it is something else.
     let (folder, mut profile) = made(Scenario::Vae, &Options::default());
-    write_report(&mut profile, folder.path(), "x").unwrap();
+    write_report(&mut profile, None, folder.path(), "x").unwrap();
     for file in ["x_operations.json", "x_inputs_registry.json", "x_ir.json", "x_summary.json", "x_about.json"]
     {
         let head = fs::read(folder.path().join(file)).unwrap();

@@ -116,7 +116,7 @@ fn step_of(row: &Value) -> u32 {
 /// The files of each rank that has some, with the rank and its summary.
 fn reported(path: &Path, folder: &Path) -> (Profile, Vec<(Files, RankSummary, usize)>) {
     let mut profile = open(path);
-    let files = write_report(&mut profile, folder, "x").unwrap();
+    let files = write_report(&mut profile, None, folder, "x").unwrap();
     assert!(files.iter().all(|file| file.is_file()));
     let answer = summary(std::slice::from_ref(&profile), &Request::default()).unwrap();
     let indices = (0..profile.ranks.len()).filter(|&index| profile.ranks[index].has_content());
@@ -506,7 +506,7 @@ fn the_profile_reads_back_equal_and_needs_its_log_no_more() {
     for path in corpus().iter().chain(made.iter().map(|(_, path, _)| path)) {
         let folder = tempdir().unwrap();
         let mut profile = open(path);
-        write_report(&mut profile, folder.path(), "x").unwrap();
+        write_report(&mut profile, None, folder.path(), "x").unwrap();
         let mut back = open(&folder.path().join("x.ttmem"));
         assert_eq!(back, profile, "{}", path.display());
         let stages = profile.ranks.iter().flat_map(|rank| &rank.modules).flat_map(|module| &module.stages);
@@ -514,7 +514,7 @@ fn the_profile_reads_back_equal_and_needs_its_log_no_more() {
         // A report made from it is the same, to the byte.
         back.source.file = "gone.log".into();
         let again = tempdir().unwrap();
-        write_report(&mut back, again.path(), "x").unwrap();
+        write_report(&mut back, None, again.path(), "x").unwrap();
         assert!(back.warnings == profile.warnings);
         let ir = "x_ir.json";
         assert_eq!(fs::read(again.path().join(ir)).unwrap(), fs::read(folder.path().join(ir)).unwrap());
@@ -540,6 +540,34 @@ fn a_packed_log_takes_the_same_texts_along() {
     }
 }
 
+/// What the earlier tool's visualizer does: it looks into both stages without asking whether they are there.
+#[test]
+fn a_stage_that_was_not_printed_is_an_empty_object() {
+    let is_stage = |stage: &Value| {
+        let stage = stage.as_object().expect("a stage is an object");
+        stage.is_empty() || stage["text"].is_string() && stage["loc_index"].is_object()
+    };
+    let (mut without_ttir, mut several) = (0, 0);
+    for path in corpus() {
+        let mut profile = open(&path);
+        let folder = tempdir().unwrap();
+        write_report(&mut profile, None, folder.path(), "x").unwrap();
+        let ir = json(folder.path().join("x_ir.json"));
+        let graphs = ir["graphs"].as_array().cloned().unwrap_or_default();
+        several += usize::from(!graphs.is_empty());
+        for graph in graphs.iter().chain([&ir]) {
+            assert!(is_stage(&graph["ttir"]) && is_stage(&graph["ttnn"]), "{}", path.display());
+            without_ttir += usize::from(graph["ttir"] == serde_json::json!({}));
+        }
+        // What is written is read back without a warning about it.
+        fs::remove_file(folder.path().join("x.ttmem")).unwrap();
+        let Ok(back) = read::open(folder.path().join("x_memory.json").to_str().unwrap()) else { continue };
+        let warned = back.warnings.iter().find(|warning| warning.message.contains("_ir.json"));
+        assert_eq!(warned, None, "{}", path.display());
+    }
+    assert!(without_ttir > 0 && several > 0, "{without_ttir} {several}");
+}
+
 #[test]
 fn a_log_that_is_gone_or_changed_gives_a_report_without_texts_and_a_warning() {
     let (_keep, path, _) = made(Scenario::Vae, &Options::default());
@@ -548,11 +576,11 @@ fn a_log_that_is_gone_or_changed_gives_a_report_without_texts_and_a_warning() {
     let folder = tempdir().unwrap();
     let check = |what: &str| {
         let mut profile = profile.clone();
-        write_report(&mut profile, folder.path(), "x").unwrap();
+        write_report(&mut profile, None, folder.path(), "x").unwrap();
         assert_eq!(profile.warnings.len(), 1, "{what}");
         let ir = json(folder.path().join("x_ir.json"));
-        assert!(ir["ttnn"].is_null(), "{what}");
-        write_report(&mut profile, folder.path(), "x").unwrap();
+        assert_eq!(ir["ttnn"], serde_json::json!({}), "{what}");
+        write_report(&mut profile, None, folder.path(), "x").unwrap();
         assert_eq!(profile.warnings.len(), 1, "said once");
     };
     fs::write(&path, &whole[..200]).unwrap();
@@ -583,7 +611,7 @@ fn several_ranks_have_files_of_their_own() {
     let (_keep, path, _) = made(Scenario::Vae, &Options { ranks: 2, ..Options::default() });
     let folder = tempdir().unwrap();
     let mut profile = open(&path);
-    write_report(&mut profile, folder.path(), "x").unwrap();
+    write_report(&mut profile, None, folder.path(), "x").unwrap();
     for end in ["memory.json", "operations.json", "inputs_registry.json", "ir.json"] {
         let read = |base: &str| fs::read(folder.path().join(format!("{base}_{end}"))).unwrap();
         assert!(read("x") == read("x_rank1-0"), "{end}: both ranks do the same, so the first is taken");
@@ -597,11 +625,11 @@ fn several_ranks_have_files_of_their_own() {
     let mut more = profile.clone();
     let reading = ttmem::model::Reading { allocated: Some(1 << 40), ..Default::default() };
     more.ranks[second].pools[id.index()].observe(Moment::late(profile.ranks[second].end()), &reading);
-    write_report(&mut more, folder.path(), "x").unwrap();
+    write_report(&mut more, None, folder.path(), "x").unwrap();
     assert_eq!(json(folder.path().join("x_memory.json"))["metadata"]["rank"], "1,1");
     // A report of one rank leaves none of them.
     more.ranks.truncate(1);
-    write_report(&mut more, folder.path(), "x").unwrap();
+    write_report(&mut more, None, folder.path(), "x").unwrap();
     assert!(!folder.path().join("x_rank1-0_memory.json").exists());
 }
 
@@ -623,7 +651,7 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
     let home = tempdir().unwrap();
     let folder = home.path().join("report");
     let mut profile = open(&path);
-    write_report(&mut profile, &folder, "x").unwrap();
+    write_report(&mut profile, None, &folder, "x").unwrap();
     fs::write(folder.join("x_profile.log"), "raw").unwrap();
     let before = content(&folder);
 
@@ -658,7 +686,7 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
     assert_eq!(fs::read(folder.join("x_memory.json")).unwrap(), b"new");
     assert_eq!(fs::read(folder.join("x_ir.json")).unwrap(), b"newer");
     assert_eq!(fs::read(folder.join("x_profile.log")).unwrap(), b"raw");
-    write_report(&mut profile, &folder, "x").unwrap();
+    write_report(&mut profile, None, &folder, "x").unwrap();
     assert_eq!(content(&folder), before);
 
     // Where there was nothing, nothing is left.
@@ -667,7 +695,7 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
     assert!(!fresh.exists());
     // A folder that cannot be made says so.
     fs::write(home.path().join("file"), "").unwrap();
-    let error = write_report(&mut profile, &home.path().join("file/report"), "x").unwrap_err();
+    let error = write_report(&mut profile, None, &home.path().join("file/report"), "x").unwrap_err();
     assert_eq!(error.exit_code(), 2);
 }
 
@@ -676,14 +704,14 @@ fn files_of_an_older_report_do_not_stay_and_those_of_others_do() {
     let folder = tempdir().unwrap();
     let there = |file: &str| folder.path().join(file).exists();
     let (_keep, ranks, _) = made(Scenario::Vae, &Options { ranks: 2, ..Options::default() });
-    write_report(&mut open(&ranks), folder.path(), "x").unwrap();
+    write_report(&mut open(&ranks), None, folder.path(), "x").unwrap();
     assert!(there("x_rank1-0_ir.json"));
     // Files of a report that is called nearly so: who would know that `x_rank8` is no rank of `x`?
     for file in ["x_rank8_ir.json", "x_rank8_memory.json", "y_memory.json", "x_profile.log"] {
         fs::write(folder.path().join(file), "old").unwrap();
     }
     let (_keep, path, _) = made(Scenario::Vae, &Options::default());
-    write_report(&mut open(&path), folder.path(), "x").unwrap();
+    write_report(&mut open(&path), None, folder.path(), "x").unwrap();
     assert!(!there("x_rank1-0_ir.json") && !there("x_rank1-1_memory.json"));
     for file in ["x_rank8_ir.json", "x_rank8_memory.json", "y_memory.json", "x_profile.log"] {
         assert!(there(file), "{file} is not ours");

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ttmem::query::{self, ChartRequest, Drawn, ProcessFilter, RunFilter};
-use ttmem::report::chart;
+use ttmem::report::chart::{self, Picture};
 use ttmem::{Result, model::Profile};
 
+use crate::replacing::Output;
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -55,18 +56,20 @@ pub(crate) struct Chart {
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
 
-    /// Replace the file if it is there.
+    /// Replace an existing file, unless it is a log, recording or profile.
     #[arg(long)]
     pub force: bool,
 }
 
 /// Reads the file and draws it.
 pub(crate) fn run(args: &Chart) -> Result<()> {
-    let picture = console::may_be_drawn(&args.output, args.force)?;
+    let picture = Picture::of(&args.output)?;
+    let inputs = [&args.file];
+    let output = Output::at(&args.output, args.force, &inputs)?;
     let profile = reading::open(&args.file, args.format.as_deref())?;
     console::warn_of(&profile.source.file, &profile.warnings);
     let svg = draw(args, &profile)?;
-    console::write_picture(&args.output, &picture.bytes(svg)?, args.force)
+    console::write_picture(&output, &picture.bytes(svg)?)
 }
 
 fn draw(args: &Chart, profile: &Profile) -> Result<String> {

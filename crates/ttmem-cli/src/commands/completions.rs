@@ -25,5 +25,5 @@ pub(crate) struct Completions {
 pub(crate) fn run(args: &Completions) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::Args::command(), "ttmem", &mut script);
-    console::write(None, false, |out| out.write_all(&script))
+    console::print(|out| out.write_all(&script))
 }

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Config) -> Result<()> {
         Some(Command::Show(args)) => show(args),
         Some(Command::Path) => {
             let path = path()?;
-            console::write(None, false, |out| writeln!(out, "{}", path.display()))
+            console::print(|out| writeln!(out, "{}", path.display()))
         }
         Some(Command::Update(args)) => update(args),
     }
@@ -132,7 +132,7 @@ fn show(args: &Show) -> Result<()> {
     for problem in &settings.problems {
         console::caution(problem);
     }
-    console::write(None, false, |out| {
+    console::print(|out| {
         if args.json {
             serde_json::to_writer_pretty(&mut *out, &settings)?;
             writeln!(out)

@@ -7,7 +7,7 @@ use crate::console;
 /// Prints the readers.
 pub(crate) fn run() -> Result<()> {
     let width = read::readers().iter().map(|reader| reader.name().len()).max().unwrap_or(0);
-    console::write(None, false, |out| {
+    console::print(|out| {
         for reader in read::readers() {
             writeln!(out, "{:<width$}  {}", reader.name(), reader.about())?;
             writeln!(out, "{:<width$}  make one: {}", "", reader.capture())?;

@@ -10,6 +10,7 @@ use ttmem::store::name_of;
 use ttmem::{Error, Result, report};
 
 use super::report::show_page;
+use crate::replacing::Output;
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -19,7 +20,7 @@ Examples:
   ttmem gantt run.ttmem --json                        the numbers behind it: docs/gantt.md
 
 It prints where the page is: one file that needs no network, to be opened here or sent to somebody. A page of an
-earlier chart is replaced; any other file is not, but with --force.
+earlier chart is replaced, any other file only with --force, and a log, recording or profile never.
 
 Exit codes: 0 drawn; 2 wrong usage or unreadable input; 4 no operations with times in it.";
 
@@ -51,54 +52,51 @@ pub(crate) struct Gantt {
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
 
-    /// Replace the file even if it is no page of an earlier chart.
+    /// Replace an existing file that is not a page of an earlier chart. A log, recording or profile is never replaced.
     #[arg(long)]
     pub force: bool,
 }
 
 /// Reads the file and writes its page.
 pub(crate) fn run(args: &Gantt) -> Result<()> {
-    let target = if args.json { None } else { Some(target(args)?) };
+    let path = args.output.clone().unwrap_or_else(|| usual(&args.file));
+    let inputs = [&args.file];
+    let output = if args.json { None } else { output(args, &path, &inputs)? };
     let profile = reading::open(&args.file, args.format.as_deref())?;
     console::warn_of(&profile.source.file, &profile.warnings);
     let answer = query::gantt(&profile, &GanttRequest { rank: args.rank.clone() })?;
-    let Some(Target { path, replaces }) = target else {
-        return console::write(None, false, |out| report::gantt_json(&answer, out));
-    };
+    if args.json {
+        return console::print(|out| report::gantt_json(&answer, out));
+    }
     let name = name_of(&args.file);
-    console::write(Some(&path), replaces, |out| report::gantt_page(&profile, &answer, &name, out))?;
-    if is_standard_output(&path) {
+    console::write(output.as_ref(), |out| report::gantt_page(&profile, &answer, &name, out))?;
+    if output.is_none() {
         return Ok(());
     }
-    console::write(None, false, |out| writeln!(out, "{}", path.display()))?;
+    console::print(|out| writeln!(out, "{}", path.display()))?;
     if args.open {
         show_page(&path);
     }
     Ok(())
 }
 
-/// Where the page goes.
-struct Target {
-    path: PathBuf,
-    /// Whether what is there may be replaced.
-    replaces: bool,
-}
-
-/// Where the page goes; an error where something is there that may not be replaced, before anything is read.
-fn target(args: &Gantt) -> Result<Target> {
-    let path = args.output.clone().unwrap_or_else(|| usual(&args.file));
-    if is_standard_output(&path) {
+/// The page to write, `None` for standard output. A file that may not be replaced is an error before anything is read.
+fn output<'a>(args: &Gantt, path: &'a Path, inputs: &'a [&String]) -> Result<Option<Output<'a>>> {
+    if is_standard_output(path) {
         let can_be_shown = !args.open;
         return can_be_shown
-            .then_some(Target { path, replaces: false })
+            .then_some(None)
             .ok_or_else(|| Error::Usage("--open shows a file: name one instead of `-`".into()));
     }
-    let is_there = path.symlink_metadata().is_ok() && !console::is_device(&path);
-    let replaces = args.force || (is_there && is_earlier_page(&path));
-    if is_there && !replaces {
-        return Err(Error::Exists { path });
-    }
-    Ok(Target { path, replaces })
+    let checked = Output::at(path, args.force || is_earlier_page(path), inputs);
+    checked.map(Some).map_err(|error| match error {
+        // As a rule, a pattern of the shell that stands for several recordings.
+        Error::Evidence { path, what } if args.output.is_some() => Error::Usage(format!(
+            "{}: not overwritten, because it is {what}; gantt draws one file into OUT.html: run it once per file",
+            path.display()
+        )),
+        error => error,
+    })
 }
 
 fn is_standard_output(path: &Path) -> bool {

@@ -9,7 +9,7 @@ use clap::Args;
 use ttmem::read::{Cutting, LastPass, Progress};
 use ttmem::{Error, Result};
 
-use crate::replacing::{beside, plainly};
+use crate::replacing::{Output, beside, is_device, plainly};
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -44,18 +44,15 @@ pub(crate) struct LastRun {
     #[arg(long, conflicts_with = "output")]
     pub in_place: bool,
 
-    /// Replace the file if it is there.
+    /// Replace an existing file, unless it is a log, recording or profile.
     #[arg(long, requires = "output")]
     pub force: bool,
 }
 
 /// Cuts the last pass out. Nothing is written before it is found.
 pub(crate) fn run(args: &LastRun) -> Result<()> {
-    let output = args.output.as_deref().filter(|path| *path != Path::new("-"));
-    let is_there = |path: &&Path| path.symlink_metadata().is_ok() && !console::is_device(path);
-    if let Some(path) = output.filter(is_there).filter(|_| !args.force) {
-        return Err(Error::Exists { path: path.into() });
-    }
+    let inputs = [&args.log];
+    let output = Output::option(args.output.as_deref(), args.force, &inputs)?;
     let replaced = if args.in_place { Some(Replaced::find(&args.log)?) } else { None };
     let progress = Arc::new(Progress::default());
     let cutting = Cutting { marker: args.marker.clone(), progress: Some(Arc::clone(&progress)) };
@@ -63,7 +60,7 @@ pub(crate) fn run(args: &LastRun) -> Result<()> {
     tell(args, &pass);
     match (output, replaced) {
         (None, None) => to_standard_output(&mut pass),
-        (Some(path), _) => reading::with_bar(&progress, &args.log, || to_file(&mut pass, path, args.force)),
+        (Some(output), _) => reading::with_bar(&progress, &args.log, || to_file(&mut pass, &output)),
         (None, Some(_)) if pass.is_everything() => Ok(()),
         (None, Some(log)) => reading::with_bar(&progress, &args.log, || log.replace(&mut pass)),
     }
@@ -102,17 +99,18 @@ fn to_standard_output(pass: &mut LastPass) -> Result<()> {
 }
 
 /// Writes to a file: all of it, or nothing.
-fn to_file(pass: &mut LastPass, path: &Path, force: bool) -> Result<()> {
+fn to_file(pass: &mut LastPass, output: &Output<'_>) -> Result<()> {
+    let path = output.path();
     let failed = |source| Error::Write { path: path.into(), source };
     // A device or a pipe is no file that could be replaced.
-    if console::is_device(path) {
+    if is_device(path) {
         let out = OpenOptions::new().write(true).open(path).map_err(failed)?;
         return written(out, path, |out| pass.write(out, path)).map(|_| ());
     }
     let beside = beside(path, fs::metadata(path).ok().as_ref()).map_err(plainly(path))?;
     let file = beside.as_file().try_clone().map_err(failed)?;
     written(file, path, |out| pass.write(out, path))?;
-    let kept = if force { beside.persist(path) } else { beside.persist_noclobber(path) };
+    let kept = if output.replaces()? { beside.persist(path) } else { beside.persist_noclobber(path) };
     kept.map(|_| ()).map_err(|error| match error.error.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
         _ => failed(error.error),

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &List) -> Result<()> {
             store.folder().display()
         ));
     }
-    console::write(None, false, |out| {
+    console::print(|out| {
         if args.json {
             report::list_json(&reports, out)
         } else {

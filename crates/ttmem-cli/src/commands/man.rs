@@ -26,7 +26,7 @@ pub(crate) struct Man {
 pub(crate) fn run(args: &Man) -> Result<()> {
     let command = args::Args::command();
     let Some(folder) = &args.folder else {
-        return console::write(None, false, |out| clap_mangen::Man::new(command).render(out));
+        return console::print(|out| clap_mangen::Man::new(command).render(out));
     };
     let failed = |source| Error::Write { path: folder.clone(), source };
     fs::create_dir_all(folder).map_err(failed)?;

@@ -7,6 +7,7 @@ use ttmem::query::{self, MemorySize, PhasesRequest};
 use ttmem::report::chart::{self, Picture};
 use ttmem::{Error, Result, report};
 
+use crate::replacing::Output;
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -95,7 +96,7 @@ pub(crate) struct Pictures {
     #[arg(short, long, value_name = "FILE", requires = "visualize_peak")]
     pub output: Option<PathBuf>,
 
-    /// Replace pictures that are there.
+    /// Replace existing pictures. A log, recording or profile is never replaced.
     #[arg(long)]
     pub force: bool,
 }
@@ -107,7 +108,7 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
     if files.iter().filter(|file| **file == "-").count() > 1 {
         return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
     }
-    let pictures = wanted(&args.pictures)?;
+    let pictures = wanted(&args.pictures, &files)?;
     let request = request(args)?;
     let mut profiles = Vec::new();
     let mut failed = None;
@@ -132,26 +133,26 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
     }
     let answer = query::phases(&profiles, &request)?;
     console::warn(&answer.source);
-    console::write(None, false, |out| {
+    console::print(|out| {
         if args.json {
             report::phases_json(&answer, out)
         } else {
             report::phases(&answer, console::screen(None), out)
         }
     })?;
-    for (path, picture) in pictures {
+    for (output, picture) in pictures {
         let svg = chart::peak_bars(&answer, args.pictures.title.as_deref())?;
-        console::write_picture(path, &picture.bytes(svg)?, args.pictures.force)?;
+        console::write_picture(&output, &picture.bytes(svg)?)?;
     }
     Ok(failed.unwrap_or(0))
 }
 
-/// The pictures to draw. Those that are there are refused before anything is read.
-fn wanted(args: &Pictures) -> Result<Vec<(&Path, Picture)>> {
+/// The pictures to draw. Files that may not be replaced are refused before anything is read.
+fn wanted<'a>(args: &'a Pictures, files: &'a [&String]) -> Result<Vec<(Output<'a>, Picture)>> {
     let usual = args.output.as_deref().unwrap_or(Path::new(USUAL_PICTURE));
     let visualized = args.visualize_peak.then_some(usual);
     let wanted = args.chart.as_deref().into_iter().chain(visualized);
-    wanted.map(|path| console::may_be_drawn(path, args.force).map(|picture| (path, picture))).collect()
+    wanted.map(|path| Ok((Output::at(path, args.force, files)?, Picture::of(path)?))).collect()
 }
 
 fn request(args: &Phases) -> Result<PhasesRequest> {

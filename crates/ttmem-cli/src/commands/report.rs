@@ -108,7 +108,7 @@ pub(crate) fn report_on(
     let page = match target {
         Target::Usual if Path::new(file).is_dir() => {
             let name = name.map_or_else(|| stem_of(&source), plain_name);
-            write_report(&mut profile, Path::new(file), &name)?;
+            write_report(&mut profile, Some(Path::new(&source)), Path::new(file), &name)?;
             Path::new(file).join(page_of(&name))
         }
         Target::Usual => {
@@ -117,11 +117,11 @@ pub(crate) fn report_on(
         }
         Target::In(folder) => {
             let name = name.map_or_else(|| name_of(&source), clean_name);
-            write_report(&mut profile, folder, &name)?;
+            write_report(&mut profile, Some(Path::new(&source)), folder, &name)?;
             folder.join(page_of(&name))
         }
         Target::OfRun(folder, name) => {
-            write_report(&mut profile, folder, name)?;
+            write_report(&mut profile, Some(Path::new(&source)), folder, name)?;
             register(folder);
             folder.join(page_of(name))
         }
@@ -133,7 +133,7 @@ pub(crate) fn report_on(
         let folder = page.parent().unwrap_or(Path::new("")).display();
         format!("wrote the report {folder}")
     });
-    console::write(None, false, |out| writeln!(out, "{}", page.display()))?;
+    console::print(|out| writeln!(out, "{}", page.display()))?;
     Ok(page)
 }
 

@@ -132,7 +132,7 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
     })?;
     server.run(|server| {
         let address = server.address(report);
-        console::write(None, false, |out| writeln!(out, "{address}"))?;
+        console::print(|out| writeln!(out, "{address}"))?;
         explain(server, machine.as_deref(), report);
         if !args.no_open && has_screen() {
             show(server, &address);

@@ -6,7 +6,7 @@ use ttmem::query::{self, Request};
 use ttmem::store::Store;
 
 use super::report::show_page;
-use super::summary::{self, Form, Output};
+use super::summary::{self, Form};
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Show) -> Result<()> {
     let profile = reading::open(&file.to_string_lossy(), None)?;
     let answer = query::summary(&[profile], &Request::default())?;
     console::warn(&answer.source);
-    summary::print(&answer, &stored.name, args.form, None, Output::default())?;
+    summary::print(&answer, &stored.name, args.form, None, None)?;
     if let Some(page) = stored.page() {
         console::note(&format!("page: {}", page.display()));
         if args.open {

@@ -1,12 +1,13 @@
 //! `ttmem summary`: the answer on one screen.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use ttmem::query::{self, Expectations, ProcessFilter, Request, RunFilter};
 use ttmem::read::Options;
 use ttmem::{Error, Result, report};
 
+use crate::replacing::Output;
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -73,7 +74,7 @@ pub(crate) struct Summary {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Replace the file if it is there.
+    /// Replace an existing file, unless it is a log, recording or profile.
     #[arg(long, requires = "output")]
     pub force: bool,
 }
@@ -96,6 +97,7 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     if files.iter().filter(|file| **file == "-").count() > 1 {
         return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
     }
+    let output = Output::option(args.output.as_deref(), args.force, &files)?;
     let mut profiles = Vec::new();
     let mut failed = None;
     for file in &files {
@@ -121,8 +123,7 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let request = Request { at: args.at, top, run, rank: args.rank.clone(), process, expect };
     let summary = query::summary(&profiles, &request)?;
     console::warn(&summary.source);
-    let output = Output { path: args.output.as_deref(), force: args.force };
-    print(&summary, &name(&files), args.form, args.top, output)?;
+    print(&summary, &name(&files), args.form, args.top, output.as_ref())?;
     Ok(failed.unwrap_or(0))
 }
 
@@ -147,31 +148,22 @@ fn wanted(args: &Summary) -> Result<(Vec<&str>, Option<Expectations>)> {
     Ok((files, (!args.expect.is_empty()).then_some(expected)))
 }
 
-/// Where an answer goes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Output<'a> {
-    /// The file, instead of standard output.
-    pub path: Option<&'a Path>,
-    /// Whether it may replace one that is there.
-    pub force: bool,
-}
-
 /// Prints an answer.
 pub(crate) fn print(
     summary: &query::Summary,
     name: &str,
     form: Form,
     top: Option<usize>,
-    output: Output<'_>,
+    output: Option<&Output<'_>>,
 ) -> Result<()> {
-    console::write(output.path, output.force, |out| {
+    console::write(output, |out| {
         if form.json {
             report::json(summary, out)
         } else if form.markdown {
             report::markdown(summary, name, out)
         } else {
             let screen = console::screen(top);
-            let colour = screen.colour && output.path.is_none();
+            let colour = screen.colour && output.is_none();
             report::text(summary, report::Screen { colour, ..screen }, out)
         }
     })

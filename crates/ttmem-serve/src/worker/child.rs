@@ -68,7 +68,7 @@ fn store(home: &Path, file: &str) -> Result<String> {
 /// Does what `ttmem report DIR` does.
 fn rebuild(memory: &Path, stem: &str) -> Result<()> {
     let mut profile = read::open(&memory.to_string_lossy())?;
-    write_report(&mut profile, memory.parent().unwrap_or(memory), stem)?;
+    write_report(&mut profile, Some(memory), memory.parent().unwrap_or(memory), stem)?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! events. Here also lives `open`, which finds the file, unpacks it and picks the reader. Nothing here answers
 //! questions.
 
+mod evidence;
 mod folder;
 mod input;
 mod json;
@@ -20,6 +21,7 @@ mod ttnn_graph;
 mod ttrt_memory;
 mod wrapping;
 
+pub use evidence::{evidence_in, is_same_file};
 pub use folder::report_in;
 pub(crate) use folder::{Among, report_among};
 pub use input::{Input, Options, Progress, is_packed, open, open_with};

@@ -55,14 +55,15 @@ const BUFFER: usize = 256 << 10;
 /// Writes all files of a report into a folder.
 ///
 /// `name` is the beginning of every file's name and must be a plain one. Texts of graphs are those that the
-/// profile has taken along.
-pub fn write(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
+/// profile has taken along. Files that are `kept` are written, too, but not listed as part of the report.
+pub fn write(profile: &Profile, name: &str, folder: &Path, kept: &[String]) -> Result<()> {
     let answer = summary(std::slice::from_ref(profile), &Request::default())?;
     let page = || {
         write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
         write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
         write_file(&folder.join(format!("{name}{SUMMARY_JSON}")), |out| Ok(super::json(&answer, out)?))?;
-        let about = AboutFile { about: About::of(&answer), files: names(profile, name) };
+        let files = names(profile, name).into_iter().filter(|file| !kept.contains(file)).collect();
+        let about = AboutFile { about: About::of(&answer), files };
         write_json(&folder.join(name), ABOUT, &about)
     };
     let rest = || {
@@ -81,15 +82,15 @@ struct AboutFile {
     files: Vec<String>,
 }
 
-/// The files of the report of that name in a folder, as it says itself.
-pub fn listed_in(folder: &Path, name: &str) -> Vec<String> {
-    let text = fs::read(folder.join(about_of(name))).unwrap_or_default();
-    let about = serde_json::from_slice(&text).ok();
-    about.map_or_else(Vec::new, |about: AboutFile| about.files)
+/// The files of the report of that name in a folder, as it says itself; `None` where there is no such report.
+pub fn listed_in(folder: &Path, name: &str) -> Option<Vec<String>> {
+    let text = fs::read(folder.join(about_of(name))).ok()?;
+    let about: AboutFile = serde_json::from_slice(&text).ok()?;
+    Some(about.files)
 }
 
 /// The names of all files of a report.
-fn names(profile: &Profile, name: &str) -> Vec<String> {
+pub fn names(profile: &Profile, name: &str) -> Vec<String> {
     let of_report = [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].map(|end| format!("{name}{end}"));
     let ranks = ranks(profile);
     let labels = if ranks.len() > 1 { labels(profile, &ranks) } else { Vec::new() };

@@ -73,7 +73,7 @@ impl Store {
     pub fn save_from(&self, profile: &mut Profile, source: Option<&SourceId>, name: &str) -> Result<Stored> {
         let (name, _lock) = self.free_name(&clean_name(name), source)?;
         let folder = self.reports.join(&name);
-        write::write_with(profile, &folder, &name, |staged| match source {
+        write::write_with(profile, None, &folder, &name, |staged| match source {
             Some(source) => source.write(staged),
             None => Ok(()),
         })?;

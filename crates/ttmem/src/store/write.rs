@@ -29,34 +29,76 @@ const SHARED: Duration = Duration::from_secs(10 * 60);
 
 /// Writes the report of a profile into a folder, which need not be there; returns the files.
 ///
-/// The profile takes its texts along first. The files' names begin with the name, as far as it is a plain one.
-/// Files of an earlier report of that name are replaced, but for those that the profile was read from.
-pub fn write_report(profile: &mut Profile, folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
-    write_with(profile, folder, &super::plain_name(name), |_| Ok(()))
+/// The profile takes its texts along first. The files' names begin with the name, as far as it is a plain one. `read_from`
+/// is the file that the profile was read from, where it is known. Files of an earlier report of that name are replaced.
+/// Evidence is not: what the profile was read from stays as it is, and any other log, recording or profile that has the
+/// name of one of the files is an error.
+pub fn write_report(
+    profile: &mut Profile,
+    read_from: Option<&Path>,
+    folder: &Path,
+    name: &str,
+) -> Result<Vec<PathBuf>> {
+    write_with(profile, read_from, folder, &super::plain_name(name), |_| Ok(()))
 }
 
 /// As [`write_report`], with something more for the folder.
 pub(super) fn write_with(
     profile: &mut Profile,
+    read_from: Option<&Path>,
     folder: &Path,
     name: &str,
     more: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Vec<PathBuf>> {
     read::embed_texts(profile);
     let place = Place::take(folder)?;
-    let has_evidence = read::is_evidence(profile, &folder.join(files::memory_of(name)));
-    let is_evidence = |path: &Path| has_evidence && is_named(path, |file| files::is_of_rank(name, file));
-    let before = files::listed_in(folder, name);
+    let kept = kept_evidence(profile, read_from, folder, name).inspect_err(|_| place.give_up())?;
+    let before = files::listed_in(folder, name).unwrap_or_default();
+    let is_among = |path: &Path, files: &[String]| is_named(path, |file| files.iter().any(|one| one == file));
     let written = place.replace_files(|staged| {
-        files::write(profile, name, staged)?;
-        remove_all(&entries(staged)?, is_evidence)?;
+        files::write(profile, name, staged, &kept)?;
+        remove_all(&entries(staged)?, |path| is_among(path, &kept))?;
         more(staged)
     })?;
     // What an earlier report had and this one has not: another rank.
-    let is_old = |path: &Path| is_named(path, |file| before.iter().any(|old| old == file));
-    let is_kept = |path: &Path| is_evidence(path) || written.iter().any(|file| file == path);
-    remove_all(&entries(folder)?, |path| is_old(path) && !is_kept(path))?;
+    let is_source = read::is_evidence(profile, &folder.join(files::memory_of(name)));
+    let is_kept = |path: &Path| {
+        let is_evidence = is_source && is_named(path, |file| files::is_of_rank(name, file));
+        is_evidence || is_among(path, &kept) || written.iter().any(|file| file == path)
+    };
+    remove_all(&entries(folder)?, |path| is_among(path, &before) && !is_kept(path))?;
     Ok(written)
+}
+
+/// The evidence in a folder that a report would replace with files derived from it. Evidence of something else is an error.
+fn kept_evidence(
+    profile: &Profile,
+    read_from: Option<&Path>,
+    folder: &Path,
+    name: &str,
+) -> Result<Vec<String>> {
+    let is_source = read::is_evidence(profile, &folder.join(files::memory_of(name)));
+    let ours = files::listed_in(folder, name);
+    let mut kept = Vec::new();
+    for file in files::names(profile, name) {
+        let path = folder.join(&file);
+        if is_source && files::is_of_rank(name, &file) {
+            kept.push(file);
+            continue;
+        }
+        // Reports have said which files are theirs from some time on; before, all of them were.
+        let is_ours = ours.as_ref().is_some_and(|ours| ours.is_empty() || ours.contains(&file));
+        if is_ours || !path.is_file() {
+            continue;
+        }
+        if read_from.is_some_and(|source| read::is_same_file(source, &path)) {
+            kept.push(file);
+        } else if let Some(format) = read::evidence_in(&path)? {
+            let what = format!("a log, recording or profile (format: {format}) that is not part of a report");
+            return Err(Error::Evidence { path, what });
+        }
+    }
+    Ok(kept)
 }
 
 fn is_named(path: &Path, is_it: impl Fn(&str) -> bool) -> bool {
@@ -94,6 +136,13 @@ impl<'a> Place<'a> {
         Ok(Self { folder, was_there, _lock: lock })
     }
 
+    /// Removes the folder, if it is new and empty: it may have become somebody else's meanwhile.
+    fn give_up(&self) {
+        if !self.was_there {
+            let _ = fs::remove_dir(self.folder);
+        }
+    }
+
     fn replace_files(&self, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Vec<PathBuf>> {
         let failed = |source| Error::Write { path: self.folder.to_owned(), source };
         let staged = staging(self.folder).map_err(failed)?;
@@ -103,10 +152,7 @@ impl<'a> Place<'a> {
         });
         let files = filled.inspect_err(|_| {
             let _ = fs::remove_dir_all(&staged);
-            if !self.was_there {
-                // Only where it is empty: it may have become somebody else's meanwhile.
-                let _ = fs::remove_dir(self.folder);
-            }
+            self.give_up();
         })?;
         finish(self.folder)?;
         Ok(files.iter().filter_map(|file| Some(self.folder.join(file.file_name()?))).collect())

@@ -49,7 +49,7 @@ pub(super) fn run() -> Result<u8> {
     session.seat = None;
     let code = code.map(|code| session.end_writing(code));
     if let Some(text) = session.app.farewell() {
-        console::write(None, false, |out| write!(out, "{text}"))?;
+        console::print(|out| write!(out, "{text}"))?;
     }
     code
 }

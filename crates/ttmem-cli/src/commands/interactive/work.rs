@@ -14,6 +14,7 @@ use ttmem::{Error, Result};
 
 use super::message::{Answer, Evidence, Message, Report};
 use crate::console;
+use crate::replacing::Output;
 
 /// Does something on a thread; its answer comes as a message. So does a panic, which is our fault.
 pub(super) fn start(
@@ -94,7 +95,8 @@ pub(super) fn write(path: &Path, content: &[u8], may_replace: bool) -> Result<()
     if path.is_dir() {
         return Err(Error::NotThere(format!("{} is a folder: name a file in it", path.display())));
     }
-    console::write(Some(path), may_replace, |out| out.write_all(content))
+    let output = Output::at::<&str>(path, may_replace, &[])?;
+    console::write(Some(&output), |out| out.write_all(content))
 }
 
 /// Shows a page in a browser; whether that could be done.

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let outcome = run_and_report(args)?;
     let result = if args.log_only { Some(&outcome.log) } else { outcome.page.as_ref() };
     let Some(path) = result else { return Ok(outcome.code) };
-    match console::write(None, false, |out| writeln!(out, "{}", path.display())) {
+    match console::print(|out| writeln!(out, "{}", path.display())) {
         Ok(()) => Ok(outcome.code),
         Err(error) => {
             console::complain(&error);
@@ -155,7 +155,7 @@ fn report(folder: &RunFolder, name: &str, seen: Seen) -> Result<PathBuf> {
     let format = seen.dram.map(|_| "tt_log".to_owned());
     let options = Options { format, is_plain: true, ..Options::default() };
     let mut profile = reading::open_with(&log, options).map_err(|error| explained(error, &log))?;
-    write_report(&mut profile, folder.path(), name)?;
+    write_report(&mut profile, Some(&folder.log()), folder.path(), name)?;
     for warning in &profile.warnings {
         console::warning(&log, warning.line, &warning.message);
     }
