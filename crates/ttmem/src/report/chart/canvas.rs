@@ -135,8 +135,13 @@ fn plain(text: &str) -> String {
 
 /// How wide a text is, at most: plotters has no font to measure it with.
 pub(super) fn width(text: &str, pixels: i32) -> i32 {
-    let thousandths: i32 = text.chars().map(advance).sum();
-    (thousandths * pixels + 999) / 1000
+    let thousandths: i64 = text.chars().map(|character| i64::from(advance(character))).sum();
+    i32::try_from(in_pixels(thousandths, pixels)).unwrap_or(i32::MAX)
+}
+
+/// Thousandths of a font's size as pixels, rounded up.
+fn in_pixels(thousandths: i64, pixels: i32) -> i64 {
+    thousandths.saturating_mul(pixels.into()).saturating_add(999) / 1000
 }
 
 /// What a character takes of the font's size, in thousandths.
@@ -156,14 +161,28 @@ fn advance(character: char) -> i32 {
 }
 
 /// A text within a width. What is cut is cut out near the front: names differ at their ends.
+///
+/// It grows from the `…` to what fits, so that the work depends on the width and not on the square of the length: names
+/// of the evidence may have any length.
 pub(super) fn fitted(text: &str, pixels: i32, room: i32) -> String {
-    let mut most = text.chars().count();
-    let mut short = plain(text);
-    while width(&short, pixels) > room && most > 1 {
-        most -= 1;
-        short = crate::query::words::brief(text, most);
+    let text = plain(text);
+    if width(&text, pixels) <= room {
+        return text;
     }
-    short
+    let mut wide = i64::from(advance('…'));
+    let (mut front, mut back) = (text.chars(), text.chars().rev());
+    let (mut head, mut tail) = (String::new(), Vec::new());
+    // One character in four is of the front.
+    for kept in 1..text.chars().count() {
+        let is_front = kept % 4 == 0;
+        let Some(next) = (if is_front { front.next() } else { back.next() }) else { break };
+        wide += i64::from(advance(next));
+        if in_pixels(wide, pixels) > room.into() {
+            break;
+        }
+        if is_front { head.push(next) } else { tail.push(next) }
+    }
+    head.chars().chain(['…']).chain(tail.into_iter().rev()).collect()
 }
 
 /// A name in lines, broken where its words end; what is too long for them is cut.
@@ -194,6 +213,30 @@ mod tests {
         assert!(cut.len() == 3 && cut.iter().all(|line| width(line, 13) <= 120), "{cut:?}");
         assert!(broken("", 13, 120, 3).is_empty());
         assert_eq!(fitted("abc", 12, 0), "…");
+    }
+
+    #[test]
+    fn a_text_is_cut_as_little_as_its_room_demands() {
+        let name = "model.layers.31.mlp.down_proj (weight, f32)";
+        for room in 0..=width(name, 12) {
+            let cut = fitted(name, 12, room);
+            assert!(width(&cut, 12) <= room || cut == "…", "{room}: {cut}");
+            let kept = cut.chars().count();
+            let longer = crate::query::words::brief(name, kept + 1);
+            assert!(cut == name || width(&longer, 12) > room, "{room}: {cut} could be {longer}");
+            assert_eq!(cut, crate::query::words::brief(name, kept));
+        }
+    }
+
+    /// Work that grows with the square of the length would take hours here.
+    #[test]
+    fn a_line_may_have_any_length() {
+        let line = "a b/".repeat(1 << 20);
+        assert!(width(&fitted(&line, 20, 60), 20) <= 60);
+        assert_eq!(broken(&line, 12, 100, 3).len(), 3);
+        let word = "m".repeat(1 << 20);
+        assert_eq!(width(&word, 20), 20 << 20, "no overflow");
+        assert_eq!(broken(&word, 12, 100, 3).len(), 1);
     }
 
     #[test]
