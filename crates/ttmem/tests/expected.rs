@@ -147,7 +147,30 @@ fn any_evidence_with_tensors_can_be_asked() {
     assert!(rows(&profile, &one)[0].measured_bytes.unwrap() <= measured);
     let [row] = &rows(&profile, &request("kv_cache=1GiB"))[..] else { panic!() };
     assert_eq!((row.measured_bytes, row.difference_bytes), (None, None));
-    assert!(row.note.unwrap().contains("among the inputs"));
+    assert!(row.note.unwrap().contains("update_cache"));
+}
+
+#[test]
+fn expectations_and_suggestions_agree_on_caches() {
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log");
+    let mut with_caches = 0;
+    for log in std::fs::read_dir(logs).unwrap().map(|entry| entry.unwrap().path()) {
+        if log.extension().is_none_or(|end| end != "log") {
+            continue;
+        }
+        let profile = read::open(log.to_str().unwrap()).unwrap();
+        let summary = query::summary(std::slice::from_ref(&profile), &request("kv_cache=1GiB")).unwrap();
+        for rank in &summary.ranks {
+            let suggested = rank.suggestions.iter().find(|suggestion| suggestion.rule == "kv_cache");
+            let measured = rank.expected[0].measured_bytes;
+            let Some(suggested) = suggested else { continue };
+            with_caches += 1;
+            // Half of the caches is saved, so there is at least twice that.
+            let measured = measured.unwrap_or_else(|| panic!("{}: {}", log.display(), suggested.message));
+            assert!(measured >= 2 * suggested.saves_bytes.unwrap(), "{}: {measured}", log.display());
+        }
+    }
+    assert!(with_caches > 0);
 }
 
 #[test]

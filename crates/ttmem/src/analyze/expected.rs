@@ -2,11 +2,12 @@
 //!
 //! A class is measured at the moment at which its own tensors took most, not at the peak of a pool: weights and caches
 //! are whole then, whatever else is there. Tensors count with all that they take of the device, padding included, in all
-//! pools together.
+//! pools together. Caches of keys and values are those of [`key_value_caches`], whatever their class is in the evidence.
 
 use super::Span;
+use super::caches::key_value_caches;
 use super::live::LiveSums;
-use crate::model::{Class, Moment, PoolId, Rank};
+use crate::model::{Class, Moment, PoolId, Profile, Rank, TensorId};
 
 /// What a class took.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,15 +34,20 @@ pub struct Most {
 }
 
 /// The most that the tensors of a class took at one moment of a span.
-pub fn taken(rank: &Rank, class: Class, span: Span) -> Taken {
+pub fn taken(profile: &Profile, rank: &Rank, class: Class, span: Span) -> Taken {
     if !rank.has_tensors() {
         return Taken::NoTensors;
     }
     let tensors = &rank.tensors;
     let (start, last) = (span.start(), span.last(rank));
     let is_there = |index: &usize| tensors.born[*index] <= last && tensors.dies[*index] > start;
-    let found: Vec<usize> =
-        (0..tensors.len()).filter(|index| tensors.class[*index] == class).filter(is_there).collect();
+    let mut of_class: Vec<usize> = if class == Class::KvCache {
+        key_value_caches(profile, rank, span).into_iter().map(TensorId::index).collect()
+    } else {
+        (0..tensors.len()).filter(|index| tensors.class[*index] == class).collect()
+    };
+    of_class.sort_unstable();
+    let found: Vec<usize> = of_class.into_iter().filter(is_there).collect();
     if found.is_empty() {
         return Taken::NoneOfClass;
     }

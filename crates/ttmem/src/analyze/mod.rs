@@ -3,6 +3,7 @@
 //! Everything here answers with ids and whole bytes. Names, shares and units are for `query` and `report`.
 
 pub mod account;
+pub mod caches;
 pub mod chain;
 pub mod clock;
 pub mod contents;

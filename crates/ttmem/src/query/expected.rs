@@ -51,7 +51,7 @@ fn row(
     from: &'static str,
 ) -> ExpectedSummary {
     let Expectation { class, bytes: wanted, how } = expectation;
-    let (most, note) = match expected::taken(rank, class, span) {
+    let (most, note) = match expected::taken(profile, rank, class, span) {
         Taken::Most(most) => (Some(most), None),
         Taken::NoTensors => (None, Some("the evidence has no tensors, so nobody's bytes can be told")),
         Taken::NoneOfClass => (None, Some(none_of(class))),
@@ -85,8 +85,8 @@ fn by_pool(profile: &Profile, rank: &Rank, most: &Most) -> Named<u64> {
 fn none_of(class: Class) -> &'static str {
     match class {
         Class::KvCache => {
-            "no tensor is known to be of this class: `tracker.label(cache, \"kv_cache\")` says which are; in logs of \
-             Tenstorrent programs they are among the inputs"
+            "no tensor is known to be a KV cache: label it with `tracker.label(cache, \"kv_cache\")`; in a Tenstorrent \
+             log, KV caches are the tensors that `update_cache`, `fill_cache` and attention in decode steps use"
         }
         Class::Parameter | Class::Buffer => {
             "no tensor is known to be of this class: models are learned when they are first called"
