@@ -221,3 +221,29 @@ fn reports_of_older_writers_are_listed_with_what_is_known() {
     assert!(row.contains("unknown"), "{table}");
     assert!(home.stdout(&["show", "vae-decoder"]).contains("DRAM"));
 }
+
+#[test]
+fn a_total_of_the_device_is_not_shown_as_a_peak_per_bank() {
+    let home = tempfile::tempdir().unwrap();
+    let corpus = |name: &str| format!("{}/../../corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+    let ttmem = |words: &[&str]| {
+        let mut command = assert_cmd::Command::cargo_bin("ttmem").unwrap();
+        let done = command.env("TTMEM_HOME", home.path()).args(words).assert().success();
+        String::from_utf8(done.get_output().stdout.clone()).unwrap()
+    };
+    for log in ["tt_train/tinyllama.log", "tt_log/vae-decoder.log", "memory_profile/server.json"] {
+        ttmem(&["report", &corpus(log)]);
+    }
+    let list = ttmem(&["list"]);
+    let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(!list.contains("of each bank"), "{list}");
+    assert!(row("tinyllama").contains(" GiB") && !row("tinyllama").contains("/bank"), "{list}");
+    assert!(row("vae-decoder").contains(" MiB/bank ("), "{list}");
+    assert!(row("server").contains("mps 2.27 GiB") && !row("server").contains("/bank"), "{list}");
+    let rows: serde_json::Value = serde_json::from_str(&ttmem(&["list", "--json"])).unwrap();
+    let rows = rows.as_array().unwrap();
+    let peak = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap()["peak"].clone();
+    let training = peak("tinyllama");
+    assert!(training["per_bank"].is_null() && training["total"].is_u64(), "{training}");
+    assert_eq!((training["of"].as_str(), peak("vae-decoder")["of"].as_str()), (Some("device"), Some("bank")));
+}

@@ -23,7 +23,13 @@ export interface Peak {
   per_bank: number | null;
   capacity_per_bank: number | null;
   total: number | null;
+  /** Not there in reports of earlier versions, as the next. */
+  capacity_total?: number | null;
+  /** What the peak is a peak of. */
+  of?: Extent | null;
 }
+
+export type Extent = "bank" | "core" | "device";
 
 /** An upload on its way to a report. */
 export interface Job {

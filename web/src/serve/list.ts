@@ -2,8 +2,18 @@
 
 import { fill, h } from "../dom";
 import { count, percent, size, sizeElement, UNKNOWN } from "../format";
-import { answerOf, type Peak, type Stored } from "./api";
-import { type Column, FIRST, hasAnswers, levelOf, type Order, reordered, shareOf, shownRows } from "./rows";
+import { answerOf, type Extent, type Peak, type Stored } from "./api";
+import {
+  type Column,
+  FIRST,
+  hasAnswers,
+  levelOf,
+  type Order,
+  reordered,
+  shareOf,
+  shownPeak,
+  shownRows,
+} from "./rows";
 
 interface Heading {
   column: Column;
@@ -15,7 +25,7 @@ const HEADINGS: Heading[] = [
   { column: "name", title: "Report", number: false },
   { column: "written", title: "Written", number: false },
   { column: "format", title: "Format", number: false },
-  { column: "peak", title: "Peak a bank", number: true },
+  { column: "peak", title: "Peak", number: true },
   { column: "share", title: "Full", number: true },
   { column: "operations", title: "Operations", number: true },
   { column: "bytes", title: "Size", number: true },
@@ -97,7 +107,7 @@ function rowOf(row: Stored): HTMLElement {
     h("th", { scope: "row" }, nameOf(row)),
     cell("Written", false, timeOf(row.written)),
     cell("Format", false, row.format === null ? unknown() : h("code", {}, row.format)),
-    cell("Peak a bank", true, row.peak ? peakOf(row.peak) : unknown()),
+    cell("Peak", true, row.peak ? peakOf(row.peak) : unknown()),
     cell("Full", true, fullOf(row)),
     cell("Operations", true, row.operations === null ? unknown() : count(row.operations)),
     cell("Size", true, sizeElement(row.bytes)),
@@ -137,19 +147,29 @@ function timeOf(written: string | null): HTMLElement {
   );
 }
 
-function peakOf({ pool, per_bank, total }: Peak): HTMLElement {
-  const device = total === null ? null : `${size(total)} on the device`;
-  return h("span", { title: device }, sizeElement(per_bank), ` ${pool}`);
+/** The unit behind a size: `686.4 MiB/bank`. */
+const SUFFIX: Record<Extent, string> = { bank: "/bank", core: "/core", device: "" };
+
+function peakOf(peak: Peak): HTMLElement {
+  const shown = shownPeak(peak);
+  if (shown === null) return unknown();
+  const device = peak.total === null ? null : `${size(peak.total)} on the device`;
+  return h("span", { title: device }, sizeElement(shown.bytes), `${SUFFIX[shown.of]} ${peak.pool}`);
 }
 
 function fullOf(row: Stored): HTMLElement {
   const share = shareOf(row);
-  const peak = row.peak;
-  if (share === null || peak === null) return unknown();
+  const shown = shownPeak(row.peak);
+  if (share === null || shown === null || row.peak === null) return unknown();
   const bar = h("meter", { min: 0, max: 1, value: Math.min(share, 1), "aria-hidden": "true" });
-  const text = percent(peak.per_bank ?? 0, peak.capacity_per_bank ?? 0);
-  const capacity = `of ${size(peak.capacity_per_bank)} a bank of ${peak.pool}`;
-  return h("span", { class: `full ${levelOf(peak.pool, share)}`, title: capacity }, bar, h("span", {}, text));
+  const text = percent(shown.bytes, shown.capacity ?? 0);
+  const capacity = `of ${size(shown.capacity)}${SUFFIX[shown.of]} of ${row.peak.pool}`;
+  return h(
+    "span",
+    { class: `full ${levelOf(row.peak.pool, share)}`, title: capacity },
+    bar,
+    h("span", {}, text),
+  );
 }
 
 function answersOf({ name, format, page }: Stored): (Node | string)[] {

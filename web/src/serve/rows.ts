@@ -1,7 +1,7 @@
 // Which reports are shown, and in which order.
 
 import { type SortKey, sorted } from "../order";
-import type { Stored } from "./api";
+import type { Extent, Peak, Stored } from "./api";
 
 /** The columns that the list can be sorted by. */
 export type Column = "name" | "written" | "format" | "peak" | "share" | "operations" | "bytes";
@@ -14,10 +14,27 @@ export interface Order {
 /** The newest first. */
 export const FIRST: Order = { column: "written", descending: true };
 
-/** The share of a bank that the peak takes. */
+/** A peak as it is shown, with what there is of the same. */
+export interface ShownPeak {
+  bytes: number;
+  capacity: number | null;
+  of: Extent;
+}
+
+/** The peak of a bank or core where that is known, otherwise of the device. */
+export function shownPeak(peak: Peak | null): ShownPeak | null {
+  if (!peak) return null;
+  // Earlier versions wrote the total of the device into both fields where they knew no banks.
+  const of = peak.of ?? (peak.per_bank !== null && peak.per_bank !== peak.total ? "bank" : "device");
+  const bytes = of === "device" ? (peak.total ?? peak.per_bank) : peak.per_bank;
+  const capacity = of === "device" ? (peak.capacity_total ?? peak.capacity_per_bank) : peak.capacity_per_bank;
+  return bytes === null ? null : { bytes, capacity, of };
+}
+
+/** The share of what there is that the peak takes. */
 export function shareOf({ peak }: Stored): number | null {
-  if (!peak || peak.per_bank === null || !peak.capacity_per_bank) return null;
-  return peak.per_bank / peak.capacity_per_bank;
+  const shown = shownPeak(peak);
+  return shown?.capacity ? shown.bytes / shown.capacity : null;
 }
 
 /** Whether it can be asked for a summary. What an earlier tool wrote has a page as soon as it is asked for, and then both. */
@@ -38,7 +55,7 @@ function keyOf(row: Stored, column: Column): SortKey {
     case "written":
       return row.written === null ? null : Date.parse(row.written);
     case "peak":
-      return row.peak?.per_bank ?? null;
+      return shownPeak(row.peak)?.bytes ?? null;
     case "share":
       return shareOf(row);
     default:

@@ -35,7 +35,7 @@ test("a list is searched and sorted, and leads to the pages and back", async ({ 
   const row = page.locator('[data-report="oom-fragmentation"]');
   await expect(row.getByText("OOM: fragmentation")).toBeVisible();
   const { pools } = summary(logOf("oom-fragmentation")).ranks[0];
-  const peak = Number(await row.locator('[data-title="Peak a bank"] data').getAttribute("value"));
+  const peak = Number(await row.locator('[data-title="Peak"] data').getAttribute("value"));
   expect(peak).toBe(pools.DRAM.peak_per_bank);
   await expect(row.locator('[data-title="Full"]')).toHaveText("93 %");
 

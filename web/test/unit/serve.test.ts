@@ -2,7 +2,16 @@
 
 import { describe, expect, it } from "vitest";
 import { type Job, refusalOf, type Stored } from "../../src/serve/api";
-import { FIRST, hasAnswers, levelOf, type Order, reordered, shareOf, shownRows } from "../../src/serve/rows";
+import {
+  FIRST,
+  hasAnswers,
+  levelOf,
+  type Order,
+  reordered,
+  shareOf,
+  shownPeak,
+  shownRows,
+} from "../../src/serve/rows";
 import { hasEnded, hasFailed, lacksMemoryData, SETTINGS, shareDone, wordsOf } from "../../src/serve/stage";
 import { queue } from "../../src/serve/uploads";
 
@@ -72,6 +81,13 @@ describe("the list", () => {
     expect(shareOf(stored("x", { peak }))).toBeNull();
     expect(shareOf(stored("x", { peak: { ...peak, per_bank: null, capacity_per_bank: 5 } }))).toBeNull();
     expect(shareOf(stored("x", { peak: null }))).toBeNull();
+    // A training log has totals of the device, and so had earlier versions, in both fields.
+    const device = { pool: "DRAM", per_bank: null, capacity_per_bank: null, total: 15, capacity_total: 30 };
+    expect(shownPeak({ ...device, of: "device" })).toEqual({ bytes: 15, capacity: 30, of: "device" });
+    expect(shareOf(stored("x", { peak: { ...device, of: "device" } }))).toBe(0.5);
+    const earlier = { pool: "DRAM", per_bank: 15, capacity_per_bank: 30, total: 15 };
+    expect(shownPeak(earlier)).toEqual({ bytes: 15, capacity: 30, of: "device" });
+    expect(shownPeak({ ...earlier, total: 180 })).toEqual({ bytes: 15, capacity: 30, of: "bank" });
   });
 
   it("warns as the report does", () => {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::answer::{RankSummary, Summary};
+use super::answer::{PoolSummary, RankSummary, Summary};
 
 /// A report in a few words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,82 @@ pub struct AboutPeak {
     pub capacity_per_bank: Option<u64>,
     /// The highest use of the device.
     pub total: Option<u64>,
+    /// What the device has.
+    #[serde(default)]
+    pub capacity_total: Option<u64>,
+    /// What the peak is a peak of. Reports of earlier versions do not have it.
+    #[serde(default)]
+    pub of: Option<Extent>,
+}
+
+/// What a size is a size of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// One bank.
+    Bank,
+    /// The L1 of one core.
+    Core,
+    /// The whole device.
+    Device,
+}
+
+impl Extent {
+    /// What the sizes of a pool are sizes of.
+    pub fn of(name: &str, pool: &PoolSummary) -> Self {
+        match pool.banks {
+            // The evidence has totals only.
+            Some(1) => Self::Device,
+            // Evidence without the number of banks says of L1 what a core takes.
+            None if name == "CB" || name.starts_with("L1") => Self::Core,
+            _ => Self::Bank,
+        }
+    }
+
+    /// The unit in a table: `686.4 MiB/bank`.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Bank => "/bank",
+            Self::Core => "/core",
+            Self::Device => "",
+        }
+    }
+
+    /// The unit in a sentence: `686.4 MiB per bank`.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Bank => " per bank",
+            Self::Core => " per core",
+            Self::Device => "",
+        }
+    }
+}
+
+/// A peak as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownPeak {
+    /// The bytes.
+    pub bytes: u64,
+    /// What there is, of the same.
+    pub capacity: Option<u64>,
+    /// What both are sizes of.
+    pub of: Extent,
+}
+
+impl AboutPeak {
+    /// The peak as it is shown: of a bank or core where that is known, otherwise of the device.
+    pub fn shown(&self) -> Option<ShownPeak> {
+        // Earlier versions wrote the total of the device into both fields where they knew no banks.
+        let of = self.of.unwrap_or(match (self.per_bank, self.total) {
+            (Some(per_bank), total) if total != Some(per_bank) => Extent::Bank,
+            _ => Extent::Device,
+        });
+        let (bytes, capacity) = match of {
+            Extent::Bank | Extent::Core => (self.per_bank?, self.capacity_per_bank),
+            Extent::Device => (self.total.or(self.per_bank)?, self.capacity_total.or(self.capacity_per_bank)),
+        };
+        Some(ShownPeak { bytes, capacity, of })
+    }
 }
 
 impl About {
@@ -53,9 +129,11 @@ fn highest_session(rank: &RankSummary) -> Option<AboutPeak> {
     let peak = session.peak_bytes.and_then(|peak| u64::try_from(peak).ok());
     Some(AboutPeak {
         pool: "DRAM".to_owned(),
-        per_bank: peak,
-        capacity_per_bank: session.device_memory_bytes,
+        per_bank: None,
+        capacity_per_bank: None,
         total: peak,
+        capacity_total: session.device_memory_bytes,
+        of: Some(Extent::Device),
     })
 }
 
@@ -70,5 +148,10 @@ fn peak(rank: &RankSummary) -> Option<AboutPeak> {
         per_bank: pool.peak_per_bank,
         capacity_per_bank: pool.capacity_per_bank,
         total: pool.peak_total,
+        capacity_total: pool
+            .capacity_per_bank
+            .zip(pool.banks)
+            .and_then(|(bank, banks)| bank.checked_mul(banks.into())),
+        of: Some(Extent::of(name, pool)),
     })
 }

@@ -24,7 +24,7 @@ mod summary;
 pub mod timeline;
 pub(crate) mod words;
 
-pub use about::{About, AboutPeak};
+pub use about::{About, AboutPeak, Extent, ShownPeak};
 pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
     FaultSummary, Fragmentation, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary, PaddedTensor,

@@ -2,7 +2,7 @@
 
 use super::advice;
 use super::units::{Unit, count, percent, size};
-use crate::query::AboutPeak;
+use crate::query::{AboutPeak, ShownPeak};
 use crate::read::Seen;
 
 /// What is seen of a run so far: `12 s · 1,606 operations · DRAM 512.0 MiB a bank (50 %) · peak 703.1 MiB (69 %)`.
@@ -29,22 +29,22 @@ pub fn live(seconds: u64, seen: &Seen) -> String {
     format!("{} · {operations} · {dram}", duration(seconds))
 }
 
-/// What a run came to: `Out of memory: DRAM is full. Peak DRAM 1012.5 of 1024.0 MiB a bank (99 %).`
+/// What a run came to: `Out of memory: DRAM is full. Peak DRAM 1012.5 of 1024.0 MiB per bank (99 %).`
 ///
 /// Empty where neither is known.
 pub fn headline(peak: Option<&AboutPeak>, oom: Option<&str>) -> String {
     let pool = peak.map_or("Memory", |peak| peak.pool.as_str());
     let verdict = oom.map(|cause| advice::head(pool, cause));
-    let level = peak.and_then(|peak| {
-        let used = peak.per_bank?;
-        Some(match peak.capacity_per_bank {
+    let level = peak.and_then(AboutPeak::shown).map(|ShownPeak { bytes, capacity, of }| {
+        let of = of.in_words();
+        match capacity {
             Some(all) => {
                 let unit = Unit::of(all);
-                let (number, share) = (unit.number(used), percent(used, all));
-                format!("Peak {pool} {number} of {} a bank ({share}).", unit.show(all))
+                let (number, share) = (unit.number(bytes), percent(bytes, all));
+                format!("Peak {pool} {number} of {}{of} ({share}).", unit.show(all))
             }
-            None => format!("Peak {pool} {} a bank.", size(used)),
-        })
+            None => format!("Peak {pool} {}{of}.", size(bytes)),
+        }
     });
     verdict.into_iter().chain(level).collect::<Vec<_>>().join(" ")
 }
@@ -61,6 +61,7 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::Extent;
     use crate::read::SeenPool;
 
     const MIB: u64 = 1 << 20;
@@ -89,15 +90,19 @@ mod tests {
             per_bank,
             capacity_per_bank,
             total: None,
+            capacity_total: None,
+            of: Some(Extent::Bank),
         };
         let full = peak(Some(1012 * MIB), Some(1024 * MIB));
-        assert_eq!(headline(Some(&full), None), "Peak DRAM 1012.0 of 1024.0 MiB a bank (99 %).");
+        assert_eq!(headline(Some(&full), None), "Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %).");
         assert_eq!(
             headline(Some(&full), Some("fragmentation")),
-            "Out of memory: DRAM is fragmented. Peak DRAM 1012.0 of 1024.0 MiB a bank (99 %)."
+            "Out of memory: DRAM is fragmented. Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %)."
         );
-        assert_eq!(headline(Some(&peak(Some(3 * MIB), None)), None), "Peak DRAM 3.0 MiB a bank.");
+        assert_eq!(headline(Some(&peak(Some(3 * MIB), None)), None), "Peak DRAM 3.0 MiB per bank.");
         assert_eq!(headline(Some(&peak(None, None)), Some("unknown")), "Out of memory.");
+        let device = AboutPeak { total: Some(3 * MIB), of: Some(Extent::Device), ..peak(None, None) };
+        assert_eq!(headline(Some(&device), None), "Peak DRAM 3.0 MiB.");
         assert_eq!(headline(None, None), "");
     }
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use super::table::{Align, Table};
 use super::text::Screen;
 use super::units::{percent, size};
-use crate::query::AboutPeak;
+use crate::query::ShownPeak;
 use crate::store::{Kind, Stored};
 
 /// Writes the reports as JSON: a list, each as it serialises.
@@ -26,7 +26,7 @@ pub fn list(reports: &[Stored], zone: &TimeZone, screen: Screen, out: &mut dyn W
         ("name", Align::Left),
         ("written", Align::Left),
         ("format", Align::Left),
-        ("peak of each bank", Align::Left),
+        ("peak", Align::Left),
         ("size", Align::Right),
     ]);
     for report in reports {
@@ -56,12 +56,12 @@ fn format(report: &Stored) -> String {
     }
 }
 
-/// `DRAM 1012.5 MiB (99 %), OOM`.
+/// `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of the device.
 fn peak(report: &Stored) -> String {
-    let peak = report.peak.as_ref().and_then(|AboutPeak { pool, per_bank, capacity_per_bank, .. }| {
-        let bytes = (*per_bank)?;
-        let share = capacity_per_bank.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
-        Some(format!("{pool} {}{share}", size(bytes)))
+    let peak = report.peak.as_ref().and_then(|peak| {
+        let ShownPeak { bytes, capacity, of } = peak.shown()?;
+        let share = capacity.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
+        Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
     });
     let oom = if report.oom.is_some() { ", OOM" } else { "" };
     format!("{}{oom}", peak.as_deref().unwrap_or("unknown"))

@@ -10,8 +10,8 @@ use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 use crate::model::{Block, Class};
 use crate::query::{
-    AtMoment, Caused, ChosenRuns, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    SessionSummary, Suggestion, Summary,
+    AtMoment, Caused, ChosenRuns, Extent, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary,
+    ResidueRow, SessionSummary, Suggestion, Summary,
 };
 
 /// How a screen is set.
@@ -78,7 +78,7 @@ fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Resul
             let peak = pool.peak_per_bank.unwrap_or(0);
             let share =
                 pool.capacity_per_bank.map_or_else(String::new, |all| format!(" ({})", percent(peak, all)));
-            format!("{name} {}{share}", size(peak))
+            format!("{name} {}{}{share}", size(peak), Extent::of(name, pool).suffix())
         };
         let peaks: Vec<String> = rank.pools.iter().filter(used).map(show).collect();
         table.row([
@@ -667,12 +667,10 @@ fn figure(name: &str, pool: &PoolSummary) -> String {
 
 /// What the sizes of a pool are of: as a heading, and behind a size.
 fn part(name: &str, pool: &PoolSummary) -> (&'static str, &'static str) {
-    match pool.banks {
-        // Totals.
-        Some(1) => ("size", ""),
-        // What is said of L1 without its banks is said of a core.
-        None if name == "CB" || name.starts_with("L1") => ("a core", " of a core"),
-        _ => ("a bank", " of each bank"),
+    match Extent::of(name, pool) {
+        Extent::Device => ("size", ""),
+        Extent::Core => ("a core", " of a core"),
+        Extent::Bank => ("a bank", " of each bank"),
     }
 }
 

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use ttmem::query::ShownPeak;
 use ttmem::report::{percent, size};
 use ttmem::store::{Kind, Stored};
 use unicode_width::UnicodeWidthStr;
@@ -228,7 +229,7 @@ struct Columns {
 
 const WHEN: usize = 16;
 const FORMAT: usize = 8;
-const PEAK: usize = 24;
+const PEAK: usize = 29;
 const SIZE: usize = 10;
 const GAP: usize = 2;
 /// Names are not cut further than that for other columns.
@@ -249,7 +250,7 @@ impl Columns {
     }
 
     fn head(&self) -> String {
-        self.cells(["name", "written", "format", "peak of a bank", "size"]).concat()
+        self.cells(["name", "written", "format", "peak", "size"]).concat()
     }
 
     fn cells(&self, [name, when, format, peak, bytes]: [&str; 5]) -> Vec<String> {
@@ -283,14 +284,16 @@ impl Columns {
     }
 }
 
-/// `DRAM 686.4 MiB (17 %)`.
+/// `DRAM 686.4 MiB/bank (17 %)`.
 fn peak(report: &Stored) -> String {
     let Some(peak) = &report.peak else { return "unknown".into() };
-    let Some(bytes) = peak.per_bank else { return format!("{} unknown", peak.pool) };
-    let share = match (report.oom.is_some(), peak.capacity_per_bank) {
+    let Some(ShownPeak { bytes, capacity, of }) = peak.shown() else {
+        return format!("{} unknown", peak.pool);
+    };
+    let share = match (report.oom.is_some(), capacity) {
         (true, _) => " ran out".to_owned(),
         (false, Some(all)) => format!(" ({})", percent(bytes, all)),
         (false, None) => String::new(),
     };
-    format!("{} {}{share}", peak.pool, size(bytes))
+    format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix())
 }
