@@ -148,3 +148,40 @@ fn the_page_is_opened_if_asked_and_the_report_is_there_if_that_fails() {
     assert_eq!(failed.stdout, printed.as_bytes());
     assert!(String::from_utf8(failed.stderr).unwrap().contains("no browser"));
 }
+
+/// Whatever a killed `report` has staged is gone after the next `list`.
+#[test]
+#[cfg(unix)]
+fn a_report_that_is_killed_leaves_nothing_for_long() {
+    let home = tempfile::tempdir().unwrap();
+    let staged = || -> Vec<std::path::PathBuf> {
+        let folders = fs::read_dir(home.path().join("reports")).into_iter().flatten().flatten();
+        let entries = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        let is_staged = |path: &std::path::PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".ttmem-staged-"))
+        };
+        entries.map(|entry| entry.path()).filter(is_staged).collect()
+    };
+    let command = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ttmem"));
+        command.args(words).env("TTMEM_HOME", home.path()).stdout(std::process::Stdio::null());
+        command
+    };
+    let log = format!("{}/../../corpus/tt_log/vae-decoder.log", env!("CARGO_MANIFEST_DIR"));
+    // Once with no report of that name, once beside one. It may be done before it is killed.
+    for _ in 0..2 {
+        let is_killed = (0..100).any(|_| {
+            let mut child = command(&["report", &log]).spawn().unwrap();
+            while staged().is_empty() && child.try_wait().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            !staged().is_empty()
+        });
+        assert!(is_killed, "it was always done before it could be killed");
+        assert!(command(&["list"]).status().unwrap().success());
+        assert_eq!(staged(), Vec::<std::path::PathBuf>::new());
+        assert!(command(&["report", &log]).status().unwrap().success());
+    }
+}

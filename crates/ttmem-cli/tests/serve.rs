@@ -291,3 +291,16 @@ fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
         assert!(!shown.exists() && !said.contains("browser"), "{args:?} {more:?}: {said}");
     }
 }
+
+#[test]
+fn a_home_that_cannot_be_used_is_an_error_at_the_start() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    fs::write(&file, "").unwrap();
+    for home in [file.clone(), file.join("below"), Path::new("/proc/no-such-folder").to_owned()] {
+        let done = command(&home, &["--no-open"]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{said}");
+        assert!(said.contains("reports: cannot be used") && said.contains("set TTMEM_HOME"), "{said}");
+    }
+}

@@ -66,6 +66,7 @@ impl Server {
                 "--no-token is for loopback alone: on {bind} everybody in the network could read and upload"
             )));
         }
+        store.prepare()?;
         let token = token.then(Token::new).transpose().map_err(|error| Error::NotThere(error.to_string()))?;
         let listeners = listen(bind, port)?;
         let port =

@@ -8,7 +8,7 @@ use std::thread;
 
 use tempfile::tempdir;
 use ttmem::read;
-use ttmem::store::{SourceId, Store};
+use ttmem::store::{SourceId, Store, replace_files};
 
 fn corpus(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name).display().to_string()
@@ -91,17 +91,39 @@ fn what_was_committed_counts_when_a_name_is_looked_for() {
 }
 
 #[test]
-fn what_a_killed_writer_left_of_a_report_that_never_was_goes_with_time() {
+fn what_a_killed_writer_left_is_removed_by_the_next_who_looks() {
     let home = tempdir().unwrap();
     let store = Store::at(home.path());
-    // No process has that number; its folder was last changed a quarter of an hour ago, and a moment ago.
-    let (old, young) = (store.folder().join("old"), store.folder().join("young"));
-    for folder in [&old, &young] {
-        fs::create_dir_all(folder.join(".ttmem-staged-4194999-0")).unwrap();
-        fs::write(folder.join(".ttmem-staged-4194999-0/x.ttmem"), "half").unwrap();
+    let log = corpus("trace.log");
+    let save = || store.save(&mut read::open(&log).unwrap(), &log, None).unwrap();
+    save();
+    let left = |folder: &str, process: u32| {
+        let staged = store.folder().join(folder).join(format!(".ttmem-staged-{process}-0"));
+        fs::create_dir_all(&staged).unwrap();
+        fs::write(staged.join("x.ttmem"), "half").unwrap();
+        staged
+    };
+    // Beside a report, and of one that never was. Process 1 is alive, but has not left it: numbers are used again.
+    for process in [4_194_999, 1] {
+        let (beside, alone) = (left("trace", process), left("new", process));
+        assert_eq!(names(&store), ["trace"]);
+        assert!(!beside.exists() && !alone.parent().unwrap().exists(), "{process}");
+        let beside = left("trace", process);
+        save();
+        assert!(!beside.exists(), "{process}");
     }
-    let before = std::time::SystemTime::now() - std::time::Duration::from_secs(15 * 60);
-    fs::File::open(old.join(".ttmem-staged-4194999-0")).unwrap().set_modified(before).unwrap();
-    assert_eq!(names(&store), Vec::<String>::new());
-    assert!(!old.exists() && young.exists());
+}
+
+#[test]
+fn what_a_living_writer_has_staged_stays() {
+    let home = tempdir().unwrap();
+    let store = Store::at(home.path());
+    let folder = store.folder().join("new");
+    let written = replace_files(&folder, |staged| {
+        assert_eq!(names(&store), Vec::<String>::new());
+        assert!(staged.is_dir(), "a list removes nothing of a writer at work");
+        fs::write(staged.join("x.ttmem"), "whole").unwrap();
+        Ok(())
+    });
+    assert_eq!(written.unwrap(), [folder.join("x.ttmem")]);
 }

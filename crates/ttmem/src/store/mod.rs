@@ -60,6 +60,18 @@ impl Store {
         &self.reports
     }
 
+    /// Makes the folder of the reports, if it is not there. A folder that can be read but not written is enough to look
+    /// at reports.
+    pub fn prepare(&self) -> Result<()> {
+        let made = fs::create_dir_all(&self.reports).and_then(|()| fs::read_dir(&self.reports));
+        made.map(drop).map_err(|error| {
+            let folder = self.reports.display();
+            Error::NotThere(format!(
+                "{folder}: cannot be used for reports ({error}); set TTMEM_HOME to a folder that you can write to"
+            ))
+        })
+    }
+
     /// Stores the report of a profile that was read from `file` (`-`: standard input).
     ///
     /// It replaces the report of the same source. Where another source has a report of that name, the name gets
@@ -143,11 +155,9 @@ impl Store {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().into_string();
             let report = name.ok().and_then(|name| Stored::read(&name, &entry.path()));
-            if report.is_none() && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                // What a writer left that was killed before there was a report.
-                if write::sweep(&entry.path()) {
-                    let _ = fs::remove_dir(entry.path());
-                }
+            // What a writer left that was killed. Where it was to be the first report of that name, the folder is empty then.
+            if entry.path().is_dir() && write::sweep(&entry.path()) && report.is_none() {
+                let _ = fs::remove_dir(entry.path());
             }
             reports.extend(report);
         }

@@ -1,7 +1,7 @@
 //! How files get into a report folder: all of them or none.
 //!
 //! 1. They are written into a hidden folder inside of the report folder. Whoever is killed here leaves the old
-//!    report as it was; what is left over is swept away later.
+//!    report as it was; what is left over is removed by the next who writes there or lists the reports.
 //! 2. The hidden folder gets the name of a commit. That is one step: from here on the new report counts.
 //! 3. Its files are moved to their places. Whoever is killed here has the rest moved by the next who looks.
 //!
@@ -132,7 +132,7 @@ impl<'a> Place<'a> {
         fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.to_owned(), source })?;
         let lock = Lock::of_folder(folder);
         finish(folder)?;
-        sweep(folder);
+        sweep_with(&lock, folder);
         Ok(Self { folder, was_there, _lock: lock })
     }
 
@@ -201,19 +201,33 @@ pub(super) fn finish(folder: &Path) -> Result<()> {
     }
 }
 
-/// Removes what writers left that were killed; says whether there was anything.
+/// Removes what writers left that were killed; says whether there was anything. A folder that somebody writes into right
+/// now stays as it is.
 pub(super) fn sweep(folder: &Path) -> bool {
-    let is_abandoned = |path: &PathBuf| {
-        let Some(writer) = writer_of(path) else { return false };
-        let age = fs::metadata(path).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
-        let age = age.ok().and_then(std::result::Result::ok).unwrap_or_default();
-        age > ABANDONED || age > SHARED && is_gone(writer)
+    let has_staged =
+        entries(folder).is_ok_and(|entries| entries.iter().any(|path| writer_of(path).is_some()));
+    has_staged && Lock::try_of_folder(folder).is_some_and(|lock| sweep_with(&lock, folder))
+}
+
+/// As [`sweep`], for the holder of the folder's lock. Writers hold it for as long as they need what they have staged, so
+/// with the lock held everything staged is left over. Only where the file system has no locks does age decide.
+fn sweep_with(lock: &Lock, folder: &Path) -> bool {
+    let is_left = |path: &PathBuf| match writer_of(path) {
+        Some(writer) => lock.is_held() || is_abandoned(path, writer),
+        None => false,
     };
-    let left: Vec<PathBuf> = entries(folder).unwrap_or_default().into_iter().filter(is_abandoned).collect();
+    let left: Vec<PathBuf> = entries(folder).unwrap_or_default().into_iter().filter(is_left).collect();
     for path in &left {
         let _ = fs::remove_dir_all(path);
     }
     !left.is_empty()
+}
+
+/// Whether a staged folder is so old that nobody works on it.
+fn is_abandoned(staged: &Path, writer: u32) -> bool {
+    let age = fs::metadata(staged).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
+    let age = age.ok().and_then(std::result::Result::ok).unwrap_or_default();
+    age > ABANDONED || age > SHARED && is_gone(writer)
 }
 
 /// The number of the process that writes a report here.
