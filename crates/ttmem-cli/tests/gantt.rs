@@ -95,7 +95,7 @@ fn evidence_without_calls_says_how_to_get_some() {
 }
 
 #[test]
-fn a_summary_of_a_profile_of_totals_asks_for_no_log() {
+fn a_summary_of_a_profile_without_lives_asks_for_no_log() {
     let done = Command::cargo_bin("ttmem")
         .unwrap()
         .args(["summary", &corpus("memory_profile/server.json")])
@@ -103,7 +103,9 @@ fn a_summary_of_a_profile_of_totals_asks_for_no_log() {
         .success();
     let text = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
     assert!(
-        text.contains("memory profile") && text.contains("totals only") && !text.contains("TTMLIR"),
+        text.contains("memory profile")
+            && text.contains("largest tensors of a snapshot")
+            && !text.contains("TTMLIR"),
         "{text}"
     );
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use ttmem::model::{CallEnd, CallId, CurveKind, Moment, Profile, Rank};
-use ttmem::query::{GanttRequest, gantt};
-use ttmem::{Error, Result, read};
+use ttmem::query::{self, GanttRequest, Request, gantt};
+use ttmem::{Error, Result, read, report};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -232,5 +232,37 @@ proptest! {
         }
         let answer = gantt(&profile, &GanttRequest::default()).unwrap();
         prop_assert!(serde_json::to_string(&answer).is_ok());
+    }
+}
+
+#[test]
+fn the_accelerator_is_explained_and_unknown_times_are_not_zero() {
+    let profile = opened("server.json");
+    let summary = query::summary(&[profile], &Request::default()).unwrap();
+    let rank = &summary.ranks[0];
+    assert_eq!(rank.peak.as_ref().unwrap().pool, "mps");
+    assert!(rank.ran.iter().all(|ran| ran.calls > 0 && ran.time_ns.is_none() && ran.longest_ns.is_none()));
+    let (mut text, mut markdown) = (Vec::new(), Vec::new());
+    report::text(&summary, report::Screen::default(), &mut text).unwrap();
+    report::markdown(&summary, "server", &mut markdown).unwrap();
+    for shown in [text, markdown].map(|shown| String::from_utf8(shown).unwrap()) {
+        assert!(!shown.contains("0 µs") && !shown.contains("totals only"), "{shown}");
+    }
+    // Where every call has a length, so has their sum.
+    let summary = query::summary(&[opened("threads.json")], &Request::default()).unwrap();
+    assert!(summary.ranks[0].ran.iter().all(|ran| ran.time_ns.is_some() && ran.longest_ns.is_some()));
+}
+
+#[test]
+fn the_processor_is_explained_where_no_accelerator_was_used() {
+    let snapshot = |cpu: u64, mps: u64| {
+        json!({ "timestamp": "2025-01-13T10:29:40", "total_bytes": cpu + mps, "device_breakdown": {
+            "cpu": { "total_bytes": cpu }, "mps": { "total_bytes": mps } } })
+    };
+    for (mps, main) in [(0, "cpu"), (1, "mps")] {
+        let profile = written(&json!({ "snapshots": [snapshot(5 * MIB, mps)],
+            "metadata": { "operation_tracking_enabled": true } }));
+        let summary = query::summary(&[profile.unwrap()], &Request::default()).unwrap();
+        assert_eq!(summary.ranks[0].peak.as_ref().unwrap().pool, main);
     }
 }

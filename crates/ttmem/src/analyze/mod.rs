@@ -17,6 +17,7 @@ pub mod interleaved;
 pub mod lanes;
 pub mod live;
 pub mod lowered;
+pub mod main_pool;
 pub mod names;
 pub mod oom;
 pub mod outcomes;

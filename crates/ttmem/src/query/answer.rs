@@ -127,10 +127,10 @@ pub struct Ran {
     pub calls: u64,
     /// How many calls still ran when the evidence ended.
     pub running: u64,
-    /// How long, in all.
-    pub time_ns: u64,
-    /// How long, once.
-    pub longest_ns: u64,
+    /// How long, in all; `None` where the length of a call is not known.
+    pub time_ns: Option<u64>,
+    /// How long the longest call took; `None` likewise.
+    pub longest_ns: Option<u64>,
     /// The most that one call held above what was there when it began.
     pub peak_bytes: Option<u64>,
     /// What they allocated, in all.

@@ -18,12 +18,13 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::rows::{Entries, Rows, Shape, mib, mib_as_printed};
 use super::summary::overhead_pct;
+use crate::analyze::main_pool::main_pool;
 use crate::analyze::over_time::{PaddedSum, PaddingOverTime};
 use crate::analyze::traced::{Traced, WeightRef, number_of};
 use crate::analyze::{Account, Span, peak};
 use crate::model::{
-    Curve, CurveKind, ModuleId, Moment, Op, OpKind, Pool, PoolId, Profile, Rank, Run, Step, StepMarks,
-    TensorType, TypeId,
+    Curve, CurveKind, ModuleId, Moment, Op, OpKind, Pool, Profile, Rank, Run, Step, StepMarks, TensorType,
+    TypeId,
 };
 
 /// The content of `<name>_memory.json`.
@@ -97,17 +98,11 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// The highest peak of a rank's main pool in bytes of one bank: of DRAM, else of the fullest pool in which there are
-/// tensors, else of its first.
+/// The highest peak of a rank's main pool in bytes of one bank.
 pub fn highest_peak(profile: &Profile, rank: &Rank) -> Option<u64> {
     let peak_of =
         |id| peak::peak(&Account::new(rank, id)?, Span::whole(rank)).map(|peak: peak::Peak| peak.per_bank);
-    if let Some((dram, _)) = rank.pool_named(profile, "DRAM") {
-        return peak_of(dram);
-    }
-    let with_tensors =
-        (0..rank.pools.len()).filter_map(PoolId::new).filter(|id| rank.tensors.pool.contains(id));
-    with_tensors.filter_map(peak_of).max().or_else(|| peak_of(PoolId::new(0)?))
+    main_pool(profile, rank, peak_of).and_then(peak_of)
 }
 
 /// The steps that have rows.

@@ -109,8 +109,8 @@ impl<'a> Parts<'a> {
             depth,
             calls: totals.count.saturating_add(unwatched.calls),
             running: unwatched.running,
-            time_ns: totals.time.saturating_add(unwatched.time),
-            longest_ns: totals.longest.max(unwatched.longest),
+            time_ns: unwatched.is_timed().then(|| totals.time.saturating_add(unwatched.time)),
+            longest_ns: unwatched.is_timed().then(|| totals.longest.max(unwatched.longest)),
             peak_bytes: known.map(|totals| totals.peak),
             allocated_bytes: known.map(|totals| totals.allocated),
             kept_bytes: known.map(|totals| totals.kept),
@@ -129,7 +129,10 @@ impl<'a> Parts<'a> {
                     continue;
                 }
                 CallEnd::At(ended) => ended.saturating_sub(call.began),
-                CallEnd::Unknown => 0,
+                CallEnd::Unknown => {
+                    of.untimed += 1;
+                    0
+                }
             };
             let before = if of.calls == 0 { Some(0) } else { of.change };
             of.change = before.zip(self.rank.call_change(index)).map(|(sum, more)| sum.saturating_add(more));
@@ -148,7 +151,16 @@ struct Unwatched {
     running: u64,
     /// The others.
     calls: u64,
+    /// Those of them that nobody knows the length of.
+    untimed: u64,
     time: Nanoseconds,
     longest: Nanoseconds,
     change: Option<i64>,
+}
+
+impl Unwatched {
+    /// Whether the length of every call is known.
+    fn is_timed(&self) -> bool {
+        self.untimed == 0
+    }
 }

@@ -1,7 +1,5 @@
 //! `ttmem summary`: the answer on one screen, as data.
 
-use std::cmp::Reverse;
-
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
@@ -20,6 +18,7 @@ use super::ranks::{ProcessFilter, in_order, process};
 use super::suggestions::suggestions;
 use crate::analyze::account::Held;
 use crate::analyze::findings::{PoolAtPeak, Situation};
+use crate::analyze::main_pool::main_pool;
 use crate::analyze::passes::Passes;
 use crate::analyze::residue::{self, Who};
 use crate::analyze::{
@@ -228,8 +227,9 @@ impl<'a> View<'a> {
         let peaks: Vec<Option<peak::Peak>> =
             self.accounts.iter().map(|account| peak::peak(account, self.span)).collect();
         let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
-        let dram =
-            self.named("DRAM").or_else(|| self.fullest(&peaks)).or((!self.accounts.is_empty()).then_some(0));
+        let place = |id: PoolId| self.accounts.iter().position(|account| account.id == id);
+        let peak_of = |id: PoolId| peaks.get(place(id)?).copied().flatten().map(|peak| peak.per_bank);
+        let dram = main_pool(self.profile, self.rank, peak_of).and_then(place);
         let main = self.failed_pool(fault).or(dram);
         let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
@@ -374,14 +374,6 @@ impl<'a> View<'a> {
     /// The pool that ran out.
     fn failed_pool(&self, fault: Option<&Fault>) -> Option<usize> {
         fault.and_then(|fault| fault.pool).and_then(|pool| self.named(self.profile.text(pool)))
-    }
-
-    /// Of the pools in which there are tensors, the one with the highest peak: what a process has is more than they, and
-    /// nobody's.
-    fn fullest(&self, peaks: &[Option<peak::Peak>]) -> Option<usize> {
-        let has_tensors = |index: &usize| self.rank.tensors.pool.contains(&self.accounts[*index].id);
-        let peak = |index: &usize| peaks.get(*index).copied().flatten().map(|peak| peak.per_bank);
-        (0..self.accounts.len()).filter(has_tensors).max_by_key(|index| (peak(index), Reverse(*index)))
     }
 
     fn counts(&self) -> Counts {

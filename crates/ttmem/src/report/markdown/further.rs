@@ -209,7 +209,7 @@ fn ran(rank: &RankSummary) -> Option<Section> {
             format!("{}{}", "- ".repeat(ran.depth), cell(&ran.name, NAME)),
             ran.kind.to_owned(),
             format!("{}{running}", ran.calls),
-            if ran.calls == 0 { super::unknown() } else { duration(ran.time_ns) },
+            ran.time_ns.filter(|_| ran.calls > 0).map_or_else(super::unknown, duration),
             mb(ran.peak_bytes),
             mb(ran.kept_bytes.and_then(|kept| kept.checked_div(ran.calls))),
             ran.change_bytes.map_or_else(super::unknown, signed_mb),

@@ -70,7 +70,7 @@ fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Resul
         ("file", Align::Flexible),
         (which, Align::Left),
         ("operations", Align::Right),
-        ("peak of each bank", Align::Left),
+        ("peak", Align::Left),
     ]);
     for rank in &summary.ranks {
         let used = |(_, pool): &(&str, &PoolSummary)| pool.peak_per_bank.is_some_and(|peak| peak > 0);
@@ -284,7 +284,11 @@ impl Page<'_> {
         let (Some(explained), Some(allocated)) = (moment.explained_per_bank, moment.allocated_per_bank)
         else {
             if self.format == "memory_profile" {
-                return writeln!(out, "  The profile has totals only, so nobody's bytes can be told.\n");
+                writeln!(
+                    out,
+                    "  The file lists the largest tensors of a snapshot at most, so memory can't be attributed"
+                )?;
+                return writeln!(out, "  to tensors; a recording (.ttmem) has all of them.\n");
             }
             if is_torch(self.rank) {
                 writeln!(

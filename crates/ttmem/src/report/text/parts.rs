@@ -65,7 +65,7 @@ impl Page<'_> {
             table.row([
                 format!("{}{}", "  ".repeat(ran.depth), ran.name),
                 calls,
-                if ran.calls == 0 { unknown() } else { duration(ran.time_ns) },
+                ran.time_ns.filter(|_| ran.calls > 0).map_or_else(unknown, duration),
                 ran.peak_bytes.map_or_else(unknown, size),
                 keeps.map_or_else(unknown, size),
                 ran.change_bytes.map_or_else(unknown, change),
