@@ -28,15 +28,20 @@ impl Serialize for RegistryFile<'_> {
     }
 }
 
-/// All null where no graph was printed.
+/// Numbers that are not known because no graph was printed are left out: the earlier tool's visualizer formats whatever is
+/// there as a number.
 #[allow(clippy::struct_field_names, reason = "the contract's names")]
 #[derive(serde::Serialize)]
 struct Metadata {
+    #[serde(skip_serializing_if = "Option::is_none")]
     total_entries: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     total_weights: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     total_inputs: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     total_weight_bytes: Option<u64>,
-    #[serde(rename = "total_weight_MB")]
+    #[serde(rename = "total_weight_MB", skip_serializing_if = "Option::is_none")]
     total_weight: Option<f64>,
     total_graphs: usize,
 }
