@@ -74,7 +74,7 @@ fn home_with_reports_alone_offers_those() {
         fs::remove_file(place.file(log)).unwrap();
     }
     let mut session = place.start();
-    session.see_chosen("Stored reports").send(ENTER).see("peak of a bank").send("q").ends_with(0);
+    session.see_chosen("Stored reports").send(ENTER).see("written").send("q").ends_with(0);
 }
 
 #[test]
@@ -93,13 +93,9 @@ fn every_choice_at_home_can_be_reached_by_arrows() {
 fn every_choice_at_home_has_a_letter() {
     let place = Place::with_reports();
     let mut session = place.start();
-    for (letter, seen) in [
-        ("n", "p page"),
-        ("l", "Path"),
-        ("o", "peak of a bank"),
-        ("r", "Command"),
-        ("s", "serve the reports"),
-    ] {
+    for (letter, seen) in
+        [("n", "p page"), ("l", "Path"), ("o", "written"), ("r", "Command"), ("s", "serve the reports")]
+    {
         session.see("where did the device memory go?").send(letter).see(seen).send(ESCAPE);
     }
     session.see("where did the device memory go?").send("q").ends_with(0);
@@ -553,7 +549,7 @@ fn warnings_are_shown_with_the_answer() {
 
 fn stored(place: &Place) -> Session {
     let mut session = place.start();
-    session.see("2; the newest is vae").send("o").see("peak of a bank").see("tt_log");
+    session.see("2; the newest is vae").send("o").see("written").see("tt_log");
     session
 }
 
@@ -578,7 +574,7 @@ fn stored_reports_are_listed_found_and_shown() {
         .send(DOWN)
         .send(ENTER)
         .see(VAE);
-    session.send(ESCAPE).see("peak of a bank").send(ESCAPE).see("2 reports").send(ESCAPE).see("Newest log");
+    session.send(ESCAPE).see("written").send(ESCAPE).see("2 reports").send(ESCAPE).see("Newest log");
     session.send("q").ends_with(0);
 }
 
@@ -708,7 +704,7 @@ fn every_screen() -> Vec<(Way, bool)> {
             },
             false,
         ),
-        (|place| at(place, &["o"], "peak of a bank"), false),
+        (|place| at(place, &["o"], "written"), false),
         (|place| at(place, &["o/"], "Search"), false),
         (|place| at(place, &["ox"], "Remove the report"), false),
         (without_memory, false),

@@ -154,10 +154,10 @@ fn the_page_is_opened_if_asked_and_the_report_is_there_if_that_fails() {
 #[cfg(unix)]
 fn a_report_that_is_killed_leaves_nothing_for_long() {
     let home = tempfile::tempdir().unwrap();
-    let staged = || -> Vec<std::path::PathBuf> {
+    let staged = || -> Vec<PathBuf> {
         let folders = fs::read_dir(home.path().join("reports")).into_iter().flatten().flatten();
         let entries = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
-        let is_staged = |path: &std::path::PathBuf| {
+        let is_staged = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".ttmem-staged-"))
         };
         entries.map(|entry| entry.path()).filter(is_staged).collect()
@@ -181,7 +181,7 @@ fn a_report_that_is_killed_leaves_nothing_for_long() {
         });
         assert!(is_killed, "it was always done before it could be killed");
         assert!(command(&["list"]).status().unwrap().success());
-        assert_eq!(staged(), Vec::<std::path::PathBuf>::new());
+        assert_eq!(staged(), Vec::<PathBuf>::new());
         assert!(command(&["report", &log]).status().unwrap().success());
     }
 }

@@ -227,7 +227,7 @@ fn a_total_of_the_device_is_not_shown_as_a_peak_per_bank() {
     let home = tempfile::tempdir().unwrap();
     let corpus = |name: &str| format!("{}/../../corpus/{name}", env!("CARGO_MANIFEST_DIR"));
     let ttmem = |words: &[&str]| {
-        let mut command = assert_cmd::Command::cargo_bin("ttmem").unwrap();
+        let mut command = Command::cargo_bin("ttmem").unwrap();
         let done = command.env("TTMEM_HOME", home.path()).args(words).assert().success();
         String::from_utf8(done.get_output().stdout.clone()).unwrap()
     };
@@ -240,7 +240,7 @@ fn a_total_of_the_device_is_not_shown_as_a_peak_per_bank() {
     assert!(row("tinyllama").contains(" GiB") && !row("tinyllama").contains("/bank"), "{list}");
     assert!(row("vae-decoder").contains(" MiB/bank ("), "{list}");
     assert!(row("server").contains("mps 2.27 GiB") && !row("server").contains("/bank"), "{list}");
-    let rows: serde_json::Value = serde_json::from_str(&ttmem(&["list", "--json"])).unwrap();
+    let rows: Value = serde_json::from_str(&ttmem(&["list", "--json"])).unwrap();
     let rows = rows.as_array().unwrap();
     let peak = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap()["peak"].clone();
     let training = peak("tinyllama");

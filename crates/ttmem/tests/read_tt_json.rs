@@ -828,7 +828,8 @@ fn files_of_other_formats_are_not_taken_for_it() {
         assert_eq!(sniff(other), read::Sniff::No, "{other}");
     }
     // What `ttmem` itself writes beside it is something else.
-    let (folder, mut profile) = made(Scenario::Vae, &Options::default());
+    let (_made, mut profile) = made(Scenario::Vae, &Options::default());
+    let folder = tempdir().unwrap();
     write_report(&mut profile, None, folder.path(), "x").unwrap();
     for file in ["x_operations.json", "x_inputs_registry.json", "x_ir.json", "x_summary.json", "x_about.json"]
     {

@@ -27,7 +27,7 @@ fn assert_reported(place: &Place, output: &Output, code: i32) -> String {
     let record = fs::read(place.path("record")).unwrap();
     assert!(find(&output.stderr, &record).is_some(), "not shown as it came: {said}");
     assert_eq!(summary(place, &folder.join("print_log.ttmem")), summary(place, &log));
-    assert!(said.contains("Peak DRAM 686.4 of 4080.0 MiB a bank (17 %)."), "{said}");
+    assert!(said.contains("Peak DRAM 686.4 of 4080.0 MiB per bank (17 %)."), "{said}");
     let listed = place.ttmem().arg("list").output().unwrap();
     assert!(text(&listed.stdout).contains(folder.file_name().unwrap().to_str().unwrap()));
     said
