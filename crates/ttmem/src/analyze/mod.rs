@@ -28,6 +28,7 @@ pub mod padding;
 pub mod passes;
 pub mod peak;
 pub mod phases;
+pub mod reshaping;
 pub mod residue;
 pub mod scopes;
 pub mod span;

@@ -6,8 +6,8 @@
 use super::answer::Suggestion;
 use super::words::{brief, percent, shape, size};
 use crate::analyze::findings::{
-    Busy, Cached, Family, Finding, Full, Growth, Layers, PaddedShape, Shortage, Situation, Unexplained, What,
-    findings,
+    Busy, Cached, Family, Finding, Full, Growth, Instead, Layers, PaddedShape, Shortage, Situation,
+    Unexplained, What, findings,
 };
 use crate::analyze::fragmentation::Fragmented;
 use crate::analyze::oom::Cause;
@@ -199,15 +199,44 @@ impl<'a> Words<'a> {
         let Some(ty) = self.situation.profile.tensor_type(found.ty) else { return String::new() };
         let (padded, logical) = (ty.padded.or_zero(), ty.logical.or_zero());
         let name = self.name(found.example);
-        let (who, lower) = match found.count {
-            1 => (format!("{name}, {}, is", self.typed(ty)), "it lowers"),
-            count => (format!("{count} tensors of {} ({name} …) are", self.typed(ty)), "they lower"),
+        let (who, lower, they) = match found.count {
+            1 => (format!("{name}, {}, is", self.typed(ty)), "it lowers", "it"),
+            count => (format!("{count} tensors of {} ({name} …) are", self.typed(ty)), "they lower", "them"),
         };
-        format!(
-            "{who} padded by {}.{}",
-            percent(padded.saturating_sub(logical), logical),
-            self.lowers(&format!("As {}, the same elements, {lower}", brief(&shape(&found.friendly), BRIEF))),
-        )
+        let is = format!("{who} padded by {}.", percent(padded.saturating_sub(logical), logical));
+        match &found.instead {
+            Instead::Shape(better) => {
+                let shape = brief(&shape(better), BRIEF);
+                let lowers = self.lowers(&format!("As {shape}, the same elements, {lower}"));
+                format!("{is}{lowers} Only element-wise operations use {they}.")
+            }
+            Instead::Changing(ops) => {
+                format!(
+                    "{is} A shape with less padding needs changes in the model: {}.",
+                    self.would_change(ops)
+                )
+            }
+            Instead::Returned => format!(
+                "{is} A shape with less padding needs changes in the model: the program returns {they}, so what uses the \
+                 result would need to change too."
+            ),
+        }
+    }
+
+    /// `ttnn.mean and ttnn.reshape would need to change too`.
+    fn would_change(&self, ops: &[StrId]) -> String {
+        const SHOWN: usize = 4;
+        let mut names: Vec<String> = ops.iter().map(|op| self.op(*op)).collect();
+        if names.len() > SHOWN + 1 {
+            let more = names.split_off(SHOWN).len();
+            names.push(format!("{more} more operations"));
+        }
+        let listed = match names.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, first)) => format!("{} and {last}", first.join(", ")),
+            None => "other operations".into(),
+        };
+        format!("{listed} would need to change too")
     }
 
     fn kept_twice(&self, count: usize, per_bank: u64) -> String {

@@ -20,8 +20,9 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::analyze::reshaping::{Freedom, Reshaping};
 use crate::analyze::residue::{self, Who};
 use crate::analyze::scopes::made_in;
 use crate::analyze::tiles::friendly_shape;
@@ -373,13 +374,34 @@ impl<'a> Tables<'a> {
         emit(maybe("weights.kept_twice", list.iter().map(|weight| weight.kept_twice.map(usize::from))));
     }
 
+    /// The types of which every tensor may have another shape.
+    fn free_types(&self) -> FxHashSet<TypeId> {
+        let reshaping = Reshaping::new(self.profile, self.rank);
+        let (mut free, mut tied) = (FxHashSet::default(), FxHashSet::default());
+        for tensor in (0..self.rank.tensors.len()).filter_map(TensorId::new) {
+            let Some(ty) = self.rank.tensors.ty[tensor.index()] else { continue };
+            let is_free = reshaping.freedom(tensor) == Freedom::Free;
+            if is_free {
+                free.insert(ty)
+            } else {
+                tied.insert(ty)
+            };
+        }
+        free.retain(|ty| !tied.contains(ty));
+        free
+    }
+
     fn types(&self, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
         let types = || self.types.list.iter().filter_map(|id| self.profile.tensor_type(*id));
         let mut shape = |shape: &[u64]| texts.made(Shape(shape).to_string());
         emit(numbers("types.shape", types().map(|ty| shape(&ty.shape))));
         let padded = types().map(|ty| Some(index(shape(&ty.layout.as_ref()?.padded_shape))));
         emit(maybe("types.padded_shape", padded));
-        emit(maybe("types.friendly", types().map(|ty| Some(index(shape(&friendly_shape(ty)?))))));
+        let free = self.free_types();
+        let friendly = self.types.list.iter().filter_map(|id| Some((id, self.profile.tensor_type(*id)?)));
+        let friendly =
+            friendly.map(|(id, ty)| Some(index(shape(&friendly_shape(ty).filter(|_| free.contains(id))?))));
+        emit(maybe("types.friendly", friendly));
         emit(numbers("types.dtype", types().map(|ty| texts.number(ty.dtype))));
         let layouts = types().map(|ty| Some(index(texts.made(layout_text(self.profile, ty)?))));
         emit(maybe("types.layout", layouts));

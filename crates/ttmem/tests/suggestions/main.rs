@@ -70,11 +70,19 @@ fn l1_over_90_and_95() {
     holding(L1_BANK / 100 * 90).silent("l1_over_90");
 }
 
+/// A tensor that only an element-wise operation uses.
+fn element_wise(scene: &mut Scene, name: &str, of: &Of) -> TensorId {
+    let tensor = scene.make("ttnn.relu", &[], name, of);
+    scene.touch(name, of);
+    tensor
+}
+
 #[test]
 fn padding_over_50() {
     // Three times 21 rows take three times 32: 52.4 % more. Folded, 63 rows take two tiles instead of three.
     let mut scene = Scene::new();
-    scene.make("ttnn.relu", &[], "%0", &tiled(&[3, 21, 256 * 32], "bf16"));
+    let thin = element_wise(&mut scene, "%0", &tiled(&[3, 21, 256 * 32], "bf16"));
+    scene.free(thin);
     let found = scene.only("padding_over_50");
     says(&found, &["adds 52.4%", "528.0 KiB of 1.5 MiB on the device", "multiples of 32"]);
     assert_eq!(saves(&found), Some(256 / 8 * 2048));
@@ -88,10 +96,10 @@ fn padding_over_50() {
 
 #[test]
 fn padding_of_a_tensor_over_50() {
-    let padded =
-        |scene: &mut Scene, name: &str| scene.make("ttnn.relu", &[], name, &tiled(&[3, 21, 8192], "bf16"));
+    let padded = |scene: &mut Scene, name: &str| element_wise(scene, name, &tiled(&[3, 21, 8192], "bf16"));
     let mut scene = Scene::new();
-    padded(&mut scene, "%0");
+    let thin = padded(&mut scene, "%0");
+    scene.free(thin);
     let found = scene.only("tensor_padding_over_50");
     says(&found, &["%0, 3x21x8192 (bf16), is padded by 52.4%", "As 1x63x8192, the same elements, it lowers"]);
     assert_eq!((saves(&found), found.step), (Some(64 * KIB), Some(0)));
@@ -103,10 +111,86 @@ fn padding_of_a_tensor_over_50() {
     // Saving 64 KiB is worth a sentence where that is a hundredth of the peak.
     for (others, fires) in [(99 * 64 * KIB - 128 * KIB, true), (100 * 64 * KIB, false)] {
         let mut scene = Scene::new();
-        padded(&mut scene, "%0");
+        let thin = padded(&mut scene, "%0");
         scene.make("ttnn.full", &[], "%1", &bytes(others));
+        scene.free(thin);
         assert_eq!(scene.of_rule("tensor_padding_over_50").len(), usize::from(fires), "{others}");
     }
+}
+
+/// What is said of `%0`, of 3x21x8192, after steps that use it; it is given back in the end.
+fn of_shape(uses: impl FnOnce(&mut Scene, &Of)) -> Vec<Suggestion> {
+    let thin = tiled(&[3, 21, 8192], "bf16");
+    let mut scene = Scene::new();
+    let tensor = scene.make("ttnn.full", &[], "%0", &thin);
+    uses(&mut scene, &thin);
+    scene.free(tensor);
+    scene.of_rule("tensor_padding_over_50")
+}
+
+#[test]
+fn a_shape_is_proposed_only_where_nothing_depends_on_it() {
+    let small = tiled(&[3, 1, 8192], "bf16");
+    let scalar = tiled(&[1, 1, 1], "bf16");
+    let flat = tiled(&[1, 63, 8192], "bf16");
+    // A scalar goes with any shape.
+    let free = of_shape(|scene, thin| {
+        let sum = scene.compute("ttnn.add", &[("%0", thin), ("%s", &scalar)], "%1", thin);
+        scene.free(sum);
+    });
+    assert!(!free.is_empty() && free.iter().all(|one| one.message.contains("As 1x63x8192")), "{free:?}");
+
+    let tied = |op: &str, other: Option<&Of>, result: &Of| {
+        let found = of_shape(|scene, thin| {
+            let operands: Vec<(&str, &Of)> =
+                std::iter::once(("%0", thin)).chain(other.map(|of| ("%o", of))).collect();
+            let made = scene.compute(op, &operands, "%1", result);
+            scene.free(made);
+        });
+        for one in &found {
+            assert!(!one.message.contains("As ") && one.saves_per_bank.is_none(), "{op}: {one:?}");
+            assert!(one.message.contains(&format!("{op} would need to change too")), "{op}: {one:?}");
+        }
+        assert!(!found.is_empty(), "{op}");
+    };
+    let thin = tiled(&[3, 21, 8192], "bf16");
+    tied("ttnn.mean", None, &small);
+    tied("ttnn.softmax", None, &thin);
+    tied("ttnn.add", Some(&small), &thin);
+    tied("ttnn.slice_static", None, &small);
+    tied("ttnn.reshape", None, &flat);
+    tied("ttnn.matmul", Some(&thin), &thin);
+    tied("ttnn.an_operation_of_tomorrow", None, &thin);
+}
+
+#[test]
+fn what_element_wise_operations_tie_together_has_one_shape() {
+    // The mean is of what comes of `%0`, two operations later.
+    let found = of_shape(|scene, thin| {
+        let relu = scene.compute("ttnn.relu", &[("%0", thin)], "%1", thin);
+        let exp = scene.compute("ttnn.exp", &[("%1", thin)], "%2", thin);
+        let mean = scene.compute("ttnn.mean", &[("%2", thin)], "%3", &tiled(&[3, 1, 8192], "bf16"));
+        [relu, exp, mean].into_iter().for_each(|tensor| scene.free(tensor));
+    });
+    let found = found.iter().find(|one| one.message.contains("3x21x8192")).unwrap();
+    says(found, &["3 tensors of 3x21x8192", "ttnn.mean would need to change too"]);
+    assert_eq!(found.saves_per_bank, None);
+}
+
+#[test]
+fn results_that_are_returned_prepared_or_never_used_get_no_shape() {
+    let thin = tiled(&[3, 21, 8192], "bf16");
+    let mut scene = Scene::new();
+    element_wise(&mut scene, "%0", &thin);
+    says(&scene.only("tensor_padding_over_50"), &["the program returns it"]);
+
+    let mut scene = Scene::new();
+    let bias = scene.make("ttnn.prepare_conv2d_bias", &[], "%0", &thin);
+    scene.touch("%0", &thin);
+    scene.free(bias);
+    scene.silent("tensor_padding_over_50");
+
+    assert_eq!(of_shape(|_, _| ()), []);
 }
 
 #[test]
@@ -503,8 +587,9 @@ fn a_change_to_a_model_changes_all_its_runs() {
 #[test]
 fn the_most_urgent_comes_first_then_what_saves_most() {
     let mut scene = Scene::new();
-    scene.make("ttnn.relu", &[], "%0", &tiled(&[64, 4, 65536], "f32"));
+    let thin = element_wise(&mut scene, "%0", &tiled(&[64, 4, 65536], "f32"));
     scene.make("ttnn.full", &[], "%1", &bytes(850 * MIB));
+    scene.free(thin);
     scene.fail("ttnn.matmul", "DRAM", |fault| {
         fault.requested_per_bank = Some(200 * MIB);
         fault.free = Some(100 * MIB);
@@ -519,11 +604,12 @@ fn coming_and_going(kinds: &[Of], events: &[(usize, bool)]) -> Scene {
     let mut scene = Scene::new();
     let mut alive = Vec::new();
     for (number, (kind, frees)) in events.iter().enumerate() {
-        alive.push(scene.make("ttnn.relu", &[], &format!("%{number}"), &kinds[kind % kinds.len()]));
+        alive.push(element_wise(&mut scene, &format!("%{number}"), &kinds[kind % kinds.len()]));
         if *frees {
             scene.free(alive.remove(kind % alive.len()));
         }
     }
+    alive.into_iter().for_each(|tensor| scene.free(tensor));
     scene
 }
 

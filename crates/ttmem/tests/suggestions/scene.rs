@@ -215,11 +215,22 @@ impl Scene {
         operands: &[&str],
         result: Option<(&str, Option<TypeId>)>,
     ) -> Step {
+        let operands: Vec<(&str, Option<TypeId>)> = operands.iter().map(|name| (*name, None)).collect();
+        self.typed_op(name, kind, &operands, result)
+    }
+
+    fn typed_op(
+        &mut self,
+        name: &str,
+        kind: OpKind,
+        operands: &[(&str, Option<TypeId>)],
+        result: Option<(&str, Option<TypeId>)>,
+    ) -> Step {
         let op = Op {
             name: self.text(name),
             results: result.iter().map(|(name, _)| self.text(name)).collect(),
-            operands: operands.iter().map(|name| self.text(name)).collect(),
-            operand_types: vec![None; operands.len()],
+            operands: operands.iter().map(|(name, _)| self.text(name)).collect(),
+            operand_types: operands.iter().map(|(_, ty)| *ty).collect(),
             result_types: result.iter().map(|(_, ty)| *ty).collect(),
             attributes: None,
             callee: None,
@@ -240,6 +251,21 @@ impl Scene {
         let (ty, per_bank) = self.define(of);
         let step = self.op(op, OpKind::Compute, operands, Some((name, ty)));
         self.allocate(name, of, ty, per_bank, Some(step))
+    }
+
+    /// A step that makes a tensor of others, whose types it knows.
+    pub fn compute(&mut self, op: &str, operands: &[(&str, &Of)], name: &str, of: &Of) -> TensorId {
+        let operands: Vec<(&str, Option<TypeId>)> =
+            operands.iter().map(|(name, of)| (*name, self.define(of).0)).collect();
+        let (ty, per_bank) = self.define(of);
+        let step = self.typed_op(op, OpKind::Compute, &operands, Some((name, ty)));
+        self.allocate(name, of, ty, per_bank, Some(step))
+    }
+
+    /// A step that writes over a tensor, element by element.
+    pub fn touch(&mut self, name: &str, of: &Of) {
+        let ty = self.define(of).0;
+        self.typed_op("ttnn.relu", OpKind::Compute, &[(name, ty)], Some((name, ty)));
     }
 
     /// A step that makes nothing.

@@ -15,7 +15,7 @@ mod weights;
 
 pub use busy::{Busy, Family};
 pub use full::Full;
-pub use padding::PaddedShape;
+pub use padding::{Instead, PaddedShape};
 pub use shortage::{Shortage, Unexplained};
 pub use training::{Growth, Layers};
 pub use weights::Cached;
