@@ -8,6 +8,22 @@ mod list_shape_proposals;
 
 use std::path::Path;
 
+use ttmem::query::timeline::{Column, Texts, Timeline};
+
+/// The page shows a shape for a type only where every tensor of it may have it.
+#[test]
+fn the_page_shows_no_shape_that_is_not_proposed() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/vae-decoder.log");
+    let profile = ttmem::read::open(log.to_str().unwrap()).unwrap();
+    let mut texts = Texts::new(&profile);
+    let mut timeline = Timeline::new(&profile, &profile.ranks[0]);
+    let parts = timeline.columns(&mut texts, |part: &mut Vec<Column>, column| part.push(column));
+    let columns: Vec<Column> = parts.into_iter().flatten().collect();
+    let friendly = columns.iter().find(|column| column.name == "types.friendly").unwrap();
+    // 0 is missing.
+    assert!(!friendly.values.is_empty() && friendly.values.iter().all(|value| *value == 0), "{friendly:?}");
+}
+
 #[test]
 fn every_proposal_of_the_corpus_is_as_listed() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus");

@@ -102,7 +102,7 @@ mod tests {
 
     fn judged(content: &[u8]) -> Option<&'static str> {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), content).unwrap();
+        fs::write(file.path(), content).unwrap();
         evidence_in(file.path()).unwrap()
     }
 
