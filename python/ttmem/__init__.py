@@ -7,7 +7,8 @@
 `import ttmem` loads the native module and nothing else; whatever needs PyTorch imports it when it is used.
 """
 
-from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__, open
+from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__
+from ttmem._native import open as open  # not in `__all__`: `import *` must leave Python's own
 
 # As in `typing`, which takes longer to load than all else here.
 TYPE_CHECKING = False
@@ -47,7 +48,6 @@ __all__ = [
     "initialize_memory_tracker",
     "memory_checkpoint",
     "memory_snapshot",
-    "open",
     "save_memory_profile",
     "stop_memory_tracker",
 ]
