@@ -24,6 +24,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 from torch.utils.data import DataLoader, dataloader
 
+from ttmem._torch import known
+from ttmem._torch.asked import Asked
 from ttmem._torch.compiled import AsWritten
 
 if TYPE_CHECKING:
@@ -65,12 +67,15 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         self.is_on = False
         self.watcher: Mode | None = None
         self._said: set[str] = set()
+        self._asked = Asked()
         _forget_results(self.fake_tensor_converter)
 
     def begin(self, watcher: Mode | None) -> None:
         """From now on; all is said once more."""
         self.is_on, self.watcher = True, watcher
         self._said.clear()
+        self._asked.clear()
+        known.begin()
         self.__enter__()
 
     def end(self) -> None:
@@ -85,24 +90,69 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         if not self.is_on:
             self.say(USED)
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
-            return func(*args)
+            return self._real_value(args[0])
         kwargs = kwargs or {}
-        if func not in self.lift_fns:
-            args, kwargs = self._stand_ins(func, args, kwargs)
+        if func in self.lift_fns:
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+            if _is_real(args[0]):
+                known.remember(result, args[0])
+            return result
+        args, kwargs = self._stand_ins(func, args, kwargs)
+        operation = known.Operation(func, args, kwargs)
         try:
-            return super().__torch_dispatch__(func, types, args, kwargs)
+            result = super().__torch_dispatch__(func, types, args, kwargs)
         except DataDependentOutputException:
-            if func is aten._local_scalar_dense.default:
-                return self.value(args[0].dtype)
-            if func in (aten.equal.default, aten.allclose.default, aten.is_nonzero.default):
-                return self.value(torch.bool)
-            raise
+            return self._answer(operation, func, args)
         except DynamicOutputShapeException:
-            largest = _largest(func, args)
-            if largest is None:
-                raise
-            self.say(LARGEST, func)
-            return largest
+            return self._sized(operation, func, args)
+        operation.follow(result)
+        return result
+
+    def may_turn_const(self, t: torch.Tensor) -> bool:
+        """PyTorch keeps the values of single numbers only. Here, `known` keeps them."""
+        del t
+        return False
+
+    def _real_value(self, real: torch.Tensor) -> Any:
+        """The value of a real tensor. One that was written to in the capture has another than its own."""
+        is_written, value = known.value_of_real(real)
+        if not is_written:
+            return aten._local_scalar_dense.default(real)
+        if value is None:
+            return self.value(real.dtype)
+        with torch._C._DisableTorchDispatch():
+            return value.item()
+
+    def _answer(self, operation: known.Operation, func: Any, args: Any) -> Any:
+        """The number or truth value that an operation gives to Python."""
+        is_truth = func in (aten.equal.default, aten.allclose.default, aten.is_nonzero.default)
+        if not is_truth and func is not aten._local_scalar_dense.default:
+            raise DataDependentOutputException(func)
+        answer = operation.compute() if self.is_on else None
+        return self.value(torch.bool if is_truth else args[0].dtype) if answer is None else answer
+
+    def _sized(self, operation: known.Operation, func: Any, args: Any) -> Any:
+        """The result of an operation whose shape depends on values."""
+        result = operation.compute()
+        if result is not None:
+            return _pytree.tree_map_only(torch.Tensor, self.from_known, result)
+        largest = _largest(func, args)
+        if largest is None:
+            raise DynamicOutputShapeException(func)
+        self.say(LARGEST, func)
+        return largest
+
+    def from_real(self, real: torch.Tensor) -> torch.Tensor:
+        """A tensor without memory in the place of a real one, which stays as it is."""
+        stand_in: torch.Tensor = self.from_tensor(real)
+        known.stand_in(stand_in, real)
+        return stand_in
+
+    def from_known(self, real: torch.Tensor) -> torch.Tensor:
+        """A tensor without memory whose value is known."""
+        result: torch.Tensor = self.from_tensor(real)
+        known.remember(result, real)
+        return result
 
     def _stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Arguments, of which none is real: PyTorch would compute with some of them."""
@@ -111,7 +161,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         self._see(func, args)
 
         def stand_in(tensor: torch.Tensor) -> torch.Tensor:
-            return self.from_tensor(tensor) if _is_real(tensor) else tensor
+            return self.from_real(tensor) if _is_real(tensor) else tensor
 
         changed: tuple[Any, dict[str, Any]] = _pytree.tree_map_only(torch.Tensor, stand_in, (args, kwargs))
         return changed
@@ -130,6 +180,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         if not self.is_on:
             raise RuntimeError(OUTSIDE)
         self.say(UNKNOWN)
+        self._asked.count()
         return False if dtype is torch.bool else math.nan
 
     def say(self, what: str, *args: object) -> None:
@@ -191,6 +242,7 @@ class Unknowns(TorchFunctionMode):
             tensor.__format__: self._text,
             tensor.numpy: self._array,
             tensor.__array__: self._array,
+            tensor.__getitem__: self._part,
         }
 
     def __torch_function__(
@@ -206,12 +258,30 @@ class Unknowns(TorchFunctionMode):
         value = x.item()
         return 0 if math.isnan(value) else int(value)
 
+    def _part(self, x: torch.Tensor, index: Any) -> torch.Tensor:
+        """A part whose bounds may be unknown: then it is as large as it can be."""
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, slice) and self._is_unknown(part) for part in parts):
+            self._pretend.say(LARGEST, "a slice")
+            whole = tuple(
+                slice(None) if isinstance(part, slice) and self._is_unknown(part) else part for part in parts
+            )
+            index = whole if isinstance(index, tuple) else whole[0]
+        return torch.Tensor.__getitem__(x, index)
+
+    @staticmethod
+    def _is_unknown(part: slice) -> bool:
+        bounds = (part.start, part.stop, part.step)
+        return any(isinstance(bound, FakeTensor) and known.value_of(bound) is None for bound in bounds)
+
     def _text(self, x: torch.Tensor, how: str) -> str:
         return format(x.item(), how) if x.dim() == 0 else format(repr(x), how)
 
     def _array(self, x: torch.Tensor, *_: object) -> Any:
         import numpy as np
 
+        if (known_value := known.value_of(x)) is not None:
+            return known_value.numpy().copy()
         # As NumPy calls it; one value for all, so it takes no memory.
         name = str(x.dtype).removeprefix("torch.")
         value = self._pretend.value(x.dtype)
@@ -264,8 +334,8 @@ class Pretence:
 
     def _listed(self) -> Callable[[FakeTensor], Any]:
         def tolist(x: FakeTensor) -> Any:
-            if x.constant is not None:
-                return x.constant.tolist()
+            if (known_value := known.value_of(x)) is not None:
+                return known_value.tolist()
             value: Any = self._pretend.value(x.dtype)
             for size in reversed(x.shape):
                 value = [value] * size
@@ -288,7 +358,7 @@ class Pretence:
         """A tensor without values in the place of a real one, which may go."""
         if not _is_real(real):
             return real
-        stand_in: torch.Tensor = self._pretend.from_tensor(real)
+        stand_in = self._pretend.from_real(real)
         if self._mode is not None and real.layout is torch.strided:
             self._mode.moved(real, stand_in)
         return stand_in

@@ -1,0 +1,340 @@
+"""Known values in a NO_DISPATCH capture: those that follow from the program's own constants.
+
+A tensor made of Python values (`torch.tensor`, `full`, `arange`), or a real one of integers, has a value that
+needs no model to compute. It is kept beside the storage, so that all views of a storage share it, and operations
+on such tensors are computed as well. Loops that wait for a position or a maximum length end then. Values that come
+from random numbers or from weights stay unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+aten = torch.ops.aten
+
+MAX_ELEMENTS = 1 << 16
+"""Larger tensors have no known values: a capture must not take the memory that it estimates."""
+MAX_BYTES = 16 * MAX_ELEMENTS
+CONTENTS = "_ttmem_contents"
+REAL = (torch.Tensor, torch.nn.Parameter)
+
+FILLED: dict[Any, Any] = {
+    aten.zeros.default: 0,
+    aten.zeros_like.default: 0,
+    aten.new_zeros.default: 0,
+    aten.ones.default: 1,
+    aten.ones_like.default: 1,
+    aten.new_ones.default: 1,
+}
+# The value is the argument after the shape, or after the tensor whose shape is used.
+FILLED_WITH_ARGUMENT: dict[Any, int] = {
+    aten.full.default: 1,
+    aten.full_like.default: 1,
+    aten.new_full.default: 2,
+}
+COMPUTED = {
+    aten.arange.default,
+    aten.arange.start,
+    aten.arange.start_step,
+    aten.scalar_tensor.default,
+    aten.eye.default,
+    aten.eye.m,
+    aten.linspace.default,
+    aten.tril_indices.default,
+    aten.triu_indices.default,
+}
+# They overwrite a tensor whatever was in it.
+OVERWRITES = {aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default, aten.copy_.default}
+# One operand decides: `anything | True` is true, `anything & False` is false.
+DECIDED_BY_TRUE = {
+    aten.bitwise_or.Tensor,
+    aten.bitwise_or_.Tensor,
+    aten.logical_or.default,
+    aten.logical_or_.default,
+}
+DECIDED_BY_FALSE = {
+    aten.bitwise_and.Tensor,
+    aten.bitwise_and_.Tensor,
+    aten.logical_and.default,
+    aten.logical_and_.default,
+}
+# They change a shape in place, and what is in the storage.
+STORAGE_CHANGES = {aten.set_.source_Tensor, aten.set_.source_Storage_storage_offset, aten.resize_.default}
+UNINITIALIZED = ("aten::empty", "aten::new_empty")
+
+
+class Contents:
+    """What is known of a storage. Stand-ins for a real tensor share it, for as long as the capture runs."""
+
+    __slots__ = ("capture", "is_written", "whole")
+
+    def __init__(self, capture: object) -> None:
+        """Nothing is known yet."""
+        self.capture = capture
+        self.whole: torch.UntypedStorage | None = None
+        self.is_written = False
+
+
+class Captures:
+    """The capture that runs: what was learned of real tensors in an earlier one may no longer be so."""
+
+    now: object = object()
+
+
+def begin() -> None:
+    """Begins a capture."""
+    Captures.now = object()
+
+
+def value_of(tensor: object) -> torch.Tensor | None:
+    """The known value of a tensor without memory, as a real tensor on the CPU; `None` where it is unknown."""
+    contents = _contents(tensor) if isinstance(tensor, FakeTensor) else None
+    return None if contents is None else _view_of(contents, tensor)
+
+
+def value_of_real(tensor: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
+    """Whether a real tensor was written to in this capture, which leaves it as it is; and its value then."""
+    contents = _contents(tensor)
+    if contents is None or not contents.is_written:
+        return False, None
+    return True, _view_of(contents, tensor)
+
+
+def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Keeps the value of a tensor that has a storage of its own. The value is copied."""
+    if not isinstance(tensor, FakeTensor) or not _can_be_known(tensor) or tensor.is_conj() or tensor.is_neg():
+        return
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
+        storage = tensor.untyped_storage()
+        whole = torch.UntypedStorage(storage.nbytes())
+        room = torch.empty(0, dtype=tensor.dtype)
+        room.set_(whole, tensor.storage_offset(), tensor.size(), tensor.stride())
+        room.copy_(value)
+        contents = getattr(storage, CONTENTS, None)
+        if contents is None:
+            contents = Contents(Captures.now)
+            setattr(storage, CONTENTS, contents)
+        contents.whole = whole
+
+
+def stand_in(tensor: torch.Tensor, real: torch.Tensor) -> None:
+    """Keeps what is known of a real tensor for what stands in for it: of integers, of truth values, of one number."""
+    if type(real) not in REAL or real.layout is not torch.strided or real.device.type == "meta":
+        return
+    contents = _contents(real)
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        storage = real.untyped_storage()
+        if contents is None:
+            contents = Contents(Captures.now)
+            is_number = storage.nbytes() == real.itemsize
+            is_whole = not (real.dtype.is_floating_point or real.dtype.is_complex)
+            if (is_whole or is_number) and storage.nbytes() <= MAX_BYTES:
+                contents.whole = storage.cpu().clone()
+            setattr(storage, CONTENTS, contents)
+        setattr(tensor.untyped_storage(), CONTENTS, contents)
+
+
+def forget(tensor: object) -> None:
+    """Drops the value of a tensor, and of all that share its storage."""
+    contents = _contents(tensor)
+    if contents is not None:
+        contents.whole, contents.is_written = None, True
+
+
+def wrote(tensor: object) -> None:
+    """Notes that a tensor was written to: a real one that it stands in for has another value than its own now."""
+    contents = _contents(tensor)
+    if contents is not None:
+        contents.is_written = True
+
+
+def _contents(tensor: object) -> Contents | None:
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    with torch._C.DisableTorchFunction():
+        contents: Contents | None = getattr(tensor.untyped_storage(), CONTENTS, None)
+    return contents if contents is not None and contents.capture is Captures.now else None
+
+
+def _view_of(contents: Contents, tensor: Any) -> torch.Tensor | None:
+    if contents.whole is None or tensor.numel() > MAX_ELEMENTS or tensor.is_conj() or tensor.is_neg():
+        return None
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        view = torch.empty(0, dtype=tensor.dtype)
+        return view.set_(contents.whole, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+class Operation:
+    """An operation about to run without memory: what is known of its result."""
+
+    __slots__ = ("_args", "_func", "_kwargs", "_values")
+
+    def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Looks up the values of its arguments, before it may change them."""
+        self._func, self._args, self._kwargs = func, args, kwargs
+        tensors = [arg for arg in _pytree.tree_leaves((args, kwargs)) if isinstance(arg, torch.Tensor)]
+        self._values = {id(tensor): value_of(tensor) for tensor in tensors}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has tensors among its arguments, and all their values are known."""
+        return bool(self._values) and all(value is not None for value in self._values.values())
+
+    def compute(self) -> Any:
+        """The result for real, on the CPU; `None` where it can't be computed."""
+        if not self.is_known or not _is_computable(self._func):
+            return None
+        return self._run()
+
+    def follow(self, result: Any) -> None:
+        """Keeps what is known of the result, which has no memory, and drops what is no longer true."""
+        func = self._func
+        if not isinstance(func, torch._ops.OpOverload):
+            self._forget_written()
+            return
+        known = self._filled(result)
+        if known is None and self._is_worth_computing(result):
+            known = self._run()
+        if known is None:
+            known = self._decided(result)
+        if known is None:
+            self._forget_written()
+        else:
+            self._keep(result, known)
+            self._each_written(wrote)
+
+    def _filled(self, result: Any) -> torch.Tensor | None:
+        """The value of a tensor that was made of Python values."""
+        func = self._func
+        if not isinstance(result, FakeTensor) or not _can_be_known(result):
+            return None
+        if func in FILLED:
+            return _full(result, FILLED[func])
+        if func in FILLED_WITH_ARGUMENT:
+            at = FILLED_WITH_ARGUMENT[func]
+            fill = self._args[at] if len(self._args) > at else self._kwargs.get("fill_value")
+            return _full(result, fill) if isinstance(fill, (bool, int, float, complex)) else None
+        if func in COMPUTED:
+            return self._run()
+        if func in OVERWRITES and _covers_its_storage(result):
+            source = self._args[1] if len(self._args) > 1 else 0
+            value = self._values.get(id(source)) if isinstance(source, torch.Tensor) else source
+            if isinstance(value, torch.Tensor):
+                return value.expand(result.shape)
+            return None if value is None else _full(result, value)
+        return None
+
+    def _is_worth_computing(self, result: Any) -> bool:
+        if not self.is_known or not _is_computable(self._func):
+            return False
+        outputs = [out for out in _pytree.tree_leaves(result) if isinstance(out, torch.Tensor)]
+        if not outputs or not all(isinstance(out, FakeTensor) and _can_be_known(out) for out in outputs):
+            return False
+        # A view has the value of its storage already.
+        return self._writes() or any(value_of(out) is None for out in outputs)
+
+    def _decided(self, result: Any) -> torch.Tensor | None:
+        """What follows from one operand alone."""
+        func = self._func
+        if func not in DECIDED_BY_TRUE and func not in DECIDED_BY_FALSE:
+            return None
+        if not isinstance(result, FakeTensor) or not _can_be_known(result):
+            return None
+        for value in self._values.values():
+            if value is None or value.numel() == 0:
+                continue
+            with torch._C._DisableTorchDispatch():
+                if func in DECIDED_BY_FALSE and not bool(value.any()):
+                    return _full(result, 0)
+                is_true = func not in (aten.bitwise_or.Tensor, aten.bitwise_or_.Tensor) or (
+                    value.dtype is torch.bool and result.dtype is torch.bool
+                )
+                if func in DECIDED_BY_TRUE and is_true and bool(value.all()):
+                    return _full(result, 1)
+        return None
+
+    def _run(self) -> Any:
+        """Computes with values. Where that fails, nothing is known."""
+
+        def real(arg: Any) -> Any:
+            if isinstance(arg, torch.Tensor):
+                return self._values[id(arg)]
+            return torch.device("cpu") if isinstance(arg, torch.device) else arg
+
+        args, kwargs = _pytree.tree_map(real, (tuple(self._args), self._kwargs))
+        if "pin_memory" in kwargs:
+            kwargs = {**kwargs, "pin_memory": False}
+        try:
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
+                return self._func(*args, **kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+            return None
+
+    def _keep(self, result: Any, known: Any) -> None:
+        for out, value in zip(_pytree.tree_leaves(result), _pytree.tree_leaves(known), strict=False):
+            # What was written in place is in the storage's value already, if there was one.
+            if isinstance(out, FakeTensor) and value_of(out) is None and _covers_its_storage(out):
+                remember(out, value)
+            elif isinstance(out, FakeTensor) and (have := value_of(out)) is not None and have is not value:
+                with torch._C._DisableTorchDispatch(), torch.no_grad():
+                    if have.data_ptr() != value.data_ptr():
+                        have.copy_(value)
+
+    def _writes(self) -> bool:
+        return any(_is_written(of) for of in self._func._schema.arguments)
+
+    def _forget_written(self) -> None:
+        """What an operation has written to, without known values, is unknown."""
+        # Some change the shape of a tensor, and nothing in its storage.
+        if torch.Tag.inplace_view not in getattr(self._func, "tags", ()) or self._func in STORAGE_CHANGES:
+            self._each_written(forget)
+
+    def _each_written(self, do: Callable[[object], None]) -> None:
+        schema = getattr(self._func, "_schema", None)
+        if schema is None:
+            _pytree.tree_map_only(torch.Tensor, do, (self._args, self._kwargs))
+            return
+        written = [(at, of) for at, of in enumerate(schema.arguments) if _is_written(of)]
+        for at, of in written:
+            arg = self._args[at] if at < len(self._args) else self._kwargs.get(of.name)
+            _pytree.tree_map_only(torch.Tensor, do, arg)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+
+
+def _is_computable(func: Any) -> bool:
+    """Whether an operation gives the same for the same values, and has no other effect."""
+    return (
+        isinstance(func, torch._ops.OpOverload)
+        and func.namespace in ("aten", "prims")
+        and torch.Tag.nondeterministic_seeded not in func.tags
+        and torch.Tag.inplace_view not in func.tags
+        and not func._schema.name.startswith(UNINITIALIZED)
+    )
+
+
+def _can_be_known(tensor: torch.Tensor) -> bool:
+    if tensor.layout is not torch.strided or tensor.numel() > MAX_ELEMENTS:
+        return False
+    with torch._C.DisableTorchFunction():
+        return tensor.untyped_storage().nbytes() <= MAX_BYTES
+
+
+def _covers_its_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is all that its storage has: then its value is the storage's."""
+    with torch._C.DisableTorchFunction():
+        return tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes()
+
+
+def _full(like: torch.Tensor, value: Any) -> torch.Tensor:
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        return torch.full(tuple(like.shape), value, dtype=like.dtype)
