@@ -8,9 +8,11 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use ttmem::model::{CallEnd, CallId, CurveKind, Moment, Profile, Rank};
-use ttmem::query::{self, GanttRequest, Request, gantt};
-use ttmem::{Error, Result, read, report};
+use ttmem::model::{CallEnd, CallId, Class, CurveKind, Moment, Profile, Rank};
+use ttmem::query::{self, GanttRequest, PoolSummary, Request, gantt, memory_profile, summary};
+use ttmem::record::live::{Allocation, Recorder};
+use ttmem::report::{self, Screen, markdown, text};
+use ttmem::{Error, Result, read};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -187,6 +189,65 @@ fn without_snapshots_operations_say_what_was_there() {
     );
 }
 
+fn pool_of(profile: &Profile, name: &str) -> PoolSummary {
+    let answer = summary(std::slice::from_ref(profile), &Request::default()).unwrap();
+    answer.ranks[0].pools.get(name).unwrap().clone()
+}
+
+fn on_screen(profile: Profile) -> String {
+    let answer = summary(&[profile], &Request::default()).unwrap();
+    let mut out = Vec::new();
+    text(&answer, Screen::default(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn two_snapshots(device_totals: Value) -> Value {
+    let snapshot = |time: u64, bytes: u64| json!({"time_ns": time, "total_bytes": bytes, "total_mb": 0.0,
+        "device_breakdown": {"cpu": {"total_bytes": bytes, "total_mb": 0.0}}});
+    json!({
+        "metadata": {"operation_tracking_enabled": true, "began_unix_ns": 5},
+        "snapshots": [snapshot(0, 0), snapshot(MS, 72 * MIB)],
+        "device_totals": device_totals,
+    })
+}
+
+#[test]
+fn the_peak_is_what_the_file_states_not_its_highest_snapshot() {
+    let profile = written(&two_snapshots(json!({"cpu": {"peak_bytes": 128 * MIB}}))).unwrap();
+    let pool = pool_of(&profile, "cpu");
+    assert_eq!((pool.peak_per_bank, pool.peak_total), (Some(128 * MIB), Some(128 * MIB)));
+    assert_eq!((pool.peak_source, pool.highest_sample_per_bank), (Some("counted"), Some(72 * MIB)));
+    assert_eq!((pool.peak_step, pool.caused_by_step), (None, None), "nobody knows when that was");
+    let screen = on_screen(profile);
+    assert!(screen.contains("128.0 MiB at its peak"), "{screen}");
+    assert!(screen.contains("at an unknown time") && screen.contains("snapshot has 72.0 MiB"), "{screen}");
+    assert!(!screen.contains("never used"), "{screen}");
+    // A snapshot that reaches the peak says when it was.
+    let profile = written(&two_snapshots(json!({"cpu": {"peak_bytes": 72 * MIB}}))).unwrap();
+    assert_eq!(pool_of(&profile, "cpu").peak_step, Some(2));
+    // A device of which no snapshot was taken has its peak, too.
+    let profile = written(&two_snapshots(json!({"cuda:0": {"peak_bytes": 9}}))).unwrap();
+    assert_eq!(pool_of(&profile, "cuda:0").peak_per_bank, Some(9));
+}
+
+#[test]
+fn a_peak_that_is_only_sampled_is_labelled() {
+    for totals in [json!({}), json!({"cpu": {"peak_bytes": null}}), json!(null)] {
+        let profile = written(&two_snapshots(totals)).unwrap();
+        let pool = pool_of(&profile, "cpu");
+        assert_eq!((pool.peak_per_bank, pool.peak_source), (Some(72 * MIB), Some("sampled")));
+        let answer = summary(std::slice::from_ref(&profile), &Request::default()).unwrap();
+        let json = serde_json::to_value(&answer).unwrap();
+        assert_eq!(json["ranks"][0]["pools"]["cpu"]["peak_source"], "sampled");
+        let mut document = Vec::new();
+        markdown(&answer, "x", &mut document).unwrap();
+        let document = String::from_utf8(document).unwrap();
+        assert!(document.contains("sampled: a lower bound"), "{document}");
+        let screen = on_screen(profile);
+        assert!(screen.contains("at least 72.0 MiB at its peak (sampled)"), "{screen}");
+    }
+}
+
 #[test]
 fn other_json_is_not_taken() {
     for other in
@@ -198,6 +259,42 @@ fn other_json_is_not_taken() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// The JSON beside a recording has the same peaks, however few snapshots were taken.
+    #[test]
+    fn the_json_and_its_recording_agree_on_peaks(
+        acts in proptest::collection::vec((0..8_usize, 0..2_usize, 1..9_000_u64), 1..80),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory_profile_1.ttmem");
+        let mut recorder = Recorder::recording_to(&path).unwrap();
+        let pools = ["cpu", "cuda:0"].map(|name| recorder.pool(name, false));
+        let name = recorder.text("aten::empty");
+        let op = recorder.op(name, None, None);
+        let mut alive = Vec::new();
+        recorder.snapshot(None);
+        for (what, which, bytes) in acts {
+            match what {
+                0 => recorder.snapshot(None),
+                1..=4 => {
+                    let allocation =
+                        Allocation { pool: pools[which], bytes, op, ty: None, class: Class::Unknown, within: None };
+                    alive.extend(recorder.allocated(allocation));
+                }
+                _ if alive.is_empty() => {}
+                _ => recorder.freed(alive.swap_remove(usize::try_from(bytes).unwrap() % alive.len()), None),
+            }
+        }
+        recorder.finish().unwrap();
+        let recording = read::open(path.to_str().unwrap()).unwrap();
+        let json = serde_json::to_value(memory_profile(&recording, false).unwrap()).unwrap();
+        let json = written(&json).unwrap();
+        for name in ["cpu", "cuda:0"] {
+            let truth = pool_of(&recording, name).peak_per_bank.filter(|peak| *peak > 0);
+            let answer = summary(std::slice::from_ref(&json), &Request::default()).unwrap();
+            prop_assert_eq!(answer.ranks[0].pools.get(name).and_then(|pool| pool.peak_per_bank), truth);
+        }
+    }
 
     /// Whatever stands in the fields, nothing panics, and calls stay in order, each behind its parent.
     #[test]

@@ -45,6 +45,14 @@ pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
     Some(Peak { at: best.1, per_bank })
 }
 
+/// The peak of a pool that was only sampled, where the evidence states one that no reading reaches: nobody knows when.
+///
+/// It is the peak of all time, so it says nothing of a part.
+pub fn unseen(account: &Account<'_>, span: Span, seen: Option<Peak>) -> Option<u64> {
+    let stated = account.pool.sampled.flatten().filter(|_| span == Span::told(account.rank))?;
+    (seen.is_none_or(|seen| seen.per_bank < stated)).then_some(stated)
+}
+
 /// A stretch of time in which a pool shows one number.
 struct Plateau {
     from: Moment,

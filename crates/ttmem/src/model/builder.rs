@@ -91,6 +91,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
         RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
         RankEvent::Banks(pool, banks) => rank.pools.get_mut(pool.index())?.banks = Some(banks),
         RankEvent::PoolTotals(pool, totals) => rank.pools.get_mut(pool.index())?.totals = Some(totals),
+        RankEvent::Sampled(pool, peak) => rank.pools.get_mut(pool.index())?.sampled = Some(peak),
         RankEvent::Module { name } => {
             rank.modules.push(Module { name, stages: Vec::new(), arguments: Vec::new() });
         }
@@ -340,6 +341,7 @@ impl Rank {
             say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
             let Some(id) = PoolId::new(index) else { break };
             pool.totals.iter().try_for_each(|&totals| say(RankEvent::PoolTotals(id, totals)))?;
+            pool.sampled.iter().try_for_each(|&peak| say(RankEvent::Sampled(id, peak)))?;
             pool.replay(&mut |at, reading| match reading {
                 Some(reading) => say(RankEvent::State(id, at, reading)),
                 None => say(RankEvent::Unchanged(id, at)),

@@ -168,6 +168,8 @@ pub enum RankEvent {
     Label(Label),
     /// What is not in the figures of a pool, in words.
     NotWatched(PoolId, StrId),
+    /// That the readings of a pool are samples; and its true peak, where the evidence states it without a time.
+    Sampled(PoolId, Option<u64>),
 }
 
 /// What a profile was made from.

@@ -15,6 +15,9 @@ pub struct Pool {
     pub quantum: u64,
     /// What the evidence says of the whole device, by a rule of its own; `None`: all banks are alike.
     pub totals: Option<Totals>,
+    /// Its readings are samples, so it may have been higher in between; inside, its true peak where the evidence states
+    /// it. `None`: readings were made at every change that matters.
+    pub sampled: Option<Option<u64>>,
     /// What was observed, by kind.
     pub curves: Vec<(CurveKind, Curve)>,
     /// How its memory was cut up at some moments, in order: those that evidence with block tables found worth keeping.
@@ -114,7 +117,7 @@ impl Pool {
     /// A pool of which nothing was observed yet.
     pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
         let (curves, observed) = (Vec::new(), Moments::default());
-        Self { name, banks, quantum, totals: None, curves, maps: Vec::new(), observed, latest: None }
+        Self { name, banks, quantum, totals: None, sampled: None, curves, maps: Vec::new(), observed, latest: None }
     }
 
     /// Takes a reading down. `false` when it comes before one that was taken down already.

@@ -249,6 +249,13 @@ pub struct PoolSummary {
     /// It is a counter that was read now and then, beside pools whose every change was seen; not there where it is not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub polled: bool,
+    /// Where the peak is from, if the pool was only sampled: `counted` is the evidence's own figure, `sampled` the highest
+    /// sample, which is a lower bound. Not there where every change was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_source: Option<&'static str>,
+    /// The highest sample of such a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub highest_sample_per_bank: Option<u64>,
     /// What is not in these figures, in words; not there where nothing is known to be missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_watched: Vec<String>,

@@ -7,6 +7,7 @@ mod about;
 mod answer;
 mod expectations;
 mod expected;
+mod faults;
 pub mod gantt;
 pub mod ir;
 mod memory_profile;

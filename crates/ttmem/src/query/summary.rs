@@ -5,8 +5,8 @@ use std::str::FromStr;
 use rustc_hash::FxHashMap;
 
 use super::answer::{
-    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, FaultSummary, Fragmentation,
-    LiveTensor, Oom, OpCount, Outside, OwnerSummary, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary,
+    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation,
+    LiveTensor, OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary,
     RankSummary, ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::expectations::Expectations;
@@ -26,7 +26,7 @@ use crate::analyze::{
 };
 use crate::error::{Error, Result};
 use crate::model::{
-    ArgumentKind, Curve, CurveKind, Fault, FaultKind, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
+    ArgumentKind, Curve, CurveKind, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
     Rank, Reading, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
 };
 
@@ -188,9 +188,9 @@ fn is_within(run: &Run, span: Span) -> bool {
     span.first <= run.first && run.end.max(run.first) <= span.end
 }
 
-struct View<'a> {
-    profile: &'a Profile,
-    rank: &'a Rank,
+pub(super) struct View<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) rank: &'a Rank,
     request: &'a Request,
     span: Span,
     accounts: Vec<Account<'a>>,
@@ -359,7 +359,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn text(&self, id: StrId) -> String {
+    pub(super) fn text(&self, id: StrId) -> String {
         self.profile.text(id).to_owned()
     }
 
@@ -399,10 +399,12 @@ impl<'a> View<'a> {
 
     fn pool(&self, account: &Account<'_>, peak: Option<peak::Peak>, fault: Option<&Fault>) -> PoolSummary {
         let pool = account.pool;
+        let unseen = peak::unseen(account, self.span, peak);
+        let (seen, peak) = (peak, peak.filter(|_| unseen.is_none()));
         let reading = peak.map(|peak| pool.reading(peak.at));
         let total = |per_bank: Option<u64>| per_bank?.checked_mul(u64::from(pool.banks?));
         let end = self.end(account);
-        let peak_per_bank = peak.map(|peak| peak.per_bank);
+        let peak_per_bank = unseen.or(peak.map(|peak| peak.per_bank));
         let position = peak.and_then(|peak| peak.position());
         PoolSummary {
             banks: pool.banks,
@@ -428,6 +430,8 @@ impl<'a> View<'a> {
             quantum_per_bank: pool.quantum,
             allocator: reading.and_then(|reading| levels(pool, &reading)),
             polled: self.is_polled(account),
+            peak_source: pool.sampled.map(|stated| if stated.is_some() { "counted" } else { "sampled" }),
+            highest_sample_per_bank: pool.sampled.and(seen).map(|seen| seen.per_bank),
             not_watched: self.not_watched(account.id),
         }
     }
@@ -471,6 +475,10 @@ impl<'a> View<'a> {
     }
 
     fn peak_moment(&self, account: &Account<'_>, peak: Option<peak::Peak>) -> PoolMoment {
+        let unseen = peak::unseen(account, self.span, peak);
+        if unseen.is_some() {
+            return PoolMoment { allocated_per_bank: unseen, ..self.moment(account, None) };
+        }
         let mut moment = self.moment(account, peak.map(|peak| peak.at));
         // Of several readings at that moment, the highest.
         moment.allocated_per_bank = peak.map(|peak| peak.per_bank).or(moment.allocated_per_bank);
@@ -707,59 +715,6 @@ impl<'a> View<'a> {
             bytes: ty.declared.get(),
             kept_twice: weight.kept_twice,
         })
-    }
-
-    fn oom(&self, fault: &Fault) -> Oom {
-        let verdict = oom::verdict(self.profile, self.rank, fault);
-        let owner = |owner: &oom::Owner| {
-            let ty = self.profile.tensor_type(owner.ty)?;
-            Some(OwnerSummary {
-                part: match owner.part {
-                    oom::Part::Result => "result",
-                    oom::Part::Operand => "operand",
-                    oom::Part::Argument => "argument",
-                },
-                ssa: self.text(owner.ssa),
-                name: owner.name.map(|name| self.text(name)),
-                shape: ty.shape.clone(),
-                dtype: self.text(ty.dtype),
-                widened: owner.widened,
-            })
-        };
-        Oom {
-            pool: fault.pool.map(|pool| self.text(pool)),
-            cause: verdict.cause.as_str(),
-            evidence: if verdict.from_message { "message" } else { "state" },
-            requested_total: fault.requested_total,
-            requested_per_bank: fault.requested_per_bank,
-            banks: fault.banks,
-            free_per_bank: verdict.free,
-            largest_free_per_bank: verdict.largest_free,
-            overlap_bytes: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
-            step: fault.step,
-            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
-            loc: fault.step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
-            belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
-            message: self.text(fault.message),
-        }
-    }
-
-    fn fault(&self, fault: &Fault) -> FaultSummary {
-        FaultSummary {
-            kind: match fault.kind {
-                FaultKind::OutOfMemory => "out_of_memory",
-                FaultKind::CircularBuffersClash => "circular_buffers_clash",
-                FaultKind::CircularBuffersTooLarge => "circular_buffers_too_large",
-                FaultKind::AddressLimit => "address_limit",
-                FaultKind::TraceRegion => "trace_region",
-            },
-            pool: fault.pool.map(|pool| self.text(pool)),
-            step: fault.step,
-            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
-            line: Some(fault.line).filter(|line| *line > 0),
-            ended_program: fault.ended_program,
-            message: self.text(fault.message),
-        }
     }
 }
 

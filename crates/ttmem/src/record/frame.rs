@@ -178,6 +178,7 @@ kinds! {
     76 [Event::Of(rank, RankEvent::Label(label))] (rank, label);
     77 [Event::Of(rank, RankEvent::NotWatched(pool, what))] (rank, pool, what);
     80 [Event::Of(rank, RankEvent::Process(number))] (rank, number);
+    88 [Event::Of(rank, RankEvent::Sampled(pool, peak))] (rank, pool, peak);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

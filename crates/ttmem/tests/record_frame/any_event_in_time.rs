@@ -160,6 +160,7 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         label(ids).prop_map(RankEvent::Label),
         expected,
         (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),
+        (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),
         (id(ids, TensorId::new), any::<bool>())
             .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
     ]

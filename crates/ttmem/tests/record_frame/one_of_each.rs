@@ -72,10 +72,11 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::Label(_) => 55,
             RankEvent::NotWatched(..) => 56,
             RankEvent::Process(_) => 57,
+            RankEvent::Sampled(..) => 58,
         },
     }
 }
-pub const VARIANTS: usize = 58;
+pub const VARIANTS: usize = 59;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -361,6 +362,7 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
         })
     }));
     said.push(RankEvent::NotWatched(PoolId::new(0).unwrap(), s(8)));
+    said.extend([None, Some(7)].map(|peak| RankEvent::Sampled(PoolId::new(0).unwrap(), peak)));
     said.extend(ScopeKind::ALL.map(|kind| RankEvent::Scope(Scope { name: s(2), parent: Some(scope), kind })));
     said
 }

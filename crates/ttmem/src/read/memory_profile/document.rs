@@ -19,6 +19,8 @@ pub(super) struct Document {
     pub snapshots: Vec<Snapshot>,
     pub calls: Vec<Invocation>,
     pub operations: Vec<FrameworkOperation>,
+    /// The highest use of each device, where the file states it: between snapshots it may have been higher than in any.
+    pub peaks: Vec<(String, u64)>,
     /// How often operations ran, as the file adds it up.
     pub counts: Vec<(String, u64)>,
     /// How finely sizes are rounded; 0 where they are exact.
@@ -111,6 +113,7 @@ impl Document {
                 "pytorch_operations" => self.list(json, Self::operation)?,
                 "operation_allocations" => self.allocations(json)?,
                 "operation_summary" => self.summary(json)?,
+                "device_totals" => self.device_totals(json)?,
                 _ => json.skip()?,
             }
         }
@@ -166,6 +169,21 @@ impl Document {
             let name = json.key()?;
             let count = object(json.value()?).and_then(|value| value.get("invocation_count")?.as_u64());
             self.counts.extend(count.map(|count| (name, count)));
+        }
+        Ok(())
+    }
+
+    fn device_totals(&mut self, json: &mut Json<impl Read>) -> Found<()> {
+        if !json.accept(b'{')? {
+            self.trouble.parts += 1;
+            return json.skip();
+        }
+        let mut is_first = true;
+        while json.goes_on(is_first, b'}')? {
+            is_first = false;
+            let name = json.key()?;
+            let peak = object(json.value()?).and_then(|value| value.get("peak_bytes")?.as_u64());
+            self.peaks.extend(peak.map(|peak| (name, peak)));
         }
         Ok(())
     }

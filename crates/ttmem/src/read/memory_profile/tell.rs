@@ -34,7 +34,7 @@ pub(super) fn tell(document: &Document, damage: Option<(u64, String)>, sink: &mu
         telling.say(RankEvent::Began(began))?;
     }
     let looks = looks(document, &clock);
-    telling.looks(&looks, document.quantum)?;
+    telling.looks(&looks, document)?;
     telling.calls(&calls(document, &clock), &looks)?;
     for operation in &document.operations {
         let name = telling.text(&operation.name)?;
@@ -217,13 +217,17 @@ impl<'s> Telling<'s> {
     }
 
     /// Says steps and readings.
-    fn looks(&mut self, looks: &[Look<'_>], quantum: u64) -> Result<()> {
+    fn looks(&mut self, looks: &[Look<'_>], document: &Document) -> Result<()> {
         let mut pools: BTreeMap<&str, PoolId> = BTreeMap::new();
-        for (name, _) in looks.iter().flat_map(|look| &look.pools) {
+        let stated = document.peaks.iter().map(|(name, _)| name.as_str());
+        for name in looks.iter().flat_map(|look| look.pools.iter().map(|(name, _)| *name)).chain(stated) {
             if !pools.contains_key(name) {
                 let text = self.text(name)?;
-                pools.insert(name, row(PoolId::new(pools.len()))?);
-                self.say(RankEvent::Pool { name: text, banks: Some(1), quantum })?;
+                let pool = row(PoolId::new(pools.len()))?;
+                pools.insert(name, pool);
+                self.say(RankEvent::Pool { name: text, banks: Some(1), quantum: document.quantum })?;
+                let peak = document.peaks.iter().find(|(device, _)| device == name).map(|(_, peak)| *peak);
+                self.say(RankEvent::Sampled(pool, peak))?;
             }
         }
         let mut seen: BTreeMap<&str, bool> = pools.keys().map(|name| (*name, false)).collect();

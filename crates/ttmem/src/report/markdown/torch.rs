@@ -72,7 +72,12 @@ fn peak_memory(rank: &RankSummary) -> Section {
             number(pool.peak_step),
             rank.peaks
                 .get(name)
-                .map_or_else(none, |peak| if pool.polled { "read now and then".into() } else { cause(peak) }),
+                .map_or_else(none, |peak| match pool.peak_source {
+                    Some("sampled") => "sampled: a lower bound".into(),
+                    Some(_) if peak.step.is_none() => "unknown: between two snapshots".into(),
+                    _ if pool.polled => "read now and then".into(),
+                    _ => cause(peak),
+                }),
         ]
     };
     let columns = [

@@ -226,7 +226,7 @@ impl Page<'_> {
 
     fn peak(&self, peak: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
         let Some(step) = peak.step else {
-            return writeln!(out, "{} was never used.\n", peak.pool);
+            return self.peak_without_a_time(peak, out);
         };
         let cause = peak.caused_by.as_ref().map_or_else(
             || {
@@ -243,6 +243,19 @@ impl Page<'_> {
             peak.phase.as_deref().map_or_else(String::new, |phase| format!(" in {}", one_line(phase)));
         writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{phase}{cause}", peak.pool)))?;
         self.moment(peak, out)
+    }
+
+    /// A pool that was never used, or whose highest use lies between two samples.
+    fn peak_without_a_time(&self, peak: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+        let Some(allocated) = peak.allocated_per_bank.filter(|allocated| *allocated > 0) else {
+            return writeln!(out, "{} was never used.\n", peak.pool);
+        };
+        let sample = self.rank.pools.get(&peak.pool).and_then(|pool| pool.highest_sample_per_bank);
+        let sample = sample
+            .map_or_else(String::new, |sample| format!("; the highest snapshot has {}", size(sample)));
+        writeln!(out, "{}", self.bold(&format!("Peak {}, {}, at an unknown time", peak.pool, size(allocated))))?;
+        writeln!(out, "  The peak lies between two snapshots{sample}. The recording (.ttmem) has the time and")?;
+        writeln!(out, "  the tensors of the peak.\n")
     }
 
     fn step_named(&self, caused: &Caused) -> String {
@@ -663,6 +676,9 @@ fn figure(name: &str, pool: &PoolSummary) -> String {
         (Some(peak), Some(all)) => {
             let unit = Unit::of(all);
             format!("{} of {}{each}", unit.number(peak), unit.show(all))
+        }
+        (Some(peak), None) if pool.peak_source == Some("sampled") => {
+            format!("at least {}{each} at its peak (sampled)", size(peak))
         }
         (Some(peak), None) => format!("{}{each} at its peak", size(peak)),
         (None, _) => "not observed".into(),
