@@ -103,6 +103,9 @@ def _run_script(path: str) -> None:
 
 
 def _stop(stop: Callable[[], str]) -> None:
-    path = stop()
-    if path:
-        sys.stderr.write(f"ttmem: {path}\n")
+    from ttmem.tracker import get_memory_tracker
+
+    # The JSON beside it has snapshots only: the recording is what the commands should read.
+    recording = get_memory_tracker().recording
+    if stop() and recording:
+        sys.stderr.write(f"ttmem: {recording}\n")
