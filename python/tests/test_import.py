@@ -37,7 +37,8 @@ def test_the_module_uses_the_allocator_of_the_process() -> None:
 
 
 def test_importing_everything_replaces_nothing_of_python() -> None:
-    program = "import builtins, ttmem; from ttmem import *; print(*(set(globals()) & set(dir(builtins))), open is builtins.open)"
+    program = "import builtins, ttmem; from ttmem import *; "
+    program += "print(*(set(globals()) & set(dir(builtins))), open is builtins.open)"
     names = ran([sys.executable, "-c", program]).stdout.split()
     assert {name for name in names if not name.startswith("__")} == {"True"}
     assert ttmem.open is not open

@@ -15,16 +15,17 @@ from ttmem._torch.mode import libraries
 logger = logging.getLogger("ttmem")
 
 MAX_ASKED = 10_000
-"""A line that asks more often is in a loop that does not end: no generation or training loop needs as many."""
+"""A line that asks more often is in a loop that does not end: no generation is as long."""
 ASKED_OFTEN = 1_000
 
 OFTEN = (
-    "%s: asked %d times for a value that a NO_DISPATCH capture does not compute. A loop that waits for it does not "
-    "end; after %d times it is an error"
+    "%s: asked %d times for a value that a NO_DISPATCH capture does not compute. A loop that waits for it "
+    "does not end; after %d times it is an error"
 )
 TOO_OFTEN = (
-    "{line}: asked {count} times for a value that a NO_DISPATCH capture does not compute, so a loop that waits for "
-    "it does not end. Give the loop a limit that does not depend on tensors, or capture this part with RunMode.NORMAL"
+    "{line}: asked {count} times for a value that a NO_DISPATCH capture does not compute, so a loop that "
+    "waits for it does not end. Give the loop a limit that does not depend on tensors, or capture this part "
+    "with RunMode.NORMAL"
 )
 
 
@@ -86,4 +87,4 @@ class Asked:
     def _is_passed_over(self, file: str) -> bool:
         """Whether a file is PyTorch's, ours, or the standard library's: it asks for somebody else."""
         is_standard = file.startswith(self._standard) and not file.startswith(self._packages)
-        return is_standard or file.startswith(self._own) or file.startswith("<frozen ")
+        return is_standard or file.startswith((*self._own, "<frozen "))

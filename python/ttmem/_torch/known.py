@@ -1,9 +1,9 @@
 """Known values in a NO_DISPATCH capture: those that follow from the program's own constants.
 
-A tensor made of Python values (`torch.tensor`, `full`, `arange`), or a real one of integers, has a value that
-needs no model to compute. It is kept beside the storage, so that all views of a storage share it, and operations
-on such tensors are computed as well. Loops that wait for a position or a maximum length end then. Values that come
-from random numbers or from weights stay unknown.
+A tensor made of Python values (`torch.tensor`, `full`, `arange`), or a real one of integers, has a value
+that needs no model to compute. It is kept beside the storage, so that all views of a storage share it, and
+what follows from such tensors alone is computed. So loops end that wait for a position or a maximum length.
+Values that come from random numbers or from weights stay unknown.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
 
 
 def stand_in(tensor: torch.Tensor, real: torch.Tensor) -> None:
-    """Keeps what is known of a real tensor for what stands in for it: of integers, of truth values, of one number."""
+    """Keeps what is known of a real tensor for its stand-in: integers, truth values, single numbers."""
     if type(real) not in REAL or real.layout is not torch.strided or real.device.type == "meta":
         return
     contents = _contents(real)
@@ -149,7 +149,7 @@ def forget(tensor: object) -> None:
 
 
 def wrote(tensor: object) -> None:
-    """Notes that a tensor was written to: a real one that it stands in for has another value than its own now."""
+    """Notes that a tensor was written to: a real one that it stands in for is left as it was."""
     contents = _contents(tensor)
     if contents is not None:
         contents.is_written = True
@@ -223,13 +223,15 @@ class Operation:
             return _full(result, fill) if isinstance(fill, (bool, int, float, complex)) else None
         if func in COMPUTED:
             return self._run()
-        if func in OVERWRITES and _covers_its_storage(result):
-            source = self._args[1] if len(self._args) > 1 else 0
-            value = self._values.get(id(source)) if isinstance(source, torch.Tensor) else source
-            if isinstance(value, torch.Tensor):
-                return value.expand(result.shape)
-            return None if value is None else _full(result, value)
-        return None
+        is_overwritten = func in OVERWRITES and _covers_its_storage(result)
+        return self._overwritten(result) if is_overwritten else None
+
+    def _overwritten(self, result: FakeTensor) -> torch.Tensor | None:
+        source = self._args[1] if len(self._args) > 1 else 0
+        value = self._values.get(id(source)) if isinstance(source, torch.Tensor) else source
+        if isinstance(value, torch.Tensor):
+            return value.expand(result.shape)
+        return None if value is None else _full(result, value)
 
     def _is_worth_computing(self, result: Any) -> bool:
         if not self.is_known or not _is_computable(self._func):
