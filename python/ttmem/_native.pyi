@@ -369,6 +369,9 @@ class Watch:
     def warn(self, message: str) -> None:
         """Take down what people should know."""
 
+    def ended_by(self, text: str, messages: list[str]) -> None:
+        """Take down the exception that ends the program, and the messages of those that led to it."""
+
     def figures(self) -> list[tuple[str, int, int, int, int]]:
         """Return for each device what is there, the most that was, how many storages there are and were."""
 

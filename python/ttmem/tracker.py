@@ -216,6 +216,7 @@ class MemoryTracker:
         global _is_compiling
         if not self.enabled or self._mode is not None:
             return
+        from ttmem._failures import Uncaught
         from ttmem._signals import Ending
 
         mode_of = _torch_parts()
@@ -233,8 +234,10 @@ class MemoryTracker:
         else:
             self._watch(mode)
         ending = Ending(stop_memory_tracker, save_memory_profile)
-        ending.open()
-        self._parts.append(ending)
+        uncaught = Uncaught(mode.ended_by, mode_of.libraries())
+        for part in (ending, uncaught):
+            part.open()
+            self._parts.append(part)
         self._sample()
         self._sampler = threading.Thread(target=self._sample_on, name="ttmem-sampler", daemon=True)
         self._sampler.start()

@@ -17,9 +17,12 @@ use ttmem::model::{
     Builder, Class, CurveKind, Frame, LaneId, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank, Reading,
     ScopeKind, TensorId,
 };
-use ttmem::query::memory_profile;
+use ttmem::query::{Request, memory_profile, summary};
+use ttmem::read;
 use ttmem::record::frame;
-use ttmem::record::live::{Allocation, CallRef, Clock, Hands, Options, Place, Recorder, TypeOf};
+use ttmem::record::live::{
+    Allocation, CallRef, Clock, FailedAllocation, Hands, Options, Place, Recorder, TypeOf,
+};
 
 const POOLS: [&str; 2] = ["cpu", "cuda:0"];
 const CLASSES: [Class; 3] = [Class::Parameter, Class::Activation, Class::KvCache];
@@ -270,6 +273,7 @@ fn compare(acts: &[Act], limit: u64) -> Result<u64, TestCaseError> {
     prop_assert_eq!(limited.recorder.failure(), None);
     let status = limited.recorder.status().unwrap();
 
+    let whole_path = whole.clone();
     let (whole, last) = (profile(&whole), profile(&path));
     let notes: Vec<&str> = last.warnings.iter().map(|warning| warning.message.as_str()).collect();
     prop_assert!(last.complete, "{notes:?}");
@@ -322,7 +326,29 @@ fn compare(acts: &[Act], limit: u64) -> Result<u64, TestCaseError> {
     if beside(&path, "peak").exists() {
         compare_peak(&whole, &profile(&beside(&path, "peak")), b)?;
     }
+    prop_assert_eq!(at_the_peak(&path), at_the_peak(&whole_path));
     Ok(status.rotations)
+}
+
+fn answered(path: &Path) -> Value {
+    let profile = read::open(path.to_str().unwrap()).unwrap();
+    serde_json::to_value(summary(&[profile], &Request::default()).unwrap()).unwrap()
+}
+
+/// What the answer says of the pool that was highest, at its peak: the level, what is explained, and who held it.
+fn at_the_peak(path: &Path) -> (Value, Value, Vec<String>) {
+    let answer = answered(path);
+    let peaks = answer["ranks"][0]["peaks"].as_object().unwrap();
+    let of_tensors = POOLS.iter().filter_map(|pool| peaks.get(*pool));
+    let level = |peak: &Value| peak["allocated_per_bank"].as_u64();
+    let most = of_tensors.reduce(|most, next| if level(next) > level(most) { next } else { most }).unwrap();
+    // What a tensor was found to be later is not in the file with the peak.
+    let row = |row: &Value| {
+        ["per_bank", "op", "loc", "made_in", "shape", "dtype"].map(|key| row[key].to_string()).join(" ")
+    };
+    let mut rows: Vec<String> = most["live"].as_array().into_iter().flatten().map(row).collect();
+    rows.sort();
+    (most["allocated_per_bank"].clone(), most["explained_per_bank"].clone(), rows)
 }
 
 /// The file with the peak has everybody who held memory then, unless the peak is in the newest.
@@ -448,6 +474,129 @@ fn a_day_fits_into_a_limit() {
     assert!(highest > 540_000 && time.unwrap() < rank.thinned.unwrap().since);
     let at_peak = profile(&beside(&path, "peak"));
     assert_eq!(peaks(&at_peak.ranks[0])[1], Some((highest, time)));
+}
+
+/// Rounds that each leave something behind, with temporaries in them; one of them takes much more for a while.
+fn growing(path: &Path, limit: Option<u64>, rounds: u64) -> u64 {
+    let mut program = Program::new(path, limit);
+    for round in 0..rounds {
+        program.act(&Act::Enter(0, 0));
+        let temporaries = if round == rounds / 3 { 4_000 } else { 400 };
+        for number in 0..temporaries {
+            let bytes = if number == 20 { 100_000 } else { 5_000 + number };
+            program.act(&Act::Allocate(0, 0, bytes));
+            if number == 20 {
+                let made = program.alive.pop().unwrap();
+                program.alive.insert(0, made);
+            }
+        }
+        // All but one of each round are gone.
+        while program.alive.len() as u64 > round + 1 {
+            let last = program.alive.len() - 1;
+            program.act(&Act::Free(0, last));
+        }
+        program.act(&Act::Exit(0));
+    }
+    program.recorder.finish().unwrap();
+    program.recorder.status().map_or(0, |status| status.rotations)
+}
+
+fn growth(answer: &Value) -> Vec<Value> {
+    let suggestions = answer["ranks"][0]["suggestions"].as_array().unwrap();
+    let grows = suggestions.iter().filter(|suggestion| suggestion["rule"] == "grows");
+    grows.map(|suggestion| suggestion["message"].clone()).collect()
+}
+
+/// What grows from round to round is found with a limit as without, and so is who held memory at the peak.
+#[test]
+fn growth_and_the_peak_do_not_depend_on_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, small) = (folder.path().join("whole.ttmem"), folder.path().join("small.ttmem"));
+    growing(&whole, None, 120);
+    assert!(growing(&small, Some(400_000), 120) > 2);
+    let (a, b) = (answered(&whole), answered(&small));
+    assert_eq!(growth(&a).len(), 1, "{}", a["ranks"][0]["suggestions"]);
+    assert_eq!(growth(&b), growth(&a));
+    assert_eq!(at_the_peak(&small), at_the_peak(&whole));
+    assert_eq!(b["ranks"][0]["peak"]["by_class_per_bank"], a["ranks"][0]["peak"]["by_class_per_bank"]);
+    let told_apart = |answer: &Value| !answer.to_string().contains("(no longer told apart)");
+    assert!(told_apart(&a) && told_apart(&b));
+    // A profile that is made of both has it, too, wherever it is read.
+    let profile = read::open(small.to_str().unwrap()).unwrap();
+    let away = folder.path().join("away");
+    fs::create_dir(&away).unwrap();
+    let copy = away.join("copy.ttmem");
+    let mut writer = frame::Writer::create(fs::File::create(&copy).unwrap(), &copy).unwrap();
+    profile.replay(&mut writer).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(at_the_peak(&copy), at_the_peak(&whole));
+}
+
+/// A file with the peak that is missing, of another recording or cut off is reported, and not used.
+#[test]
+fn a_file_with_the_peak_that_is_not_right_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let (small, other) = (folder.path().join("small.ttmem"), folder.path().join("other.ttmem"));
+    growing(&small, Some(400_000), 120);
+    growing(&other, Some(400_000), 120);
+    let right = fs::read(beside(&small, "peak")).unwrap();
+    let said = |words: &str| {
+        let profile = read::open(small.to_str().unwrap()).unwrap();
+        let warnings: Vec<_> = profile.warnings.iter().map(|warning| warning.message.clone()).collect();
+        let reported = warnings.iter().filter(|message| message.starts_with("small.peak.ttmem: ")).count();
+        assert!(reported == 1 && warnings.iter().any(|message| message.contains(words)), "{warnings:?}");
+        assert!(answered(&small).to_string().contains("(no longer told apart)"));
+    };
+    fs::copy(beside(&other, "peak"), beside(&small, "peak")).unwrap();
+    said("of another recording");
+    fs::write(beside(&small, "peak"), &right[..right.len() / 8]).unwrap();
+    said("the peak");
+    fs::write(beside(&small, "peak"), b"something else").unwrap();
+    said("small.peak.ttmem: ");
+    fs::remove_file(beside(&small, "peak")).unwrap();
+    said("not found");
+    fs::write(beside(&small, "peak"), &right).unwrap();
+    assert!(!answered(&small).to_string().contains("(no longer told apart)"));
+}
+
+/// What went wrong is in the newest file, however many followed.
+#[test]
+fn failures_do_not_depend_on_the_limit() {
+    let faults = |limit: Option<u64>| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("live.ttmem");
+        let mut program = Program::new(&path, limit);
+        for number in 0..6000 {
+            program.act(&Act::Allocate(0, 0, 1 + number % 70));
+            program.act(&Act::Free(0, 0));
+            if number % 1500 == 700 {
+                program.act(&Act::Allocate(0, 0, 100));
+                let name = program.recorder.text("aten::zeros");
+                let op = Some(program.recorder.op(name, None, None));
+                let (bytes, free, within) = (Some(number << 40), Some(9), None);
+                let message = "can't allocate memory";
+                let failed = FailedAllocation { pool: "cpu", bytes, free, op, within, message };
+                program.recorder.allocation_failed(failed);
+            }
+        }
+        program.recorder.last_failure_ended_program();
+        program.recorder.ended_by("ValueError: x (train.py:3 in main)");
+        program.recorder.finish().unwrap();
+        let rotations = program.recorder.status().unwrap().rotations;
+        let mut answer = answered(&path)["ranks"][0].take();
+        // Steps have other numbers.
+        for fault in answer["faults"].as_array_mut().unwrap() {
+            assert_eq!(fault["step"].take().is_null(), fault["kind"] == "exception");
+        }
+        assert!(answer["oom"]["step"].take().is_number());
+        (rotations, answer["faults"].take(), answer["oom"].take())
+    };
+    let ((rotations, limited, oom), (_, whole, whole_oom)) = (faults(Some(40_000)), faults(None));
+    assert!(rotations > 2);
+    assert_eq!((&limited, &oom), (&whole, &whole_oom));
+    assert_eq!(limited.as_array().unwrap().len(), 5);
+    assert_eq!((&oom["op"], &oom["requested_total"]), (&"aten::zeros".into(), &(5200_u64 << 40).into()));
+    assert!(oom["allocated_per_bank"].as_u64() >= Some(100) && oom["cause"] == "capacity", "{oom}");
 }
 
 /// A recording that cannot go on says so at once, while the program runs on with the right figures.

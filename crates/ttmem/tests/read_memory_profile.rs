@@ -202,8 +202,10 @@ fn on_screen(profile: Profile) -> String {
 }
 
 fn two_snapshots(device_totals: Value) -> Value {
-    let snapshot = |time: u64, bytes: u64| json!({"time_ns": time, "total_bytes": bytes, "total_mb": 0.0,
-        "device_breakdown": {"cpu": {"total_bytes": bytes, "total_mb": 0.0}}});
+    let snapshot = |time: u64, bytes: u64| {
+        json!({"time_ns": time, "total_bytes": bytes, "total_mb": 0.0,
+        "device_breakdown": {"cpu": {"total_bytes": bytes, "total_mb": 0.0}}})
+    };
     json!({
         "metadata": {"operation_tracking_enabled": true, "began_unix_ns": 5},
         "snapshots": [snapshot(0, 0), snapshot(MS, 72 * MIB)],

@@ -2,12 +2,13 @@
 //!
 //! `watch` is told of every operation, and `tensors` sees which storages are new; `state` gives what it sees to the recorder
 //! of `ttmem`. `forward` is told of every module that runs. Allocators that write down themselves what they do are told by `passing` what runs; `snapshot` reads what
-//! they have written, and `history` takes it down; `operations` does so for PyTorch's profiler. `call` is what a context holds while an operation runs; `lines` says
+//! they have written, and `history` takes it down; `failures` takes down what went wrong; `operations` does so for PyTorch's profiler. `call` is what a context holds while an operation runs; `lines` says
 //! where the program is. What is installed where, and when, is decided in `python/ttmem`.
 //!
 //! A watcher must not change what it watches: its errors are counted and said once, and never reach the program.
 
 mod call;
+mod failures;
 mod forward;
 mod gil_cell;
 mod history;

@@ -118,6 +118,8 @@ pub(super) struct State {
     histories: Vec<String>,
     /// A call was entered: before, there is no context to ask for.
     pub has_calls: bool,
+    /// The message of the allocation that failed last.
+    pub failed_allocation: Option<String>,
     /// What went wrong.
     pub errors: u64,
 }
@@ -137,6 +139,7 @@ impl State {
             libraries,
             histories: Vec::new(),
             has_calls: false,
+            failed_allocation: None,
             errors: 0,
         }
     }

@@ -127,10 +127,15 @@ impl Watch {
     ) -> PyResult<Bound<'py, PyAny>> {
         let _ = types;
         let result = match args {
-            Some(args) => func.call(args, kwargs)?,
-            None => func.call((), kwargs)?,
+            Some(args) => func.call(args, kwargs),
+            None => func.call((), kwargs),
         };
         let watch = slf.get();
+        let result = result.inspect_err(|error| {
+            if watch.is_on() {
+                watch.operation_failed(slf.py(), func, error);
+            }
+        })?;
         if watch.is_on() {
             watch.kept_from_program(slf.py(), watch.results(slf, func, &result))?;
             watch.keep_pace(slf.py());
@@ -401,6 +406,11 @@ impl Watch {
     /// What people should know.
     fn warn(&self, py: Python<'_>, message: String) {
         self.state.with(py, |state| state.recorder.warn(message));
+    }
+
+    /// The program ends with an exception: its text, and the messages of all that led to it.
+    fn ended_by(&self, py: Python<'_>, text: &str, messages: Vec<String>) {
+        self.program_ended_by(py, text, &messages);
     }
 
     /// For each device: what is there, the most that was, how many storages there are and were.

@@ -77,9 +77,9 @@ pub enum Part {
     Argument,
 }
 
-/// The error that ended the program: the last one that did.
+/// The error of memory that ended the program: the last one that did.
 pub fn fatal(rank: &Rank) -> Option<&Fault> {
-    rank.faults.iter().rfind(|fault| fault.ended_program)
+    rank.faults.iter().rfind(|fault| fault.ended_program && fault.kind != FaultKind::Exception)
 }
 
 /// Why an error happened.
@@ -98,6 +98,7 @@ pub fn verdict(profile: &Profile, rank: &Rank, fault: &Fault) -> Verdict {
         FaultKind::CircularBuffersClash | FaultKind::CircularBuffersTooLarge => Cause::CircularBuffers,
         FaultKind::TraceRegion => Cause::TraceRegion,
         FaultKind::AddressLimit => Cause::AddressLimit,
+        FaultKind::Exception => Cause::Unknown,
         FaultKind::OutOfMemory => out_of_memory(fault.requested_per_bank, capacity, free, largest_free),
     };
     Verdict { cause, from_message, free, largest_free, belongs_to: owners(profile, rank, fault) }

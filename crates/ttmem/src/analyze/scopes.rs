@@ -25,6 +25,9 @@ pub fn totals(rank: &Rank) -> Vec<CallTotals> {
 
 /// The scope that a tensor was made in: the innermost that is no operation of the framework.
 pub fn made_in(rank: &Rank, tensor: TensorId) -> Option<ScopeId> {
+    if let Some(restored) = rank.restored.get(&tensor) {
+        return restored.scope;
+    }
     let step = rank.tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get)?;
     let call = rank.named_call(rank.within.get(step)??)?;
     rank.calls.scope.get(call.index()).copied()

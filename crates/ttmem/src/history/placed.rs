@@ -78,6 +78,9 @@ impl Placed {
 
     /// Gives what came out to the rank.
     pub fn give(&self, rank: &mut Rank) {
+        for fault in &mut rank.faults {
+            fault.step = fault.step.and_then(|step| self.position_after(step + 1).checked_sub(1));
+        }
         let seen_live = rank.tensors.len();
         for tensor in 0..seen_live {
             let (born, dies) = (rank.tensors.born[tensor], rank.tensors.dies[tensor]);

@@ -161,6 +161,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.sessions.get_mut(session.index())?.totals = Some(totals);
         }
         RankEvent::Fault(fault) => rank.faults.push(fault),
+        RankEvent::FaultEnded(fault) => rank.faults.get_mut(fault as usize)?.ended_program = true,
         RankEvent::RequiresGrad(tensor, does) => {
             rank.tensors.get(tensor.index())?;
             rank.requires_grad.insert(tensor, does);
@@ -174,6 +175,11 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.tensors.get(tensor.index())?;
             rank.stands_for.insert(tensor, count);
         }
+        RankEvent::Restored(tensor, made) => {
+            rank.tensors.get(tensor.index())?;
+            rank.restored.insert(tensor, made);
+        }
+        RankEvent::CallsSince(time) => rank.calls_since = Some(time),
         RankEvent::OpTotals(totals) => rank.op_totals.push(totals),
         RankEvent::History(row) => push_history(rank, ops, row)?,
         RankEvent::Label(label) => {
@@ -370,6 +376,10 @@ impl Rank {
         for (&tensor, &count) in &self.stands_for {
             say(RankEvent::StandsFor(tensor, count))?;
         }
+        for (&tensor, &made) in &self.restored {
+            say(RankEvent::Restored(tensor, made))?;
+        }
+        self.calls_since.iter().try_for_each(|&time| say(RankEvent::CallsSince(time)))?;
         self.op_totals.iter().try_for_each(|&totals| say(RankEvent::OpTotals(totals)))?;
         self.expected.iter().try_for_each(|&expected| say(RankEvent::Expected(expected)))?;
         self.not_watched.iter().try_for_each(|&(pool, what)| say(RankEvent::NotWatched(pool, what)))?;

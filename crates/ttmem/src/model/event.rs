@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     Alias, AllocationTotals, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut,
     Derivation, Expected, Fault, Frame, HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack,
-    OpTotals, Origin, Outcome, Phase, PoolId, RankId, Reading, Run, RunId, Scope, ScopeId, Seen, Session,
-    SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType,
-    Thinned, Totals, Warning,
+    OpTotals, Origin, Outcome, Phase, PoolId, RankId, Reading, Restored, Run, RunId, Scope, ScopeId, Seen,
+    Session, SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
+    TensorType, Thinned, Totals, Warning,
 };
 use crate::error::Result;
 
@@ -127,6 +127,8 @@ pub enum RankEvent {
     SessionEnded(SessionId, Totals),
     /// An error.
     Fault(Fault),
+    /// That an error has ended the program, learned after it was said: which, counted from 0.
+    FaultEnded(u32),
     /// When the recording began: nanoseconds of Unix time. All other times are since then.
     Began(u64),
     /// Defines a thread or stream.
@@ -162,6 +164,10 @@ pub enum RankEvent {
     AllocationTotals(PoolId, AllocationTotals),
     /// That a row is not one allocation, but that many, which are no longer told apart.
     StandsFor(TensorId, u64),
+    /// What made an allocation whose step is not here, and in which scope.
+    Restored(TensorId, Restored),
+    /// That the calls outside of all others are all here from a time on, and before it only some of them.
+    CallsSince(Nanoseconds),
     /// Something that an allocator did.
     History(HistoryRow),
     /// What lies at an address.

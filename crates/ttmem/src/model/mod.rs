@@ -40,4 +40,4 @@ pub use tables::{
     Fault, FaultKind, Module, Origin, Origins, Phase, Run, Session, Stage, StepMarks, StepNumber, StepRow,
     Steps, Tensor, Tensors, Totals, Warning,
 };
-pub use thinned::{AllocationTotals, Thinned};
+pub use thinned::{AllocationTotals, Restored, Thinned};

@@ -117,7 +117,17 @@ impl Pool {
     /// A pool of which nothing was observed yet.
     pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
         let (curves, observed) = (Vec::new(), Moments::default());
-        Self { name, banks, quantum, totals: None, sampled: None, curves, maps: Vec::new(), observed, latest: None }
+        Self {
+            name,
+            banks,
+            quantum,
+            totals: None,
+            sampled: None,
+            curves,
+            maps: Vec::new(),
+            observed,
+            latest: None,
+        }
     }
 
     /// Takes a reading down. `false` when it comes before one that was taken down already.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{
     Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut,
     Derivations, Expected, Fault, FromStep, History, Labels, Module, ModuleId, Moment, Nanoseconds, Op, OpId,
-    OpKind, OpTotals, Ops, Origins, Phase, Pool, PoolId, Position, Run, RunId, ScopeId, ScopeKind, Scopes,
-    Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType,
-    Tensors, Thinned, TypeId, Warning,
+    OpKind, OpTotals, Ops, Origins, Phase, Pool, PoolId, Position, Restored, Run, RunId, ScopeId, ScopeKind,
+    Scopes, Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId,
+    TensorType, Tensors, Thinned, TypeId, Warning,
 };
 
 /// Everything that one piece of evidence says.
@@ -100,6 +100,10 @@ pub struct Rank {
     pub further_allocations: BTreeMap<PoolId, AllocationTotals>,
     /// Rows that are not one allocation, but several that are no longer told apart: how many.
     pub stands_for: BTreeMap<TensorId, u64>,
+    /// Rows that were restored from another file of the recording. The sums in `further_allocations` have them, too.
+    pub restored: BTreeMap<TensorId, Restored>,
+    /// Set where calls outside of all others are all here only from a time on.
+    pub calls_since: Option<Nanoseconds>,
     /// What allocators did that has no place among the steps yet.
     pub history: History,
     /// What was seen at addresses of their memory.
@@ -158,6 +162,11 @@ impl Profile {
                 op: text(carried.op[row]),
                 loc: text(carried.loc[row]),
             };
+        }
+        if let Some(op) = rank.restored.get(&tensor).map(|restored| restored.op) {
+            let text = |id: Option<StrId>| id.map(|id| self.text(id));
+            let (name, loc) = (op.and_then(|op| self.ops.name(op)), op.and_then(|op| self.ops.loc(op)));
+            return Made { program: None, op: text(name), loc: text(loc) };
         }
         let tensors = &rank.tensors;
         let run = tensors.run.get(tensor.index()).copied().flatten();

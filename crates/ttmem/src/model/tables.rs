@@ -423,6 +423,8 @@ pub enum FaultKind {
     AddressLimit,
     /// A trace did not fit into the region kept for traces.
     TraceRegion,
+    /// An exception that has nothing to do with memory.
+    Exception,
 }
 
 /// What could not be understood, or what the reader wants people to know.

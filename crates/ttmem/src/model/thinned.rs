@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Nanoseconds, Position};
+use super::{Nanoseconds, OpId, Position, ScopeId};
 
 /// That detail is there only from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,15 @@ pub struct Thinned {
     pub until: Position,
     /// How many steps there were before it.
     pub steps: u64,
+}
+
+/// What is known of the making of an allocation that is from another file of the recording, where its step is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The operation that made it.
+    pub op: Option<OpId>,
+    /// The scope that it was made in.
+    pub scope: Option<ScopeId>,
 }
 
 /// Allocations that are not kept one by one, added up.

@@ -547,6 +547,12 @@ pub struct Oom {
     pub free_per_bank: Option<u64>,
     /// The largest piece of it.
     pub largest_free_per_bank: Option<u64>,
+    /// What tensors held then; not there where the evidence is not a recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_per_bank: Option<u64>,
+    /// The part of the program that the step ran in; not there where the program names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
     /// Circular buffers: how many bytes they and the buffers both need.
     pub overlap_bytes: Option<u64>,
     /// The step.

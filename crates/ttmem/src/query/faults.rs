@@ -3,7 +3,7 @@
 use super::answer::{FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
 use crate::analyze::oom;
-use crate::model::{Fault, FaultKind};
+use crate::model::{Fault, FaultKind, Step};
 
 impl View<'_> {
     /// The verdict on the error that ended the program.
@@ -33,6 +33,8 @@ impl View<'_> {
             banks: fault.banks,
             free_per_bank: verdict.free,
             largest_free_per_bank: verdict.largest_free,
+            allocated_per_bank: fault.allocated.filter(|_| self.rank.began.is_some()),
+            within: fault.step.and_then(|step| self.part_of(step)),
             overlap_bytes: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
             step: fault.step,
             op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
@@ -40,6 +42,13 @@ impl View<'_> {
             belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
             message: self.text(fault.message),
         }
+    }
+
+    /// The part of the program that a step ran in, as the program names it.
+    fn part_of(&self, step: Step) -> Option<String> {
+        let call = self.rank.named_call(self.rank.within.get(step)??)?;
+        let scope = self.rank.scopes.get(self.rank.calls.scope.get(call.index())?.index())?;
+        Some(self.text(scope.name))
     }
 
     /// An error, as it was recorded.
@@ -51,6 +60,7 @@ impl View<'_> {
                 FaultKind::CircularBuffersTooLarge => "circular_buffers_too_large",
                 FaultKind::AddressLimit => "address_limit",
                 FaultKind::TraceRegion => "trace_region",
+                FaultKind::Exception => "exception",
             },
             pool: fault.pool.map(|pool| self.text(pool)),
             step: fault.step,

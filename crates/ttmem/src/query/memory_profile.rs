@@ -370,8 +370,12 @@ impl Asked<'_> {
     fn device_totals(&self) -> BTreeMap<String, DeviceTotals> {
         let (rank, tensors) = (self.rank, &self.rank.tensors);
         let mut found: BTreeMap<PoolId, AllocationTotals> = rank.further_allocations.clone();
-        let is_one =
-            |index: &usize| TensorId::new(*index).is_none_or(|tensor| !rank.stands_for.contains_key(&tensor));
+        // What was restored is in the sums already.
+        let is_one = |index: &usize| {
+            TensorId::new(*index).is_none_or(|tensor| {
+                !rank.stands_for.contains_key(&tensor) && !rank.restored.contains_key(&tensor)
+            })
+        };
         for index in (0..tensors.len()).filter(is_one) {
             let bytes = tensors.per_bank[index].or_zero();
             let mut row = AllocationTotals { allocations: 1, allocated: bytes, ..Default::default() };

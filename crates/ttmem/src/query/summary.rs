@@ -5,9 +5,9 @@ use std::str::FromStr;
 use rustc_hash::FxHashMap;
 
 use super::answer::{
-    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation,
-    LiveTensor, OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary,
-    RankSummary, ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, LiveTensor,
+    OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
+    SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::expectations::Expectations;
 use super::expected::held_against;
@@ -26,8 +26,8 @@ use crate::analyze::{
 };
 use crate::error::{Error, Result};
 use crate::model::{
-    ArgumentKind, Curve, CurveKind, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
-    Rank, Reading, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
+    ArgumentKind, Curve, CurveKind, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile, Rank,
+    Reading, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
 };
 
 /// What is asked.

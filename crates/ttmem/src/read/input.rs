@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::siblings::Siblings;
-use super::{Reader, Sniff, folder, json, readers};
+use super::{Reader, Sniff, folder, json, readers, rotated};
 use crate::error::{Error, Result};
 use crate::history;
 use crate::model::{Builder, Event, Profile, Sink, Source};
@@ -99,6 +99,7 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let mut builder = Builder::new();
     read_into(name, options, &mut builder)?;
     let mut profile = builder.finish();
+    rotated::restore_peak(&mut profile, Path::new(name));
     history::place(&mut profile);
     Ok(profile)
 }

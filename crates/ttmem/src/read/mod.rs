@@ -11,6 +11,7 @@ mod json;
 mod lines;
 mod memory_profile;
 mod reread;
+mod rotated;
 mod siblings;
 mod tt_json;
 pub mod tt_log;

@@ -179,6 +179,9 @@ kinds! {
     77 [Event::Of(rank, RankEvent::NotWatched(pool, what))] (rank, pool, what);
     80 [Event::Of(rank, RankEvent::Process(number))] (rank, number);
     88 [Event::Of(rank, RankEvent::Sampled(pool, peak))] (rank, pool, peak);
+    89 [Event::Of(rank, RankEvent::FaultEnded(fault))] (rank, fault);
+    90 [Event::Of(rank, RankEvent::Restored(tensor, made))] (rank, tensor, made);
+    91 [Event::Of(rank, RankEvent::CallsSince(time))] (rank, time);
 }
 
 /// The mark that a file was closed though its events have no `End`. It has no content and is no event.

@@ -2,7 +2,7 @@
 
 use super::table::{cut, one_line};
 use super::units::{shape, size};
-use crate::query::Oom;
+use crate::query::{Oom, RankSummary};
 
 /// The verdict: what happened, where, and why.
 pub(super) fn verdict(oom: &Oom) -> String {
@@ -11,12 +11,29 @@ pub(super) fn verdict(oom: &Oom) -> String {
         (Some(step), Some(op)) => {
             let loc =
                 oom.loc.as_ref().map_or_else(String::new, |loc| format!(" at {}", cut(&one_line(loc), 80)));
-            format!("Step {step}, {}{loc},", cut(&one_line(op), 60))
+            let within = oom
+                .within
+                .as_ref()
+                .map_or_else(String::new, |part| format!(" in {}", cut(&one_line(part), 60)));
+            format!("Step {step}, {}{loc}{within},", cut(&one_line(op), 60))
         }
         (Some(step), None) => format!("Step {step}"),
         (None, _) => "The program".to_owned(),
     };
-    format!("{} {step} {}{}", head(pool, oom.cause), request(oom), owner(oom))
+    format!("{} {step} {}{}{}", head(pool, oom.cause), request(oom), owner(oom), held(oom))
+}
+
+/// What tensors held when an allocation failed, and how to see which.
+fn held(oom: &Oom) -> String {
+    let Some(held) = oom.allocated_per_bank else { return String::new() };
+    let see = oom.step.map_or_else(String::new, |step| format!(" (`--at {step}` lists them)"));
+    format!(" Tensors held {} then{see}.", size(held))
+}
+
+/// The exception that ended the program, if it was not for memory.
+pub(super) fn ended_by(rank: &RankSummary) -> Option<String> {
+    let ended = rank.faults.iter().rfind(|fault| fault.kind == "exception" && fault.ended_program)?;
+    Some(format!("The program ended with {}", cut(&one_line(&ended.message), 300)))
 }
 
 /// The verdict in a few words: what ran out.
@@ -83,6 +100,10 @@ pub(super) fn advice(oom: &Oom) -> &'static str {
     }
     let is_cached = oom.pool.as_deref().is_some_and(has_caching_allocator);
     match oom.cause {
+        _ if oom.pool.as_deref() == Some("cpu") => {
+            "What helps: a smaller batch, a narrower dtype, freeing what is alive, or more memory. A limit of the \
+             process (`ulimit -v`, a container) counts, too."
+        }
         "fragmentation" if is_cached => {
             "What helps: expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True, before PyTorch 2.9 \
              PYTORCH_CUDA_ALLOC_CONF), with which the allocator joins its pieces; or make the tensor smaller."

@@ -71,12 +71,13 @@ pub const OP_KINDS: [OpKind; 5] =
 pub const ARGUMENT_KINDS: [ArgumentKind; 4] =
     [ArgumentKind::Input, ArgumentKind::Parameter, ArgumentKind::Constant, ArgumentKind::Default];
 
-pub const FAULT_KINDS: [FaultKind; 5] = [
+pub const FAULT_KINDS: [FaultKind; 6] = [
     FaultKind::OutOfMemory,
     FaultKind::CircularBuffersClash,
     FaultKind::CircularBuffersTooLarge,
     FaultKind::AddressLimit,
     FaultKind::TraceRegion,
+    FaultKind::Exception,
 ];
 
 pub fn op(ids: u32) -> impl Strategy<Value = Op> {

@@ -161,6 +161,10 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         expected,
         (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),
         (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),
+        (0..ids).prop_map(RankEvent::FaultEnded),
+        number().prop_map(RankEvent::CallsSince),
+        (id(ids, TensorId::new), of(id(ids, OpId::new)), of(id(ids, ScopeId::new)))
+            .prop_map(|(tensor, op, scope)| RankEvent::Restored(tensor, Restored { op, scope })),
         (id(ids, TensorId::new), any::<bool>())
             .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
     ]

@@ -73,10 +73,13 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::NotWatched(..) => 56,
             RankEvent::Process(_) => 57,
             RankEvent::Sampled(..) => 58,
+            RankEvent::FaultEnded(_) => 59,
+            RankEvent::Restored(..) => 60,
+            RankEvent::CallsSince(_) => 61,
         },
     }
 }
-pub const VARIANTS: usize = 59;
+pub const VARIANTS: usize = 62;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -362,6 +365,10 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
         })
     }));
     said.push(RankEvent::NotWatched(PoolId::new(0).unwrap(), s(8)));
+    said.push(RankEvent::FaultEnded(0));
+    said.push(RankEvent::CallsSince(77));
+    let made = Restored { op: OpId::new(1), scope: Some(scope) };
+    said.push(RankEvent::Restored(TensorId::new(0).unwrap(), made));
     said.extend([None, Some(7)].map(|peak| RankEvent::Sampled(PoolId::new(0).unwrap(), peak)));
     said.extend(ScopeKind::ALL.map(|kind| RankEvent::Scope(Scope { name: s(2), parent: Some(scope), kind })));
     said

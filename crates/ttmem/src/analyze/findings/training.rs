@@ -128,7 +128,9 @@ fn most_repeated(rank: &Rank) -> Option<(ScopeId, Vec<CallId>)> {
     let mut calls: FxHashMap<_, Vec<CallId>> = FxHashMap::default();
     for (index, call) in rank.calls.iter().enumerate() {
         let is_named = rank.scopes.get(call.scope.index())?.kind != ScopeKind::Framework;
-        if call.parent.is_none() && is_named {
+        // Of earlier ones, a recording that has reached its limit has only some.
+        let is_counted = rank.calls_since.is_none_or(|since| call.began >= since);
+        if call.parent.is_none() && is_named && is_counted {
             calls.entry((call.scope, call.lane)).or_default().extend(CallId::new(index));
         }
     }

@@ -12,6 +12,7 @@ use super::kept::Kept;
 use super::narrator::Narrator;
 use super::past::Point;
 use super::retold::retell;
+use super::rounds::Rounds;
 use crate::error::{Error, Result};
 use crate::model::{Event, Nanoseconds, Sink, Warning};
 use crate::record::frame::Writer;
@@ -69,6 +70,7 @@ impl Files {
         }
         let writer = Writer::create(file, path)?.quick()?;
         let mut narrator = Narrator::new(writer, &path.display().to_string(), began)?;
+        narrator.kept.rounds = limit.map_or_else(Rounds::default, |limit| Rounds::fitting(limit / FILES));
         narrator.flush()?;
         let files = Self {
             path: path.to_owned(),

@@ -3,19 +3,20 @@
 //! It is as large as what is there (allocations, calls, names) and the limits of `past` make it, however long the program
 //! has run. The thread that writes has it; allocations and calls are known by their places, as the recorder knows them.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Place;
 use super::calls::CallRef;
 use super::past::{After, Look, Looks, Point, Series, Value};
 use super::queue::Record;
+use super::rounds::{Round, Rounds};
 use crate::error::{Error, Result};
 use crate::history::Contents;
 use crate::model::{
-    AllocationTotals, CallId, CallTotals, Class, CurveKind, Event, Expected, HistoryAction, HistoryRow,
-    Label, LaneId, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent, Reading, ScopeId, StrId,
-    TensorId, TypeId, Warning,
+    AllocationTotals, CallId, CallTotals, Class, CurveKind, Event, Expected, Fault, HistoryAction,
+    HistoryRow, Label, LaneId, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent, Reading,
+    ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
 };
 use crate::record::level::Level;
 
@@ -25,6 +26,9 @@ const MOST_WARNINGS: usize = 256;
 const MOST_EXPECTED: usize = 256;
 /// So many things are said again that are not watched.
 const MOST_NOT_WATCHED: usize = 256;
+
+/// So many failures are said again: the last ones.
+const MAX_FAULTS: usize = 256;
 
 /// So many addresses are remembered.
 const MOST_LABELS: usize = 1 << 18;
@@ -143,6 +147,9 @@ pub(super) struct Kept {
     /// What the calls came to that have ended, by scope.
     pub totals: Vec<CallTotals>,
     pub looks: Looks,
+    pub rounds: Rounds,
+    /// By scope: whether it has a name of the program's.
+    named_scopes: Vec<bool>,
     pub op_totals: BTreeMap<(StrId, Option<StrId>), OpTotals>,
     /// What is in the memory of allocators that say afterwards what they did, as far as they have; and what is known of
     /// addresses.
@@ -150,6 +157,8 @@ pub(super) struct Kept {
     pub labels: BTreeMap<(PoolId, u64), Label>,
     pub expected: Vec<Expected>,
     pub not_watched: Vec<(PoolId, StrId)>,
+    /// What went wrong, in order, each with its step if it has one.
+    pub faults: VecDeque<(Option<After>, Fault)>,
     pub warnings: Vec<Warning>,
     pub further_warnings: u64,
     /// The last step.
@@ -170,11 +179,14 @@ impl Kept {
             entered: 0,
             totals: Vec::new(),
             looks: Looks::default(),
+            rounds: Rounds::default(),
+            named_scopes: Vec::new(),
             op_totals: BTreeMap::new(),
             told: BTreeMap::new(),
             labels: BTreeMap::new(),
             expected: Vec::new(),
             not_watched: Vec::new(),
+            faults: VecDeque::new(),
             warnings: Vec::new(),
             further_warnings: 0,
             last: After { position: 0, time: 0, op: free },
@@ -220,18 +232,30 @@ impl Kept {
             {
                 self.not_watched.push((*pool, *what));
             }
+            Event::Of(_, RankEvent::Scope(scope)) => {
+                self.named_scopes.push(scope.kind != ScopeKind::Framework);
+                self.names.add(event)?;
+            }
             Event::Text(_)
             | Event::Type(_)
             | Event::Op(_)
             | Event::Frame(_)
             | Event::Stack(_)
             | Event::OpStack(_)
-            | Event::Of(_, RankEvent::Lane { .. } | RankEvent::Scope(_)) => {
+            | Event::Of(_, RankEvent::Lane { .. }) => {
                 self.names.add(event)?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Something went wrong in the program.
+    pub fn fault(&mut self, after: Option<After>, fault: Fault) {
+        if self.faults.len() == MAX_FAULTS {
+            self.faults.pop_front();
+        }
+        self.faults.push_back((after, fault));
     }
 
     fn warn(&mut self, warning: &Warning) {
@@ -302,6 +326,11 @@ impl Kept {
             self.calls.resize(at.index() + 1, None);
         }
         self.calls[at.index()] = Some(call);
+        let is_named = self.named_scopes.get(call.scope.index()).copied().unwrap_or(false);
+        if call.parent.is_none() && is_named && self.rounds.are_kept() {
+            let (after, values) = (self.last, self.values());
+            self.rounds.began(Round { call, after, values });
+        }
     }
 
     /// A call ended: its row.
@@ -309,6 +338,7 @@ impl Kept {
         let position = self.last.position;
         let call = self.calls.get_mut(at.index())?.as_mut()?;
         call.outcome = Some((outcome, position));
+        self.rounds.ended(call);
         let (id, scope, took) = (call.call, call.scope, outcome.ended.saturating_sub(call.began));
         self.add_up(scope, &outcome, took);
         Some(id)

@@ -13,6 +13,7 @@
 
 pub(crate) mod calls;
 mod clock;
+mod failures;
 mod files;
 mod kept;
 mod names;
@@ -20,10 +21,12 @@ mod narrator;
 mod past;
 mod queue;
 mod retold;
+mod rounds;
 mod scribe;
 
 pub use calls::CallRef;
 pub use clock::{Clock, Hands};
+pub use failures::FailedAllocation;
 pub use names::TypeOf;
 pub use queue::Behind;
 

@@ -13,8 +13,9 @@ use super::kept::{Kept, KeptCall, KeptPool};
 use super::queue::Record;
 use crate::error::{Error, Result};
 use crate::model::{
-    Bytes, Call, CallId, During, Event, HistoryRow, Moment, Op, OpId, OpKind, Outcome, PoolId, RankEvent,
-    RankId, Reading, Sink, Snapshot, Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId,
+    Bytes, Call, CallId, During, Event, Fault, HistoryRow, Moment, Op, OpId, OpKind, Outcome, PoolId,
+    RankEvent, RankId, Reading, Sink, Snapshot, Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor,
+    TensorId,
 };
 use crate::record::frame::Writer;
 use crate::record::level::{EMPTY, Level};
@@ -43,6 +44,7 @@ pub(super) struct Narrator<W: Write> {
     pub(super) steps: Step,
     tensors: usize,
     calls: usize,
+    faults: u32,
     /// How many calls had begun before this file, and how many of them are said in it.
     calls_before: (u64, usize),
     pub(super) kept: Kept,
@@ -63,7 +65,7 @@ impl<W: Write> Narrator<W> {
     pub fn of(sink: Writer<W>, kept: Kept) -> Result<Self> {
         let (rank, free) = (row(RankId::new(0))?, row(OpId::new(0))?);
         let calls_before = (kept.entered, 0);
-        Ok(Self { sink, rank, free, steps: 0, tensors: 0, calls: 0, calls_before, kept })
+        Ok(Self { sink, rank, free, steps: 0, tensors: 0, calls: 0, faults: 0, calls_before, kept })
     }
 
     /// Says what every file begins with.
@@ -233,6 +235,30 @@ impl<W: Write> Narrator<W> {
         };
         self.kept.reading(pool, &reading);
         self.of_rank(RankEvent::State(pool, at, reading))
+    }
+
+    /// Something went wrong in the program, at a step of its own if it was an operation.
+    pub fn fault(&mut self, fault: Fault, op: Option<OpId>) -> Result<()> {
+        self.say_levels()?;
+        let after = op.map(|op| self.step(op).map(|_| self.kept.last)).transpose()?;
+        self.kept.fault(after, fault);
+        self.say_fault(fault, after.is_some())
+    }
+
+    /// Says what went wrong, at the last step or at none.
+    pub fn say_fault(&mut self, fault: Fault, has_step: bool) -> Result<()> {
+        let step = self.steps.checked_sub(1).filter(|_| has_step);
+        self.faults += 1;
+        self.of_rank(RankEvent::Fault(Fault { step, ..fault }))
+    }
+
+    /// What went wrong last has ended the program.
+    pub fn fault_ended(&mut self) -> Result<()> {
+        let (Some(last), Some((_, fault))) = (self.faults.checked_sub(1), self.kept.faults.back_mut()) else {
+            return Ok(());
+        };
+        fault.ended_program = true;
+        self.of_rank(RankEvent::FaultEnded(last))
     }
 
     /// Says where the pools stand that have changed, and how high they were.

@@ -18,7 +18,8 @@ use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use super::calls::CallRef;
 use super::{LateCall, Place, RecordingStatus};
 use crate::model::{
-    Class, Event, HistoryRow, LaneId, Nanoseconds, OpId, Outcome, PoolId, Reading, ScopeId, StrId, TypeId,
+    Class, Event, Fault, HistoryRow, LaneId, Nanoseconds, OpId, Outcome, PoolId, Reading, ScopeId, StrId,
+    TypeId,
 };
 
 /// How many records wait for the thread, at most.
@@ -108,6 +109,10 @@ pub(super) enum Parcel {
     Late(LateCall),
     /// What an allocator did, learned of afterwards; and in which call, by its number.
     History(HistoryRow, Option<u64>),
+    /// Something that went wrong in the program; at a step of its own, if there is an operation.
+    Fault(Fault, Option<OpId>),
+    /// What went wrong last has ended the program.
+    FaultEnded,
     /// Everything up to here shall be in the file; then the word is passed on.
     Flush(SyncSender<()>),
     /// The recording ends.

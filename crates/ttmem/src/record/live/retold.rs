@@ -3,6 +3,7 @@
 //! Steps that are kept are said as they were, each with its operation and its time. What was there after such a step and is
 //! gone now is one row for each pool, so that the rows add up to what the pool had.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use super::calls::CallRef;
@@ -11,7 +12,7 @@ use super::narrator::{self, Narrator};
 use super::past::{After, Look, Point, Value};
 use crate::error::Result;
 use crate::model::{
-    AllocationTotals, Bytes, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow, Moment,
+    AllocationTotals, Bytes, CallId, CallTotals, Class, CurveKind, During, Event, Fault, HistoryRow, Moment,
     Nanoseconds, Outcome, PoolId, RankEvent, Reading, ScopeId, Snapshot, Step, StepNumber, StrId, Tensor,
     TensorId, Thinned, Warning,
 };
@@ -25,6 +26,8 @@ enum Item {
     Level(Value),
     /// A moment that somebody wanted to look at, by its number.
     Look(usize),
+    /// Something that went wrong, by its number.
+    Fault(usize),
     /// Where everything stands now.
     Now,
 }
@@ -36,7 +39,8 @@ impl Item {
             Self::Born(_) => 0,
             Self::Level(_) => 1,
             Self::Look(_) => 2,
-            Self::Now => 3,
+            Self::Fault(_) => 3,
+            Self::Now => 4,
         }
     }
 }
@@ -65,6 +69,9 @@ pub(super) fn retell<W: Write>(narrator: &mut Narrator<W>, file: &str, began: u6
     let Kept { last, time, .. } = narrator.kept;
     let (since, until, steps) = (time.max(last.time), narrator.steps, last.position);
     narrator.of_rank(RankEvent::Thinned(Thinned { since, until, steps }))?;
+    if let Some(since) = narrator.kept.rounds.since {
+        narrator.of_rank(RankEvent::CallsSince(since))?;
+    }
     say_sums(narrator)?;
     say_warnings(narrator, note)
 }
@@ -98,6 +105,14 @@ impl Retold {
         }
         let look = |(number, look): (usize, &Look)| (look.after, look.time, Item::Look(number));
         items.extend(kept.looks.iter().enumerate().map(look));
+        for round in kept.rounds.iter() {
+            let point = |value: &Value| (round.after, round.after.time, Item::Level(*value));
+            items.extend(round.values.iter().map(point));
+        }
+        let fault = |(number, (after, _)): (usize, &(Option<After>, _))| {
+            after.map(|after| (after, after.time, Item::Fault(number)))
+        };
+        items.extend(kept.faults.iter().enumerate().filter_map(fault));
         items.push((kept.last, Nanoseconds::MAX, Item::Now));
         items.sort_by_key(|(after, seen, item)| (after.position, *seen, item.rank()));
         let mut positions: Vec<u64> = items.iter().map(|(after, ..)| after.position).collect();
@@ -175,6 +190,11 @@ impl Retold {
                     self.level(narrator, at, &look.values)?;
                     let (name, time) = (look.name, look.time);
                     narrator.of_rank(RankEvent::Snapshot(Snapshot { name, at, time }))?;
+                }
+                Item::Fault(number) => {
+                    if let Some(&(_, fault)) = narrator.kept.faults.get(number) {
+                        narrator.say_fault(fault, true)?;
+                    }
                 }
                 Item::Now => {
                     let values = narrator.kept.values();
@@ -313,18 +333,33 @@ fn say_calls<W: Write>(narrator: &mut Narrator<W>, retold: &Retold) -> Result<()
     for (call, is_needed) in narrator.kept.calls.iter_mut().zip(needed) {
         *call = call.filter(|_| is_needed);
     }
-    let mut calls: Vec<(usize, KeptCall)> =
-        narrator.kept.calls.iter().enumerate().filter_map(|(place, call)| Some((place, (*call)?))).collect();
-    calls.sort_unstable_by_key(|(_, call)| call.call);
+    let places = narrator.kept.calls.iter().enumerate();
+    let mut calls: Vec<(Option<usize>, KeptCall)> =
+        places.filter_map(|(place, call)| Some((Some(place), (*call)?))).collect();
+    calls.extend(rounds_alone(&narrator.kept).into_iter().map(|round| (None, round)));
+    calls.sort_unstable_by_key(|(_, call)| call.number);
+    let mut rows: BTreeMap<u64, CallId> = BTreeMap::new();
     for (place, call) in calls {
         let id = narrator.call(&call, retold.position(call.first))?;
-        narrator.kept.calls[place] = Some(KeptCall { call: id, ..call });
+        rows.insert(call.number, id);
+        if let Some(place) = place {
+            narrator.kept.calls[place] = Some(KeptCall { call: id, ..call });
+        }
         if let Some((outcome, end)) = call.outcome {
             let outcome = Outcome { end: retold.position(end), ..outcome };
             narrator.of_rank(RankEvent::Returned(id, outcome))?;
         }
     }
+    for call in narrator.kept.rounds.calls_mut() {
+        call.call = rows.get(&call.number).copied().unwrap_or(call.call);
+    }
     Ok(())
+}
+
+/// The calls of rounds that are kept for nothing else.
+fn rounds_alone(kept: &Kept) -> Vec<KeptCall> {
+    let others: BTreeSet<u64> = kept.calls.iter().flatten().map(|call| call.number).collect();
+    kept.rounds.iter().map(|round| round.call).filter(|call| !others.contains(&call.number)).collect()
 }
 
 /// Says what is in the memory of allocators with a history, as far as that was told, and what is known of addresses.
@@ -342,7 +377,7 @@ fn say_histories<W: Write>(narrator: &mut Narrator<W>) -> Result<()> {
 /// Says what calls and allocations came to that have no rows here.
 fn say_sums<W: Write>(narrator: &mut Narrator<W>) -> Result<()> {
     let mut further = narrator.kept.totals.clone();
-    for call in narrator.kept.calls.iter().flatten() {
+    for call in narrator.kept.calls.iter().flatten().copied().chain(rounds_alone(&narrator.kept)) {
         if let (Some((outcome, _)), Some(totals)) = (call.outcome, further.get_mut(call.scope.index())) {
             take_out(totals, &outcome, outcome.ended.saturating_sub(call.began));
         }
@@ -367,6 +402,9 @@ fn say_sums<W: Write>(narrator: &mut Narrator<W>) -> Result<()> {
     let (op_totals, expected) = (narrator.kept.op_totals.clone(), narrator.kept.expected.clone());
     op_totals.into_values().try_for_each(|totals| narrator.of_rank(RankEvent::OpTotals(totals)))?;
     expected.into_iter().try_for_each(|expected| narrator.of_rank(RankEvent::Expected(expected)))?;
+    let without_step: Vec<Fault> =
+        narrator.kept.faults.iter().filter(|(after, _)| after.is_none()).map(|(_, fault)| *fault).collect();
+    without_step.into_iter().try_for_each(|fault| narrator.say_fault(fault, false))?;
     let not_watched = narrator.kept.not_watched.clone();
     not_watched.into_iter().try_for_each(|(pool, what)| narrator.of_rank(RankEvent::NotWatched(pool, what)))
 }

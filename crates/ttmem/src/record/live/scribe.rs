@@ -96,6 +96,8 @@ impl Scribe {
             (Some(Parcel::Reading(pool, reading, op)), Some(narrator)) => narrator.reading(pool, reading, op),
             (Some(Parcel::Late(call)), Some(narrator)) => narrator.late_call(&call),
             (Some(Parcel::History(row, call)), Some(narrator)) => narrator.history(row, call),
+            (Some(Parcel::Fault(fault, op)), Some(narrator)) => narrator.fault(fault, op),
+            (Some(Parcel::FaultEnded), Some(narrator)) => narrator.fault_ended(),
             (None, Some(_)) => Err(Error::Bug("a parcel of a recording is not there".into())),
         };
         self.wrote(result);

@@ -32,6 +32,7 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSum
         expected(rank),
         unexplained(rank),
         out_of_memory(rank),
+        ended_by(rank),
         suggestions(rank),
         ranks(rank, others, summary.source.files.len() > 1),
         warnings(summary),
@@ -347,6 +348,12 @@ fn program_cache(peak: &PoolMoment) -> String {
         " {}/bank came only where an operation ran with its shapes for the first time: the program cache keeps it.",
         size(kept.unsigned_abs())
     )
+}
+
+/// The exception that ended the program, if it was not for memory.
+fn ended_by(rank: &RankSummary) -> Option<Section> {
+    let message = advice::ended_by(rank)?;
+    Some(Section::new("## Ended by an Exception").paragraph(cell(&message, SENTENCE)))
 }
 
 fn out_of_memory(rank: &RankSummary) -> Option<Section> {

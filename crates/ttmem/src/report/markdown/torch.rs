@@ -70,14 +70,12 @@ fn peak_memory(rank: &RankSummary) -> Section {
             level(levels.map(|levels| levels.reserved_at_peak_total)),
             at_end(pool),
             number(pool.peak_step),
-            rank.peaks
-                .get(name)
-                .map_or_else(none, |peak| match pool.peak_source {
-                    Some("sampled") => "sampled: a lower bound".into(),
-                    Some(_) if peak.step.is_none() => "unknown: between two snapshots".into(),
-                    _ if pool.polled => "read now and then".into(),
-                    _ => cause(peak),
-                }),
+            rank.peaks.get(name).map_or_else(none, |peak| match pool.peak_source {
+                Some("sampled") => "sampled: a lower bound".into(),
+                Some(_) if peak.step.is_none() => "unknown: between two snapshots".into(),
+                _ if pool.polled => "read now and then".into(),
+                _ => cause(peak),
+            }),
         ]
     };
     let columns = [

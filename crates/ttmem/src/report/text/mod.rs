@@ -114,6 +114,7 @@ impl Page<'_> {
         if let Some(oom) = &self.rank.oom {
             self.oom(oom, out)?;
         }
+        self.ended_by(out)?;
         self.pools(out)?;
         match (&self.rank.at, &self.rank.peak) {
             (Some(at), _) => self.at(at, out)?,
@@ -176,6 +177,15 @@ impl Page<'_> {
         }
         for line in wrap(advice::advice(oom), self.screen.width.saturating_sub(2)) {
             writeln!(out, "  {line}")?;
+        }
+        writeln!(out)
+    }
+
+    /// The exception that ended the program, if it was not for memory.
+    fn ended_by(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(message) = advice::ended_by(self.rank) else { return Ok(()) };
+        for line in wrap(&message, self.screen.width.saturating_sub(2)) {
+            writeln!(out, "  {}", self.red(&line))?;
         }
         writeln!(out)
     }
@@ -251,10 +261,17 @@ impl Page<'_> {
             return writeln!(out, "{} was never used.\n", peak.pool);
         };
         let sample = self.rank.pools.get(&peak.pool).and_then(|pool| pool.highest_sample_per_bank);
-        let sample = sample
-            .map_or_else(String::new, |sample| format!("; the highest snapshot has {}", size(sample)));
-        writeln!(out, "{}", self.bold(&format!("Peak {}, {}, at an unknown time", peak.pool, size(allocated))))?;
-        writeln!(out, "  The peak lies between two snapshots{sample}. The recording (.ttmem) has the time and")?;
+        let sample =
+            sample.map_or_else(String::new, |sample| format!("; the highest snapshot has {}", size(sample)));
+        writeln!(
+            out,
+            "{}",
+            self.bold(&format!("Peak {}, {}, at an unknown time", peak.pool, size(allocated)))
+        )?;
+        writeln!(
+            out,
+            "  The peak lies between two snapshots{sample}. The recording (.ttmem) has the time and"
+        )?;
         writeln!(out, "  the tensors of the peak.\n")
     }
 

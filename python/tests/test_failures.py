@@ -1,0 +1,188 @@
+"""What a program that fails leaves in its recording, and that it fails as it would without the tracker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ttmem
+from conftest import MODULE, ran
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+MIB = 1 << 20
+
+
+def written(folder: Path, program: str) -> Path:
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(program))
+    return path
+
+
+def both(folder: Path, program: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
+    """Runs a program without and with the tracker; the second run, its answer, and that on the screen."""
+    script = written(folder, program)
+    alone = ran([sys.executable, script.name], cwd=folder)
+    tracked = ran([*MODULE, "track", "--output-dir", "profiles", script.name], cwd=folder)
+    assert tracked.returncode == alone.returncode
+    assert tracked.stdout == alone.stdout
+    last = [line for line in alone.stderr.splitlines() if line][-1:]
+    assert [line for line in tracked.stderr.splitlines() if line in last] == last
+    (recording,) = (folder / "profiles").glob("*.ttmem")
+    assert tracked.stderr.splitlines()[-1] == f"ttmem: {recording}"
+    summary = ttmem.open(recording).summary()["ranks"][0]
+    screen = ran([*MODULE, "summary", str(recording)])
+    assert screen.returncode == 0
+    return tracked, summary, " ".join(screen.stdout.split())
+
+
+ASKS_FOR_TOO_MUCH = """
+    import torch
+
+    class Cache(torch.nn.Module):
+        def forward(self, x):
+            return torch.zeros(1 << 48) + x
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1 << 20))
+            self.cache = Cache()
+        def forward(self, x):
+            return self.cache(x * self.weight)
+
+    model = Model()
+    model(torch.ones(1 << 20))
+"""
+
+
+def test_an_allocation_that_fails_is_a_verdict(tmp_path: Path) -> None:
+    run, summary, screen = both(tmp_path, ASKS_FOR_TOO_MUCH)
+    assert run.returncode == 1
+    oom = summary["oom"]
+    assert (oom["pool"], oom["requested_total"]) == ("cpu", 4 << 48)
+    assert "program.py:6" in oom["loc"]
+    assert oom["op"].startswith("aten::")
+    # What was there: the parameter, the input and their product.
+    assert oom["allocated_per_bank"] == 12 * MIB
+    assert oom["cause"] in ("capacity", "unknown")
+    (fault,) = summary["faults"]
+    assert (fault["kind"], fault["ended_program"]) == ("out_of_memory", True)
+    assert "DefaultCPUAllocator" in fault["message"]
+    assert "Out of memory" in screen
+    assert "program.py:6" in screen
+    assert oom["within"] == "cache"
+    assert "in cache, asked for" in screen
+    assert "Tensors held 12.0 MiB then" in screen
+    (recording,) = (tmp_path / "profiles").glob("*.ttmem")
+    moment = ttmem.open(recording).summary(at=oom["step"])["ranks"][0]["at"]["pools"]["cpu"]
+    assert moment["explained_per_bank"] == 12 * MIB
+
+
+def test_one_that_the_program_survives_is_no_verdict(tmp_path: Path) -> None:
+    program = """
+        import torch
+        try:
+            torch.empty(1 << 50, dtype=torch.uint8)
+        except RuntimeError:
+            print("smaller")
+        kept = torch.ones(1000)
+    """
+    run, summary, screen = both(tmp_path, program)
+    assert run.returncode == 0
+    assert summary["oom"] is None
+    (fault,) = summary["faults"]
+    assert (fault["kind"], fault["ended_program"]) == ("out_of_memory", False)
+    assert "Out of memory" not in screen
+
+
+def test_one_inside_of_another_exception_is_a_verdict(tmp_path: Path) -> None:
+    program = """
+        import torch
+        try:
+            torch.empty(1 << 50, dtype=torch.uint8)
+        except RuntimeError as error:
+            raise ValueError("the batch is too large") from error
+    """
+    _, summary, _ = both(tmp_path, program)
+    assert summary["oom"]["requested_total"] == 1 << 50
+
+
+def test_an_exception_is_a_line_with_its_place(tmp_path: Path) -> None:
+    program = """
+        import torch
+        kept = torch.ones(1 << 20)
+
+        def checked(x):
+            raise ValueError(f"a shape of {tuple(x.shape)}")
+
+        checked(kept)
+    """
+    run, summary, screen = both(tmp_path, program)
+    assert run.returncode == 1
+    assert summary["oom"] is None
+    (fault,) = summary["faults"]
+    assert (fault["kind"], fault["ended_program"]) == ("exception", True)
+    assert fault["message"] == "ValueError: a shape of (1048576,) (program.py:6 in checked)"
+    assert f"The program ended with {fault['message']}" in screen
+    document = ttmem.open(next((tmp_path / "profiles").glob("*.ttmem"))).markdown()
+    assert "ValueError" in document
+
+
+@pytest.mark.parametrize("how", ["sys.exit(3)", "sys.exit('no data')", "raise SystemExit", "pass"])
+def test_an_exit_is_no_failure(tmp_path: Path, how: str) -> None:
+    _, summary, screen = both(tmp_path, f"import sys, torch\nkept = torch.ones(1000)\n{how}\n")
+    assert summary["faults"] == []
+    assert "ended with" not in screen
+
+
+def test_ctrl_c_is_said(tmp_path: Path) -> None:
+    program = """
+        import os, signal, torch
+        kept = torch.ones(1000)
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+    """
+    run, summary, _ = both(tmp_path, program)
+    assert run.returncode == -signal.SIGINT
+    (fault,) = summary["faults"]
+    assert fault["message"].startswith("KeyboardInterrupt (program.py:")
+
+
+def test_a_hook_of_the_program_is_called_as_before(tmp_path: Path) -> None:
+    program = """
+        import sys, torch, ttmem
+        def own(kind, error, trace):
+            print("own", kind.__name__)
+        sys.excepthook = own
+        ttmem.initialize_memory_tracker("profiles")
+        ttmem.stop_memory_tracker()
+        assert sys.excepthook is own
+        ttmem.initialize_memory_tracker("profiles")
+        raise KeyError("x")
+    """
+    command = ran([sys.executable, written(tmp_path, program).name], cwd=tmp_path)
+    assert (command.returncode, command.stdout) == (1, "own KeyError\n")
+    newest = max((tmp_path / "profiles").glob("*.ttmem"), key=os.path.getmtime)
+    (fault,) = ttmem.open(newest).summary()["ranks"][0]["faults"]
+    assert fault["message"] == "KeyError: 'x' (program.py:10 in <module>)"
+
+
+@pytest.mark.parametrize("level", ["phases", "ops"])
+def test_other_levels_have_it_too(tmp_path: Path, level: str) -> None:
+    script = written(
+        tmp_path, "import torch\nkept = torch.ones(9)\ntorch.empty(1 << 50, dtype=torch.uint8)\n"
+    )
+    words = [*MODULE, "track", "--level", level, "--output-dir", "profiles", script.name]
+    assert ran(words, cwd=tmp_path).returncode == 1
+    oom = ttmem.open(next((tmp_path / "profiles").glob("*.ttmem"))).summary()["ranks"][0]["oom"]
+    assert (oom["pool"], oom["requested_total"]) == ("cpu", 1 << 50)
+    assert "program.py:3" in oom["message"]
