@@ -41,7 +41,7 @@ def test_importing_everything_replaces_nothing_of_python() -> None:
     program += "print(*(set(globals()) & set(dir(builtins))), open is builtins.open)"
     names = ran([sys.executable, "-c", program]).stdout.split()
     assert {name for name in names if not name.startswith("__")} == {"True"}
-    assert ttmem.open is not open
+    assert callable(ttmem.open)
 
 
 PROGRAM = """

@@ -107,13 +107,13 @@ def value_of_real(tensor: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
     return True, _view_of(contents, tensor)
 
 
-def remember(tensor: torch.Tensor, value: torch.Tensor) -> None:
+def remember(tensor: object, value: torch.Tensor) -> None:
     """Keeps the value of a tensor that has a storage of its own. The value is copied."""
     if not isinstance(tensor, FakeTensor) or not _can_be_known(tensor) or tensor.is_conj() or tensor.is_neg():
         return
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
         storage = tensor.untyped_storage()
-        whole = torch.UntypedStorage(storage.nbytes())
+        whole = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
         room = torch.empty(0, dtype=tensor.dtype)
         room.set_(whole, tensor.storage_offset(), tensor.size(), tensor.stride())
         room.copy_(value)
@@ -136,7 +136,7 @@ def stand_in(tensor: torch.Tensor, real: torch.Tensor) -> None:
             is_number = storage.nbytes() == real.itemsize
             is_whole = not (real.dtype.is_floating_point or real.dtype.is_complex)
             if (is_whole or is_number) and storage.nbytes() <= MAX_BYTES:
-                contents.whole = storage.cpu().clone()
+                contents.whole = storage.cpu().clone()  # type: ignore[no-untyped-call]
             setattr(storage, CONTENTS, contents)
         setattr(tensor.untyped_storage(), CONTENTS, contents)
 
@@ -222,7 +222,8 @@ class Operation:
             fill = self._args[at] if len(self._args) > at else self._kwargs.get("fill_value")
             return _full(result, fill) if isinstance(fill, (bool, int, float, complex)) else None
         if func in COMPUTED:
-            return self._run()
+            computed: torch.Tensor | None = self._run()
+            return computed
         is_overwritten = func in OVERWRITES and _covers_its_storage(result)
         return self._overwritten(result) if is_overwritten else None
 
