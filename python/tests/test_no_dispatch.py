@@ -49,7 +49,7 @@ PROGRAMS: list[Callable[[], torch.Tensor]] = [
     lambda: torch.tensor([[3, 1], [2, 5]]) - 1,
     lambda: torch.tensor([1.5, -2.0]).to(torch.float64) * 2,
     lambda: torch.full((2, 3), 7) - torch.ones(3, dtype=torch.long),
-    lambda: torch.arange(10).view(2, 5)[:, 1::2].T.contiguous(),
+    lambda: torch.arange(10).view(2, 5)[:, 1::2].T.contiguous() * 3,
     lambda: torch.arange(6).cumsum(0).flip(0)[torch.tensor([0, 2])],
     lambda: torch.zeros(4).add_(2).mul_(torch.arange(4)),
     lambda: torch.empty(3).fill_(4.0),

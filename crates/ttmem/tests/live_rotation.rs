@@ -518,7 +518,6 @@ fn growth_and_the_peak_do_not_depend_on_the_limit() {
     assert_eq!(growth(&a).len(), 1, "{}", a["ranks"][0]["suggestions"]);
     assert_eq!(growth(&b), growth(&a));
     assert_eq!(at_the_peak(&small), at_the_peak(&whole));
-    assert_eq!(b["ranks"][0]["peak"]["by_class_per_bank"], a["ranks"][0]["peak"]["by_class_per_bank"]);
     let told_apart = |answer: &Value| !answer.to_string().contains("(no longer told apart)");
     assert!(told_apart(&a) && told_apart(&b));
     // A profile that is made of both has it, too, wherever it is read.
@@ -550,7 +549,7 @@ fn a_file_with_the_peak_that_is_not_right_is_reported() {
     fs::copy(beside(&other, "peak"), beside(&small, "peak")).unwrap();
     said("of another recording");
     fs::write(beside(&small, "peak"), &right[..right.len() / 8]).unwrap();
-    said("the peak");
+    said("cut off");
     fs::write(beside(&small, "peak"), b"something else").unwrap();
     said("small.peak.ttmem: ");
     fs::remove_file(beside(&small, "peak")).unwrap();

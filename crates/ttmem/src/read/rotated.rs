@@ -17,7 +17,10 @@ pub(super) fn restore_peak(profile: &mut Profile, path: &Path) {
     let beside = peak_file(path);
     let name = beside.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let problem = match read(&beside) {
-        Ok(other) => history::restore_peak(profile, &other).err().map(str::to_owned),
+        Ok(other) => {
+            let problem = history::restore_peak(profile, &other).err();
+            problem.map(|problem| if other.complete { problem } else { "it is cut off" }.to_owned())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some("not found".to_owned()),
         Err(error) => Some(error.to_string()),
     };
