@@ -16,7 +16,9 @@ from torch.optim import optimizer as torch_optimizer
 
 from ttmem._native import Forward
 from ttmem._torch.autograd import saved_tensors
+from ttmem._torch.labels import label
 from ttmem._torch.mode import uninstall
+from ttmem._torch.model_names import ModelNames
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # Inputs are looked for in containers down to this depth, and among so many things in each.
 DEEPEST, MOST = 4, 256
+# What models of transformers call the KV cache that they give.
+CACHE = "past_key_values"
 # PyTorch's own frame that calls hooks is no further away.
 FRAMES = 5
 
@@ -36,6 +40,7 @@ class Modules:
         """For which watcher."""
         self._mode = mode
         self._forward: Forward | None = None
+        self._names = ModelNames()
         # Of each model: the modules in it, and how the names of their parameters begin.
         self._models: weakref.WeakKeyDictionary[
             torch.nn.Module, list[tuple[weakref.ref[torch.nn.Module], str]]
@@ -94,9 +99,10 @@ class Modules:
         if forward is None:
             return
         inside, this = [], weakref.ref(model)
-        for name, module in model.named_modules():
-            forward.know(module, name or type(module).__name__, module is model)
-            inside.append((weakref.ref(module), f"{name}." if name else ""))
+        own = self._names.of(model)
+        for path, module in model.named_modules():
+            forward.know(module, f"{own.prefix}{path}" if path else own.name, module is model)
+            inside.append((weakref.ref(module), f"{own.prefix}{path}." if path else own.prefix))
             self._model_of[module] = this
         self._models[model] = inside
         self._had[model] = forward.fingerprint(inside)
@@ -178,8 +184,11 @@ class Modules:
         """What a model has given may keep more than its modules have given."""
         self._mode.label(list(saved_tensors(output)), "activation")
 
-    def leaves(self) -> None:
+    def leaves(self, output: object) -> None:
         """The forward pass of a model has ended."""
+        cache = _cache_in(output)
+        if cache is not None and self._mode.is_on:
+            label(self._mode, cache, "kv_cache", CACHE)
         if self._mode.turn is not None:
             self._mode.turn()
 
@@ -209,6 +218,14 @@ def _running() -> list[int] | None:
                 return None
         frame = frame.f_back
     return found
+
+
+def _cache_in(output: object) -> object:
+    """The KV cache in what a model has given."""
+    if isinstance(output, dict):
+        return output.get(CACHE)
+    # Not `getattr`: what a module gives may be an object that computes its attributes.
+    return getattr(output, "__dict__", {}).get(CACHE)
 
 
 def _keywords() -> dict[str, Any]:

@@ -16,9 +16,9 @@ use ttmem::model::{Class, ScopeKind};
 use super::gil_cell::GilCell;
 use super::state::{Address, address};
 use super::tensors::DEEPEST;
-use super::watch::Watch;
+use super::watch::{Watch, busy};
 
-/// What `torch.compile` puts around a module: what runs is inside.
+/// The class that `torch.compile` puts around a module.
 const WRAPPER: &str = "OptimizedModule";
 /// Modules that are gone are forgotten when there are twice as many as were left then, and no fewer than this.
 const FEW: usize = 1024;
@@ -193,9 +193,10 @@ impl Forward {
     }
 
     fn enter(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
-        let Some((name, is_model)) = self.known_or_learned(py, module)? else { return Ok(()) };
+        let (name, is_model) = self.known_or_learned(py, module)?;
         if is_model {
-            let enters = || self.models.call_method1(py, intern!(py, "enters"), (module, args));
+            let model = compiled_in(module)?.unwrap_or_else(|| module.clone());
+            let enters = || self.models.call_method1(py, intern!(py, "enters"), (model, args));
             self.watch.get().unseen(py, enters)?;
         } else if !self.watch.get().goes_forward(py) {
             self.models.call_method1(py, intern!(py, "enters_part"), (module,))?;
@@ -205,7 +206,7 @@ impl Forward {
     }
 
     fn leave(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (watch, known) = (self.watch.get(), self.known(py, module));
+        let (watch, known) = (self.watch.get(), self.known_inside(py, module)?);
         let is_model = known.as_ref().is_some_and(|(_, is_model)| *is_model);
         let told = match known {
             Some((name, _)) if watch.tells_allocators() && watch.is_on() => {
@@ -215,7 +216,8 @@ impl Forward {
         };
         watch.end_innermost(py, tag(module))?;
         if is_model {
-            self.models.call_method0(py, intern!(py, "leaves"))?;
+            let leaves = || self.models.call_method1(py, intern!(py, "leaves"), (output,));
+            watch.unseen(py, leaves)?;
         }
         told
     }
@@ -297,20 +299,22 @@ impl Forward {
         is_it.then_some((name, is_model))
     }
 
-    /// The same; what is not known is a model of its own. `None` where it is no module of the program's.
-    fn known_or_learned(
-        &self,
-        py: Python<'_>,
-        module: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<(Arc<str>, bool)>> {
+    /// The same; of a module that is compiled, what is known of the module inside.
+    fn known_inside(&self, py: Python<'_>, module: &Bound<'_, PyAny>) -> PyResult<Option<(Arc<str>, bool)>> {
         if let Some(known) = self.known(py, module) {
             return Ok(Some(known));
         }
-        if module.get_type().name()? == WRAPPER {
-            return Ok(None);
+        Ok(compiled_in(module)?.and_then(|inside| self.known(py, &inside)))
+    }
+
+    /// The same; what is not known is a model of its own.
+    fn known_or_learned(&self, py: Python<'_>, module: &Bound<'_, PyAny>) -> PyResult<(Arc<str>, bool)> {
+        if let Some(known) = self.known_inside(py, module)? {
+            return Ok(known);
         }
-        self.models.call_method1(py, intern!(py, "learn"), (module,))?;
-        Ok(self.known(py, module))
+        let model = compiled_in(module)?.unwrap_or_else(|| module.clone());
+        self.models.call_method1(py, intern!(py, "learn"), (&model,))?;
+        self.known(py, &model).ok_or_else(busy)
     }
 
     fn forget_what_is_gone(&self, py: Python<'_>) {
@@ -327,6 +331,14 @@ impl Forward {
             known.modules = modules;
         });
     }
+}
+
+/// The module inside of one that `torch.compile` has made of it: hooks of modules inside are not called where all is compiled.
+fn compiled_in<'py>(module: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if module.get_type().name()? != WRAPPER {
+        return Ok(None);
+    }
+    module.getattr(intern!(module.py(), "_orig_mod")).map(Some)
 }
 
 /// The names and values of a dictionary of a module.

@@ -1,0 +1,145 @@
+"""A model is an object: two of one class are two, in everything that is said of them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+import ttmem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+WIDTH, ROWS = 64, 32
+
+
+@pytest.fixture(autouse=True)
+def stopped() -> Iterator[None]:
+    yield
+    ttmem.stop_memory_tracker()
+
+
+class Gpt(nn.Module):
+    """Some blocks, each with a linear layer."""
+
+    def __init__(self, layers: int = 2) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class Other(Gpt):
+    """The same, of another class."""
+
+
+def answered(folder: Path, program: Callable[[], object]) -> dict[str, Any]:
+    tracker = ttmem.initialize_memory_tracker(folder, interval=60.0)
+    held = program()
+    ttmem.stop_memory_tracker()
+    del held
+    assert tracker.recording is not None
+    rank: dict[str, Any] = ttmem.open(tracker.recording).summary()["ranks"][0]
+    return rank
+
+
+def ran(rank: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """How often each model ran, and what its calls kept."""
+    return {row["name"]: (row["calls"], row["kept_bytes"]) for row in rank["ran"] if row["kind"] == "forward"}
+
+
+def test_a_policy_and_its_reference_are_told_apart(tmp_path: Path) -> None:
+    def program() -> object:
+        policy = Gpt()
+        reference = copy.deepcopy(policy).requires_grad_(False)
+        x = torch.ones(ROWS, WIDTH)
+        kept = [policy(x), policy(x)]
+        with torch.no_grad():
+            kept.append(reference(x))
+        return kept, policy, reference
+
+    rank = answered(tmp_path, program)
+    result = ROWS * WIDTH * 4
+    # The reference keeps only what it gives; the policy also what its backward pass needs.
+    assert ran(rank) == {"Gpt": (2, 2 * 2 * result), "Gpt (2)": (1, result)}
+    weights = {row["name"]: row["class"] for row in rank["peak"]["live"] if row["class"] == "parameter"}
+    assert {"blocks.0.0.weight", "Gpt (2).blocks.0.0.weight", "Gpt (2).blocks.1.0.bias"} <= weights.keys()
+    assert len(weights) == 8
+    made = {row["name"]: row["per_bank"] for row in rank["peak"]["made_in"]}
+    assert made["blocks.*.1"] == 4 * result
+    # Of the reference, the results of both blocks are alive when the second one has just been made.
+    assert made["Gpt (2).blocks.*.1"] == 2 * result
+
+
+def test_layers_of_two_models_are_not_counted_together(tmp_path: Path) -> None:
+    def program() -> object:
+        models = [Gpt(3), Other(5)]
+        losses = [model(torch.ones(512, WIDTH)).sum() for model in models]
+        torch.stack(losses).sum().backward()  # type: ignore[no-untyped-call]
+        return models
+
+    rank = answered(tmp_path, program)
+    assert ran(rank).keys() == {"Gpt", "Other"}
+    layers = {row["name"]: row["scopes"] for row in rank["peak"]["made_in"]}
+    # At the peak, the backward pass has begun to free what the last layer kept.
+    assert (layers["blocks.*.1"], layers["Other.blocks.*.1"]) == (3, 4)
+
+
+def test_a_model_keeps_its_name(tmp_path: Path) -> None:
+    def program() -> object:
+        first, x = Gpt(), torch.ones(ROWS, WIDTH)
+        first(x)
+        first.blocks.append(nn.Linear(WIDTH, WIDTH))
+        first(x)
+        second = Gpt()
+        second(x)
+        first(x)
+        second(x)
+        return first, second
+
+    calls = {name: count for name, (count, _) in ran(answered(tmp_path, program)).items()}
+    assert calls == {"Gpt": 3, "Gpt (2)": 2}
+
+
+def test_models_that_follow_each_other_are_different_ones(tmp_path: Path) -> None:
+    def program() -> object:
+        for _ in range(3):
+            Gpt()(torch.ones(ROWS, WIDTH))
+            gc.collect()
+        return None
+
+    assert {name: count for name, (count, _) in ran(answered(tmp_path, program)).items()} == {
+        "Gpt": 1,
+        "Gpt (2)": 1,
+        "Gpt (3)": 1,
+    }
+
+
+def test_what_has_no_parameters_is_no_model_of_its_own(tmp_path: Path) -> None:
+    def program() -> object:
+        losses = [nn.CrossEntropyLoss() for _ in range(3)]
+        return [loss(torch.ones(4, 4), torch.zeros(4, dtype=torch.long)) for loss in losses]
+
+    assert {name: count for name, (count, _) in ran(answered(tmp_path, program)).items()} == {
+        "CrossEntropyLoss": 3
+    }
+
+
+def test_names_do_not_become_ever_more(tmp_path: Path) -> None:
+    def program() -> object:
+        for _ in range(120):
+            nn.Linear(2, 2)(torch.ones(1, 2))
+        return None
+
+    calls = {name: count for name, (count, _) in ran(answered(tmp_path, program)).items()}
+    assert len(calls) == 101
+    assert calls["Linear (100 and later)"] == 20
