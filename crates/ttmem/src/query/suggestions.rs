@@ -6,7 +6,7 @@
 use super::answer::Suggestion;
 use super::words::{brief, percent, shape, size};
 use crate::analyze::findings::{
-    Busy, Cached, Family, Finding, Full, Growth, Instead, Layers, PaddedShape, Shortage, Situation,
+    Busy, Cached, Family, Finding, Full, Grown, Growth, How, Instead, Layers, PaddedShape, Shortage, Situation,
     Unexplained, What, findings,
 };
 use crate::analyze::fragmentation::Fragmented;
@@ -77,7 +77,11 @@ impl<'a> Words<'a> {
             What::Caches { .. } => "kv_cache",
             What::Recompute(_) => "activations_of_layers",
             What::OptimizerState { .. } => "optimizer_state",
-            What::Grows(_) => "grows",
+            What::Grows(growth) => match growth.most.map(|most| most.how) {
+                Some(How::Cache) => "kv_cache_grows",
+                Some(How::Larger) => "tensors_grow",
+                Some(How::More) | None => "grows",
+            },
             What::Fragmented(_) => "fragmentation",
             What::Unexplained(_) => "unexplained",
         }
@@ -347,23 +351,42 @@ impl<'a> Words<'a> {
         let name =
             rank.scopes.get(growth.scope.index()).map_or("something", |scope| profile.text(scope.name));
         let each = growth.per_bank / u64::try_from(growth.rounds.max(1)).unwrap_or(1);
-        let most = growth.most.map_or_else(String::new, |(op, count, bytes)| {
-            let loc = profile.ops.loc(op).map(|loc| format!(" at {}", brief(profile.text(loc), BRIEF)));
-            let op = profile.ops.name(op).map_or_else(|| "an operation".into(), |op| self.op(op));
-            let s = if count == 1 { "" } else { "s" };
-            let loc = loc.unwrap_or_default();
-            format!(" Of what stayed, most is from {op}{loc}: {count} tensor{s}, {}.", self.each(bytes))
-        });
-        let advice =
-            "keep less of it: `loss.item()` instead of the loss with its graph, no lists that only grow";
         format!(
-            "Every call of {} leaves some {} more in {}: {} after the last {}.{most} If that is not wanted, {advice}.",
+            "Every call of {} leaves {} more in {}, on average: {} over {} calls.{}",
             brief(name, BRIEF),
             self.each(each),
             self.pool,
             self.both(growth.per_bank),
             growth.rounds,
+            growth.most.as_ref().map_or_else(String::new, |most| self.grown(most)),
         )
+    }
+
+    /// Whose tensors grow, and what to do about it.
+    fn grown(&self, most: &Grown) -> String {
+        let profile = self.situation.profile;
+        let loc = profile.ops.loc(most.op).map(|loc| format!(" at {}", brief(profile.text(loc), BRIEF)));
+        let op = profile.ops.name(most.op).map_or_else(|| "an operation".into(), |op| self.op(op));
+        let made_by = format!("{op}{}", loc.unwrap_or_default());
+        let more = self.each(most.per_bank);
+        let (s, are) = if most.count == 1 { ("", "is") } else { ("s", "are") };
+        let count = most.count;
+        match most.how {
+            How::More => format!(
+                " Most of it is {count} tensor{s} of {made_by}: {more}. If this is a leak, keep less: \
+                 `loss.item()` instead of the loss with its graph, and no lists that only grow."
+            ),
+            How::Larger => format!(
+                " {count} tensor{s} of {made_by} {are} replaced by larger ones, which take {more} more. A KV cache \
+                 grows like this with every token; to bound it, limit the number of tokens or allocate a cache of \
+                 fixed size. If it is not a cache, drop what is no longer needed before concatenating."
+            ),
+            How::Cache => format!(
+                " Most of it is the KV cache ({count} tensor{s} of {made_by}): {more}. It grows with every token, \
+                 which is expected. To bound it, limit the number of tokens, or use a cache of fixed size or a \
+                 sliding window (in transformers, `cache_implementation=\"static\"`)."
+            ),
+        }
     }
 
     fn fragmented(&self, worst: &Fragmented) -> String {

@@ -8,6 +8,7 @@ mod busy;
 mod caches;
 mod dtypes;
 mod full;
+mod growth;
 mod padding;
 mod shortage;
 mod training;
@@ -15,9 +16,10 @@ mod weights;
 
 pub use busy::{Busy, Family};
 pub use full::Full;
+pub use growth::{Grown, Growth, How};
 pub use padding::{Instead, PaddedShape};
 pub use shortage::{Shortage, Unexplained};
-pub use training::{Growth, Layers};
+pub use training::Layers;
 pub use weights::Cached;
 
 use super::fragmentation::Fragmented;
@@ -166,7 +168,7 @@ const RULES: [Rule; 16] = [
     shortage::pieces,
     shortage::unexplained,
     weights::cached,
-    training::grows,
+    growth::grows,
     training::recompute,
     training::optimizer_state,
 ];

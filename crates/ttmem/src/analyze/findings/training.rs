@@ -1,23 +1,18 @@
-//! What programs that train can do without: activations that can be computed again, the width of an optimizer's state, and
-//! what is kept from every round.
+//! What programs that train can do without: activations that can be computed again, and the width of an optimizer's state.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Finding, LARGE, PoolAtPeak, Situation, WORTH_SAYING, What};
+use super::{Finding, LARGE, PoolAtPeak, Situation, What};
 use crate::analyze::lowered::Saving;
 use crate::analyze::scopes::{Alike, made_in};
-use crate::model::{CallId, Class, Moment, OpId, Rank, ScopeId, ScopeKind, StrId, TensorId};
+use crate::model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, StrId, TensorId};
 
 /// An optimizer with a state of 8 bits leaves tensors of fewer elements as they are.
 const FEWEST_ELEMENTS: u64 = 4096;
 /// It has a factor of 32 bits for so many elements.
 const ELEMENTS_OF_A_FACTOR: u64 = 256;
-/// Fewer rounds than this do not show that something grows.
-const FEWEST_ROUNDS: usize = 16;
-/// The later rounds are looked at in so many parts.
-const PARTS: usize = 4;
 
 /// Layers that are alike, and what they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,19 +23,6 @@ pub struct Layers {
     pub count: usize,
     /// What their activations take at the peak.
     pub per_bank: u64,
-}
-
-/// What is left behind by every round of something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// What is repeated.
-    pub scope: ScopeId,
-    /// Over how many rounds.
-    pub rounds: usize,
-    /// What there is more after them, in each bank.
-    pub per_bank: u64,
-    /// Who made most of what stayed; how many of those, and what they take.
-    pub most: Option<(OpId, usize, u64)>,
 }
 
 /// Activations of layers that are alike, which a backward pass could compute again.
@@ -78,64 +60,6 @@ pub fn optimizer_state(situation: &Situation<'_>) -> Vec<Finding> {
     let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_state).filter_map(narrower));
     let finding = |saves| Finding { saves: Some(saves), ..pool.finding(What::OptimizerState { per_bank }) };
     saves.map(finding).into_iter().collect()
-}
-
-/// What is repeated most leaves something behind every time.
-pub fn grows(situation: &Situation<'_>) -> Vec<Finding> {
-    let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
-    let Some((scope, calls)) = most_repeated(situation.rank) else { return Vec::new() };
-    // What a program needs all the time, it has after the first half.
-    let later = &calls[calls.len() / 2..];
-    let begins = |call: &CallId| Moment::late(situation.rank.calls.first[call.index()]);
-    let level = |at: Moment| pool.account.held(at).map(|held| held.per_bank);
-    let levels: Option<Vec<u64>> = later.iter().map(|call| level(begins(call))).collect();
-    let (Some(levels), Some(first), Some(last)) = (levels, later.first(), later.last()) else {
-        return Vec::new();
-    };
-    // A loop inside of a loop goes up and down: what grows has ever higher low points, and is there in the end.
-    let low: Vec<u64> =
-        levels.chunks(levels.len().div_ceil(PARTS)).filter_map(|part| part.iter().min().copied()).collect();
-    let per_bank = low[low.len() - 1].saturating_sub(low[0]);
-    let at_end = level(Moment::late(situation.rank.end())).unwrap_or(0);
-    let stays = at_end >= low[0].saturating_add(per_bank / 2);
-    if !low.is_sorted_by(|before, after| before < after) || !stays || !pool.is_share(per_bank, WORTH_SAYING) {
-        return Vec::new();
-    }
-    let rounds = levels.len() - 1;
-    let (from, until) = (begins(first), begins(last));
-    let tensors = &situation.rank.tensors;
-    let stayed = |tensor: &TensorId| {
-        let (born, dies) = (tensors.born[tensor.index()], tensors.dies[tensor.index()]);
-        from <= born && born < until && until < dies
-    };
-    let mut makers: FxHashMap<OpId, Vec<TensorId>> = FxHashMap::default();
-    for tensor in situation.ever_in(&pool).filter(stayed) {
-        if let Some(op) = situation.made_by(tensor).and_then(|step| situation.rank.op_id(step)) {
-            makers.entry(op).or_default().push(tensor);
-        }
-    }
-    let sums = makers.into_iter().map(|(op, made)| (op, made.len(), situation.sum(&made)));
-    let most = sums.max_by_key(|(op, _, bytes)| (*bytes, std::cmp::Reverse(*op)));
-    let step = most.and_then(|(op, ..)| {
-        (0..situation.rank.end()).rev().find(|step| situation.rank.op_id(*step) == Some(op))
-    });
-    let what = What::Grows(Growth { scope, rounds, per_bank, most });
-    vec![Finding { step, ..pool.finding(what) }]
-}
-
-/// The scope outside of all others that was called most often in one thread, and those calls, in order.
-fn most_repeated(rank: &Rank) -> Option<(ScopeId, Vec<CallId>)> {
-    let mut calls: FxHashMap<_, Vec<CallId>> = FxHashMap::default();
-    for (index, call) in rank.calls.iter().enumerate() {
-        let is_named = rank.scopes.get(call.scope.index())?.kind != ScopeKind::Framework;
-        // Of earlier ones, a recording that has reached its limit has only some.
-        let is_counted = rank.calls_since.is_none_or(|since| call.began >= since);
-        if call.parent.is_none() && is_named && is_counted {
-            calls.entry((call.scope, call.lane)).or_default().extend(CallId::new(index));
-        }
-    }
-    let most = calls.into_iter().max_by_key(|(key, calls)| (calls.len(), std::cmp::Reverse(*key)));
-    most.filter(|(_, calls)| calls.len() >= FEWEST_ROUNDS).map(|((scope, _), calls)| (scope, calls))
 }
 
 /// The layers that scopes are in, or are: the outermost of those that are alike.
