@@ -34,7 +34,16 @@ SECONDS = 1.0
 # Where there was none for so long, people should know.
 SECONDS_WITHOUT = 60.0
 
-Row = tuple["int | None", str, int, int, int, "tuple[int, int] | None", "list[tuple[str, int, list[int]]]"]
+Row = tuple[
+    "int | None",
+    str,
+    int,
+    int,
+    int,
+    "tuple[int, int] | None",
+    "list[tuple[str, int, list[int]]]",
+    "str | None",
+]
 
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 # Code of PyTorch's that opens no ranges around what it calls, or only such as are counted.
@@ -231,11 +240,12 @@ def rows_of(tree: list[Any]) -> list[Row]:
         fields = event.extra_fields
         start, thread = event.start_time_ns, event.start_tid
         if event.tag == operation:
-            rows.append((inside, event.name, start, event.end_time_ns, thread, None, _tensors(fields.inputs)))
+            tensors, shapes = _tensors(fields.inputs), _shapes(fields.inputs)
+            rows.append((inside, event.name, start, event.end_time_ns, thread, None, tensors, shapes))
             inside = len(rows) - 1
         elif event.tag == allocation and fields.device.type == "cpu" and fields.ptr is not None:
             change = (fields.ptr, fields.alloc_size)
-            rows.append((inside, event.name, start, start, thread, change, []))
+            rows.append((inside, event.name, start, start, thread, change, [], None))
         waiting += [(child, inside) for child in reversed(event.children)]
     return rows
 
@@ -248,3 +258,8 @@ def _tensors(inputs: list[Any]) -> list[tuple[str, int, list[int]]]:
         elif hasattr(value, "sizes"):
             found.append((str(value.dtype), value.dtype.itemsize, value.sizes))
     return found
+
+
+def _shapes(inputs: list[Any]) -> str | None:
+    """The shapes of arguments as PyTorch's profiler lists them, as JSON: empty for all but single tensors."""
+    return str([[*getattr(value, "sizes", ())] for value in inputs]) if inputs else None

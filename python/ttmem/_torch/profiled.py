@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ttmem")
 
+# What PyTorch's profiler calls the time that a dispatch mode takes for an operation, which is inside.
+MODE = "PythonDispatchMode"
+
 
 @contextmanager
 def profiled(mode: Mode) -> Iterator[None]:
@@ -50,6 +53,10 @@ def profiled(mode: Mode) -> Iterator[None]:
 def take_down(mode: Mode, profiler: Any) -> None:
     """Takes the totals of a profiler down, for each operation and shapes of its arguments."""
     has_device = ProfilerActivity.CUDA in profiler.activities
+    events = profiler.events()
+    # The profiler is ours. An operation that a dispatch mode was called for comes twice: when it reaches the
+    # mode, and, inside of that, when the mode calls it.
+    events[:] = [event for event in events if not _is_called_by_a_mode(event)]
     for row in profiler.key_averages(group_by_input_shape=True):
         # Others are the profiler's own: `[memory]`, `ProfilerStep`, the runtime of the device.
         if "::" not in row.key:
@@ -63,3 +70,15 @@ def take_down(mode: Mode, profiler: Any) -> None:
             row.device_memory_usage if has_device else None,
             json.dumps(row.input_shapes) if row.input_shapes else None,
         )
+
+
+def _is_called_by_a_mode(event: Any) -> bool:
+    mode = event.cpu_parent
+    if mode is None or mode.name != MODE or mode.cpu_parent is None:
+        return False
+    # Some reach the mode from a range of their own without a namespace: `detach` in `aten::detach`.
+    return _base(mode.cpu_parent.name) == _base(event.name)
+
+
+def _base(name: str) -> str:
+    return name.rpartition("::")[2]

@@ -3,7 +3,9 @@
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
-use ttmem::model::{Bytes, During, HistoryAction, HistoryRow, LaneId, Nanoseconds, OpId, ScopeKind, TypeId};
+use ttmem::model::{
+    Bytes, During, HistoryAction, HistoryRow, LaneId, Nanoseconds, OpId, OpTotals, ScopeKind, TypeId,
+};
 use ttmem::record::live::{LateCall, TypeOf};
 
 use super::gil_cell::GilCell;
@@ -26,8 +28,9 @@ pub(crate) struct Operations {
 type Argument = (String, u64, Vec<u64>);
 
 /// An event of the profiler: the row that it is inside of, its name, when it began and ended (Unix time, in nanoseconds), its
-/// thread; for memory the address and by how much there is more; for operations the tensors among the arguments.
-type Row = (Option<usize>, String, u64, u64, u64, Option<(u64, i64)>, Vec<Argument>);
+/// thread; for memory the address and by how much there is more; for operations the tensors among the arguments, and the
+/// shapes of all arguments as JSON.
+type Row = (Option<usize>, String, u64, u64, u64, Option<(u64, i64)>, Vec<Argument>, Option<String>);
 
 /// What became of a row: the number of its call, and its operation.
 type Told = Option<(u64, OpId)>;
@@ -53,6 +56,7 @@ impl Operations {
                 let began = began_unix(&state.recorder, None);
                 let told = operations(state, lanes, here, &rows, began);
                 memory(state, &rows, &told, began);
+                totals(state, &rows);
             })
         });
         told.flatten().ok_or_else(busy)?;
@@ -69,7 +73,7 @@ fn operations(
     began: u64,
 ) -> Vec<Told> {
     let mut told: Vec<Told> = Vec::with_capacity(rows.len());
-    for (inside, name, start, end, thread, change, arguments) in rows {
+    for (inside, name, start, end, thread, change, arguments, _) in rows {
         let outer = inside.and_then(|row| told.get(row).copied().flatten());
         if change.is_some() {
             told.push(outer);
@@ -119,5 +123,41 @@ fn memory(state: &mut State, rows: &[Row], told: &[Told], began: u64) {
         let block = Bytes::known(bytes);
         let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
         state.recorder.history(row, told.map(|(number, _)| number));
+    }
+}
+
+/// Records what the calls of each operation came to, by the shapes of their arguments, as PyTorch's profiler sums them up:
+/// memory and time include those of the operations inside.
+fn totals(state: &mut State, rows: &[Row]) {
+    let mut changes: Vec<i64> = rows.iter().map(|row| row.5.map_or(0, |(_, by)| by)).collect();
+    // What is inside of another comes later.
+    for (index, row) in rows.iter().enumerate().rev() {
+        let change = changes[index];
+        if let Some(outer) = row.0.and_then(|outer| changes.get_mut(outer)) {
+            *outer = outer.saturating_add(change);
+        }
+    }
+    let mut sums: FxHashMap<(&str, Option<&str>), (u64, Nanoseconds, i64)> = FxHashMap::default();
+    for ((_, name, start, end, _, change, _, shapes), bytes) in rows.iter().zip(changes) {
+        // Others are ranges that the program or PyTorch has named.
+        if change.is_none() && name.contains("::") {
+            let sum = sums.entry((name, shapes.as_deref())).or_default();
+            sum.0 += 1;
+            sum.1 = sum.1.saturating_add(end.saturating_sub(*start));
+            sum.2 = sum.2.saturating_add(bytes);
+        }
+    }
+    for ((name, shapes), (count, cpu_time, cpu_bytes)) in sums {
+        let (name, shapes) = (state.recorder.text(name), shapes.map(|shapes| state.recorder.text(shapes)));
+        let (device_time, device_bytes) = (None, None);
+        state.recorder.op_totals(OpTotals {
+            name,
+            count,
+            cpu_time,
+            device_time,
+            cpu_bytes,
+            device_bytes,
+            shapes,
+        });
     }
 }
