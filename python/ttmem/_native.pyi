@@ -217,7 +217,16 @@ class Operations:
     def take(
         self,
         rows: list[
-            tuple[int | None, str, int, int, int, tuple[int, int] | None, list[tuple[str, int, list[int]]]]
+            tuple[
+                int | None,
+                str,
+                int,
+                int,
+                int,
+                tuple[int, int] | None,
+                list[tuple[str, int, list[int]]],
+                str | None,
+            ]
         ],
     ) -> int:
         """Take events down; return how many there were.
@@ -225,7 +234,8 @@ class Operations:
         Args:
             rows: Of each event: the row that it is inside of, its name, when it began and ended in
                 nanoseconds of Unix time, its thread, for memory the address and by how much there is more,
-                for operations the tensors among the arguments: element type, bytes of an element, shape.
+                for operations the tensors among the arguments (element type, bytes of an element, shape),
+                and the shapes of all arguments as JSON.
 
         """
 
@@ -278,6 +288,9 @@ class Watch:
 
     def see(self, tensor: object, name: str) -> None:
         """Take a tensor down that was made unseen, and by what."""
+
+    def made(self, tensor: object, name: str) -> None:
+        """Record a tensor that something outside of the dispatcher has just allocated, and what did."""
 
     def classify(
         self,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import torch
 
     from ttmem._native import Call
+    from ttmem._torch.inductor import CompiledBuffers
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
 
@@ -51,9 +52,7 @@ MIB = 1 << 20
 DEFAULT_LIMIT = "256MB"
 """How large the files of a recording become together: the newest is read whole when the tracker stops."""
 SMALLEST_LIMIT = MIB
-UNSEEN = (
-    "memory that operations take for themselves while they run, as convolutions do; level ops measures it"
-)
+UNSEEN = "memory that operations allocate and free while they run, as convolutions do; level ops measures it"
 logger = logging.getLogger("ttmem")
 
 
@@ -204,6 +203,7 @@ class MemoryTracker:
         self.recording: str | None = None
         self._mode: Mode | None = None
         self._modules: Modules | None = None
+        self._compiled: CompiledBuffers | None = None
         self._parts: list[Any] = []
         self._allocators: list[Any] = []
         self._ended = threading.Event()
@@ -266,6 +266,7 @@ class MemoryTracker:
 
     def _watch(self, mode: Mode) -> None:
         from ttmem._torch.compiled import StepAside
+        from ttmem._torch.inductor import CompiledBuffers
         from ttmem._torch.mode import install
         from ttmem._torch.modules import Modules
         from ttmem._torch.storages import Storages
@@ -285,7 +286,9 @@ class MemoryTracker:
         training.open()
         storages.open()
         aside.open()
-        self._parts = [aside, storages, training, modules, threads]
+        compiled = self._compiled = CompiledBuffers(mode)
+        compiled.open()
+        self._parts = [compiled, aside, storages, training, modules, threads]
 
     def stop(self) -> str:
         """Ends: the path of the profile that was saved, or an empty text where nothing was watched."""
@@ -304,7 +307,10 @@ class MemoryTracker:
             ends.append(functools.partial(usage.tracker_ends, mode))
         ends += [functools.partial(self._read, mode), functools.partial(mode.snapshot, "final")]
         ends += [allocator.close for allocator in self._allocators]
-        ends += [functools.partial(uninstall, mode), functools.partial(_say_of_compiled, mode)]
+        ends += [
+            functools.partial(uninstall, mode),
+            functools.partial(_report_compiled, mode, self._compiled),
+        ]
         interrupt = _all_done(mode, ends)
         self._allocators = []
         self._look_at_failure(mode)
@@ -536,14 +542,6 @@ def _leave_to(kind: str, mode: Mode) -> None:
     leave_to_allocators(mode)
 
 
-def _has_compiled() -> bool:
-    """Whether a graph was compiled in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    # Another thread may be importing it.
-    counters = getattr(dynamo, "counters", None)
-    return bool(counters and counters["stats"].get("unique_graphs"))
-
-
 def _guarded(mode: Mode, do: Callable[[], object]) -> None:
     """Does something of ours: the program must not see an error of it."""
     try:
@@ -563,12 +561,10 @@ def _all_done(mode: Mode, ends: list[Callable[[], object]]) -> BaseException | N
     return interrupt
 
 
-def _say_of_compiled(mode: Mode) -> None:
-    if _has_compiled() and mode.sees_operations:
-        mode.warn(
-            "compiled code ran: what it allocates inside, and results that nothing else has touched "
-            "since, are not seen"
-        )
+def _report_compiled(mode: Mode, buffers: CompiledBuffers | None) -> None:
+    missing = buffers.missing() if buffers is not None and mode.sees_operations else None
+    if missing is not None:
+        mode.not_watched("cpu", missing)
 
 
 def _limit(limit: int | str | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sysconfig
+import tempfile
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +123,11 @@ def libraries() -> list[str]:
     paths = sysconfig.get_paths()
     places = {os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__))}
     places |= {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    return sorted(os.path.join(place, "") for place in places)
+    # Code that Inductor has generated: `torchinductor_` and the name of the user.
+    generated = {os.path.join(tempfile.gettempdir(), "torchinductor_")}
+    if place := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
+        generated.add(os.path.join(os.path.abspath(place), ""))
+    return sorted({os.path.join(place, "") for place in places} | generated)
 
 
 def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:

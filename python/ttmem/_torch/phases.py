@@ -10,6 +10,7 @@ import torch
 
 from ttmem import tracker
 from ttmem._torch.compiled import StepAside
+from ttmem._torch.inductor import CompiledBuffers
 from ttmem._torch.mode import Mode, install, uninstall
 from ttmem._torch.storages import Storages
 from ttmem._torch.threads import Threads
@@ -124,12 +125,14 @@ class Phases:
         mode = self._mode = Mode(None, estimates=self._estimated)
         install(mode)
         threads, storages, aside = Threads(mode), Storages(mode), StepAside(mode)
+        compiled = CompiledBuffers(mode)
         # What these threads do is not seen. Estimates are of what this one does.
         if not self._estimated and (unwatched := threads.open()):
             logger.info("threads that were there before the capture are not in it: %s", ", ".join(unwatched))
         storages.open()
         aside.open()
-        self._parts = [aside, storages, threads]
+        compiled.open()
+        self._parts = [compiled, aside, storages, threads]
 
     def _look_away(self) -> None:
         mode, self._mode = self._mode, None

@@ -126,6 +126,24 @@ impl Watch {
         Ok(places)
     }
 
+    /// Records the storages of a tensor as new, allocated in the call that runs.
+    pub(super) fn made_by(
+        &self,
+        this: &Bound<'_, Self>,
+        tensor: &Bound<'_, PyAny>,
+        name: &str,
+    ) -> PyResult<()> {
+        let py = this.py();
+        let (op, within) = (self.op_here(py, name)?, self.within(py));
+        for (tensor, storage) in self.parts_of(tensor)? {
+            let known = self.state.with(py, |state| state.storage(address(&storage))).flatten();
+            if known.is_none() {
+                self.storage(this, &tensor, &storage, op, None, within.as_ref(), true)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes a storage down that is new. `None` where it has no memory.
     #[allow(clippy::too_many_arguments, reason = "they are what is known of it")]
     fn storage(

@@ -157,6 +157,15 @@ impl Watch {
         watch.kept_from_program(slf.py(), seen.map(drop))
     }
 
+    /// Records a tensor that something outside of PyTorch's dispatcher has just allocated; `name` says what.
+    fn made(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
+        let (py, watch) = (slf.py(), slf.get());
+        let made = watch.unseen(py, || watch.made_by(slf, tensor, name));
+        watch.kept_from_program(py, made)?;
+        watch.keep_pace(py);
+        Ok(())
+    }
+
     /// The storage of a tensor, if it is known, is that of another tensor from now on, which stands for it.
     fn moved(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, watch) = (slf.py(), slf.get());
