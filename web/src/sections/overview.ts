@@ -156,7 +156,11 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
       summary.final_source === "rebuilt" ? " (rebuilt)" : "",
     ),
     (summary.not_watched ?? []).map((what) =>
-      h("p", { class: "aside", "data-fact": "not-watched" }, `not in it: ${what}`),
+      h(
+        "p",
+        { class: "aside", "data-fact": "not-watched" },
+        `not tracked, so the real peak may be higher: ${what}`,
+      ),
     ),
   );
 }
@@ -381,15 +385,17 @@ function countCards(rank: Rank): HTMLElement[] {
         "unexplained",
         `Unexplained at the ${peak.pool} peak`,
         [sizeElement(rest), h("small", {}, rest === null ? "" : bankWords(pools[peak.pool]?.banks).perBank)],
-        unexplainedText(rest, all, pools[peak.pool]?.quantum_per_bank ?? 0),
+        unexplainedText(rest, all, pools[peak.pool]),
       ),
     );
   }
   return cards;
 }
 
-function unexplainedText(rest: number | null, all: number | null, quantum: number): string {
+function unexplainedText(rest: number | null, all: number | null, pool: PoolSummary | undefined): string {
+  const { quantum_per_bank: quantum, not_watched: missing } = pool ?? { quantum_per_bank: 0 };
   if (rest === null) return "what this was read from does not name the tensors that are alive";
+  if (rest === 0 && missing?.length) return "of what was tracked; the pool lists what is not tracked";
   if (rest !== 0 && Math.abs(rest) <= quantum) return "no more than what the log rounds to";
   if (rest < 0) return "the tensors add up to more than the device says";
   return all ? `${percent(rest, all)} of ${size(all)} belong to no tensor` : "nothing was allocated here";

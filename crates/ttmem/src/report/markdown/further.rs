@@ -93,11 +93,10 @@ fn live_at_peak(rank: &RankSummary) -> Option<Section> {
     peak.live.as_ref().filter(|live| !live.is_empty())?;
     let section = alive(Section::new("## Live at Peak"), peak, per(rank));
     let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
-    Some(
-        not_watched.fold(section, |section, what| {
-            section.paragraph(format!("Not in it: {}.", cell(what, SENTENCE)))
-        }),
-    )
+    Some(not_watched.fold(section, |section, what| {
+        let what = cell(what, SENTENCE);
+        section.paragraph(format!("Not tracked, so the real peak may be higher: {what}."))
+    }))
 }
 
 /// What is expected of classes, and what they took.

@@ -336,18 +336,23 @@ impl Page<'_> {
             let share = percent(*bytes, allocated.max(explained));
             lines.push((plural_class(class), unit.show(*bytes), share));
         }
-        lines.push((
-            "explained".into(),
-            unit.show(explained),
-            percent_tenths(explained.min(allocated), allocated),
-        ));
+        let pool = self.rank.pools.get(&moment.pool);
+        let not_watched = pool.map_or(&[][..], |pool| &pool.not_watched);
+        // Where something is known to be missing, the tensors explain a part of what was there: how much is not known.
+        lines.push(if not_watched.is_empty() {
+            let share = percent_tenths(explained.min(allocated), allocated);
+            ("explained".into(), unit.show(explained), share)
+        } else {
+            ("tracked".into(), unit.show(explained), String::new())
+        });
         let (names, figures) = (width(&lines, |line| &line.0), width(&lines, |line| &line.1));
         for (name, figure, share) in &lines {
-            writeln!(out, "  {name:<names$}   {figure:>figures$}   {share:>7}")?;
+            writeln!(out, "{}", format!("  {name:<names$}   {figure:>figures$}   {share:>7}").trim_end())?;
         }
         self.residue(moment, out)?;
-        for what in self.rank.pools.get(&moment.pool).into_iter().flat_map(|pool| &pool.not_watched) {
-            for line in wrap(&format!("not in it: {what}"), self.screen.width.saturating_sub(2)) {
+        for what in not_watched {
+            let text = format!("not tracked, so the real peak may be higher: {what}");
+            for line in wrap(&text, self.screen.width.saturating_sub(2)) {
                 writeln!(out, "  {line}")?;
             }
         }
