@@ -1,5 +1,6 @@
 """What the tests stand on: the corpus, and the commands of the environment that they run in."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -8,6 +9,12 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+with contextlib.suppress(ModuleNotFoundError):
+    import tqdm
+
+    # Progress of transformers would start a thread, which trackers of later tests would warn about.
+    tqdm.tqdm.monitor_interval = 0
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "corpus"

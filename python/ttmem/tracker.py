@@ -565,6 +565,8 @@ def _report_compiled(mode: Mode, buffers: CompiledBuffers | None) -> None:
     missing = buffers.missing() if buffers is not None and mode.sees_operations else None
     if missing is not None:
         mode.not_watched("cpu", missing)
+        # The older tool's keys have no place for it but the warnings.
+        mode.warn(f"not tracked, so the real peak may be higher: {missing}")
 
 
 def _limit(limit: int | str | None) -> int | None:
