@@ -120,6 +120,10 @@ pub const BANKS: u64 = 12;
 /// The cores.
 pub const CORES: u64 = 64;
 const PAGE: u64 = 2048;
+/// The first address of DRAM that the allocator of a Wormhole manages; below it, memory is reserved.
+pub const DRAM_BASE: u64 = 0x10_0040;
+/// What a channel of DRAM has, with what is reserved.
+pub const DRAM_CHANNEL: u64 = 1 << 30;
 
 /// A capture, being written.
 pub struct Capture<W: Write> {
@@ -145,7 +149,7 @@ impl<W: Write> Capture<W> {
         if options.report {
             let device = json!({
                 "device_id": 0, "l1_num_banks": CORES, "l1_bank_size": 1_395_424, "cb_limit": 1_395_424,
-                "num_dram_channels": BANKS, "dram_size_per_channel": 1_073_741_824_u64, "arch": "wormhole_b0",
+                "num_dram_channels": BANKS, "dram_size_per_channel": DRAM_CHANNEL, "arch": "wormhole_b0",
             });
             write!(out, "{{\"devices\": [{device}], \"graph\": ")?;
         }
@@ -155,7 +159,7 @@ impl<W: Write> Capture<W> {
             options,
             node: 0,
             functions: Vec::new(),
-            address: 1 << 20,
+            address: DRAM_BASE,
             tensors: 0,
             truth: Truth::default(),
             dram: 0,
@@ -239,7 +243,8 @@ impl<W: Write> Capture<W> {
 
     /// A buffer is given back that was there before the capture began.
     pub fn free_from_before(&mut self, memory: Memory, size: u64) -> io::Result<()> {
-        let buffer = Buffer { node: self.node, memory, size, per_bank: per_bank(memory, size), address: 64 };
+        let buffer =
+            Buffer { node: self.node, memory, size, per_bank: per_bank(memory, size), address: DRAM_BASE };
         self.buffer_node(&buffer, &[])?;
         if memory == Memory::Dram {
             self.before += if self.options.old { size } else { buffer.per_bank }.cast_signed();

@@ -279,3 +279,74 @@ fn a_database_with_a_journal_is_read_whole_and_left_alone() {
     drop(connection);
     assert_eq!(answer(read::open(path.to_str().unwrap()).unwrap())["pools"]["DRAM"]["peak_per_bank"], 6144);
 }
+
+/// What a detailed report adds, with numbers as ttnn 0.81.1 wrote them: 16 pages of 6 bytes in L1, 84 of 40 bytes in DRAM,
+/// and shards of 7 pages of 6 bytes in DRAM, which have no rows of pages.
+const DETAILED: &str = "
+CREATE TABLE report_metadata (key text, value text);
+CREATE TABLE buffer_chunks (operation_id int, device_id int, address int, bank_id int, page_size int, num_pages int,
+    buffer_type int, rank int NOT NULL DEFAULT 0);
+CREATE TABLE captured_graph (operation_id int, captured_graph text, rank int NOT NULL DEFAULT 0);
+ALTER TABLE devices ADD COLUMN worker_l1_size int;
+INSERT INTO operations (operation_id, name) VALUES (1, 'ttnn.empty'), (2, 'ttnn.empty'), (3, 'ttnn.deallocate');
+INSERT INTO buffers (operation_id, device_id, address, max_size_per_bank, buffer_type, buffer_layout) VALUES
+    (1, 0, 1048640, 3360, 0, 0),
+    (2, 0, 1048640, 3360, 0, 0), (2, 0, 1480096, 96, 1, 0), (2, 0, 1054016, 42, 0, 2);
+INSERT INTO buffer_chunks (operation_id, device_id, address, bank_id, page_size, num_pages, buffer_type) VALUES
+    (1, 0, 1048640, 0, 40, 84, 0), (2, 0, 1048640, 0, 40, 84, 0), (2, 0, 1480096, 0, 6, 16, 1);
+INSERT INTO captured_graph (operation_id, captured_graph) VALUES (2, '[{\"node_type\": \"capture_start\", \"params\": null},
+    {\"node_type\": \"buffer_allocate\", \"params\": {\"address\": 1054016, \"buffer_type\": 0, \"max_size_per_bank\": 224}}]');
+";
+
+#[test]
+fn sizes_are_what_the_allocator_takes() {
+    let held = |worker_l1_size: &str| {
+        let device = format!("UPDATE devices SET worker_l1_size = {worker_l1_size};");
+        let profile = open(&database(TODAY, &format!("{DETAILED}{device}"))).unwrap();
+        let said: Vec<String> = profile.warnings.iter().map(|warning| warning.message.clone()).collect();
+        let found = answer(profile);
+        let peak = |pool: &str| found["pools"][pool]["peak_per_bank"].as_u64();
+        (peak("DRAM"), peak("L1"), said)
+    };
+    // Pages of 40 bytes take 64 in DRAM on both; 84 of them, and the shards' 224 bytes.
+    let (dram, l1, said) = held("1499136");
+    assert_eq!((dram, l1), (Some(84 * 64 + 224), Some(16 * 16)));
+    assert!(!said.iter().any(|line| line.contains("architecture") || line.contains("no rows")), "{said:?}");
+    let (dram, l1, _) = held("1572864");
+    assert_eq!((dram, l1), (Some(84 * 64 + 256), Some(16 * 16)));
+    // Nobody knows how pages of DRAM are aligned here.
+    let (dram, l1, said) = held("NULL");
+    assert_eq!((dram, l1), (Some(3360 + 224), Some(256)));
+    assert!(said.iter().any(|line| line.contains("does not name the architecture")), "{said:?}");
+}
+
+#[test]
+fn an_imported_report_without_rows_after_an_operation_had_no_buffers_then() {
+    let found = answer(open(&database(TODAY, DETAILED)).unwrap());
+    for pool in ["DRAM", "L1"] {
+        assert_eq!(found["pools"][pool]["final_per_bank"], 0, "{pool}");
+    }
+    let profile = [open(&database(TODAY, DETAILED)).unwrap()];
+    let request = Request { at: Some(1), ..Request::default() };
+    let answer = serde_json::to_value(summary(&profile, &request).unwrap()).unwrap();
+    // Nothing in L1 was listed after the first operation.
+    assert_eq!(answer["ranks"][0]["at"]["pools"]["L1"]["allocated_per_bank"], 0);
+}
+
+#[test]
+fn layouts_are_named_by_the_configuration_of_the_tensor() {
+    // ttnn numbers height sharding 2, its importer of reports 1.
+    let spread_of = |number: u64, configuration: &str| {
+        let content =
+            CONTENT.replace("(2, 0, 4096, 1088, 1, 2)", &format!("(2, 0, 4096, 1088, 1, {number})"));
+        let update = format!("UPDATE tensors SET memory_config = '{configuration}' WHERE tensor_id = 12;");
+        let profile = open(&database(TODAY, &format!("{content}{update}"))).unwrap();
+        let spreads = profile.types.iter().filter_map(|ty| ty.layout.as_ref()?.spread);
+        spreads.map(|spread| profile.text(spread).to_owned()).collect::<Vec<_>>()
+    };
+    let configuration =
+        "MemoryConfig(memory_layout=TensorMemoryLayout::HEIGHT_SHARDED,buffer_type=BufferType::L1)";
+    for (number, text) in [(1, configuration), (2, configuration), (2, "")] {
+        assert!(spread_of(number, text).contains(&"height_sharded".to_owned()), "{number} {text}");
+    }
+}

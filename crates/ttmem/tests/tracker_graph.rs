@@ -178,3 +178,24 @@ fn a_capture_that_cannot_be_read_is_an_error_and_changes_nothing() {
     guard.release();
     assert_eq!(tracker.get_dram_usage("ALL").unwrap().peak, 4096);
 }
+
+/// Captures of ttnn 0.81.1, in which the first and the last node have null for parameters.
+#[test]
+fn real_captures_are_recorded() {
+    for name in ["sample-n150-report.json", "sample-n150-no-dispatch.json", "sample-p150.json"] {
+        let path = format!("{}/../../corpus/ttnn_graph/{name}", env!("CARGO_MANIFEST_DIR"));
+        let bytes = std::fs::read(path).unwrap();
+        let tracker = MemoryUsageTracker::new();
+        let guard = tracker.begin_capture(RunMode::Normal).unwrap();
+        tracker.record_graph(bytes.as_slice()).unwrap();
+        tracker.end_capture("ALL").unwrap();
+        guard.release();
+        let (dram, l1) = (tracker.get_dram_usage("ALL").unwrap(), tracker.get_l1_usage("ALL").unwrap());
+        assert_eq!(
+            (dram.peak, dram.total_allocations, dram.total_deallocations),
+            (65_536, 65_536, 0),
+            "{name}"
+        );
+        assert_eq!(l1.peak_buffer, 4816, "{name}");
+    }
+}

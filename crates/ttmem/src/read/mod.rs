@@ -17,6 +17,7 @@ mod tt_json;
 pub mod tt_log;
 mod tt_train;
 mod ttmem;
+mod ttnn_arch;
 mod ttnn_db;
 mod ttnn_graph;
 mod ttrt_memory;

@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::read::tt_log::tables::Tables;
 use crate::read::tt_log::types::{scalar_bytes, tile_bytes};
-use crate::read::ttnn_graph::node::{element, is_tiled, padded, shape};
+use crate::read::ttnn_graph::node::{element, is_tiled, padded, shape, spread};
 
 /// The pools, by the number that a buffer's row has; system memory is none of the device.
 const POOLS: [&str; 5] = ["DRAM", "L1", "SYSTEM_MEMORY", "L1_SMALL", "TRACE"];
@@ -44,6 +44,21 @@ pub(super) struct TensorRow {
     pub layout: String,
     pub address: Option<u64>,
     pub buffer_type: Option<u64>,
+    pub memory_config: String,
+}
+
+impl TensorRow {
+    /// How the tensor is spread: as its memory configuration says, or else as its buffer's row does. Rows number layouts
+    /// in two ways, by ttnn itself and by its importer of reports.
+    fn spread(&self, layout: Option<u64>) -> Option<&'static str> {
+        let named = self.memory_config.split_once("TensorMemoryLayout::").map(|(_, name)| name);
+        let name =
+            named.map(|name| name.split(|end: char| !end.is_ascii_alphanumeric() && end != '_').next());
+        match name.flatten() {
+            Some(name) => spread(name),
+            None => *SPREADS.get(usize::try_from(layout?).ok()?)?,
+        }
+    }
 }
 
 /// A buffer while it is there.
@@ -61,7 +76,7 @@ struct Alive {
 type Key = (usize, u64, u64);
 
 /// What makes a type: shape, element and layout as they are written, the pool, and how the buffer is spread.
-type TypeKey = (String, String, String, usize, Option<u64>);
+type TypeKey = (String, String, String, usize, Option<&'static str>);
 
 /// A pool when it was fullest so far.
 struct Fullest {
@@ -84,6 +99,9 @@ pub(super) struct Lives {
     /// For each pool, when it was fullest.
     highest: [Option<Fullest>; POOLS.len()],
     unreadable: u64,
+    /// The first and the last moment of which the buffers are listed.
+    first: Option<Moment>,
+    last: Option<Moment>,
 }
 
 impl Lives {
@@ -99,6 +117,8 @@ impl Lives {
             types: FxHashMap::default(),
             highest: Default::default(),
             unreadable: 0,
+            first: None,
+            last: None,
         }
     }
 
@@ -143,7 +163,14 @@ impl Lives {
             }
             self.name(tensor, tables)?;
         }
-        self.say_states(at, tables)
+        self.say_states(at, tables)?;
+        self.first = self.first.or(Some(at));
+        self.last = Some(at);
+        Ok(())
+    }
+
+    fn capacity(&self, pool: usize) -> Option<u64> {
+        self.l1_bank_size.filter(|_| POOLS[pool] == "L1")
     }
 
     /// A result that lies where another tensor lay is new memory, unless it was made in place.
@@ -199,12 +226,13 @@ impl Lives {
         layout: Option<u64>,
         tables: &mut Tables<'_>,
     ) -> Result<Option<TypeId>> {
-        let key = (row.shape.clone(), row.dtype.clone(), row.layout.clone(), pool, layout);
+        let spread = row.spread(layout);
+        let key = (row.shape.clone(), row.dtype.clone(), row.layout.clone(), pool, spread);
         if let Some(&known) = self.types.get(&key) {
             return Ok(known);
         }
         let ty = match shape(&row.shape) {
-            Some(shape) => Some(define(row, shape, pool, layout, tables)?),
+            Some(shape) => Some(define(row, shape, pool, spread, tables)?),
             None => None,
         };
         self.types.insert(key, ty);
@@ -222,6 +250,15 @@ impl Lives {
         let id = PoolId::new(self.pool_count).ok_or_else(|| Error::Bug("too many pools".into()))?;
         self.pool_count += 1;
         self.pools[index] = Some(id);
+        // Nothing of it was listed so far: it was empty.
+        if let (Some(first), Some(last)) = (self.first, self.last) {
+            let reading =
+                Reading { allocated: Some(0), capacity: self.capacity(index), ..Reading::default() };
+            tables.say(self.rank, RankEvent::State(id, first, reading))?;
+            if last != first {
+                tables.say(self.rank, RankEvent::Unchanged(id, last))?;
+            }
+        }
         Ok(id)
     }
 
@@ -249,7 +286,7 @@ impl Lives {
         }
         for (pool, sum) in sums.into_iter().enumerate() {
             let Some(id) = self.pools[pool] else { continue };
-            let capacity = self.l1_bank_size.filter(|_| POOLS[pool] == "L1");
+            let capacity = self.capacity(pool);
             let reading = Reading { allocated: Some(sum), capacity, ..Reading::default() };
             tables.say(self.rank, RankEvent::State(id, at, reading))?;
             if self.highest[pool].as_ref().is_none_or(|highest| sum > highest.per_bank) {
@@ -301,7 +338,7 @@ fn define(
     row: &TensorRow,
     shape: Vec<u64>,
     pool: usize,
-    layout: Option<u64>,
+    spread: Option<&'static str>,
     tables: &mut Tables<'_>,
 ) -> Result<TypeId> {
     let (dtype, is_tiled) = (element(&row.dtype).as_bytes(), is_tiled(&row.layout));
@@ -314,7 +351,6 @@ fn define(
     } else {
         logical
     };
-    let spread = layout.and_then(|number| *SPREADS.get(usize::try_from(number).ok()?)?);
     let dtype = tables.text(dtype)?;
     let layout = Layout {
         buffer: tables.text(POOLS[pool.min(POOLS.len() - 1)].to_ascii_lowercase().as_bytes())?,

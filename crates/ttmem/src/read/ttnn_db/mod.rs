@@ -3,12 +3,13 @@
 //! It has the operations in order and, after each, the buffers that were there, with their addresses: so a buffer lives
 //! from the first operation after which it is listed to the last, and what a bank holds is their sum. What was there
 //! inside of an operation and gone at its end is not in it. `schema` says which tables and columns there are: they grew
-//! over the years. `lives` follows the buffers.
+//! over the years. `sizes` says what the allocator takes for a buffer, `lives` follows the buffers.
 //!
 //! The file is opened for reading only; what comes packed or from a pipe is unpacked into a temporary file first.
 
 mod lives;
 mod schema;
+mod sizes;
 
 use std::fs::File;
 use std::io;
@@ -19,6 +20,7 @@ use rustc_hash::FxHashMap;
 
 use self::lives::{Buffer, Lives, TensorRow};
 use self::schema::Schema;
+use self::sizes::Sizes;
 use super::tt_log::fault::ParsedFault;
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sniff};
@@ -156,7 +158,8 @@ impl<'n> Database<'n> {
         let failed = |error: rusqlite::Error| self.damaged(&error);
         let operations = self.operations(rank).map_err(failed)?;
         let mut lives = Lives::new(id);
-        let device = self.device(rank, &mut lives, tables)?;
+        let (device, worker_l1_size) = self.device(rank, &mut lives, tables)?;
+        let mut sizes = self.sizes(rank, device, worker_l1_size).map_err(failed)?;
         let tensors = self.tensors(rank, device).map_err(failed)?;
         let mut statement = self
             .connection
@@ -170,20 +173,23 @@ impl<'n> Database<'n> {
         let mut rows = statement.query([]).map_err(failed)?;
         let mut next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
         let (mut strays, mut unlisted) = (0_u64, 0_u64);
+        // ttnn's importer of reports writes that table, and the buffers after every operation: no rows are no buffers.
+        let lists_all = self.schema.has("report_metadata");
         let locations = self.locations(rank).map_err(failed)?;
         for (step, operation) in (0..).zip(&operations) {
             say_step(operation, locations.get(&operation.id).map(String::as_str), id, tables)?;
             let mut is_listed = false;
-            while let Some((of, buffer)) = next.take_if(|(of, _)| *of <= operation.id) {
+            while let Some((of, mut buffer)) = next.take_if(|(of, _)| *of <= operation.id) {
                 if of == operation.id {
                     is_listed = true;
+                    buffer.per_bank = sizes.allocated(of, &buffer);
                     lives.seen(buffer);
                 } else {
                     strays += 1;
                 }
                 next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
             }
-            if is_listed {
+            if is_listed || lists_all {
                 lives.step_done(step, tensors.around(operation.id), tables)?;
             } else {
                 unlisted += 1;
@@ -201,6 +207,14 @@ impl<'n> Database<'n> {
             );
             tables.warn(None, message)?;
         }
+        if sizes.unaligned > 0 {
+            let message = format!(
+                "the database does not name the architecture of the device, so {} listed sizes are without the allocator's \
+                 alignment: each may be up to 63 bytes per bank too small",
+                sizes.unaligned
+            );
+            tables.warn(None, message)?;
+        }
         lives.finish(tables)?;
         self.faults(&operations, rank, id, tables)
     }
@@ -214,8 +228,24 @@ impl<'n> Database<'n> {
         statement.query_map([], operation)?.collect()
     }
 
-    /// The device that is answered, and its banks. Of several, the first: all do the same.
-    fn device(&self, rank: Option<i64>, lives: &mut Lives, tables: &mut Tables<'_>) -> Result<i64> {
+    fn sizes(&self, rank: Option<i64>, device: i64, worker_l1_size: Option<u64>) -> rusqlite::Result<Sizes> {
+        Sizes::read(&self.connection, &self.schema, worker_l1_size, |table| {
+            let of_rank = self.of_rank(table, rank);
+            if self.schema.has_column(table, "device_id") {
+                format!("device_id = {device} AND {of_rank}")
+            } else {
+                of_rank
+            }
+        })
+    }
+
+    /// The device that is answered, its banks, and the L1 of its cores. Of several devices, the first: all do the same.
+    fn device(
+        &self,
+        rank: Option<i64>,
+        lives: &mut Lives,
+        tables: &mut Tables<'_>,
+    ) -> Result<(i64, Option<u64>)> {
         let failed = |error: rusqlite::Error| self.damaged(&error);
         let of_rank = self.of_rank("buffers", rank);
         let query = format!("SELECT MIN(device_id), COUNT(DISTINCT device_id) FROM buffers WHERE {of_rank}");
@@ -228,17 +258,19 @@ impl<'n> Database<'n> {
         if count > 1 {
             tables.warn(None, format!("there are {count} devices; device {device} is answered"))?;
         }
+        let mut worker_l1_size = None;
         if self.schema.has("devices") {
-            let columns =
-                ["l1_num_banks", "l1_bank_size"].map(|column| self.schema.or_null("devices", column));
+            let columns = ["l1_num_banks", "l1_bank_size", "worker_l1_size"]
+                .map(|column| self.schema.or_null("devices", column));
             let query = format!("SELECT {} FROM devices WHERE device_id = {device}", columns.join(", "));
             let mut statement = self.connection.prepare(&query).map_err(failed)?;
             let mut rows = statement.query([]).map_err(failed)?;
             if let Some(row) = rows.next().map_err(failed)? {
                 (lives.l1_banks, lives.l1_bank_size) = (number(row, 0), number(row, 1));
+                worker_l1_size = number(row, 2);
             }
         }
-        Ok(device)
+        Ok((device, worker_l1_size))
     }
 
     /// The tensors of the operations, by the operation that has them as result or operand.
@@ -249,9 +281,10 @@ impl<'n> Database<'n> {
                 continue;
             }
             let query = format!(
-                "SELECT link.operation_id, tensors.tensor_id, shape, dtype, layout, address, buffer_type \
+                "SELECT link.operation_id, tensors.tensor_id, shape, dtype, layout, address, buffer_type, {} \
                  FROM {table} AS link JOIN tensors ON tensors.tensor_id = link.tensor_id{} \
                  WHERE address IS NOT NULL AND (device_id IS NULL OR device_id = {device}) AND {} ORDER BY 1",
+                self.schema.or_null("tensors", "memory_config"),
                 match rank
                     .filter(|_| self.schema.has_column("tensors", "rank")
                         && self.schema.has_column(table, "rank"))
@@ -271,6 +304,7 @@ impl<'n> Database<'n> {
                     layout: text(row, 4)?,
                     address: number(row, 5),
                     buffer_type: number(row, 6),
+                    memory_config: text(row, 7)?,
                 };
                 found.rows.push((row.get(0)?, !is_result, tensor));
             }

@@ -2,9 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::lives::{Buffer, Lives, Place, TensorNode};
+use super::evidence::Evidence;
+use super::lives::{Buffer, Lives, Place, Share, TensorNode};
 use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
-use super::{Device, Report};
+use super::{Device, Lowest, Report};
 use crate::error::Result;
 use crate::model::{
     Change, Cumulative, Moment, OpKind, RankEvent, RankId, Segment, Session, SessionId, Step, StepMarks,
@@ -12,6 +13,7 @@ use crate::model::{
 };
 use crate::read::json::Number;
 use crate::read::tt_log::tables::Tables;
+use crate::read::ttnn_arch::Arch;
 
 /// The one phase of a capture.
 const PHASE: &[u8] = b"CAPTURE";
@@ -35,6 +37,10 @@ pub(super) struct Capture<'s> {
     segment: Segment,
     /// The changes one by one, for who wants them.
     changes: Option<Vec<Change>>,
+    /// The architecture that a report names, or that the nodes show.
+    named: Option<Arch>,
+    shown: Evidence,
+    lowest: Lowest,
     lives: Lives,
     /// The buffer nodes by index, until they are given back.
     buffers: FxHashMap<u64, BufferNode>,
@@ -100,6 +106,8 @@ struct Notes {
     out_of_order: Option<u64>,
     /// Buffers of L1 whose share of a core cannot be told.
     no_share: Count,
+    /// Buffers whose size depends on an architecture that the capture does not show.
+    undecided: usize,
     buffers: u64,
     with_address: u64,
 }
@@ -131,6 +139,9 @@ impl<'s> Capture<'s> {
             steps: 0,
             segment: Segment::default(),
             changes: None,
+            named: None,
+            shown: Evidence::default(),
+            lowest: Lowest::default(),
             lives: Lives::default(),
             buffers: FxHashMap::default(),
             tensors: FxHashMap::default(),
@@ -203,12 +214,37 @@ impl<'s> Capture<'s> {
             }
             "scratchpad_allocate" => self.on_cores(index, &node.params, offset, "scratchpad", false),
             "circular_buffer_deallocate_all" => self.program_gone(offset),
-            "capture_start" | "capture_end" => Ok(()),
+            "sub_device_manager" => {
+                self.shown.sub_devices(&node.params);
+                Ok(())
+            }
+            // They take no memory.
+            "capture_start" | "capture_end" | "program_execution" => Ok(()),
             other => {
                 self.known -= 1;
                 self.notes.unknown_kinds.add(|| format!("node {index}, a {other:?}"));
                 Ok(())
             }
+        }
+    }
+
+    fn arch(&self) -> Option<Arch> {
+        self.named.or(self.shown.arch())
+    }
+
+    /// Looks at where a buffer lies, and how.
+    fn look_at(&mut self, params: &Params<'_>, place: Place, device: Option<&Device>) {
+        if self.named.is_none() {
+            self.named = device.and_then(Device::arch);
+        }
+        self.shown.buffer(params, place);
+        let lowest = match place {
+            Place::Dram => &mut self.lowest.dram,
+            Place::Trace => &mut self.lowest.trace,
+            Place::L1 | Place::L1Small | Place::Program => return,
+        };
+        if let Some(address) = params.address.get().filter(|address| *address > 0) {
+            *lowest = Some(lowest.map_or(address, |lowest| lowest.min(address)));
         }
     }
 
@@ -309,8 +345,9 @@ impl<'s> Capture<'s> {
 
     fn say_life(&mut self, buffer: &Buffer, tensors: &[u64], dies: Moment) -> Result<()> {
         let rank = self.rank()?;
+        let arch = self.arch();
         let known: Vec<&TensorNode> = tensors.iter().filter_map(|index| self.tensors.get(index)).collect();
-        self.lives.say(buffer, &known, dies, rank, &mut self.tables)
+        self.lives.say(buffer, &known, dies, arch, rank, &mut self.tables)
     }
 
     fn tensor(&mut self, index: u64, params: &Params<'_>) -> Result<()> {
@@ -369,8 +406,9 @@ impl<'s> Capture<'s> {
             Change::L1Allocated(per_bank.unwrap_or(0))
         });
         let Some(place) = place(params) else { return Ok(()) };
+        self.look_at(params, place, device);
         self.touch(true, offset)?;
-        let mut buffer = self.new_buffer(place, size, per_bank, &params.layout);
+        let mut buffer = self.new_buffer(place, size, per_bank.map(Share::allocated), &params.layout);
         let rank = self.rank()?;
         self.lives.taken(&mut buffer, rank, &mut self.tables)?;
         let key = connected(node).unwrap_or(index);
@@ -392,10 +430,10 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    fn new_buffer(&self, place: Place, size: u64, per_bank: Option<u64>, layout: &Text<'_>) -> Buffer {
+    fn new_buffer(&self, place: Place, size: u64, share: Option<Share>, layout: &Text<'_>) -> Buffer {
         let born = Moment::after(self.steps);
         let step = StepNumber::new(self.steps);
-        Buffer { place, size, per_bank, spread: spread(&layout.0), born, step, name: None }
+        Buffer { place, size, share, spread: spread(&layout.0), born, step, name: None }
     }
 
     /// What a buffer takes of a bank: as it says, or as its pages are spread over cores.
@@ -467,8 +505,9 @@ impl<'s> Capture<'s> {
             }
             Life::NotTaken => {
                 let Some(place) = place(params) else { return Ok(()) };
+                self.look_at(params, place, device);
                 self.touch(false, offset)?;
-                self.was_there(place, size, per_bank, &params.layout)?
+                self.was_there(place, size, per_bank.map(Share::allocated), &params.layout)?
             }
         };
         self.touch(false, offset)?.gone.push((gone, tensors));
@@ -480,12 +519,12 @@ impl<'s> Capture<'s> {
         &mut self,
         place: Place,
         size: u64,
-        per_bank: Option<u64>,
+        share: Option<Share>,
         layout: &Text<'_>,
     ) -> Result<Buffer> {
         self.notes.from_before += 1;
         self.notes.from_before_bytes = self.notes.from_before_bytes.saturating_add(size);
-        let mut buffer = self.new_buffer(place, size, per_bank, layout);
+        let mut buffer = self.new_buffer(place, size, share, layout);
         (buffer.born, buffer.step) = (Moment::START, None);
         buffer.name = Some(self.tables.text(b"from before the capture")?);
         let rank = self.rank()?;
@@ -515,7 +554,8 @@ impl<'s> Capture<'s> {
         self.touch(true, offset)?;
         let borrowed = if is_borrowed { ", in a buffer" } else { "" };
         let name = format!("{what} on {}{borrowed}", params.core_range_set.0);
-        let mut buffer = self.new_buffer(Place::Program, own, Some(own), &Text::default());
+        let share = Share::exact(own);
+        let mut buffer = self.new_buffer(Place::Program, own, Some(share), &Text::default());
         buffer.name = Some(self.tables.text(name.as_bytes())?);
         let rank = self.rank()?;
         self.lives.taken(&mut buffer, rank, &mut self.tables)?;
@@ -547,8 +587,12 @@ impl<'s> Capture<'s> {
         }
         let rank = self.rank()?;
         self.say_what_is_left()?;
+        // The devices may stand behind the nodes.
+        self.named = self.named.or_else(|| report.device.as_ref()?.arch());
+        let arch = self.arch();
+        self.notes.undecided = self.lives.say_undecided(arch, rank, &mut self.tables)?;
         let totals = self.say_phase(report, rank, damage.is_none())?;
-        self.lives.finish(report, totals, self.steps, rank, &mut self.tables)?;
+        self.lives.finish(report, arch, self.lowest, totals, self.steps, rank, &mut self.tables)?;
         self.warn(report, damage)?;
         if damage.is_none() { self.tables.end() } else { Ok(()) }
     }
@@ -572,8 +616,8 @@ impl<'s> Capture<'s> {
 
     /// The capture as a session with one phase.
     fn say_phase(&mut self, report: &Report, rank: RankId, is_whole: bool) -> Result<Totals> {
-        let device_memory = report.device.and_then(|device| {
-            device.num_dram_channels.get()?.checked_mul(device.dram_size_per_channel.get()?)
+        let device_memory = report.device.as_ref().and_then(|device| {
+            device.num_dram_channels.get()?.checked_mul(device.dram_bank_size(self.lowest)?)
         });
         let session = Session {
             name: Some(self.tables.text(b"Capture")?),
@@ -639,6 +683,15 @@ impl<'s> Capture<'s> {
         if without_banks > 0 {
             let message = format!(
                 "{without_banks} buffers do not say what they take of a bank, as others of their pool do"
+            );
+            warn(None, message)?;
+        }
+        if notes.undecided > 0 {
+            let message = format!(
+                "the capture does not show whether it was made on Wormhole or Blackhole, which align buffers differently: \
+                 the sizes per bank of {} buffers are unknown, and so is the use of their pools; a report \
+                 (end_graph_capture_to_file) names the architecture",
+                notes.undecided
             );
             warn(None, message)?;
         }

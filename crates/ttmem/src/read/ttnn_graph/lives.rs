@@ -5,13 +5,14 @@
 use rustc_hash::FxHashMap;
 
 use super::node::padded;
-use super::{Device, Report};
+use super::{Device, Lowest, Report};
 use crate::error::Result;
 use crate::model::{
     Alias, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Segment, Step, StepNumber,
     StrId, Tensor, TensorId, TensorType, Totals, TypeId,
 };
 use crate::read::tt_log::tables::Tables;
+use crate::read::ttnn_arch::Arch;
 
 /// Where a buffer lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +57,74 @@ impl Place {
         u32::try_from(banks.get()?).ok().filter(|banks| *banks > 0)
     }
 
-    fn capacity(self, device: &Device) -> Option<u64> {
+    fn capacity(self, device: &Device, lowest: Lowest) -> Option<u64> {
         match self {
-            Self::Dram => device.dram_size_per_channel,
-            Self::L1 => device.l1_bank_size,
-            Self::Program => device.cb_limit,
+            Self::Dram => device.dram_bank_size(lowest),
+            Self::L1 => device.l1_bank_size.get(),
+            Self::Program => device.cb_limit.get(),
             // How their regions were cut out is not in a report.
-            Self::L1Small | Self::Trace => return None,
+            Self::L1Small | Self::Trace => None,
         }
-        .get()
         .filter(|bytes| *bytes > 0)
+    }
+}
+
+/// What a buffer takes of a bank, on each architecture: the allocator's alignment differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    wormhole: u64,
+    blackhole: u64,
+}
+
+impl Share {
+    /// What the allocator takes for a buffer of that size.
+    pub fn allocated(per_bank: u64) -> Self {
+        Self { wormhole: Arch::Wormhole.allocated(per_bank), blackhole: Arch::Blackhole.allocated(per_bank) }
+    }
+
+    /// What no allocator aligns.
+    pub fn exact(bytes: u64) -> Self {
+        Self { wormhole: bytes, blackhole: bytes }
+    }
+
+    /// The bytes; `None` where they depend on an architecture that is not known.
+    pub fn on(self, arch: Option<Arch>) -> Option<u64> {
+        match arch {
+            Some(Arch::Wormhole) => Some(self.wormhole),
+            Some(Arch::Blackhole) => Some(self.blackhole),
+            None => (self.wormhole == self.blackhole).then_some(self.wormhole),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.wormhole = self.wormhole.saturating_add(other.wormhole);
+        self.blackhole = self.blackhole.saturating_add(other.blackhole);
+    }
+}
+
+/// What a pool holds above what was there before, on each architecture.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    wormhole: i64,
+    blackhole: i64,
+}
+
+impl Held {
+    fn add(&mut self, share: Share) {
+        self.wormhole = self.wormhole.saturating_add(signed(share.wormhole));
+        self.blackhole = self.blackhole.saturating_add(signed(share.blackhole));
+    }
+
+    fn subtract(&mut self, share: Share) {
+        self.wormhole = self.wormhole.saturating_sub(signed(share.wormhole));
+        self.blackhole = self.blackhole.saturating_sub(signed(share.blackhole));
+    }
+
+    fn above(self, before: Share) -> Share {
+        Share {
+            wormhole: before.wormhole.saturating_add_signed(self.wormhole),
+            blackhole: before.blackhole.saturating_add_signed(self.blackhole),
+        }
     }
 }
 
@@ -76,7 +135,7 @@ pub(super) struct Buffer {
     /// What it takes of the device.
     pub size: u64,
     /// What it takes of a bank, where that is known.
-    pub per_bank: Option<u64>,
+    pub share: Option<Share>,
     pub spread: Option<&'static str>,
     pub born: Moment,
     pub step: Option<StepNumber>,
@@ -97,11 +156,11 @@ pub(super) struct TensorNode {
 struct PoolAccount {
     id: PoolId,
     /// What its buffers take of a bank, above what was there before.
-    held: i64,
+    held: Held,
     /// What buffers took that were there before.
-    before: u64,
+    before: Share,
     /// `held` after the steps that changed it.
-    changes: Vec<(Step, i64)>,
+    changes: Vec<(Step, Held)>,
     is_changed: bool,
     /// What its buffers take of the device: the account of a phase, of which only the sums of DRAM are used.
     whole: Segment,
@@ -118,6 +177,8 @@ pub(super) struct Lives {
     types: FxHashMap<(TensorNode, u64, u8, Option<&'static str>), TypeId>,
     count: usize,
     tensors: usize,
+    /// Buffers whose size depends on the architecture, which was not known when they were given back.
+    undecided: Vec<(Buffer, Vec<TensorNode>, Moment)>,
 }
 
 impl Lives {
@@ -133,8 +194,8 @@ impl Lives {
             let (changes, whole) = (Vec::new(), Segment::default());
             let account = PoolAccount {
                 id,
-                held: 0,
-                before: 0,
+                held: Held::default(),
+                before: Share::default(),
                 changes,
                 is_changed: false,
                 whole,
@@ -150,7 +211,8 @@ impl Lives {
     pub fn taken(&mut self, buffer: &mut Buffer, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let account = self.account(buffer.place, rank, tables)?;
         account.settle(buffer);
-        account.change(buffer.per_bank.map(signed));
+        account.held.add(buffer.share.unwrap_or_default());
+        account.is_changed = true;
         account.whole.apply(crate::model::Change::DramAllocated(buffer.size));
         Ok(())
     }
@@ -158,7 +220,8 @@ impl Lives {
     /// Takes a buffer out of its pool.
     pub fn given_back(&mut self, buffer: &Buffer) {
         if let Some(account) = &mut self.pools[buffer.place as usize] {
-            account.change(buffer.per_bank.map(|bytes| -signed(bytes)));
+            account.held.subtract(buffer.share.unwrap_or_default());
+            account.is_changed = true;
             account.whole.apply(crate::model::Change::DramFreed(buffer.size));
         }
     }
@@ -172,7 +235,7 @@ impl Lives {
     ) -> Result<()> {
         let account = self.account(buffer.place, rank, tables)?;
         account.settle(buffer);
-        account.before = account.before.saturating_add(buffer.per_bank.unwrap_or(0));
+        account.before.add(buffer.share.unwrap_or_default());
         self.given_back(buffer);
         Ok(())
     }
@@ -186,12 +249,45 @@ impl Lives {
         }
     }
 
-    /// Says the life of a buffer; `tensors` are those that lie in it.
+    /// Says the life of a buffer, or waits with it until the architecture is known that its size depends on; `tensors` are
+    /// those that lie in it.
     pub fn say(
         &mut self,
         buffer: &Buffer,
         tensors: &[&TensorNode],
         dies: Moment,
+        arch: Option<Arch>,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        if buffer.share.is_some_and(|share| share.on(arch).is_none()) {
+            self.undecided.push((buffer.clone(), tensors.iter().copied().cloned().collect(), dies));
+            return Ok(());
+        }
+        self.say_now(buffer, tensors, dies, arch, rank, tables)
+    }
+
+    /// Says the lives that waited; how many of them have no known size.
+    pub fn say_undecided(
+        &mut self,
+        arch: Option<Arch>,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<usize> {
+        let undecided = std::mem::take(&mut self.undecided);
+        for (buffer, tensors, dies) in &undecided {
+            let tensors: Vec<&TensorNode> = tensors.iter().collect();
+            self.say_now(buffer, &tensors, *dies, arch, rank, tables)?;
+        }
+        Ok(if arch.is_none() { undecided.len() } else { 0 })
+    }
+
+    fn say_now(
+        &mut self,
+        buffer: &Buffer,
+        tensors: &[&TensorNode],
+        dies: Moment,
+        arch: Option<Arch>,
         rank: RankId,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
@@ -205,7 +301,7 @@ impl Lives {
         let tensor = Tensor {
             ty,
             pool,
-            per_bank: buffer.per_bank.into(),
+            per_bank: buffer.share.and_then(|share| share.on(arch)).into(),
             born: buffer.born,
             dies,
             class: Class::Unknown,
@@ -263,6 +359,8 @@ impl Lives {
     pub fn finish(
         &mut self,
         report: &Report,
+        arch: Option<Arch>,
+        lowest: Lowest,
         dram: Totals,
         steps: Step,
         rank: RankId,
@@ -277,7 +375,8 @@ impl Lives {
             if let Some(banks) = device.and_then(|device| place.banks(device)).or(whole) {
                 tables.say(rank, RankEvent::Banks(account.id, banks))?;
             }
-            account.say(device.and_then(|device| place.capacity(device)), steps, rank, tables)?;
+            let capacity = device.and_then(|device| place.capacity(device, lowest));
+            account.say(capacity, arch, steps, rank, tables)?;
             let totals = match place {
                 Place::Dram => Some(dram),
                 Place::Program => None,
@@ -309,25 +408,30 @@ impl PoolAccount {
     /// Where the first buffer said nothing of banks, the sizes are those of the device.
     fn settle(&mut self, buffer: &mut Buffer) {
         let counts_devices = matches!(buffer.place, Place::Dram | Place::Trace);
-        let has_banks = *self.has_banks.get_or_insert(buffer.per_bank.is_some());
+        let has_banks = *self.has_banks.get_or_insert(buffer.share.is_some());
         if !has_banks && counts_devices {
-            buffer.per_bank = Some(buffer.size);
+            buffer.share = Some(Share::exact(buffer.size));
         }
-        self.unknown += u64::from(buffer.per_bank.is_none());
+        self.unknown += u64::from(buffer.share.is_none());
     }
 
-    fn change(&mut self, bytes: Option<i64>) {
-        self.held = self.held.saturating_add(bytes.unwrap_or(0));
-        self.is_changed = true;
-    }
-
-    fn say(&self, capacity: Option<u64>, steps: Step, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        let reading = |held: i64| Reading {
-            allocated: (self.unknown == 0).then(|| self.before.saturating_add_signed(held)),
+    fn say(
+        &self,
+        capacity: Option<u64>,
+        arch: Option<Arch>,
+        steps: Step,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let held_on = |held: Held| held.above(self.before).on(arch);
+        // Where the pool is not known at one moment, its peak is not known: so nothing is said of any.
+        let is_known = self.unknown == 0 && self.changes.iter().all(|(_, held)| held_on(*held).is_some());
+        let reading = |held: Held| Reading {
+            allocated: held_on(held).filter(|_| is_known),
             capacity,
             ..Reading::default()
         };
-        tables.say(rank, RankEvent::State(self.id, Moment::START, reading(0)))?;
+        tables.say(rank, RankEvent::State(self.id, Moment::START, reading(Held::default())))?;
         for &(step, held) in &self.changes {
             tables.say(rank, RankEvent::State(self.id, Moment::after(step), reading(held)))?;
         }

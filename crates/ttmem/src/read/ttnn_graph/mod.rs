@@ -1,9 +1,11 @@
 //! Reads the graph captures of ttnn: the bare list of nodes, and the report that wraps it.
 //!
 //! The nodes say in order which function ran, and which buffers it took and gave back. `node` is one of them as it is
-//! written, `capture` walks them, `feed` tells a tracker of them, `lives` keeps the pools and what lies in them. The figures of the capture's one phase are
+//! written, `capture` walks them, `feed` tells a tracker of them, `lives` keeps the pools and what lies in them, `evidence`
+//! finds out the architecture, and with it the alignment of the allocator. The figures of the capture's one phase are
 //! those of ttnn's own `extract_dram_usage` and `extract_resource_usage_per_core`; they are counted by
-//! [`Segment`](crate::model::Segment) and know nothing of what was there before the capture began.
+//! [`Segment`](crate::model::Segment) and know nothing of what was there before the capture began. The pools hold what
+//! the allocator holds, with its alignment.
 //!
 //! A step is a stretch of one call in which memory is first given back and then taken: within it no pool is higher than
 //! at its beginning or its end. So the peaks of the capture are those between steps, and the steps are few.
@@ -11,6 +13,7 @@
 //! Nothing of the file is held but what a node says, and what is needed of buffers and tensors later.
 
 mod capture;
+mod evidence;
 mod feed;
 mod lives;
 pub(super) mod node;
@@ -23,6 +26,7 @@ use serde::Deserialize;
 use self::capture::Capture;
 use super::json::{Found, Json, Number, Trouble, without_mark};
 use super::tt_log::tables::Tables;
+use super::ttnn_arch::Arch;
 use super::{Input, Reader, Sniff};
 use crate::error::{Error, Result};
 use crate::model::Sink;
@@ -102,14 +106,44 @@ pub(super) struct Report {
 }
 
 /// The memory of a device.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Device {
+    arch: Option<String>,
+    worker_l1_size: Number,
     pub l1_num_banks: Number,
     pub l1_bank_size: Number,
     pub cb_limit: Number,
     pub num_dram_channels: Number,
-    pub dram_size_per_channel: Number,
+    dram_size_per_channel: Number,
+}
+
+/// The lowest addresses of buffers in a capture; none without a device behind it, when all are 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lowest {
+    pub dram: Option<u64>,
+    pub trace: Option<u64>,
+}
+
+impl Device {
+    /// The architecture, where it is one that is known.
+    pub fn arch(&self) -> Option<Arch> {
+        match &self.arch {
+            Some(name) => Arch::named(name),
+            None => Arch::with_worker_l1(self.worker_l1_size.get()?),
+        }
+    }
+
+    /// What the allocator has of each bank of DRAM: what is neither reserved nor the region for traces, which begins with
+    /// the first trace. A region without a trace in it cannot be seen.
+    pub fn dram_bank_size(&self, lowest: Lowest) -> Option<u64> {
+        let (base, end) = (self.arch()?.dram_base(), self.dram_size_per_channel.get()?);
+        // Something lies below: this build reserves less.
+        if lowest.dram.is_some_and(|address| address < base) {
+            return None;
+        }
+        lowest.trace.map_or(end, |trace| trace.min(end)).checked_sub(base).filter(|bytes| *bytes > 0)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -177,7 +211,7 @@ impl<R: Read> Document<'_, R> {
         Ok(match key {
             "devices" => self.json.value().map(|value| {
                 let devices: Vec<Device> = serde_json::from_slice(value).unwrap_or_default();
-                self.report.device = devices.first().copied();
+                self.report.device = devices.into_iter().next();
             }),
             "metadata" => self.json.value().map(|value| {
                 let metadata: Metadata = serde_json::from_slice(value).unwrap_or_default();

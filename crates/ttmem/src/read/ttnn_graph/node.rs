@@ -1,4 +1,5 @@
-//! One node of a capture, as it is written: old captures have every parameter as text, new ones have numbers.
+//! One node of a capture, as it is written: old captures have every parameter as text, new ones have numbers. A node
+//! without parameters has an empty object, or null since ttnn 0.77.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,9 +18,9 @@ pub(super) struct Node<'a> {
     pub counter: Number,
     #[serde(borrow, rename = "node_type")]
     pub kind: Text<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "null_as_default")]
     pub params: Params<'a>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub connections: Vec<Number>,
     #[serde(default)]
     pub stacking_level: Number,
@@ -51,6 +52,17 @@ pub(super) struct Params<'a> {
     pub dtype: Text<'a>,
     #[serde(borrow)]
     pub tensor_id: Text<'a>,
+    pub sub_device_manager_id: Number,
+    #[serde(borrow)]
+    pub sub_devices: Text<'a>,
+}
+
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A text; what is none is kept as it is written.
@@ -150,7 +162,7 @@ pub(in crate::read) fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
 }
 
 /// How a buffer is spread, as the rest of the house calls it.
-pub(super) fn spread(layout: &str) -> Option<&'static str> {
+pub(in crate::read) fn spread(layout: &str) -> Option<&'static str> {
     match layout.rsplit("::").next().unwrap_or(layout) {
         "INTERLEAVED" => Some("interleaved"),
         "HEIGHT_SHARDED" => Some("height_sharded"),
@@ -177,6 +189,22 @@ mod tests {
             assert_eq!((node.params.size.get(), node.params.address.get()), (Some(2048), Some(1024)));
             assert_eq!(node.params.max_size_per_bank.get(), per_bank);
             assert_eq!((&*node.kind.0, &*node.params.kind.0), ("buffer_allocate", "L1"));
+        }
+    }
+
+    #[test]
+    fn what_is_null_is_as_if_it_were_not_there() {
+        let text = r#"{"arguments": null, "connections": null, "counter": 0, "input_tensors": null,
+            "node_type": "capture_start", "params": null, "stacking_level": null}"#;
+        let node: Node<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            (&*node.kind.0, node.counter.get(), node.connections.len()),
+            ("capture_start", Some(0), 0)
+        );
+        assert_eq!((&*node.params.name.0, node.params.size), ("", Number::Missing));
+        for params in ["7", "\"text\"", "[1]"] {
+            let text = format!(r#"{{"counter": 0, "node_type": "buffer", "params": {params}}}"#);
+            assert!(serde_json::from_str::<Node<'_>>(&text).is_err(), "{params}");
         }
     }
 
