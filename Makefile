@@ -2,10 +2,10 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser python python-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker clean
+.PHONY: test format lint header unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker clean
 
-# The first prerequisite goes on in the background, the last one waits for it.
-test: python-download web-check format lint header unit docs browser python
+# The first two prerequisites go on in the background, the last two wait for them.
+test: python-download ttnn-download web-check format lint header unit docs browser python ttnn
 
 format:
 	$(CARGO) fmt --all -- --check
@@ -74,6 +74,15 @@ python:
 	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
 	target/venv/bin/pytest
 
+# ttnn itself, 700 MB, downloaded in the background for the same reason.
+ttnn-download:
+	bash python/ttnn_tests/environment.sh </dev/null >/dev/null 2>&1 &
+
+# Captures, reports and databases of real ttnn on cards that are described, not there: what ttmem reads is what ttnn's
+# allocator holds. Skipped with a line where no Python fits; TTMEM_REQUIRE_TTNN=1 makes that a failure. After `make python`.
+ttnn:
+	bash python/ttnn_tests/test.sh
+
 # The same tests on older versions of PyTorch, after `make python`. Long, and some 5 GB of download for each:
 # `make torch-matrix TORCH_VERSIONS='2.4.1@python3.10 2.8.0'`.
 TORCH_VERSIONS ?= 2.4.1 2.5.1 2.6.0 2.8.0 2.10.0 2.12.1
@@ -133,9 +142,11 @@ bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml
 
-# Long: the codec's properties with many more cases, and a log of 5 GB.
+# Long: the codec's properties with many more cases, a log of 5 GB, and 100 random ttnn programs on each card
+# (after `make python`).
 soak:
 	PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
+	TTMEM_TTNN_SEEDS=100 bash python/ttnn_tests/test.sh -q
 	bash bench/large.sh
 
 # Long: a day of a server, 300 million events, into a recording of 64 MiB; disk as counted, memory as the kernel counts it.

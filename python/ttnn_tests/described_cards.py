@@ -1,0 +1,69 @@
+"""Runs programs on a described card, each once, and keeps what they wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TTNN = HERE.parents[1] / "target" / "ttnn"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program left behind."""
+
+    folder: Path
+    output: str
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        """What the allocator reported."""
+        return json.loads((self.folder / "truth.json").read_text())  # type: ignore[no-any-return]
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes of the capture."""
+        return json.loads((self.folder / "capture.json").read_text())  # type: ignore[no-any-return]
+
+
+class Cards:
+    """Runs programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._runs: dict[tuple[str, ...], Run] = {}
+
+    def run(self, chip: str, program: str, *arguments: str) -> Run:
+        """Run a program on a chip, or give what it wrote before."""
+        key = (chip, program, *arguments)
+        if key not in self._runs:
+            self._runs[key] = self._fresh_run(f"{len(self._runs)}-{chip}-{program}", *key)
+        return self._runs[key]
+
+    def _fresh_run(self, name: str, chip: str, program: str, *arguments: str) -> Run:
+        # ttnn writes generated/ into the directory that it is started in.
+        folder = self._folder / name
+        folder.mkdir()
+        environment = os.environ | {
+            "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(HERE / "chips" / f"{chip}.yaml"),
+            "TT_METAL_CACHE": str(TTNN / "cache"),
+            "OMPI_MCA_btl": "self",  # no shared memory between processes: there is one
+        }
+        program_file = HERE / "programs" / f"{program}.py"
+        words = [
+            str(TTNN / "venv/bin/python"),
+            str(HERE / "launch.py"),
+            str(program_file),
+            str(folder),
+            *arguments,
+        ]
+        ended = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
+        return Run(folder, ended.stdout)

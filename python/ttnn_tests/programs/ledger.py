@@ -1,0 +1,127 @@
+"""A described card, a capture of what runs on it, and what its allocator reports after every operation.
+
+`Ledger.mark` opens and closes an empty function in the capture and writes down the allocator's own numbers.
+The test looks the function up in what ttmem read, and compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import ttnn
+import ttnn._ttnn as native
+
+POOLS = ("DRAM", "L1", "L1_SMALL", "TRACE")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """The arguments that all programs have."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path, help="where the evidence and truth.json go")
+    parser.add_argument("--no-dispatch", action="store_true")
+    parser.add_argument("--mesh", action="store_true", help="both chips of an n300 as one device")
+    parser.add_argument("--l1-small", type=int, default=16384)
+    parser.add_argument("--trace-region", type=int, default=0)
+    parser.add_argument("--detailed", action="store_true", help="buffer pages and snapshots in the report")
+    return parser
+
+
+class Ledger:
+    """Runs a program's operations between `begin` and `finish`."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Opens the device."""
+        self.options = options
+        self.rows: list[dict[str, Any]] = []
+        regions = {"l1_small_size": options.l1_small, "trace_region_size": options.trace_region}
+        if options.mesh:
+            self.device = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), **regions)
+        else:
+            self.device = ttnn.open_device(device_id=0, **regions)
+        self.grid = self.device.compute_with_storage_grid_size()
+
+    def begin(self) -> None:
+        """Begins the capture."""
+        if self.options.detailed:
+            ttnn.graph.enable_detailed_buffer_tracing()
+        modes = ttnn.graph.RunMode
+        ttnn.graph.begin_graph_capture(modes.NO_DISPATCH if self.options.no_dispatch else modes.NORMAL)
+
+    def mark(self, label: str) -> None:
+        """Writes down what the allocator holds now."""
+        name = f"mark {len(self.rows)}: {label}"
+        ttnn.graph.track_function_start(name)
+        ttnn.graph.track_function_end()
+        self.rows.append({"mark": name, "held": {pool: self.view(pool)["allocated"] for pool in POOLS}})
+
+    def view(self, pool: str) -> dict[str, int]:
+        """The allocator's view of a pool, per bank."""
+        view = ttnn.get_memory_view(self.device, getattr(ttnn.BufferType, pool))
+        return {
+            "banks": view.num_banks,
+            "size": view.total_bytes_per_bank,
+            "allocated": view.total_bytes_allocated_per_bank,
+        }
+
+    def finish(self) -> None:
+        """Ends the capture; writes the report, its nodes as a bare list, a database, and the truth."""
+        folder: Path = self.options.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        truth = {
+            "rows": self.rows,
+            "pools": {pool: self.view(pool) for pool in POOLS},
+            "buffers": [
+                [buffer.buffer_type.name, buffer.address, buffer.max_size_per_bank]
+                for buffer in native.reports.get_buffers([self.device])
+            ],
+        }
+        graph = ttnn.graph.end_graph_capture_to_file(str(folder / "report.json"))
+        truth["ttnn"] = self.usage(graph)
+        (folder / "capture.json").write_text(json.dumps(graph))
+        if not self.options.no_dispatch:
+            ttnn.graph.import_report(folder / "report.json", folder / "database")
+        (folder / "truth.json").write_text(json.dumps(truth))
+        self.close()
+
+    def usage(self, graph: list[dict[str, Any]]) -> dict[str, int]:
+        """What ttnn itself extracts from a capture."""
+        cores = self.grid.x * self.grid.y
+        per_core = ttnn.graph.extract_resource_usage_per_core(graph, cores)
+        return {name: getattr(per_core, name) for name in ("peak_cb", "peak_l1", "peak_total")}
+
+    def close(self) -> None:
+        """Closes the device."""
+        if self.options.mesh:
+            ttnn.close_mesh_device(self.device)
+        else:
+            ttnn.close_device(self.device)
+
+    def tensor(self, shape: list[int], memory: Any, dtype: str = "bfloat16", layout: str = "TILE") -> Any:
+        """Allocates a tensor."""
+        return ttnn.empty(
+            shape,
+            dtype=getattr(ttnn, dtype),
+            layout=getattr(ttnn, f"{layout}_LAYOUT"),
+            device=self.device,
+            memory_config=memory,
+        )
+
+    def cores(self, width: int, height: int) -> Any:
+        """A rectangle of cores from the first one on."""
+        last = ttnn.CoreCoord(width - 1, height - 1)
+        return ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), last)})
+
+
+def interleaved(pool: str) -> Any:
+    """Pages spread over all banks of a pool."""
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, getattr(ttnn.BufferType, pool))
+
+
+def sharded(kind: str, pool: str, cores: Any, shard: list[int]) -> Any:
+    """A shard on each core: `kind` is HEIGHT, WIDTH or BLOCK."""
+    spec = ttnn.ShardSpec(cores, shard, ttnn.ShardOrientation.ROW_MAJOR)
+    layout = getattr(ttnn.TensorMemoryLayout, f"{kind}_SHARDED")
+    return ttnn.MemoryConfig(layout, getattr(ttnn.BufferType, pool), spec)
