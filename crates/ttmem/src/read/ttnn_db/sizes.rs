@@ -1,8 +1,9 @@
 //! What the allocator takes for the buffers of a database.
 //!
 //! A plain report lists what pages take of a bank with their alignment. A detailed one (`enable_detailed_buffer_report`)
-//! lists it without: then the size of a page is looked up, in the rows of pages, or, for shards in DRAM, which have no such
-//! rows, in the captured graph of the operation that made the buffer. On top of that the allocator aligns buffers.
+//! lists it without: then the size of a page is looked up in the rows of pages, or, for DRAM, which has no such rows, the
+//! size with its pages aligned in the captured graph of the operation that made the buffer. On top of that the allocator
+//! aligns buffers.
 
 use rusqlite::{Connection, Row};
 use rustc_hash::FxHashMap;
@@ -27,8 +28,10 @@ pub(super) struct Sizes {
     arch: Option<Arch>,
     /// The sizes of pages that are no multiple of every alignment.
     pages: FxHashMap<Key, u64>,
-    /// Sizes per bank with the alignment of pages.
+    /// Sizes per bank with the alignment of pages, after the operations that made the buffers.
     padded: FxHashMap<Key, u64>,
+    /// The same for the buffers that are there, by address and pool, each with the size that is listed for it.
+    alive: FxHashMap<(u64, u64), (u64, u64)>,
     /// Buffers whose alignment is not known.
     pub unaligned: u64,
 }
@@ -54,12 +57,14 @@ impl Sizes {
                 sizes.read_pages(connection, table, &conditions(table))?;
             }
         }
-        if is_detailed && schema.has("captured_graph") && schema.has_column("buffers", "buffer_layout") {
-            let sharded =
-                format!("buffer_type = {DRAM} AND buffer_layout <> 0 AND {}", conditions("buffers"));
-            if exists("buffers", &sharded)? {
-                sizes.read_graphs(connection, &conditions("captured_graph"))?;
-            }
+        // The pages of tiles are aligned as they are.
+        let has_rows = format!("buffer_type = {DRAM} AND layout LIKE '%ROW_MAJOR%'");
+        if is_detailed
+            && schema.has("captured_graph")
+            && schema.has_column("tensors", "layout")
+            && exists("tensors", &has_rows)?
+        {
+            sizes.read_graphs(connection, &conditions("captured_graph"))?;
         }
         Ok(sizes)
     }
@@ -106,9 +111,9 @@ impl Sizes {
     pub fn allocated(&mut self, operation: i64, buffer: &Buffer) -> Option<u64> {
         let listed = buffer.per_bank?;
         let key = buffer.address.zip(buffer.pool).map(|(address, pool)| (operation, address, pool));
-        let padded = key.and_then(|key| self.padded.get(&key)).copied();
         let page = key.and_then(|key| self.pages.get(&key)).copied().filter(|page| *page > 0);
-        let per_bank = padded.or_else(|| self.with_padding(listed, page?, buffer.pool)).unwrap_or(listed);
+        let padded = page.and_then(|page| self.with_padding(listed, page, buffer.pool));
+        let per_bank = padded.or_else(|| self.made_with(key?, listed)).unwrap_or(listed);
         match self.arch {
             Some(arch) => Some(arch.allocated(per_bank)),
             None => {
@@ -116,6 +121,15 @@ impl Sizes {
                 Some(per_bank)
             }
         }
+    }
+
+    /// The size that a buffer was made with: by this operation, or by an earlier one if it is still the one listed.
+    fn made_with(&mut self, key: Key, listed: u64) -> Option<u64> {
+        let place = (key.1, key.2);
+        if let Some(&padded) = self.padded.get(&key) {
+            self.alive.insert(place, (listed, padded));
+        }
+        self.alive.get(&place).filter(|(of, _)| *of == listed).map(|(_, padded)| *padded)
     }
 
     fn with_padding(&self, listed: u64, page: u64, pool: Option<u64>) -> Option<u64> {
