@@ -660,7 +660,13 @@ class StandInGraph:
         self.is_open = False
         if self.captures:
             return self.captures.pop(0)
-        empty = {"params": None, "arguments": [], "connections": [], "input_tensors": [], "stacking_level": 0}
+        empty: dict[str, Any] = {
+            "params": None,
+            "arguments": [],
+            "connections": [],
+            "input_tensors": [],
+            "stacking_level": 0,
+        }
         return [
             {"counter": 0, "node_type": "capture_start", **empty, "connections": [1]},
             {"counter": 1, "node_type": "capture_end", **empty},

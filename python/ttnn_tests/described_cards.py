@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 HERE = Path(__file__).parent
 TTNN = HERE.parents[1] / "target" / "ttnn"
 
@@ -36,16 +38,22 @@ class Cards:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._runs: dict[tuple[str, ...], Run] = {}
+        self._runs: dict[tuple[str, ...], Run | str] = {}
 
     def run(self, chip: str, program: str, *arguments: str) -> Run:
         """Run a program on a chip, or give what it wrote before."""
         key = (chip, program, *arguments)
         if key not in self._runs:
             self._runs[key] = self._fresh_run(f"{len(self._runs)}-{chip}-{program}", *key)
-        return self._runs[key]
+        run = self._runs[key]
+        if isinstance(run, str):
+            # A random program may hit a bug of ttnn. The seeds of CI do not.
+            if "killed by signal" in run and os.environ.get("TTMEM_REQUIRE_TTNN") != "1":
+                pytest.skip(run)
+            pytest.fail(run)
+        return run
 
-    def _fresh_run(self, name: str, chip: str, program: str, *arguments: str) -> Run:
+    def _fresh_run(self, name: str, chip: str, program: str, *arguments: str) -> Run | str:
         # ttnn writes generated/ into the directory that it is started in.
         folder = self._folder / name
         folder.mkdir()
@@ -65,5 +73,11 @@ class Cards:
         ended = subprocess.run(
             words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
-        assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
+        if ended.returncode != 0:
+            how = (
+                f"exit code {ended.returncode}"
+                if ended.returncode > 0
+                else f"killed by signal {-ended.returncode}"
+            )
+            return f"{how}: {' '.join(words)}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
         return Run(folder, ended.stdout)
