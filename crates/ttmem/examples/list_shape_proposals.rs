@@ -8,6 +8,7 @@ use ttmem::analyze::reshaping::{Freedom, Reshaping};
 use ttmem::analyze::tiles::friendly_shape;
 use ttmem::model::{Profile, Rank, TensorId};
 
+#[allow(clippy::print_stdout, reason = "it is a command")]
 fn main() -> ttmem::Result<()> {
     for file in std::env::args().skip(1) {
         print!("{}", listed(&file, &ttmem::read::open(&file)?));

@@ -5,6 +5,8 @@
 //! may do so. So the list of operations that do not care about a shape is short, and whatever is not on it is named as an
 //! operation that would have to change, too.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::names::Names;
@@ -147,15 +149,15 @@ impl<'a> Reshaping<'a> {
     }
 
     fn look(&mut self) {
-        let uses = self.uses();
-        if uses.is_empty() {
+        let by_op = self.uses();
+        if by_op.is_empty() {
             return;
         }
-        let operands: FxHashSet<StrId> = uses.values().flat_map(|used| &used.op.operands).copied().collect();
+        let operands: FxHashSet<StrId> = by_op.values().flat_map(|used| &used.op.operands).copied().collect();
         let names = Names::of(self.profile, self.rank, &operands);
         let made = self.made();
         for step in 0..self.rank.end() {
-            let Some(used) = self.rank.op_id(step).and_then(|op| uses.get(&op)) else { continue };
+            let Some(used) = self.rank.op_id(step).and_then(|op| by_op.get(&op)) else { continue };
             let operands: Vec<TensorId> =
                 used.op.operands.iter().filter_map(|name| names.meant(step, *name)).collect();
             let results = made.get(&step).map_or(&[][..], Vec::as_slice);
@@ -245,7 +247,9 @@ impl<'a> Reshaping<'a> {
             }
             Manner::Fixed => {
                 self.tie(used.op.name, &operands);
-                results.iter().for_each(|tensor| self.groups.at(*tensor).is_fixed = true);
+                for tensor in results {
+                    self.groups.at(*tensor).is_fixed = true;
+                }
             }
             Manner::Other => {
                 self.tie(used.op.name, &operands);
@@ -284,7 +288,7 @@ enum Manner {
 struct Group {
     uses: usize,
     /// What uses or makes one of them otherwise than element by element, and how often.
-    tied: FxHashMap<StrId, usize>,
+    tied: BTreeMap<StrId, usize>,
     is_fixed: bool,
     is_returned: bool,
 }
@@ -295,19 +299,19 @@ struct Groups {
     places: FxHashMap<TensorId, usize>,
     /// By place: the place of the group that this one has become a part of, or its own.
     parents: Vec<usize>,
-    groups: Vec<Group>,
+    rows: Vec<Group>,
 }
 
 impl Groups {
     fn of(&self, tensor: TensorId) -> Option<&Group> {
         let place = self.root(*self.places.get(&tensor)?);
-        self.groups.get(place)
+        self.rows.get(place)
     }
 
     /// The group of a tensor, which is new if nothing is known of it yet.
     fn at(&mut self, tensor: TensorId) -> &mut Group {
         let place = self.place(tensor);
-        &mut self.groups[place]
+        &mut self.rows[place]
     }
 
     fn place(&mut self, tensor: TensorId) -> usize {
@@ -315,7 +319,7 @@ impl Groups {
         let place = *self.places.entry(tensor).or_insert(next);
         if place == next {
             self.parents.push(next);
-            self.groups.push(Group::default());
+            self.rows.push(Group::default());
         }
         let root = self.root(place);
         self.parents[place] = root;
@@ -336,8 +340,8 @@ impl Groups {
         }
         let (into, from) = (one.min(other), one.max(other));
         self.parents[from] = into;
-        let part = std::mem::take(&mut self.groups[from]);
-        let whole = &mut self.groups[into];
+        let part = std::mem::take(&mut self.rows[from]);
+        let whole = &mut self.rows[into];
         whole.uses += part.uses;
         whole.is_fixed |= part.is_fixed;
         whole.is_returned |= part.is_returned;

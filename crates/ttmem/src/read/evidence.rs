@@ -23,10 +23,9 @@ pub fn evidence_in(path: &Path) -> Result<Option<&'static str>> {
     if !file.metadata().map_err(failed)?.is_file() {
         return Ok(None);
     }
-    let Unpacked { head, stream, packing } = match unpack(Box::new(file)) {
-        Ok(unpacked) => unpacked,
-        // Not every file that begins like a packed one can be unpacked. Nobody knows what it holds.
-        Err(_) => return Ok(Some("packed data")),
+    // Not every file that begins like a packed one can be unpacked. Nobody knows what it holds.
+    let Ok(Unpacked { head, stream, packing }) = unpack(Box::new(file)) else {
+        return Ok(Some("packed data"));
     };
     if let Some(format) = known_by(&head) {
         return Ok(Some(format));

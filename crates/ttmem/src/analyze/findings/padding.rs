@@ -106,9 +106,9 @@ fn proposed(
     let is_free = |tensor: &TensorId| reshaping.freedom(*tensor) == Freedom::Free;
     let free: Vec<TensorId> = alive.iter().copied().filter(is_free).collect();
     let example = *free.first()?;
-    let alike = alike(situation.profile, ty);
+    let types = alike(situation.profile, ty);
     let is_alike =
-        |tensor: &TensorId| situation.rank.tensors.ty[tensor.index()].is_some_and(|ty| alike.contains(&ty));
+        |tensor: &TensorId| situation.rank.tensors.ty[tensor.index()].is_some_and(|ty| types.contains(&ty));
     let of_shape = situation.ever_in(pool).filter(is_alike).filter(is_free);
     let saves = situation.fall_of(pool, of_shape.map(|tensor| (tensor, friendly.saves)))?;
     let instead = Instead::Shape(friendly.shape.clone());
