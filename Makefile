@@ -142,10 +142,10 @@ bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml
 
-# Long: the codec's properties with many more cases, a log of 5 GB, and 100 random ttnn programs on each card
-# (after `make python`).
+# Long: the codec's properties with many more cases, every line of every log damaged in every way, a log of 5 GB, and 100
+# random ttnn programs on each card (after `make python`).
 soak:
-	PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
+	TTMEM_SWEEP=all PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
 	TTMEM_TTNN_SEEDS=100 bash python/ttnn_tests/test.sh -q
 	bash bench/large.sh
 

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use ttmem::model::{CallEnd, CallId, Class, CurveKind, Moment, Profile, Rank};
-use ttmem::query::{self, GanttRequest, PoolSummary, Request, gantt, memory_profile, summary};
+use ttmem::query::{GanttRequest, PoolSummary, Request, gantt, memory_profile, summary};
 use ttmem::record::live::{Allocation, Recorder};
-use ttmem::report::{self, Screen, markdown, text};
+use ttmem::report::{Screen, markdown, text};
 use ttmem::{Error, Result, read};
 
 const MIB: u64 = 1 << 20;
@@ -337,19 +337,19 @@ proptest! {
 #[test]
 fn the_accelerator_is_explained_and_unknown_times_are_not_zero() {
     let profile = opened("server.json");
-    let summary = query::summary(&[profile], &Request::default()).unwrap();
-    let rank = &summary.ranks[0];
+    let answer = summary(&[profile], &Request::default()).unwrap();
+    let rank = &answer.ranks[0];
     assert_eq!(rank.peak.as_ref().unwrap().pool, "mps");
     assert!(rank.ran.iter().all(|ran| ran.calls > 0 && ran.time_ns.is_none() && ran.longest_ns.is_none()));
-    let (mut text, mut markdown) = (Vec::new(), Vec::new());
-    report::text(&summary, report::Screen::default(), &mut text).unwrap();
-    report::markdown(&summary, "server", &mut markdown).unwrap();
-    for shown in [text, markdown].map(|shown| String::from_utf8(shown).unwrap()) {
+    let (mut screen, mut document) = (Vec::new(), Vec::new());
+    text(&answer, Screen::default(), &mut screen).unwrap();
+    markdown(&answer, "server", &mut document).unwrap();
+    for shown in [screen, document].map(|shown| String::from_utf8(shown).unwrap()) {
         assert!(!shown.contains("0 µs") && !shown.contains("totals only"), "{shown}");
     }
     // Where every call has a length, so has their sum.
-    let summary = query::summary(&[opened("threads.json")], &Request::default()).unwrap();
-    assert!(summary.ranks[0].ran.iter().all(|ran| ran.time_ns.is_some() && ran.longest_ns.is_some()));
+    let answer = summary(&[opened("threads.json")], &Request::default()).unwrap();
+    assert!(answer.ranks[0].ran.iter().all(|ran| ran.time_ns.is_some() && ran.longest_ns.is_some()));
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn the_processor_is_explained_where_no_accelerator_was_used() {
     for (mps, main) in [(0, "cpu"), (1, "mps")] {
         let profile = written(&json!({ "snapshots": [snapshot(5 * MIB, mps)],
             "metadata": { "operation_tracking_enabled": true } }));
-        let summary = query::summary(&[profile.unwrap()], &Request::default()).unwrap();
-        assert_eq!(summary.ranks[0].peak.as_ref().unwrap().pool, main);
+        let answer = summary(&[profile.unwrap()], &Request::default()).unwrap();
+        assert_eq!(answer.ranks[0].peak.as_ref().unwrap().pool, main);
     }
 }

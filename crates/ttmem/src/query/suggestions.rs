@@ -6,8 +6,8 @@
 use super::answer::Suggestion;
 use super::words::{brief, percent, shape, size};
 use crate::analyze::findings::{
-    Busy, Cached, Family, Finding, Full, Grown, Growth, How, Instead, Layers, PaddedShape, Shortage, Situation,
-    Unexplained, What, findings,
+    Busy, Cached, Family, Finding, Full, Grown, Growth, How, Instead, Layers, PaddedShape, Shortage,
+    Situation, Unexplained, What, findings,
 };
 use crate::analyze::fragmentation::Fragmented;
 use crate::analyze::oom::Cause;
