@@ -131,7 +131,7 @@ impl<'a> Reshaping<'a> {
             Freedom::Tied(names.into_iter().map(|(op, _)| op).collect())
         } else if group.is_returned {
             Freedom::Returned
-        } else if group.uses == 0 {
+        } else if group.uses == 0 || group.has_cut_uses {
             Freedom::Unknown
         } else {
             Freedom::Free
@@ -165,6 +165,19 @@ impl<'a> Reshaping<'a> {
         }
         for tensor in made.into_values().flatten().filter(|tensor| is_returned(self.rank, *tensor)) {
             self.groups.at(tensor).is_returned = true;
+        }
+        if self.rank.cut_out.is_some() {
+            self.note_cut_uses();
+        }
+    }
+
+    /// What was there before a cut-out begins was used by passes that are not in it.
+    fn note_cut_uses(&mut self) {
+        let tensors = (0..self.rank.tensors.len()).filter_map(TensorId::new);
+        for tensor in tensors.filter(|tensor| self.rank.tensors.step[tensor.index()].is_none()) {
+            if self.is_padded(tensor) {
+                self.groups.at(tensor).has_cut_uses = true;
+            }
         }
     }
 
@@ -291,6 +304,8 @@ struct Group {
     tied: BTreeMap<StrId, usize>,
     is_fixed: bool,
     is_returned: bool,
+    /// Operations that are not in the evidence may have used one of them.
+    has_cut_uses: bool,
 }
 
 /// Groups, found by their tensors.
@@ -345,6 +360,7 @@ impl Groups {
         whole.uses += part.uses;
         whole.is_fixed |= part.is_fixed;
         whole.is_returned |= part.is_returned;
+        whole.has_cut_uses |= part.has_cut_uses;
         for (op, uses) in part.tied {
             *whole.tied.entry(op).or_default() += uses;
         }
