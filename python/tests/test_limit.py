@@ -118,3 +118,30 @@ def test_the_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
         env=environment,
     )
     assert ran.stdout.split() == [str(30 * MIB)]
+
+
+def test_the_answer_is_that_of_a_recording_without_a_limit(tmp_path: Path) -> None:
+    answers = []
+    for limit in ("1MB", None):
+        tracker = ttmem.initialize_memory_tracker(tmp_path / str(limit), interval=60.0, limit=limit)
+        kept = []
+        for number in range(80):
+            with tracker.track_operation("iteration"):
+                parts = [torch.empty(256) for _ in range(3000 if number == 20 else 800)]
+                kept.append(torch.empty(5000))
+                del parts
+        recording = tracker.recording
+        ttmem.stop_memory_tracker()
+        del kept
+        assert recording is not None
+        answers.append(ttmem.open(recording).summary(top=100_000)["ranks"][0])
+    assert len(list((tmp_path / "1MB").glob("*.peak.ttmem"))) == 1
+    found = []
+    for answer in answers:
+        peak = answer["peak"]
+        rows = sorted((row["per_bank"], row["op"], row["loc"], row["made_in"]) for row in peak["live"])
+        grows = [said["message"] for said in answer["suggestions"] if said["rule"] == "grows"]
+        found.append((peak["allocated_per_bank"], peak["explained_per_bank"], rows, grows))
+    assert found[0] == found[1]
+    assert len(found[0][3]) == 1
+    assert found[0][0] == 3000 * 1024 + 21 * 20_000
