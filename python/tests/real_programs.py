@@ -273,6 +273,8 @@ def highest(profiled: Any) -> int:
 def measured(name: str, folder: str) -> dict[str, Any]:
     """The peak of a program by PyTorch's profiler, by the tracker, and what that says is missing."""
     torch.manual_seed(0)
+    # On machines with few cores, threads wait for each other longer than these programs compute.
+    torch.set_num_threads(1)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         tracker = ttmem.initialize_memory_tracker(output_dir=folder, interval=60.0)
         PROGRAMS[name]()

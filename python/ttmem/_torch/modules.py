@@ -186,7 +186,7 @@ class Modules:
 
     def leaves(self, output: object) -> None:
         """The forward pass of a model has ended."""
-        # Where allocators have a history, labels are rows of the recording: there would be some for every token.
+        # Where allocators have a history, labels are rows of the recording: some for each token.
         cache = _cache_in(output) if self._mode.sees_operations and self._mode.is_on else None
         if cache is not None:
             label(self._mode, cache, "kv_cache", CACHE)
