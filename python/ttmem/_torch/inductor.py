@@ -37,11 +37,10 @@ class CompiledBuffers:
 
     def open(self) -> None:
         """Begins, also for modules that are loaded already."""
-        allocate: Callable[..., Any] | None = getattr(_guards(), NATIVE, None)
-        self._allocate = allocate
-        if allocate is None:
+        self._allocate = getattr(_guards(), NATIVE, None)
+        if self._allocate is None:
             return
-        mode = self._mode
+        mode, allocate = self._mode, self._allocate
 
         @functools.wraps(allocate)
         def allocate_watched(*args: Any, **kwargs: Any) -> Any:
