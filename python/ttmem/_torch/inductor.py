@@ -55,11 +55,12 @@ class CompiledBuffers:
 
     def close(self) -> None:
         """Ends."""
-        if self._allocate is None or self._watched is None:
+        allocate, watched = self._allocate, self._watched
+        if allocate is None or watched is None:
             return
-        if getattr(_guards(), NATIVE, None) is self._watched:
-            setattr(_guards(), NATIVE, self._allocate)
-        _replace(self._watched, self._allocate)
+        _replace(watched, allocate)
+        if getattr(_guards(), NATIVE, None) is watched:
+            setattr(_guards(), NATIVE, allocate)
 
     def missing(self) -> str | None:
         """What compiled code allocated that was not seen, if any compiled code ran."""
