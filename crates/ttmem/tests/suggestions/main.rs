@@ -170,7 +170,9 @@ fn what_element_wise_operations_tie_together_has_one_shape() {
         let relu = scene.compute("ttnn.relu", &[("%0", thin)], "%1", thin);
         let exp = scene.compute("ttnn.exp", &[("%1", thin)], "%2", thin);
         let mean = scene.compute("ttnn.mean", &[("%2", thin)], "%3", &tiled(&[3, 1, 8192], "bf16"));
-        [relu, exp, mean].into_iter().for_each(|tensor| scene.free(tensor));
+        for tensor in [relu, exp, mean] {
+            scene.free(tensor);
+        }
     });
     let found = found.iter().find(|one| one.message.contains("3x21x8192")).unwrap();
     says(found, &["3 tensors of 3x21x8192", "ttnn.mean would need to change too"]);
@@ -609,7 +611,9 @@ fn coming_and_going(kinds: &[Of], events: &[(usize, bool)]) -> Scene {
             scene.free(alive.remove(kind % alive.len()));
         }
     }
-    alive.into_iter().for_each(|tensor| scene.free(tensor));
+    for tensor in alive {
+        scene.free(tensor);
+    }
     scene
 }
 
