@@ -166,20 +166,11 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
             rank.tensors.get(tensor.index())?;
             rank.requires_grad.insert(tensor, does);
         }
-        RankEvent::Thinned(thinned) => rank.thinned = Some(thinned),
-        RankEvent::AllocationTotals(pool, totals) => {
-            rank.pools.get(pool.index())?;
-            rank.further_allocations.insert(pool, totals);
-        }
-        RankEvent::StandsFor(tensor, count) => {
-            rank.tensors.get(tensor.index())?;
-            rank.stands_for.insert(tensor, count);
-        }
-        RankEvent::Restored(tensor, made) => {
-            rank.tensors.get(tensor.index())?;
-            rank.restored.insert(tensor, made);
-        }
-        RankEvent::CallsSince(time) => rank.calls_since = Some(time),
+        RankEvent::Thinned(_)
+        | RankEvent::AllocationTotals(..)
+        | RankEvent::StandsFor(..)
+        | RankEvent::Restored(..)
+        | RankEvent::CallsSince(_) => return apply_thinned(rank, event),
         RankEvent::OpTotals(totals) => rank.op_totals.push(totals),
         RankEvent::History(row) => push_history(rank, ops, row)?,
         RankEvent::Label(label) => {
@@ -237,6 +228,28 @@ fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
 /// What holds from a step on is said in order, of steps that are there or of the next.
 fn follows<T>(rank: &Rank, values: &FromStep<T>, step: Step) -> Option<()> {
     (step <= rank.end() && values.step.last().is_none_or(|last| *last <= step)).then_some(())
+}
+
+/// What is left of the beginning of a recording that has reached its limit.
+fn apply_thinned(rank: &mut Rank, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Thinned(thinned) => rank.thinned = Some(thinned),
+        RankEvent::AllocationTotals(pool, totals) => {
+            rank.pools.get(pool.index())?;
+            rank.further_allocations.insert(pool, totals);
+        }
+        RankEvent::StandsFor(tensor, count) => {
+            rank.tensors.get(tensor.index())?;
+            rank.stands_for.insert(tensor, count);
+        }
+        RankEvent::Restored(tensor, made) => {
+            rank.tensors.get(tensor.index())?;
+            rank.restored.insert(tensor, made);
+        }
+        RankEvent::CallsSince(time) => rank.calls_since = Some(time),
+        _ => return None,
+    }
+    Some(())
 }
 
 fn push_call(rank: &mut Rank, ops: usize, call: Call) -> Option<()> {
