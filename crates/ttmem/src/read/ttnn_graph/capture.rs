@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::evidence::Evidence;
 use super::lives::{Buffer, Lives, Place, Share, TensorNode};
 use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
-use super::{Device, Lowest, Report};
+use super::{Allocator, Device, Lowest, Report};
 use crate::error::Result;
 use crate::model::{
     Change, Cumulative, Moment, OpKind, RankEvent, RankId, Segment, Session, SessionId, Step, StepMarks,
@@ -592,7 +592,8 @@ impl<'s> Capture<'s> {
         let arch = self.arch();
         self.notes.undecided = self.lives.say_undecided(arch, rank, &mut self.tables)?;
         let totals = self.say_phase(report, rank, damage.is_none())?;
-        self.lives.finish(report, arch, self.lowest, totals, self.steps, rank, &mut self.tables)?;
+        let allocator = Allocator { arch, lowest: self.lowest };
+        self.lives.finish(report, allocator, totals, self.steps, rank, &mut self.tables)?;
         self.warn(report, damage)?;
         if damage.is_none() { self.tables.end() } else { Ok(()) }
     }

@@ -5,7 +5,7 @@
 use rustc_hash::FxHashMap;
 
 use super::node::padded;
-use super::{Device, Lowest, Report};
+use super::{Allocator, Device, Lowest, Report};
 use crate::error::Result;
 use crate::model::{
     Alias, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Segment, Step, StepNumber,
@@ -359,8 +359,7 @@ impl Lives {
     pub fn finish(
         &mut self,
         report: &Report,
-        arch: Option<Arch>,
-        lowest: Lowest,
+        allocator: Allocator,
         dram: Totals,
         steps: Step,
         rank: RankId,
@@ -375,8 +374,8 @@ impl Lives {
             if let Some(banks) = device.and_then(|device| place.banks(device)).or(whole) {
                 tables.say(rank, RankEvent::Banks(account.id, banks))?;
             }
-            let capacity = device.and_then(|device| place.capacity(device, lowest));
-            account.say(capacity, arch, steps, rank, tables)?;
+            let capacity = device.and_then(|device| place.capacity(device, allocator.lowest));
+            account.say(capacity, allocator.arch, steps, rank, tables)?;
             let totals = match place {
                 Place::Dram => Some(dram),
                 Place::Program => None,

@@ -125,6 +125,13 @@ pub(super) struct Lowest {
     pub trace: Option<u64>,
 }
 
+/// What the nodes and the report show of the device's allocator.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allocator {
+    pub arch: Option<Arch>,
+    pub lowest: Lowest,
+}
+
 impl Device {
     /// The architecture, where it is one that is known.
     pub fn arch(&self) -> Option<Arch> {
