@@ -49,7 +49,9 @@ function rankChoice(report: Report, store: Store, choose: (rank: number) => void
   const { ranks } = report.summary;
   const hasProcesses = ranks.some(({ process }) => process !== ranks[0].process);
   for (const [index, { rank, process }] of ranks.entries()) {
-    const label = hasProcesses ? `${process}${rank === null ? "" : `, rank ${rank}`}` : (rank ?? String(index));
+    const label = hasProcesses
+      ? `${process}${rank === null ? "" : `, rank ${rank}`}`
+      : (rank ?? String(index));
     select.append(h("option", { value: index }, label));
   }
   select.addEventListener("change", () => choose(Number(select.value)));
