@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::damage::Tally;
 use self::groups::{Group, KnownState, POOLS};
+use self::opening::Boundary;
 use super::carried;
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
@@ -44,6 +45,8 @@ pub(super) struct Log<'s, 'n> {
     tables: Tables<'s>,
     /// The ranks, in the order they appeared; a process that follows another is a rank of its own.
     pub ranks: Vec<RankLog>,
+    /// Where the processes after the first begin.
+    processes: Vec<Boundary>,
     streams: Vec<Stream>,
     streams_by_tag: FxHashMap<OwnedTag, usize>,
     last_stream: usize,
@@ -129,6 +132,7 @@ impl<'s, 'n> Log<'s, 'n> {
             allow_interleaved: false,
             tables: Tables::new(sink),
             ranks: Vec::new(),
+            processes: Vec::new(),
             streams: Vec::new(),
             streams_by_tag: FxHashMap::default(),
             last_stream: 0,
@@ -538,6 +542,7 @@ impl<'s, 'n> Log<'s, 'n> {
             rank.was_running = rank.state.in_program();
             rank.state.close(end, &mut self.tables)?;
         }
+        self.warn_of_processes()?;
         self.warn_of_damage(end)?;
         if !self.ranks.iter().any(|rank| rank.state.has_states()) {
             return Err(self.no_memory_data());

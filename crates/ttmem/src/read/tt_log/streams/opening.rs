@@ -1,7 +1,7 @@
 //! Holds back the first lines of a top-level program until it is known which process they belong to.
 
 use super::super::line::{Header, Message};
-use super::super::processes::{HeldLine, uptime};
+use super::super::processes::{HeldLine, Sign, uptime};
 use super::super::rank::At;
 use super::super::view::View;
 use super::{Log, POOLS, RankLog};
@@ -11,7 +11,34 @@ use crate::model::RankEvent;
 /// The most lines that are held back: a start, an operation, a header and four states, with room for doubled ones.
 const MAX_HELD: usize = 16;
 
+/// Where a process begins that is not the first, and how that was noticed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Boundary {
+    process: u32,
+    line: u64,
+    why: Sign,
+}
+
 impl Log<'_, '_> {
+    /// Reports how many processes wrote the log.
+    pub(super) fn warn_of_processes(&mut self) -> Result<()> {
+        const SHOWN: usize = 5;
+        let Some(first) = self.processes.first().map(|first| first.line) else { return Ok(()) };
+        let last = self.processes.iter().map(|boundary| boundary.process).max().unwrap_or(1);
+        let begins =
+            |Boundary { process, line, why }: &Boundary| format!("{process} begins at line {line} ({why})");
+        let mut begins: Vec<String> = self.processes.iter().take(SHOWN).map(begins).collect();
+        if self.processes.len() > SHOWN {
+            begins.push("…".to_owned());
+        }
+        let message = format!(
+            "{last} processes wrote this log one after the other: process {}. Each is reported separately; --process \
+             selects one",
+            begins.join(", process ")
+        );
+        self.tables.warn(Some(first), message)
+    }
+
     /// Whether a line waits until it is known which process it belongs to: from the start of a top-level program to
     /// its first states.
     pub(super) fn hold(&mut self, rank: usize, message: &Message<'_>, at: At) -> Result<bool> {
@@ -87,7 +114,7 @@ impl Log<'_, '_> {
         let rank = match sign {
             Some(sign) => {
                 let from = opening.dumps.first().map_or(begins.offset, |dump| dump.begins);
-                self.begin_process(rank, begins, from, &sign.to_string())?
+                self.begin_process(rank, begins, from, sign)?
             }
             None => rank,
         };
@@ -103,7 +130,7 @@ impl Log<'_, '_> {
     }
 
     /// Ends the process of a rank, and begins the next one of the same label.
-    fn begin_process(&mut self, rank: usize, at: At, from: u64, why: &str) -> Result<usize> {
+    fn begin_process(&mut self, rank: usize, at: At, from: u64, why: Sign) -> Result<usize> {
         let old = &mut self.ranks[rank];
         old.state.close(
             At { line: at.line.saturating_sub(1), offset: at.offset, next: at.offset },
@@ -114,10 +141,7 @@ impl Log<'_, '_> {
         if process == 2 {
             self.tables.say(old.state.id(), RankEvent::Process(1))?;
         }
-        self.tables.warn(
-            Some(at.line),
-            format!("process {process} of this log begins here ({why}); each process is reported separately"),
-        )?;
+        self.processes.push(Boundary { process, line: at.line, why });
         let new = self.add_rank(label, process, from)?;
         self.tables.say(self.ranks[new].state.id(), RankEvent::Process(process))?;
         for stream in self.streams.iter_mut().filter(|stream| stream.rank == Some(rank)) {
