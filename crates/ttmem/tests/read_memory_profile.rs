@@ -201,7 +201,7 @@ fn on_screen(profile: Profile) -> String {
     String::from_utf8(out).unwrap()
 }
 
-fn two_snapshots(device_totals: Value) -> Value {
+fn two_snapshots(device_totals: &Value) -> Value {
     let snapshot = |time: u64, bytes: u64| {
         json!({"time_ns": time, "total_bytes": bytes, "total_mb": 0.0,
         "device_breakdown": {"cpu": {"total_bytes": bytes, "total_mb": 0.0}}})
@@ -215,7 +215,7 @@ fn two_snapshots(device_totals: Value) -> Value {
 
 #[test]
 fn the_peak_is_what_the_file_states_not_its_highest_snapshot() {
-    let profile = written(&two_snapshots(json!({"cpu": {"peak_bytes": 128 * MIB}}))).unwrap();
+    let profile = written(&two_snapshots(&json!({"cpu": {"peak_bytes": 128 * MIB}}))).unwrap();
     let pool = pool_of(&profile, "cpu");
     assert_eq!((pool.peak_per_bank, pool.peak_total), (Some(128 * MIB), Some(128 * MIB)));
     assert_eq!((pool.peak_source, pool.highest_sample_per_bank), (Some("counted"), Some(72 * MIB)));
@@ -225,17 +225,17 @@ fn the_peak_is_what_the_file_states_not_its_highest_snapshot() {
     assert!(screen.contains("at an unknown time") && screen.contains("snapshot has 72.0 MiB"), "{screen}");
     assert!(!screen.contains("never used"), "{screen}");
     // A snapshot that reaches the peak says when it was.
-    let profile = written(&two_snapshots(json!({"cpu": {"peak_bytes": 72 * MIB}}))).unwrap();
+    let profile = written(&two_snapshots(&json!({"cpu": {"peak_bytes": 72 * MIB}}))).unwrap();
     assert_eq!(pool_of(&profile, "cpu").peak_step, Some(2));
     // A device of which no snapshot was taken has its peak, too.
-    let profile = written(&two_snapshots(json!({"cuda:0": {"peak_bytes": 9}}))).unwrap();
+    let profile = written(&two_snapshots(&json!({"cuda:0": {"peak_bytes": 9}}))).unwrap();
     assert_eq!(pool_of(&profile, "cuda:0").peak_per_bank, Some(9));
 }
 
 #[test]
 fn a_peak_that_is_only_sampled_is_labelled() {
     for totals in [json!({}), json!({"cpu": {"peak_bytes": null}}), json!(null)] {
-        let profile = written(&two_snapshots(totals)).unwrap();
+        let profile = written(&two_snapshots(&totals)).unwrap();
         let pool = pool_of(&profile, "cpu");
         assert_eq!((pool.peak_per_bank, pool.peak_source), (Some(72 * MIB), Some("sampled")));
         let answer = summary(std::slice::from_ref(&profile), &Request::default()).unwrap();

@@ -1,6 +1,8 @@
 //! Every operation of PyTorch, as its profiler tells of them afterwards: with the types of its arguments, its time, and
 //! what it did to the memory of the processor, also inside of its kernels.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use ttmem::model::{
@@ -137,7 +139,7 @@ fn totals(state: &mut State, rows: &[Row]) {
             *outer = outer.saturating_add(change);
         }
     }
-    let mut sums: FxHashMap<(&str, Option<&str>), (u64, Nanoseconds, i64)> = FxHashMap::default();
+    let mut sums: BTreeMap<(&str, Option<&str>), (u64, Nanoseconds, i64)> = BTreeMap::new();
     for ((_, name, start, end, _, change, _, shapes), bytes) in rows.iter().zip(changes) {
         // Others are ranges that the program or PyTorch has named.
         if change.is_none() && name.contains("::") {

@@ -418,6 +418,7 @@ impl Watch {
     }
 
     /// The program ends with an exception: its text, and the messages of all that led to it.
+    #[allow(clippy::needless_pass_by_value, reason = "Python's list is converted")]
     fn ended_by(&self, py: Python<'_>, text: &str, messages: Vec<String>) {
         self.program_ended_by(py, text, &messages);
     }

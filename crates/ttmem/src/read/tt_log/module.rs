@@ -149,10 +149,10 @@ impl Dump {
         let Some(equals) = memchr::memmem::find(line, b" = ") else { return };
         let (name, value) = (&line[..equals], &line[equals + 3..]);
         if !name.starts_with(b"#loc") {
-            let open = memchr::memchr(b'<', value);
-            self.unreadable |= open.is_none_or(|open| closing(value, open).is_none());
             // Aliases of aliases can double with every line; no layout is so long.
             const LONGEST: usize = 64 << 10;
+            let open = memchr::memchr(b'<', value);
+            self.unreadable |= open.is_none_or(|open| closing(value, open).is_none());
             let resolved = self.resolve(value);
             let value =
                 if resolved.len() <= LONGEST { resolved } else { value[..value.len().min(LONGEST)].to_vec() };

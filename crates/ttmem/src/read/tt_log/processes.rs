@@ -95,6 +95,11 @@ impl Opening {
         !self.held.is_empty()
     }
 
+    /// Whether just the header of a state is held, and nothing points to a new process.
+    pub fn is_bare_header(&self) -> bool {
+        self.held.len() == 1 && self.has_texts == Some(false) && !self.has_signs()
+    }
+
     /// Whether anything points to a new process.
     pub fn has_signs(&self) -> bool {
         self.device_opened || self.clock_restarted || !self.dumps.is_empty()

@@ -136,10 +136,9 @@ impl Page<'_> {
 
     fn head(&self, out: &mut dyn Write) -> io::Result<()> {
         let rank = self.rank;
-        let mut label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
-        if self.has_processes || rank.process > 1 {
-            label += &format!(", process {}", rank.process);
-        }
+        let label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
+        let is_numbered = self.has_processes || rank.process > 1;
+        let process = if is_numbered { format!(", process {}", rank.process) } else { String::new() };
         let kind = match self.format {
             "tt_log" => "Tenstorrent runtime log",
             "tt_json" => "JSON files of a report",
@@ -166,7 +165,7 @@ impl Page<'_> {
             ));
         }
         let name = one_line(&rank.file);
-        writeln!(out, "{}{label}   {}", self.bold(&name), facts.join(", "))?;
+        writeln!(out, "{}{label}{process}   {}", self.bold(&name), facts.join(", "))?;
         writeln!(out)
     }
 

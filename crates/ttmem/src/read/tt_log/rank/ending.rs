@@ -51,8 +51,8 @@ impl RankState {
             let of_pool = self.lives.alive().filter(|alloc| alloc.pool == pool.id);
             let sum = of_pool.filter_map(|alloc| alloc.per_bank).fold(0, u64::saturating_add);
             let excess = level.map_or(0, |level| sum.saturating_sub(level));
-            if excess > UNEXPLAINED_FALL && self.excess.is_none_or(|(known, _)| excess > known) {
-                self.excess = Some((excess, self.steps));
+            if excess > UNEXPLAINED_FALL && self.doubts.excess.is_none_or(|(known, _)| excess > known) {
+                self.doubts.excess = Some((excess, self.steps));
             }
         }
     }
@@ -272,8 +272,8 @@ impl RankState {
         let Some((missed, gone, share)) = best else { return };
         let fell = gaps.iter().filter(|gap| gap.measured < 0).map(|gap| gap.measured.unsigned_abs()).max();
         if let Some(fell) = fell.filter(|_| missed > UNEXPLAINED_FALL && self.has_texts) {
-            self.falls.0 += 1;
-            self.falls.1.get_or_insert((first, fell));
+            self.doubts.falls.0 += 1;
+            self.doubts.falls.1.get_or_insert((first, fell));
         }
         let at = Moment::late(first);
         for (_, piece) in pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1) {

@@ -4,6 +4,7 @@
 //! may turn out to be of a retained tensor, a cached load may run a whole program. So a step is settled when
 //! the next one begins, or when its program ends.
 
+mod doubts;
 mod ending;
 pub(super) mod handover;
 mod resident;
@@ -12,6 +13,7 @@ mod states;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::doubts::Doubts;
 use self::handover::TakenUp;
 use super::fault::ParsedFault;
 use super::graphs::{FunctionRef, Graphs, RunTraits};
@@ -44,6 +46,7 @@ pub(super) struct At {
 }
 
 /// A rank.
+#[allow(clippy::struct_excessive_bools, reason = "each is a kind of line that was or was not seen")]
 pub(super) struct RankState {
     id: RankId,
     pub graphs: Graphs,
@@ -59,18 +62,13 @@ pub(super) struct RankState {
     types_only: bool,
     /// The operation that runs has a text that could not be understood.
     skipped_operation: bool,
-    /// How many operations are known by their state alone, and where the first is.
-    lost: (u64, Option<u64>),
     /// How many steps before the current one lack a state, although operations have states.
     stateless: u32,
     /// Whether states are printed before operations that have texts.
     has_operation_states: bool,
     /// Whether the last top-level program ended without finishing.
     aborted: bool,
-    /// Falls between programs that nothing explains: how many, before which step the first is, and its bytes per bank.
-    falls: (u64, Option<(Step, u64)>),
-    /// By how many bytes per bank tensors add up to more than the device reports, at most, and before which step.
-    excess: Option<(u64, Step)>,
+    doubts: Doubts,
     /// The line that ended a program last, and the program's name.
     last_end: Option<(u64, Vec<u8>)>,
     /// The step that the last submit came before.
@@ -219,12 +217,10 @@ impl RankState {
             runs: 0,
             types_only: false,
             skipped_operation: false,
-            lost: (0, None),
             stateless: 0,
             has_operation_states: false,
             aborted: false,
-            falls: (0, None),
-            excess: None,
+            doubts: Doubts::default(),
             last_end: None,
             submitted: None,
             has_texts: false,
@@ -688,35 +684,7 @@ impl RankState {
             pending.fault.ended_program = true;
         }
         self.graphs.say_arguments(self.id, tables)?;
-        if let (lost, Some(line)) = self.lost {
-            let operations = if lost == 1 {
-                "the line of 1 operation is"
-            } else {
-                &format!("the lines of {lost} operations are")
-            };
-            let message = format!(
-                "{operations} missing from the log, first before this one; their types and memory states are known, \
-                 the tensors they made or freed are not"
-            );
-            tables.warn(Some(line), message)?;
-        }
-        if let (count, Some((step, bytes))) = self.falls {
-            let falls = if count == 1 { "memory fell once" } else { &format!("memory fell {count} times") };
-            let mib = bytes as f64 / f64::from(1 << 20);
-            let message = format!(
-                "{falls} between programs by more than their results explain (first by {mib:.3} MiB per bank, before step \
-                 {step}): tensors were freed outside programs, or a new process begins there unnoticed"
-            );
-            tables.warn(None, message)?;
-        }
-        if let Some((bytes, step)) = self.excess {
-            let mib = bytes as f64 / f64::from(1 << 20);
-            let message = format!(
-                "tensors add up to {mib:.3} MiB per bank more than the device reports before step {step}: lines are missing \
-                 from the log, or a new process begins unnoticed; some of the tensors listed as alive are not"
-            );
-            tables.warn(None, message)?;
-        }
+        self.doubts.warn(tables)?;
         if self.unmatched > 0 {
             let runs = self.unmatched;
             let message = format!(

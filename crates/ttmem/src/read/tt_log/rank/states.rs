@@ -29,8 +29,8 @@ impl RankState {
             if self.stateless > 0 {
                 return Ok(None);
             }
-            self.lost.0 += 1;
-            self.lost.1.get_or_insert(at.line);
+            self.doubts.lost.0 += 1;
+            self.doubts.lost.1.get_or_insert(at.line);
         }
         self.lost_operation(op_type, at, tables).map(Some)
     }
@@ -198,6 +198,9 @@ impl RankState {
         };
         if self.pools[index].banks.is_none() {
             self.learn_banks(index, view.banks, view.total.bytes(), tables)?;
+        }
+        if self.has_other_banks(pool, &view) {
+            self.doubts.other_banks.get_or_insert(at.line);
         }
         let state = &mut self.pools[index];
         state.text.clear();

@@ -44,6 +44,15 @@ impl Log<'_, '_> {
     pub(super) fn hold(&mut self, rank: usize, message: &Message<'_>, at: At) -> Result<bool> {
         let RankLog { state, opening, .. } = &self.ranks[rank];
         if opening.holds() {
+            // Where operations have no texts, every header is held: its first state must be enough.
+            if let Message::State { pool, view } = message
+                && opening.is_bare_header()
+                && !state.has_texts()
+                && View::parse(view).is_some_and(|view| !state.has_other_banks(pool, &view))
+            {
+                self.release(rank)?;
+                return Ok(false);
+            }
             let is_state = matches!(
                 message,
                 Message::Executing(_)

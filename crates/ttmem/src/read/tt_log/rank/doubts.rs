@@ -1,0 +1,65 @@
+//! What does not fit together in the lines of a rank: the numbers are reported, with what may be wrong with them.
+
+use super::super::tables::Tables;
+use crate::error::Result;
+use crate::model::Step;
+
+/// What was noticed and could not be resolved.
+#[derive(Debug, Default)]
+pub(super) struct Doubts {
+    /// How many operations are known by their state alone, and the line of the first.
+    pub lost: (u64, Option<u64>),
+    /// Falls between programs that nothing explains: how many, before which step the first is, and its bytes per bank.
+    pub falls: (u64, Option<(Step, u64)>),
+    /// By how many bytes per bank tensors add up to more than the device reports, at most, and before which step.
+    pub excess: Option<(u64, Step)>,
+    /// The line from which on a pool has another number or size of banks.
+    pub other_banks: Option<u64>,
+}
+
+impl Doubts {
+    /// Reports them.
+    pub fn warn(&self, tables: &mut Tables<'_>) -> Result<()> {
+        if let (lost, Some(line)) = self.lost {
+            let operations = if lost == 1 {
+                "the line of 1 operation is"
+            } else {
+                &format!("the lines of {lost} operations are")
+            };
+            let message = format!(
+                "{operations} missing from the log, first before this one; their types and memory states are known, \
+                 the tensors they made or freed are not"
+            );
+            tables.warn(Some(line), message)?;
+        }
+        if let (count, Some((step, bytes))) = self.falls {
+            let falls = if count == 1 { "memory fell once" } else { &format!("memory fell {count} times") };
+            let mib = mib(bytes);
+            let message = format!(
+                "{falls} between programs by more than their results explain (first by {mib} MiB per bank, before step \
+                 {step}): tensors were freed outside programs, or a new process begins there unnoticed"
+            );
+            tables.warn(None, message)?;
+        }
+        if let Some(line) = self.other_banks {
+            let message =
+                "the number or size of the banks of a pool changes here: a new process may begin unnoticed";
+            tables.warn(Some(line), message)?;
+        }
+        if let Some((bytes, step)) = self.excess {
+            let mib = mib(bytes);
+            let message = format!(
+                "tensors add up to {mib} MiB per bank more than the device reports before step {step}: lines are missing \
+                 from the log, or a new process begins unnoticed; some of the tensors listed as alive are not"
+            );
+            tables.warn(None, message)?;
+        }
+        Ok(())
+    }
+}
+
+/// MiB with three decimals.
+fn mib(bytes: u64) -> String {
+    let thousandths = (u128::from(bytes) * 1000) >> 20;
+    format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
+}
