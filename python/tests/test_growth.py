@@ -45,7 +45,7 @@ def test_the_rate_is_what_every_round_leaves(tmp_path: Path, rounds: int, size: 
     unit = {"KiB": 1024, "MiB": MIB}[total.split()[1]]
     assert float(total.split()[0]) * unit == pytest.approx(int(over) * size, abs=0.06 * unit)
     # As many tensors stayed as there were rounds.
-    assert f"Most of it is {over} tensors of aten::ones at" in message
+    assert f"The largest part is {over} tensors of aten::ones at" in message
     assert "loss.item()" in message
 
 

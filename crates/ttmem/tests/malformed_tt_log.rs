@@ -138,7 +138,7 @@ fn without_memory_lines_the_missing_setting_is_named() {
 
 #[test]
 fn two_ranks_without_tags_are_not_mixed() {
-    for (name, line) in [("two-ranks-untagged-debug.log", 8), ("two-ranks-untagged-info.log", 4)] {
+    for (name, line) in [("two-ranks-untagged-debug.log", 32), ("two-ranks-untagged-info.log", 24)] {
         let place = format!("line {line}:");
         let error =
             refused(&malformed(name), 2, &[&place, "two processes", "--tag-output", "--allow-interleaved"]);

@@ -10,6 +10,7 @@ use ttmem::query::{Oom, ProcessFilter, RankSummary, Request, Summary, summary};
 use ttmem::read::{self, Cutting, LastPass, Options};
 use ttmem::report::{Screen, text};
 use ttmem::{Error, query};
+use ttmem_testkit::tt::{Options as MadeOptions, Scenario, make};
 
 fn corpus(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name)).unwrap()
@@ -45,7 +46,7 @@ fn warnings(summary: &Summary) -> Vec<&str> {
 /// All that is said of a rank but the name of its file, which is a temporary one.
 fn facts(rank: &RankSummary) -> serde_json::Value {
     let mut value = serde_json::to_value(rank).unwrap();
-    for field in ["file", "process"] {
+    for field in ["file", "process", "processes"] {
         value.as_object_mut().unwrap().remove(field);
     }
     value
@@ -88,7 +89,7 @@ fn the_process_that_ran_out_of_memory_comes_first() {
     let third = ask(&log, &Options::default(), &one(3)).unwrap();
     assert_eq!(third.ranks.iter().map(|rank| rank.process).collect::<Vec<_>>(), [3]);
     let error = ask(&log, &Options::default(), &one(4)).unwrap_err().to_string();
-    assert!(error.contains("no process 4") && error.contains('3'), "{error}");
+    assert!(error.contains("no process 4") && error.contains("3 processes"), "{error}");
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn doubled_lines_are_ignored_with_a_warning() {
         assert_eq!(peaks(&plain), peaks(&doubled), "{name}");
         assert_eq!(explained(&plain), explained(&doubled), "{name}");
         assert!(
-            warnings(&doubled).iter().any(|warning| warning.contains("repeat the line before")),
+            warnings(&doubled).iter().any(|warning| warning.contains("repeat the previous line")),
             "{name}"
         );
     }
@@ -270,4 +271,85 @@ fn the_last_pass_is_that_of_the_last_process() {
         answer(&text).ranks.iter().map(facts).collect::<Vec<_>>()
     };
     assert_eq!(cut_out(&both), cut_out(&alone));
+}
+
+fn processes(log: &[u8]) -> usize {
+    answer(log).ranks.len()
+}
+
+/// The warning about processes.
+fn reason(log: &[u8]) -> String {
+    let answer = answer(log);
+    let found = warnings(&answer).into_iter().find(|warning| warning.contains("processes wrote this log"));
+    found.unwrap_or_default().to_owned()
+}
+
+fn replaced(log: &[u8], from: &str, to: &str) -> Vec<u8> {
+    String::from_utf8(log.to_vec()).unwrap().replace(from, to).into_bytes()
+}
+
+const OPENED: &str = "2026-03-16 10:31:08.250 | info     |          Device | Opening user mode device driver (tt_cluster.cpp:190)\n";
+
+#[test]
+fn each_sign_of_a_new_process_is_noticed_and_named() {
+    let (decode, trace) = (corpus("llm-decode.log"), corpus("trace.log"));
+    let cases = [
+        (decode.clone(), replaced(&decode, "(  12.345s)", "(   2.345s)"), "the clock"),
+        (decode.clone(), replaced(&decode, "2026-03-16 10:31:07", "2026-03-16 10:41:07"), "the clock"),
+        (trace.clone(), [OPENED.as_bytes(), &trace].concat(), "opened again"),
+        (decode.clone(), corpus("info-only.log"), "log level"),
+        (corpus("info-only.log"), decode.clone(), "log level"),
+        (decode.clone(), corpus("vae-decoder.log"), "memory banks"),
+        (decode.clone(), decode.clone(), "compiled again"),
+        (corpus("oom-capacity.log"), decode.clone(), "aborted"),
+    ];
+    for (first, second, sign) in cases {
+        let found = reason(&[first, second].concat());
+        assert!(found.contains(sign), "{found:?} does not name {sign}");
+    }
+}
+
+/// An error before the first program of a process is that process's.
+#[test]
+fn an_error_during_the_upload_of_weights_belongs_to_the_new_process() {
+    let failed = replaced(&corpus("oom-capacity.log"), "(  12.345s)", "(   2.345s)");
+    let is_program = |line: &&[u8]| memchr::memmem::find(line, b"RuntimeTTNN").is_some();
+    let is_state = |line: &&[u8]| memchr::memmem::find(line, b"memory state").is_some();
+    let upload: Vec<u8> = failed
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !is_program(line) && !is_state(line))
+        .flatten()
+        .copied()
+        .collect();
+    let both = answer(&[corpus("two-graphs.log"), upload].concat());
+    let found: Vec<(u32, bool)> = both.ranks.iter().map(|rank| (rank.process, rank.oom.is_some())).collect();
+    assert_eq!(found, [(2, true), (1, false)]);
+}
+
+#[test]
+fn what_one_process_may_do_is_not_taken_for_two() {
+    let graphs = corpus("two-graphs.log");
+    let lines: Vec<&[u8]> = graphs.split_inclusive(|byte| *byte == b'\n').collect();
+    // The first graph is compiled again while the weights stay.
+    let recompiled = [lines[..974].concat(), lines[..103].concat(), lines[974..].concat()].concat();
+    assert_eq!(processes(&recompiled), 1, "{}", reason(&recompiled));
+    // Other lines of the driver stand inside a program.
+    let noisy = [lines[..150].concat(), OPENED.into(), lines[150..].concat()].concat();
+    assert_eq!(processes(&noisy), 1, "{}", reason(&noisy));
+    let with_opening = [OPENED.as_bytes(), &corpus("info-only.log")].concat();
+    assert_eq!(processes(&with_opening), 1, "{}", reason(&with_opening));
+    let is_other = |line: &&&[u8]| memchr::memmem::find(line, b"Executing operation").is_none();
+    let filtered: Vec<u8> = lines.iter().filter(is_other).copied().flatten().copied().collect();
+    assert_eq!(processes(&filtered), 1, "{}", reason(&filtered));
+}
+
+#[test]
+fn made_logs_of_one_process_are_not_split() {
+    for seed in 0..40 {
+        for scenario in [Scenario::Random, Scenario::Passes { passes: 3 }, Scenario::TwoGraphs] {
+            let mut log = Vec::new();
+            make(scenario, &MadeOptions { seed, ..MadeOptions::default() }, &mut log).unwrap();
+            assert_eq!(processes(&log), 1, "{scenario:?}, seed {seed}: {}", reason(&log));
+        }
+    }
 }

@@ -127,7 +127,7 @@ impl<'a> Reshaping<'a> {
             Freedom::Fixed
         } else if !group.tied.is_empty() {
             let mut names: Vec<(StrId, usize)> = group.tied.iter().map(|(op, uses)| (*op, *uses)).collect();
-            names.sort_by_key(|(op, uses)| (std::cmp::Reverse(*uses), *op));
+            names.sort_by_key(|(op, uses)| (std::cmp::Reverse(*uses), self.profile.text(*op)));
             Freedom::Tied(names.into_iter().map(|(op, _)| op).collect())
         } else if group.is_returned {
             Freedom::Returned

@@ -192,7 +192,9 @@ impl Rank {
 
     /// Whether the rank said something of its memory; a controller that only compiled did not.
     pub fn has_content(&self) -> bool {
-        !self.pools.is_empty() || !self.steps.is_empty() || !self.phases.is_empty()
+        // A process that failed before its first program has nothing but its error.
+        let has_failed = self.process.is_some_and(|number| number > 1) && !self.faults.is_empty();
+        !self.pools.is_empty() || !self.steps.is_empty() || !self.phases.is_empty() || has_failed
     }
 
     /// The operation of a step.

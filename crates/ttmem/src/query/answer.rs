@@ -49,6 +49,8 @@ pub struct RankSummary {
     pub rank: Option<String>,
     /// Which process of its log it is, counted from 1.
     pub process: u32,
+    /// How many processes wrote its log.
+    pub processes: u32,
     /// The file it is in.
     pub file: String,
     /// Top-level program runs.

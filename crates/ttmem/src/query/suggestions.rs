@@ -373,7 +373,7 @@ impl<'a> Words<'a> {
         let count = most.count;
         match most.how {
             How::More => format!(
-                " Most of it is {count} tensor{s} of {made_by}: {more}. If this is a leak, keep less: \
+                " The largest part is {count} tensor{s} of {made_by}: {more}. If this is a leak, keep less: \
                  `loss.item()` instead of the loss with its graph, and no lists that only grow."
             ),
             How::Larger => format!(

@@ -98,7 +98,8 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         && wanted > processes
         && processes > 0
     {
-        return Err(Error::NotThere(format!("no process {wanted}: the log has {processes}")));
+        let are = if processes == 1 { "process" } else { "processes" };
+        return Err(Error::NotThere(format!("there is no process {wanted}: the log has {processes} {are}")));
     }
     if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
         return Err(no_such_rank(wanted, &labels));
@@ -239,6 +240,7 @@ impl<'a> View<'a> {
         Ok(RankSummary {
             rank: self.rank.label.map(|label| self.text(label)),
             process: process(self.rank),
+            processes: self.profile.ranks.iter().map(process).max().unwrap_or(1),
             file: self.profile.source.file.clone(),
             runs: self.runs().count(),
             passes: self.passes(),

@@ -65,7 +65,7 @@ fn request(oom: &Oom) -> String {
         _ => "asked for an unknown amount".to_owned(),
     };
     match (oom.free_per_bank, oom.largest_free_per_bank) {
-        (Some(free), Some(largest)) if largest < free => {
+        (Some(free), Some(largest)) if largest < free && size(largest) != size(free) => {
             format!("{asked}; {} were free, but the largest piece has {}.", size(free), size(largest))
         }
         (Some(free), _) => format!("{asked}; {} were free.", size(free)),

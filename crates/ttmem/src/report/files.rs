@@ -94,7 +94,7 @@ pub fn names(profile: &Profile, name: &str) -> Vec<String> {
     let of_report = [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].map(|end| format!("{name}{end}"));
     let ranks = ranks(profile);
     let labels = if ranks.len() > 1 { labels(profile, &ranks) } else { Vec::new() };
-    let bases = labels.iter().map(|label| format!("{name}_rank{label}")).chain([name.to_owned()]);
+    let bases = labels.iter().map(|label| format!("{name}_{label}")).chain([name.to_owned()]);
     let of_ranks = bases.filter(|_| !ranks.is_empty()).flat_map(|base| OF_RANK.map(|end| base.clone() + end));
     of_report.into_iter().chain(of_ranks).collect()
 }
@@ -111,7 +111,7 @@ fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
         return write_rank(profile, only, &folder.join(name));
     }
     for (rank, label) in ranks.iter().zip(labels(profile, &ranks)) {
-        let base = folder.join(format!("{name}_rank{label}"));
+        let base = folder.join(format!("{name}_{label}"));
         write_rank(profile, rank, &base)?;
         if std::ptr::eq(*rank, main) {
             copy_rank(&base, &folder.join(name))?;
@@ -138,7 +138,8 @@ fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
 /// Whether a file of that name is one of the JSON files of a rank, of a report of that name.
 pub fn is_of_rank(name: &str, file: &str) -> bool {
     let Some(rest) = file.strip_prefix(name) else { return false };
-    OF_RANK.contains(&rest) || rest.starts_with("_rank") && OF_RANK.iter().any(|end| rest.ends_with(end))
+    let is_part = rest.starts_with("_rank") || rest.starts_with("_process");
+    OF_RANK.contains(&rest) || is_part && OF_RANK.iter().any(|end| rest.ends_with(end))
 }
 
 /// The name of the page of a report of that name.
@@ -197,20 +198,22 @@ fn with_end(base: &Path, end: &str) -> std::path::PathBuf {
     path.into()
 }
 
-/// The labels of ranks as parts of file names, each another: `1-0` for `1,0`.
+/// Ranks as parts of file names, each another: `rank1-0` for `1,0`, `process2` for the second process of a log.
 fn labels(profile: &Profile, ranks: &[&Rank]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     for (number, rank) in ranks.iter().enumerate() {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '@');
         let label = rank.label.map_or("", |label| profile.text(label));
-        let mut label: String = label.chars().take(40).map(|c| if is_plain(c) { c } else { '-' }).collect();
-        if let Some(process) = rank.process {
-            label = format!("{label}.process{process}");
+        let label: String = label.chars().take(40).map(|c| if is_plain(c) { c } else { '-' }).collect();
+        let mut part = match (label.is_empty(), rank.process) {
+            (true, Some(process)) => format!("process{process}"),
+            (false, Some(process)) => format!("rank{label}_process{process}"),
+            (_, None) => format!("rank{label}"),
+        };
+        if part == "rank" || labels.contains(&part) {
+            part = format!("{part}.{number}");
         }
-        if label.is_empty() || labels.contains(&label) {
-            label = format!("{label}.{number}");
-        }
-        labels.push(label);
+        labels.push(part);
     }
     labels
 }

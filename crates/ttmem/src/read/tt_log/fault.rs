@@ -48,7 +48,7 @@ impl<'a> ParsedFault<'a> {
         // Nearly all lines end here.
         HINTS.iter().find(|hint| hint.find(line).is_some())?;
         let from = |phrase: &[u8]| memmem::find(line, phrase).map(|at| without_source(&line[at..]));
-        if let Some(message) = from(b"Out of Memory: ") {
+        if let Some(message) = from(b"Out of Memory:") {
             return Some(if memmem::find(message, b"Cannot allocate at an address below").is_some() {
                 Self::address_limit(message)
             } else {
@@ -118,7 +118,7 @@ impl<'a> ParsedFault<'a> {
             allocated: bytes(b"(allocated: "),
             free: bytes(b", free: "),
             largest_free: bytes(b"largest free block: "),
-            is_cut: requested_per_bank.is_none() || !is_whole(message),
+            is_cut: requested_per_bank.is_none() || stops_early(message),
             ..Self::bare(FaultKind::OutOfMemory, message)
         }
     }
@@ -208,10 +208,22 @@ fn first_word(text: &[u8]) -> &[u8] {
     text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').next().unwrap_or(text)
 }
 
-/// Whether the text of an out-of-memory error is all there: it ends in a unit, or in the bracket behind one.
-fn is_whole(message: &[u8]) -> bool {
-    [&b" B"[..], b" B)", b" per bank)"].iter().any(|end| message.ends_with(end))
-        && memmem::find(message, b" (allocated: ").is_none_or(|_| message.ends_with(b")"))
+/// Whether the text of an out-of-memory error stops inside what later versions add to it: the size of the banks, and what
+/// was free.
+fn stops_early(message: &[u8]) -> bool {
+    let stops_in =
+        |rest: &[u8], words: &[u8]| !rest.is_empty() && rest.len() < words.len() && words.starts_with(rest);
+    let Some(size_at) = memmem::find(message, b"bank size is") else {
+        let rest = after(message, b"needs to store ").or_else(|| after(message, b" banks (")).unwrap_or(b"");
+        let rest = after(rest, b" B").unwrap_or(b"");
+        let is_whole = rest == b" per bank)";
+        return !is_whole
+            && (stops_in(rest, b", but bank size is ") || stops_in(rest, b" per bank), bank size is "));
+    };
+    let Some(rest) = after(&message[size_at..], b" B") else { return true };
+    let free = after(rest, b" (allocated: ");
+    free.is_some_and(|free| unit_after(free, b"largest free block: ", b" B").is_none())
+        || stops_in(rest.trim_ascii_end(), b" (allocated: ")
 }
 
 /// The pool that a text begins with, if it is one: a name that was cut off is none.

@@ -122,7 +122,7 @@ impl Opening {
         if self.device_opened && (fell || fits.is_some()) {
             return Ok(Some(Sign::DeviceOpened));
         }
-        if rank.was_aborted() && fits.is_some() {
+        if rank.was_aborted() && fits.is_some_and(|new| new > QUANTUM) {
             return Ok(Some(Sign::Aborted));
         }
         let is_back = self.views.iter().all(|(pool, view)| rank.began_with_at_least(pool, view));
@@ -132,7 +132,9 @@ impl Opening {
         let resident = rank.resident(b"DRAM");
         let needed = resident.saturating_add(fits.unwrap_or(0));
         let gone = resident > QUANTUM && now + QUANTUM < needed;
-        if gone && (fits.is_some() || is_back) {
+        // Without a new graph, some weights may have been freed, but not nearly all of them, nor what caches hold.
+        let least = rank.cached(b"DRAM").max(resident / 4);
+        if gone && fits.is_some() || is_back && least > QUANTUM && now + QUANTUM < least {
             return Ok(Some(Sign::WeightsGone));
         }
         // Results of programs come and go.
@@ -169,15 +171,40 @@ impl Opening {
     }
 }
 
-/// The seconds since a process began, from the preamble of its compiler's log lines: `2026-03-16 10:31:07.064 (  12.345s) [`.
-pub(super) fn uptime(header: &[u8]) -> Option<f64> {
-    let open = memchr::memmem::find(header, b" (")?;
-    let rest = header[open + 2..].trim_ascii_start();
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
-    if !rest[digits..].starts_with(b"s) [") {
-        return None;
+/// What the preamble of the compiler's log lines says of time: `2026-03-16 10:31:07.064 (  12.345s) [`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Clock {
+    /// The seconds since the process began.
+    uptime: f64,
+    /// When the process began, in seconds.
+    began: f64,
+}
+
+impl Clock {
+    /// Reads a preamble.
+    pub fn of(header: &[u8]) -> Option<Self> {
+        const DATE: usize = "2026-03-16 10:31:07.064".len();
+        let open = memchr::memmem::find(header, b" (")?;
+        let rest = header[open + 2..].trim_ascii_start();
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+        if !rest[digits..].starts_with(b"s) [") {
+            return None;
+        }
+        let uptime: f64 = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+        let date = std::str::from_utf8(header.get(open.checked_sub(DATE)?..open)?).ok()?;
+        let date: jiff::civil::DateTime = date.parse().ok()?;
+        let epoch = jiff::civil::date(1970, 1, 1).to_datetime(jiff::civil::Time::midnight());
+        let wall = date.duration_since(epoch).as_secs_f64();
+        Some(Self { uptime, began: wall - uptime })
     }
-    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+
+    /// Whether a later line is of a process that began at another time.
+    pub fn is_of_another_process(self, before: Self) -> bool {
+        /// Threads print out of order, and clocks are set, by less.
+        const JITTER: f64 = 1.0;
+        const SET: f64 = 5.0;
+        self.uptime + JITTER < before.uptime || self.began > before.began + SET
+    }
 }
 
 /// `… Opening user mode device driver (tt_cluster.cpp:190)`
@@ -190,11 +217,21 @@ pub(super) fn is_device_opened(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn clock(date: &str, uptime: &str) -> Clock {
+        let line = format!(
+            "{date} ({uptime:>8}s) [        7F3A2B1C]     module_builder.cc:1278     1| MLIR Module vhlo:"
+        );
+        Clock::of(line.as_bytes()).unwrap()
+    }
+
     #[test]
-    fn uptime_is_read_from_the_preamble_only() {
-        let line = b"2026-03-16 10:31:07.064 (  12.345s) [        7F3A2B1C]     module_builder.cc:1278     1| MLIR Module vhlo:";
-        assert_eq!(uptime(line), Some(12.345));
-        assert_eq!(uptime(b"MLIR Module ttnn:"), None);
-        assert_eq!(uptime(b"took (12.3 s) [x]"), None);
+    fn clocks_tell_processes_apart() {
+        let first = clock("2026-03-16 10:31:07.064", "12.345");
+        assert!(!clock("2026-03-16 10:31:37.064", "42.345").is_of_another_process(first));
+        assert!(clock("2026-03-16 10:31:20.064", "2.345").is_of_another_process(first));
+        assert!(clock("2026-03-16 10:41:07.064", "12.400").is_of_another_process(first));
+        assert_eq!(Clock::of(b"MLIR Module ttnn:"), None);
+        assert_eq!(Clock::of(b"took (12.3 s) [x]"), None);
+        assert_eq!(Clock::of(b" (12.345s) [x]"), None);
     }
 }

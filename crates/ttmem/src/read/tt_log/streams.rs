@@ -19,7 +19,7 @@ use super::carried;
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
-use super::processes::{EndedDump, HeldLine, Opening, is_device_opened};
+use super::processes::{Clock, EndedDump, HeldLine, Opening, is_device_opened};
 use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::error::{Error, Result};
@@ -51,6 +51,8 @@ pub(super) struct Log<'s, 'n> {
     streams_by_tag: FxHashMap<OwnedTag, usize>,
     last_stream: usize,
     signs: Signs,
+    /// How often lines looked interleaved.
+    suspects: u32,
     skipped: Tally,
     /// Lines that repeat the one before.
     repeated: Tally,
@@ -72,8 +74,8 @@ pub(super) struct RankLog {
     pub from: u64,
     pub state: RankState,
     opening: Opening,
-    /// The seconds since the process began, by the compiler's log lines.
-    uptime: Option<f64>,
+    /// What the compiler's last log line says of time.
+    clock: Option<Clock>,
     /// Another process has followed.
     ended: bool,
     /// The log ends inside one of its programs.
@@ -137,6 +139,7 @@ impl<'s, 'n> Log<'s, 'n> {
             streams_by_tag: FxHashMap::default(),
             last_stream: 0,
             signs: Signs::default(),
+            suspects: 0,
             skipped: Tally::default(),
             repeated: Tally::default(),
             headless: Tally::default(),
@@ -310,7 +313,7 @@ impl<'s, 'n> Log<'s, 'n> {
             from,
             state,
             opening: Opening::default(),
-            uptime: None,
+            clock: None,
             ended: false,
             was_running: false,
         });
@@ -395,6 +398,8 @@ impl<'s, 'n> Log<'s, 'n> {
                 self.repeated.add(at.line);
                 return Ok(());
             }
+            let rank = self.rank(stream)?;
+            self.release(rank)?;
             self.see_clock(stream, text)?;
             self.warn_of_open_dump(stream)?;
             self.end_dump(stream, at.offset)?;
@@ -431,7 +436,10 @@ impl<'s, 'n> Log<'s, 'n> {
         }
         if is_device_opened(text) {
             let rank = self.rank(stream)?;
-            self.ranks[rank].opening.device_opened = true;
+            self.release(rank)?;
+            let rank = self.rank(stream)?;
+            let RankLog { state, opening, .. } = &mut self.ranks[rank];
+            opening.device_opened |= state.has_states();
             return Ok(());
         }
         self.fault(stream, text, ended, at)
@@ -460,7 +468,11 @@ impl<'s, 'n> Log<'s, 'n> {
         let parsed = if ended { parsed } else { parsed.without_last_number() };
         let rank = self.rank(stream)?;
         self.release(rank)?;
-        let rank = self.rank(stream)?;
+        let mut rank = self.rank(stream)?;
+        if self.ranks[rank].opening.clock_restarted {
+            // It failed before its first program.
+            rank = self.begin_pending(rank, at)?;
+        }
         if parsed.is_cut() || !ended {
             let message = if ended {
                 "this error message is cut off; the verdict uses only its complete numbers"
@@ -484,7 +496,10 @@ impl<'s, 'n> Log<'s, 'n> {
 
     fn warn_of_open_dump(&mut self, stream: usize) -> Result<()> {
         let Some(open) = &self.streams[stream].dump else { return Ok(()) };
-        let message = format!("the dump of module {} that begins here has no end", open.stage);
+        let message = format!(
+            "the dump of module {} that begins here has no end; argument names may be unknown",
+            open.stage
+        );
         self.tables.warn(Some(open.line), message)
     }
 

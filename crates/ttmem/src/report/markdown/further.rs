@@ -439,8 +439,8 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
     Some(
         Section::new("## Ranks")
             .paragraph(format!(
-                "All above is about {}{}, which {why}. The others (`{how}` shows the first of them):",
-                if with_files { "" } else { "rank " },
+                "Everything above describes {}{}, which {why}. The others (`{how}` shows the first of them):",
+                if with_files || main.processes > 1 { "" } else { "rank " },
                 label(main, with_files)
             ))
             .table(columns, others.iter().take(RANKS).map(row))
@@ -452,7 +452,7 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
 /// `1,0`, with its file where there are several.
 fn label(rank: &RankSummary, with_file: bool) -> String {
     let file = with_file.then(|| cell(&rank.file, NAME));
-    let process = (rank.process > 1).then(|| format!("process {}", rank.process));
+    let process = (rank.processes > 1).then(|| format!("process {}", rank.process));
     let label = rank.rank.as_deref().map(|label| cell(label, NAME));
     let label = match (label, process) {
         (Some(label), Some(process)) => Some(format!("{label}, {process}")),

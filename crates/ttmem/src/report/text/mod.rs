@@ -49,7 +49,6 @@ impl Screen {
 /// Writes the summary for a terminal.
 pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
     let several = summary.ranks.len() > 1;
-    let has_processes = several && summary.ranks.iter().any(|rank| rank.process > 1);
     if several {
         overview(summary, screen, out)?;
     }
@@ -57,14 +56,14 @@ pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Resul
         if index > 0 || several {
             writeln!(out)?;
         }
-        Page { has_processes, rank, screen, format: &summary.source.format }.write(out)?;
+        Page { rank, screen, format: &summary.source.format }.write(out)?;
     }
     Ok(())
 }
 
 /// One line for each rank: who needs most.
 fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
-    let has_processes = summary.ranks.iter().any(|rank| rank.process > 1);
+    let has_processes = summary.ranks.iter().any(|rank| rank.processes > 1);
     let which = if has_processes { "process" } else { "rank" };
     let mut table = Table::new([
         ("file", Align::Flexible),
@@ -101,8 +100,6 @@ fn name_of(rank: &RankSummary, has_processes: bool) -> Option<String> {
 }
 
 struct Page<'a> {
-    /// Several processes wrote its log.
-    has_processes: bool,
     rank: &'a RankSummary,
     screen: Screen,
     format: &'a str,
@@ -137,7 +134,7 @@ impl Page<'_> {
     fn head(&self, out: &mut dyn Write) -> io::Result<()> {
         let rank = self.rank;
         let label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
-        let is_numbered = self.has_processes || rank.process > 1;
+        let is_numbered = rank.processes > 1;
         let process = if is_numbered { format!(", process {}", rank.process) } else { String::new() };
         let kind = match self.format {
             "tt_log" => "Tenstorrent runtime log",
@@ -338,7 +335,11 @@ impl Page<'_> {
         let pool = self.rank.pools.get(&moment.pool);
         let not_watched = pool.map_or(&[][..], |pool| &pool.not_watched);
         // Where something is known to be missing, the tensors explain a part of what was there: how much is not known.
-        lines.push(if not_watched.is_empty() {
+        let too_much = moment.unexplained_per_bank.is_some_and(|rest| rest < 0)
+            && explained > allocated.saturating_add(pool.map_or(0, |pool| pool.quantum_per_bank));
+        lines.push(if too_much {
+            ("listed, more than allocated".into(), unit.show(explained), String::new())
+        } else if not_watched.is_empty() {
             let share = percent_tenths(explained.min(allocated), allocated);
             ("explained".into(), unit.show(explained), share)
         } else {

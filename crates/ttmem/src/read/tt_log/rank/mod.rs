@@ -390,7 +390,9 @@ impl RankState {
         let caller = self.caller(tables).filter(|(_, facts)| self.calls(facts, program));
         if caller.is_none() {
             // Nothing that runs here starts programs: the one before was abandoned, as after an exception.
-            self.end_programs(at, tables)?;
+            if let Some(message) = self.end_programs(at, tables)? {
+                tables.warn(Some(at.line), message)?;
+            }
         }
         let parent = self.frames.last().and_then(|frame| frame.run);
         let retold = match self.frames.last() {
@@ -669,7 +671,8 @@ impl RankState {
     pub fn close(&mut self, end: At, tables: &mut Tables<'_>) -> Result<()> {
         let implicit = self.frames.first().is_some_and(|frame| frame.run.is_none());
         if implicit && self.has_texts {
-            let message = "the last operations of this log belong to a program whose start is missing; they count as no run";
+            let message = "the last operations of this log belong to a program whose start is missing; they are not counted as \
+                           a run";
             tables.warn(Some(end.line), message)?;
         }
         if implicit && self.faults.is_empty() {
@@ -687,9 +690,15 @@ impl RankState {
         self.doubts.warn(tables)?;
         if self.unmatched > 0 {
             let runs = self.unmatched;
-            let message = format!(
-                "{runs} program runs match none of the dumped graphs; the names of their arguments are unknown"
-            );
+            let message = match runs {
+                1 => {
+                    "1 program run matches none of the dumped graphs; the names of its arguments are unknown"
+                        .to_owned()
+                }
+                _ => format!(
+                    "{runs} program runs match none of the dumped graphs; the names of their arguments are unknown"
+                ),
+            };
             tables.warn(None, message)?;
         }
         for pending in std::mem::take(&mut self.faults) {

@@ -1,13 +1,14 @@
 //! What a rank has on the device between two programs, for whoever decides whether the next one is of the same process.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::life::{Alloc, AllocRef};
 use super::super::tables::{Tables, TypeRef};
 use super::super::types::Place;
 use super::super::view::{QUANTUM, View};
-use super::{CacheKey, PoolState, RankState};
+use super::{PoolState, RankState};
 use crate::error::Result;
-use crate::model::Class;
+use crate::model::{Class, PoolId};
 
 impl RankState {
     /// Whether any operation was given by its text.
@@ -32,18 +33,23 @@ impl RankState {
         Ok(self.caller(tables).is_some_and(|(_, facts)| self.calls(&facts, program)))
     }
 
-    /// Ends the programs that run: another one starts that none of them calls.
-    pub fn end_programs(&mut self, at: super::At, tables: &mut Tables<'_>) -> Result<()> {
+    /// Ends the programs that run: another one starts that none of them calls. Returns what to warn of, unless it starts in
+    /// another process.
+    pub fn end_programs(&mut self, at: super::At, tables: &mut Tables<'_>) -> Result<Option<String>> {
         if self.frames.last().is_some_and(|frame| frame.run.is_none()) {
             self.end_top(true, Some(at.offset), tables)?;
         }
         if let Some(frame) = self.frames.last() {
-            let message = format!("program {} did not finish: another one starts here", frame.program_text);
-            tables.warn(Some(at.line), message)?;
+            let message = format!(
+                "program {} did not finish, and another program starts here: it was aborted, or this is a new process that \
+                 was not detected",
+                frame.program_text
+            );
             self.abandon(at.offset, tables)?;
             self.aborted = true;
+            return Ok(Some(message));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether a state contradicts what is known of the pool's banks.
@@ -71,22 +77,28 @@ impl RankState {
     pub fn resident(&self, pool: &[u8]) -> u64 {
         let Some(pool) = self.pool(pool) else { return 0 };
         let weights = self.lives.alive().filter(|alloc| alloc.class == Class::Weight);
-        let kept = self.cache.iter().filter(|(key, _)| matches!(key, CacheKey::Trace(_)));
-        let kept = kept.flat_map(|(_, kept)| kept.results.iter().flatten());
-        let kept = kept.map(|alloc| self.lives.get(*alloc)).filter(|alloc| alloc.is_alive());
-        let retained = weights.chain(kept.filter(|alloc| alloc.class != Class::Weight));
-        retained
-            .filter(|alloc| alloc.pool == pool.id)
-            .filter_map(|alloc| alloc.per_bank)
-            .fold(0, u64::saturating_add)
+        sum_in(pool.id, weights.chain(self.in_caches().filter(|alloc| alloc.class != Class::Weight)))
+    }
+
+    /// The bytes per bank that const-eval programs and traces hold in a pool.
+    pub fn cached(&self, pool: &[u8]) -> u64 {
+        self.pool(pool).map_or(0, |pool| sum_in(pool.id, self.in_caches()))
+    }
+
+    fn in_caches(&self) -> impl Iterator<Item = &Alloc> {
+        let kept: FxHashSet<AllocRef> = self
+            .cache
+            .values()
+            .flat_map(|kept| kept.results.iter().flatten())
+            .map(|alloc| self.lives.resolve(*alloc))
+            .collect();
+        kept.into_iter().map(|alloc| self.lives.get(alloc)).filter(|alloc| alloc.is_alive())
     }
 
     /// Whether arguments of earlier programs should still be in a pool.
     pub fn has_arguments(&self, pool: &[u8]) -> bool {
         let Some(pool) = self.pool(pool) else { return false };
-        let arguments = self.lives.alive().filter(|alloc| alloc.class != Class::Activation);
-        let bytes = arguments.filter(|alloc| alloc.pool == pool.id).filter_map(|alloc| alloc.per_bank);
-        bytes.fold(0, u64::saturating_add) > QUANTUM
+        sum_in(pool.id, self.lives.alive().filter(|alloc| alloc.class != Class::Activation)) > QUANTUM
     }
 
     /// Whether the last top-level program ended without finishing.
@@ -114,6 +126,11 @@ impl RankState {
     fn pool(&self, name: &[u8]) -> Option<&PoolState> {
         self.pools.iter().find(|pool| pool.name == name)
     }
+}
+
+/// The bytes per bank of allocations in a pool.
+fn sum_in<'a>(pool: PoolId, allocs: impl Iterator<Item = &'a Alloc>) -> u64 {
+    allocs.filter(|alloc| alloc.pool == pool).filter_map(|alloc| alloc.per_bank).fold(0, u64::saturating_add)
 }
 
 impl PoolState {

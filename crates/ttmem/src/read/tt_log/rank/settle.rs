@@ -293,7 +293,19 @@ impl RankState {
             let known = self.frames.last().and_then(|frame| frame.names.get(&name).copied());
             let alloc = match known {
                 Some(alloc) => alloc,
-                None => self.find_argument(name, ty, tables)?,
+                None => {
+                    let found = self.find_argument(name, ty, tables)?;
+                    // A program whose start is missing may have made it before.
+                    let is_complete =
+                        self.frames.last().is_some_and(|frame| frame.run.is_some() && !frame.has_gaps);
+                    if is_tensor && is_complete && tables.argument_number(name).is_none() {
+                        self.doubts.undefined += 1;
+                        self.frames.last_mut().into_iter().for_each(|frame| {
+                            frame.names.insert(name, None);
+                        });
+                    }
+                    found
+                }
             };
             // Devices are operands too, but never arguments of a nested program.
             if is_tensor || alloc.is_some() {

@@ -28,8 +28,8 @@ impl Log<'_, '_> {
         self.tables.skipped(self.skipped.count)?;
         if let Some(line) = self.skipped.first {
             let message = match self.skipped.count {
-                1 => "this line could not be parsed".to_owned(),
-                count => format!("{count} lines could not be parsed; this is the first"),
+                1 => "this line could not be parsed and was skipped".to_owned(),
+                count => format!("{count} lines could not be parsed and were skipped; this is the first"),
             };
             self.tables.warn(Some(line), message)?;
         }
@@ -52,31 +52,32 @@ impl Log<'_, '_> {
             incomplete.add_all(stream.partial);
         }
         let damages = [
-            (self.repeated, "this line repeats", "lines repeat", "the line before and was ignored"),
+            (
+                self.repeated,
+                "this line repeats the previous line and was ignored",
+                "lines repeat the previous line and were ignored",
+            ),
             (
                 self.headless,
-                "a group of memory states lacks its",
-                "groups of memory states lack their",
-                "header and is assigned to the operation before it",
+                "a group of memory states lacks its header; it is assigned to the preceding operation",
+                "groups of memory states lack their header; each is assigned to the preceding operation",
             ),
             (
                 incomplete,
-                "a group of memory states lacks a",
-                "groups of memory states lack a",
-                "pool, which keeps its last state",
+                "a group of memory states lacks a pool; that pool keeps its last state",
+                "groups of memory states lack a pool; that pool keeps its last state",
             ),
             (
                 self.stray_modules,
-                "this line is",
-                "lines are",
-                "text of a module whose dump has no header; the names of its arguments may be unknown",
+                "this line is text of a module whose dump has no header; argument names may be unknown",
+                "lines are text of a module whose dump has no header; argument names may be unknown",
             ),
         ];
-        for (tally, one, several, what) in damages {
+        for (tally, one, several) in damages {
             let Some(line) = tally.first else { continue };
             let message = match tally.count {
-                1 => format!("{one} {what}"),
-                count => format!("{count} {several} {what}; this is the first").replace(" was ", " were "),
+                1 => one.to_owned(),
+                count => format!("{count} {several}; this is the first"),
             };
             self.tables.warn(Some(line), message)?;
         }

@@ -1,7 +1,7 @@
 //! Holds back the first lines of a top-level program until it is known which process they belong to.
 
 use super::super::line::{Header, Message};
-use super::super::processes::{HeldLine, Sign, uptime};
+use super::super::processes::{Clock, HeldLine, Sign};
 use super::super::rank::At;
 use super::super::view::View;
 use super::{Log, POOLS, RankLog};
@@ -25,16 +25,20 @@ impl Log<'_, '_> {
         const SHOWN: usize = 5;
         let Some(first) = self.processes.first().map(|first| first.line) else { return Ok(()) };
         let last = self.processes.iter().map(|boundary| boundary.process).max().unwrap_or(1);
-        let begins =
-            |Boundary { process, line, why }: &Boundary| format!("{process} begins at line {line} ({why})");
-        let mut begins: Vec<String> = self.processes.iter().take(SHOWN).map(begins).collect();
-        if self.processes.len() > SHOWN {
+        let mut first_of: Vec<Boundary> = self.processes.clone();
+        first_of.sort_by_key(|boundary| (boundary.process, boundary.line));
+        first_of.dedup_by_key(|boundary| boundary.process);
+        let begins = |Boundary { process, line, why }: &Boundary| {
+            format!("process {process} begins at line {line} ({why})")
+        };
+        let mut begins: Vec<String> = first_of.iter().take(SHOWN).map(begins).collect();
+        if first_of.len() > SHOWN {
             begins.push("…".to_owned());
         }
         let message = format!(
-            "{last} processes wrote this log one after the other: process {}. Each is reported separately; --process \
-             selects one",
-            begins.join(", process ")
+            "{last} processes wrote this log one after the other: {}. Each is reported separately; `ttmem summary \
+             --process N` selects one",
+            begins.join(", ")
         );
         self.tables.warn(Some(first), message)
     }
@@ -73,7 +77,8 @@ impl Log<'_, '_> {
             Message::Starting(name) => {
                 Ok(!state.repeats_start(name, at) && !state.starts_nested(name, &mut self.tables)?)
             }
-            Message::StateHeader(Header::BeforeSubmit) => Ok(!state.in_program()),
+            // A process submits one program at a time.
+            Message::StateHeader(Header::BeforeSubmit) => Ok(true),
             Message::StateHeader(Header::BeforeOperation(_)) => {
                 Ok(!state.in_program() && !state.awaits_state())
             }
@@ -91,9 +96,10 @@ impl Log<'_, '_> {
             return Ok(());
         }
         match message {
-            Message::Starting(_) | Message::Executing(_) => opening.has_texts = Some(true),
-            Message::StateHeader(Header::BeforeOperation(_)) => {
-                opening.has_texts.get_or_insert(false);
+            Message::Executing(_) => opening.has_texts = Some(true),
+            // After a start, the line of the first operation may be missing.
+            Message::StateHeader(Header::BeforeOperation(_)) if opening.held.is_empty() => {
+                opening.has_texts = Some(false);
             }
             _ => {}
         }
@@ -116,10 +122,14 @@ impl Log<'_, '_> {
             return Ok(());
         };
         let begins = first.at;
+        let mut aborted = None;
         if opening.has_texts != Some(false) {
-            state.end_programs(begins, &mut self.tables)?;
+            aborted = state.end_programs(begins, &mut self.tables)?;
         }
         let sign = opening.sign(state, &mut self.tables)?;
+        if let (Some(message), None) = (aborted, sign) {
+            self.tables.warn(Some(begins.line), message)?;
+        }
         let rank = match sign {
             Some(sign) => {
                 let from = opening.dumps.first().map_or(begins.offset, |dump| dump.begins);
@@ -136,6 +146,17 @@ impl Log<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Begins the process whose clock started over, although no program of it has started.
+    pub(super) fn begin_pending(&mut self, rank: usize, at: At) -> Result<usize> {
+        let opening = std::mem::take(&mut self.ranks[rank].opening);
+        let from = opening.dumps.first().map_or(at.offset, |dump| dump.begins);
+        let rank = self.begin_process(rank, at, from, Sign::ClockRestarted)?;
+        for dump in opening.dumps {
+            self.add_dump(rank, dump)?;
+        }
+        Ok(rank)
     }
 
     /// Ends the process of a rank, and begins the next one of the same label.
@@ -161,22 +182,20 @@ impl Log<'_, '_> {
 
     /// Looks at the clock of a log line of the compiler: it starts over with the process.
     pub(super) fn see_clock(&mut self, stream: usize, header: &[u8]) -> Result<()> {
-        /// Threads print out of order by less.
-        const JITTER: f64 = 1.0;
-        let Some(now) = uptime(header) else { return Ok(()) };
+        let Some(clock) = Clock::of(header) else { return Ok(()) };
         let rank = self.rank(stream)?;
-        let RankLog { state, opening, uptime, .. } = &mut self.ranks[rank];
-        if uptime.is_some_and(|before| now + JITTER < before) && state.has_states() {
+        let RankLog { state, opening, clock: before, .. } = &mut self.ranks[rank];
+        if before.is_some_and(|before| clock.is_of_another_process(before)) && state.has_states() {
             opening.clock_restarted = true;
         }
-        *uptime = Some(now);
+        *before = Some(clock);
         Ok(())
     }
 
     /// A program goes on, so what stands before its line is of its process.
     pub(super) fn flush_opening(&mut self, rank: usize) -> Result<()> {
         let RankLog { state, opening, .. } = &mut self.ranks[rank];
-        if opening.has_signs() && state.in_program() {
+        if opening.has_signs() && !opening.clock_restarted && state.in_program() {
             for dump in std::mem::take(opening).dumps {
                 self.add_dump(rank, dump)?;
             }
