@@ -40,6 +40,9 @@ pub(super) fn ended_by(rank: &RankSummary) -> Option<String> {
 pub(super) fn head(pool: &str, cause: &str) -> String {
     match cause {
         "fragmentation" => format!("Out of memory: {pool} is fragmented."),
+        "capacity" if pool == "cpu" => {
+            "Out of memory: the host does not have that much memory free.".to_owned()
+        }
         "capacity" => format!("Out of memory: {pool} is full."),
         "never_fits" => format!("Out of memory: this can never fit into {pool}."),
         "circular_buffers" => "Out of L1: the circular buffers of a kernel do not fit.".to_owned(),

@@ -26,7 +26,9 @@ impl Recorder {
     /// that it did not.
     pub fn allocation_failed(&mut self, failed: FailedAllocation<'_>) {
         let pool = self.pool(failed.pool, false);
-        let allocated = self.pools.get(pool.index()).map(|figures| figures.now);
+        let allocated = self.pools.get(pool.index()).filter(|figures| figures.allocations > 0);
+        // Below level `tensors`, none was seen.
+        let allocated = allocated.map(|figures| figures.now);
         let (name, message) = (self.text(failed.pool), self.text(failed.message));
         let within = self.calls.running(failed.within);
         self.say_where(within);
