@@ -15,6 +15,8 @@ export interface RankSummary {
   rank: string | null;
   /** Which process of its log it is, counted from 1. */
   process: number;
+  /** How many processes wrote its log. */
+  processes: number;
   file: string;
   runs: number;
   passes: number;
@@ -165,4 +167,11 @@ export interface Phase {
   l1_peak_cb_bytes: number | null;
   l1_peak_buffer_bytes: number | null;
   l1_peak_total_bytes: number | null;
+}
+
+/** What a rank is called beside others: by its process, its tag, or its number. */
+export function rankTitle({ rank, process, processes }: RankSummary, index: number): string {
+  const tag = rank === null ? "" : `rank ${rank}`;
+  if (processes > 1) return [`process ${process}`, tag].filter(Boolean).join(", ");
+  return tag || `rank ${index}`;
 }

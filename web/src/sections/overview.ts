@@ -4,7 +4,7 @@ import "./header.css";
 import { bankWords, poolText } from "../banks";
 import { isCompiled } from "../data/compiled";
 import type { Pool, Rank } from "../data/report";
-import type { MadeIn, PoolSummary, Suggestion } from "../data/summary";
+import { type MadeIn, type PoolSummary, rankTitle, type Suggestion } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
 import { bringIntoView } from "../jump";
@@ -101,7 +101,7 @@ function factsText(rank: Rank): string {
     summary.runs > 0 ? counted(summary.runs, "program run") : "",
     summary.passes > 1 ? counted(summary.passes, "pass", "passes") : "",
     rank.modules.length > 1 ? counted(rank.modules.length, "graph") : "",
-    rank.report.rankCount > 1 ? `rank ${summary.rank ?? rank.index} of ${rank.report.rankCount}` : "",
+    rank.report.rankCount > 1 ? `${rankTitle(summary, rank.index)} of ${rank.report.rankCount}` : "",
     `made by ${rank.report.generator}`,
   ];
   return parts.filter(Boolean).join(" · ");

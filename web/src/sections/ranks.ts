@@ -4,6 +4,7 @@ import "./ranks.css";
 import { bankWords } from "../banks";
 import { colorsNow, translucent } from "../charts/colors";
 import type { Rank } from "../data/report";
+import { rankTitle } from "../data/summary";
 import { fill, h } from "../dom";
 import { percent, size, sizeElement } from "../format";
 import { poolTabs } from "../moment";
@@ -39,7 +40,7 @@ export function ranksSection(store: Store, choose: (rank: number) => void): Sect
         tiles,
         Array.from({ length: most }, (_, index) => {
           const canvas = h("canvas", {});
-          const { rank: label, pools } = report.summary.ranks[index];
+          const summary = report.summary.ranks[index];
           void report.rank(index).then((rank) => draw(canvas, rank, pool, scale(report.summary.ranks, pool)));
           return h(
             "button",
@@ -49,9 +50,9 @@ export function ranksSection(store: Store, choose: (rank: number) => void): Sect
               "aria-pressed": String(state.rank.index === index),
               onclick: () => choose(index),
             },
-            h("span", { class: "name" }, `rank ${label ?? index}`),
+            h("span", { class: "name" }, rankTitle(summary, index)),
             canvas,
-            h("span", { class: "number" }, sizeElement(pools[pool]?.peak_per_bank ?? null)),
+            h("span", { class: "number" }, sizeElement(summary.pools[pool]?.peak_per_bank ?? null)),
           );
         }),
       );
