@@ -203,7 +203,11 @@ fn appended(found: &Answer, first: &Answer, second: &Answer) -> &'static str {
     let mut both: Vec<Value> = ranks(found).into_iter().map(without_process).collect();
     expected.sort_by_key(ToString::to_string);
     both.sort_by_key(ToString::to_string);
-    let is_new = |warning: &&String| !first.warnings.contains(warning) && !second.warnings.contains(warning);
+    // A warning counts if it speaks of processes, or of a snapshot, which names none.
+    let is_new = |warning: &&String| {
+        let is_of_one = first.warnings.contains(warning) || second.warnings.contains(warning);
+        !is_of_one && ["process", "snapshot", "tag of a rank"].iter().any(|word| warning.contains(word))
+    };
     match (both == expected, found.warnings.iter().any(|warning| is_new(&warning))) {
         (true, true) => "apart",
         (false, true) if both.len() == expected.len() => "apart, and different",
