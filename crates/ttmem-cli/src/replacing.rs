@@ -65,7 +65,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether a path is no file that writing could destroy: a terminal, a pipe, `/dev/null`.
+/// Whether writing to a path destroys nothing: a terminal, a pipe, `/dev/null`.
 pub(crate) fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }

@@ -333,7 +333,7 @@ impl Forward {
     }
 }
 
-/// The module inside of one that `torch.compile` has made of it: hooks of modules inside are not called where all is compiled.
+/// The module that `torch.compile` wraps: hooks of its parts are not called where everything is compiled.
 fn compiled_in<'py>(module: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if module.get_type().name()? != WRAPPER {
         return Ok(None);

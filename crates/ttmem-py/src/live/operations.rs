@@ -132,7 +132,7 @@ fn memory(state: &mut State, rows: &[Row], told: &[Told], began: u64) {
 /// memory and time include those of the operations inside.
 fn totals(state: &mut State, rows: &[Row]) {
     let mut changes: Vec<i64> = rows.iter().map(|row| row.5.map_or(0, |(_, by)| by)).collect();
-    // What is inside of another comes later.
+    // Inner operations come later.
     for (index, row) in rows.iter().enumerate().rev() {
         let change = changes[index];
         if let Some(outer) = row.0.and_then(|outer| changes.get_mut(outer)) {

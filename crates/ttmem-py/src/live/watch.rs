@@ -157,7 +157,7 @@ impl Watch {
         watch.kept_from_program(slf.py(), seen.map(drop))
     }
 
-    /// Records a tensor that something outside of PyTorch's dispatcher has just allocated; `name` says what.
+    /// Records a tensor that was allocated outside PyTorch's dispatcher; `name` is the allocating function.
     fn made(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
         let (py, watch) = (slf.py(), slf.get());
         let made = watch.unseen(py, || watch.made_by(slf, tensor, name));

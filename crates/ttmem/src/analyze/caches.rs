@@ -44,7 +44,7 @@ fn op_caches(profile: &Profile, op: OpId) -> Option<Vec<StrId>> {
     if name.ends_with("update_cache") || name.ends_with("fill_cache") {
         return operands()?.first().map(|cache| vec![*cache]);
     }
-    // Queries, keys, values: what was computed for this call is no cache.
+    // Queries, keys and values that were computed for this call are not a cache.
     let is_argument = |name: &StrId| profile.text(*name).starts_with("%arg");
     let is_attention = name.ends_with("scaled_dot_product_attention_decode");
     is_attention.then(|| Some(operands()?.get(1..3)?.iter().copied().filter(is_argument).collect()))?

@@ -78,7 +78,7 @@ pub fn grows(situation: &Situation<'_>) -> Vec<Finding> {
     vec![Finding { step, ..pool.finding(what) }]
 }
 
-/// The lowest level of each part of some rounds, and in which round that is. A loop inside of a loop goes up and down: what
+/// The lowest level of each part of some rounds, and in which round that is. A nested loop goes up and down: what
 /// grows has ever higher low points.
 fn low_points(levels: &[u64]) -> Vec<(usize, u64)> {
     let len = levels.len().div_ceil(PARTS).max(1);
@@ -110,7 +110,7 @@ fn most_grown(
         tensors.born[tensor.index()] <= at && at < tensors.dies[tensor.index()]
     };
     let ops = &situation.profile.ops;
-    // People know an operation by its name and its line, whatever stack is behind it.
+    // People know an operation by its name and line, whatever its stack.
     let mut found: FxHashMap<_, (OpId, Alive)> = FxHashMap::default();
     for tensor in situation.ever_in(pool) {
         let (before, after) = (is_alive(tensor, earlier), is_alive(tensor, later));
@@ -138,7 +138,7 @@ fn most_grown(
     found.into_values().filter_map(grown).max_by_key(|grown| (grown.per_bank, std::cmp::Reverse(grown.op)))
 }
 
-/// The scope outside of all others that was called most often in one thread, and those calls, in order.
+/// The outermost scope that was called most often in one thread, and those calls, in order.
 fn most_repeated(rank: &Rank) -> Option<(ScopeId, Vec<CallId>)> {
     let mut calls: FxHashMap<_, Vec<CallId>> = FxHashMap::default();
     for (index, call) in rank.calls.iter().enumerate() {
