@@ -45,7 +45,7 @@ pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
     Some(Peak { at: best.1, per_bank })
 }
 
-/// The peak of a pool that was only sampled, where the evidence states one that no reading reaches: nobody knows when.
+/// The peak of a pool that was only sampled, where the evidence states one that no reading reaches; its time is unknown.
 ///
 /// It is the peak of all time, so it says nothing of a part.
 pub fn unseen(account: &Account<'_>, span: Span, seen: Option<Peak>) -> Option<u64> {

@@ -151,7 +151,7 @@ struct Unwatched {
     running: u64,
     /// The others.
     calls: u64,
-    /// Those of them that nobody knows the length of.
+    /// Those of them whose length is unknown.
     untimed: u64,
     time: Nanoseconds,
     longest: Nanoseconds,

@@ -63,8 +63,8 @@ pub fn in_all(situation: &Situation<'_>) -> Vec<Finding> {
 
 /// The shapes alive at the peak with the most padding that could be saved.
 ///
-/// A shape is proposed only for tensors that may have it. Of others is said what stands in the way, and no saving: nobody
-/// knows what the changed operations would need.
+/// A shape is proposed only for tensors that may have it. For others the finding names what stands in the way, without a saving: what
+/// the changed operations would need is unknown.
 pub fn of_shapes(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
     let mut better = Better::new(situation, &pool);
