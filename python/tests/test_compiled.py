@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 import torch
@@ -135,3 +136,18 @@ def test_buffers_that_cannot_be_seen_are_said_to_be_missing(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     pool = ttmem.open(done.stdout.split()[-1]).summary()["ranks"][0]["pools"]["cpu"]
     assert any("cpp_wrapper" in missing for missing in pool["not_watched"])
+
+
+@pytest.mark.parametrize("level", ["tensors", "ops"])
+def test_threads_that_only_compile_are_not_reported(tmp_path: Path, level: Literal["tensors", "ops"]) -> None:
+    from torch._inductor.async_compile import AsyncCompile
+
+    with ThreadPoolExecutor(1, thread_name_prefix="theirs") as theirs:
+        for pool in (AsyncCompile.pool(), theirs):
+            pool.submit(int).result()
+        tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, level=level)
+        model()(torch.ones(8, WIDTH)).backward()
+        ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    (warning,) = ttmem.open(tracker.recording).summary()["source"]["warnings"]
+    assert warning["message"].endswith(": theirs_0")

@@ -20,6 +20,7 @@ import torch
 from torch.autograd import profiler
 
 from ttmem import _native
+from ttmem._torch.threads import names_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,9 +188,8 @@ class Operations:
             logger.warning("%s", message)
 
     def _look_for_others(self) -> None:
-        others = [thread.name for thread in threading.enumerate() if thread.ident != self._thread]
         # Those that Python has not started are of the autograd engine.
-        others = [name for name in others if not name.startswith(("ttmem", "Dummy-"))]
+        others = [name for name in names_of_others(self._thread) if not name.startswith(("ttmem", "Dummy-"))]
         if others and "others" not in self._warned:
             self._warned.add("others")
             self._mode.warn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -38,14 +39,33 @@ class Threads:
 
         self._started = start_watched
         threading.Thread.start = start_watched  # type: ignore[method-assign, assignment]
-        here = threading.current_thread()
-        return [thread.name for thread in threading.enumerate() if thread is not here and thread.is_alive()]
+        return names_of_others(threading.current_thread().ident)
 
     def close(self) -> None:
         """Ends: threads that start from now on are as they were. Somebody else's wrapper of ours stays."""
         if self._start is not None and threading.Thread.start is self._started:
             threading.Thread.start = self._start  # type: ignore[method-assign, assignment]
         self._start = None
+
+
+def names_of_others(ident: int | None) -> list[str]:
+    """Name the running threads except one, and except those that only compile: they allocate no tensors."""
+    compiling = _compiler_threads()
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.ident != ident and thread.is_alive() and thread not in compiling
+    ]
+
+
+def _compiler_threads() -> frozenset[threading.Thread]:
+    """Find the threads that Inductor keeps for its compilers, without starting them."""
+    module = sys.modules.get("torch._inductor.async_compile")
+    try:
+        pool = module.AsyncCompile.pool  # type: ignore[union-attr]
+        return frozenset(pool()._threads) if pool.cache_info().currsize else frozenset()
+    except AttributeError:  # nothing was compiled, or a version of PyTorch that keeps them elsewhere
+        return frozenset()
 
 
 def _watch(thread: threading.Thread, mode: Mode) -> None:
