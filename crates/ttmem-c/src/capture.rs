@@ -6,7 +6,8 @@
 use std::ffi::c_char;
 use std::sync::OnceLock;
 
-use ttmem_core::record::tracker::{MemoryUsageTracker, Pool, RunMode};
+use ttmem_read::graph_changes;
+use ttmem_record::tracker::{MemoryUsageTracker, Pool, RunMode};
 
 use crate::crossing::{
     Failure, attempt, behind, hand_out, put, take_back, text, ttmem_status, ttmem_tracker,
@@ -204,5 +205,8 @@ pub extern "C" fn ttmem_record_circular_buffers_gone(tracker: *mut ttmem_tracker
 /// wraps it. It belongs to the phase that runs. If it cannot be read, nothing of it is taken down.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_graph(tracker: *mut ttmem_tracker, json: *const c_char) -> ttmem_status {
-    attempt(|| Ok(behind(tracker)?.record_graph(text("the graph capture", json)?.as_bytes())?))
+    attempt(|| {
+        let json = text("the graph capture", json)?;
+        Ok(behind(tracker)?.record_graph(|| graph_changes(json.as_bytes()))?)
+    })
 }

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ttmem_core::record::tracker::{MemoryUsageTracker, TrackerError};
+use ttmem_record::tracker::{MemoryUsageTracker, TrackerError};
 
 /// A tracker. What is in it is nobody's business but the library's.
 pub struct ttmem_tracker(pub(crate) MemoryUsageTracker);

@@ -5,8 +5,8 @@
 
 use std::ffi::{CString, c_char, c_int};
 
-use ttmem_core::model::{DramUsage, L1Usage};
-use ttmem_core::record::tracker::MemoryUsageTracker;
+use ttmem_model::{DramUsage, L1Usage};
+use ttmem_record::tracker::MemoryUsageTracker;
 
 use crate::crossing::{Failure, attempt, behind, c_text, put, text, ttmem_status, ttmem_tracker};
 

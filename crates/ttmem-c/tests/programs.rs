@@ -107,7 +107,7 @@ fn the_recordings_of_c_and_cpp_are_whole() {
         let path = folder.path().join("train.ttmem");
         let program = build(&folder, source, Link::Static, &[]);
         run(Command::new(program).arg(&path));
-        let profile = ttmem_core::read::open(path.to_str().unwrap()).unwrap();
+        let profile = ttmem_read::open(path.to_str().unwrap()).unwrap();
         assert!(profile.complete && profile.warnings.is_empty(), "{source}: {:?}", profile.warnings);
         assert_eq!(profile.ranks[0].phases.len(), 7);
         assert_eq!(profile.ranks[0].steps.len(), 95);
@@ -162,7 +162,7 @@ fn misuse_from_c_is_an_error_and_nothing_leaks() {
     let program = build(&folder, "crates/ttmem-c/tests/misuse.c", Link::Static, flags);
     let path = folder.path().join("misused.ttmem");
     assert_eq!(run(Command::new(program).arg(&path)), "as it should be\n");
-    let profile = ttmem_core::read::open(path.to_str().unwrap()).unwrap();
+    let profile = ttmem_read::open(path.to_str().unwrap()).unwrap();
     assert!(profile.complete && profile.ranks[0].sessions[0].estimated);
     let program = build(&folder, "examples/c/main.c", Link::Static, flags);
     assert_eq!(run(Command::new(program).arg(&path)), expected());

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use pyo3::exceptions::{PyLookupError, PyRuntimeError};
 use pyo3::prelude::*;
 use ttmem::model::{Change, DramUsage, L1Usage};
+use ttmem::read::graph_changes;
 use ttmem::record::tracker::{MemoryUsageTracker, RunMode, TrackerError};
 
 use crate::errors::raised;
@@ -67,7 +68,8 @@ impl Usage {
 
     /// Takes a graph capture of ttnn down, as JSON.
     fn record_graph(&self, py: Python<'_>, json: &str) -> PyResult<()> {
-        py.detach(|| self.0.record_graph(json.as_bytes())).map_err(|error| refused(py, error))
+        py.detach(|| self.0.record_graph(|| graph_changes(json.as_bytes())))
+            .map_err(|error| refused(py, error))
     }
 
     /// What a phase did in DRAM.

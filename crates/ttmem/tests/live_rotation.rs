@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
-use ttmem::analyze::clock::time_of;
 use ttmem::analyze::peak::peak;
 use ttmem::analyze::{Account, Span};
 use ttmem::model::{
@@ -174,7 +173,7 @@ fn alive(profile: &Profile, at: Moment) -> Vec<Row> {
         (
             profile.text(rank.pools[tensors.pool[index].index()].name).to_owned(),
             tensors.per_bank[index].or_zero(),
-            time_of(rank, tensors.born[index]),
+            rank.time_of(tensors.born[index]),
             tensors.class[index],
             tensors.name[index].map(|name| profile.text(name).to_owned()),
             lines,
@@ -194,9 +193,7 @@ fn alive(profile: &Profile, at: Moment) -> Vec<Row> {
 fn peaks(rank: &Rank) -> Vec<Option<(u64, Option<Nanoseconds>)>> {
     let pools = (0..rank.pools.len()).map(|pool| PoolId::new(pool).unwrap());
     let pools = pools.map(|pool| Account::new(rank, pool).unwrap());
-    pools
-        .map(|account| peak(&account, Span::whole(rank)).map(|p| (p.per_bank, time_of(rank, p.at))))
-        .collect()
+    pools.map(|account| peak(&account, Span::whole(rank)).map(|p| (p.per_bank, rank.time_of(p.at)))).collect()
 }
 
 /// The level of a pool at every time at which it changes: what its tensors add up to.
@@ -213,7 +210,7 @@ fn levels(rank: &Rank, pool: PoolId) -> BTreeMap<Nanoseconds, u64> {
     let mut levels = BTreeMap::new();
     for (at, by) in changes {
         level += by;
-        levels.insert(time_of(rank, at).unwrap(), u64::try_from(level).unwrap_or(0));
+        levels.insert(rank.time_of(at).unwrap(), u64::try_from(level).unwrap_or(0));
     }
     levels
 }
@@ -302,7 +299,7 @@ fn compare(acts: &[Act], limit: u64) -> Result<u64, TestCaseError> {
         }
         let readings = b.pools[pool.index()].curve(CurveKind::Allocated).unwrap();
         for (at, level) in readings.changes() {
-            let time = time_of(b, at).unwrap();
+            let time = b.time_of(at).unwrap();
             prop_assert_eq!(level, level_at(&truth, time), "reading of {:?} at {}", pool, time);
         }
     }
@@ -364,7 +361,7 @@ fn compare_peak(whole: &Profile, kept: &Profile, last: &Rank) -> Result<(), Test
     }
     prop_assert_eq!(highest(b), (bytes, time));
     let moment =
-        |rank: &Rank| (1..=rank.end()).map(Moment::early).find(|at| time_of(rank, *at) == time).unwrap();
+        |rank: &Rank| (1..=rank.end()).map(Moment::early).find(|at| rank.time_of(*at) == time).unwrap();
     // What was learned of them later is not in that file.
     let bare = |rows: Vec<Row>| {
         rows.into_iter().map(|row| (row.0, row.1, row.2, row.5, row.6, row.8)).collect::<Vec<_>>()

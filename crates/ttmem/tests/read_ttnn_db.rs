@@ -5,7 +5,7 @@
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use ttmem::error::Error;
+use ttmem::Error;
 use ttmem::model::Profile;
 use ttmem::query::{Request, summary};
 use ttmem::read;

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use ttmem::error::Error;
+use ttmem::Error;
 use ttmem::model::{CurveKind, Profile};
 use ttmem::query::{Request, summary};
 use ttmem::read::{self, Options as ReadOptions};

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
-use ttmem::error::Error;
+use ttmem::Error;
 use ttmem::model::{Moment, PoolId, Profile, Rank, Step};
 use ttmem::query::{Request, summary};
 use ttmem::read;

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use ttmem::query::{Request, summary};
-use ttmem::read;
+use ttmem::read::{self, graph_changes};
 use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
 use ttmem_testkit::graph::{Buffer, Capture, Memory, Options};
 
@@ -109,7 +109,7 @@ fn perform(acts: &[Act]) -> (MemoryUsageTracker, MemoryUsageTracker, Vec<u8>) {
             }
             Act::Snapshot => {
                 let done = std::mem::replace(&mut phase, Phase::begin());
-                fed.record_graph(done.capture.finish_into().unwrap().as_slice()).unwrap();
+                fed.record_graph(|| graph_changes(done.capture.finish_into().unwrap().as_slice())).unwrap();
                 for tracker in [&told, &fed] {
                     tracker.snapshot(&format!("P{phases}")).unwrap();
                 }
@@ -117,7 +117,7 @@ fn perform(acts: &[Act]) -> (MemoryUsageTracker, MemoryUsageTracker, Vec<u8>) {
             }
         }
     }
-    fed.record_graph(phase.capture.finish_into().unwrap().as_slice()).unwrap();
+    fed.record_graph(|| graph_changes(phase.capture.finish_into().unwrap().as_slice())).unwrap();
     for (tracker, guard) in [&told, &fed].into_iter().zip(guards) {
         tracker.end_capture("END").unwrap();
         guard.release();
@@ -162,7 +162,7 @@ proptest! {
 fn a_capture_that_cannot_be_read_is_an_error_and_changes_nothing() {
     let tracker = MemoryUsageTracker::new();
     // Outside of a capture nothing is looked at.
-    tracker.record_graph(b"nonsense".as_slice()).unwrap();
+    tracker.record_graph(|| graph_changes(b"nonsense".as_slice())).unwrap();
     let guard = tracker.begin_capture(RunMode::Normal).unwrap();
     let mut capture = Capture::begin(Vec::new(), Options::PLAIN).unwrap();
     capture.allocate(Memory::Dram, 4096).unwrap();
@@ -170,10 +170,10 @@ fn a_capture_that_cannot_be_read_is_an_error_and_changes_nothing() {
     let cut = &whole[..whole.len() - 20];
     let out_of_order = String::from_utf8(whole.clone()).unwrap().replace("\"counter\":3", "\"counter\":7");
     for json in [b"nonsense".as_slice(), b"{\"a\": 1}", b"[]", b"[1, 2]", cut, out_of_order.as_bytes()] {
-        let error = tracker.record_graph(json).unwrap_err().to_string();
+        let error = tracker.record_graph(|| graph_changes(json)).unwrap_err().to_string();
         assert!(error.contains("nothing of it was taken down"), "{error}");
     }
-    tracker.record_graph(whole.as_slice()).unwrap();
+    tracker.record_graph(|| graph_changes(whole.as_slice())).unwrap();
     tracker.end_capture("ALL").unwrap();
     guard.release();
     assert_eq!(tracker.get_dram_usage("ALL").unwrap().peak, 4096);
@@ -187,7 +187,7 @@ fn real_captures_are_recorded() {
         let bytes = std::fs::read(path).unwrap();
         let tracker = MemoryUsageTracker::new();
         let guard = tracker.begin_capture(RunMode::Normal).unwrap();
-        tracker.record_graph(bytes.as_slice()).unwrap();
+        tracker.record_graph(|| graph_changes(bytes.as_slice())).unwrap();
         tracker.end_capture("ALL").unwrap();
         guard.release();
         let (dram, l1) = (tracker.get_dram_usage("ALL").unwrap(), tracker.get_l1_usage("ALL").unwrap());

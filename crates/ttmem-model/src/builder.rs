@@ -1,0 +1,443 @@
+//! Makes a profile from events, and events from a profile.
+
+use std::borrow::Cow;
+
+use super::{
+    ByteRange, Call, During, Event, FromStep, HistoryRow, Module, ModuleId, Moment, OpId, Pool, PoolId,
+    Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
+};
+use crate::error::Result;
+
+/// More ranks or pools than this are no evidence, but an attempt to fill our memory with a few bytes of a file.
+const MOST_RANKS: usize = 1 << 16;
+const MOST_POOLS: usize = 1 << 10;
+
+/// Takes events and builds the profile that they describe.
+///
+/// Events may come from a damaged or hostile file: what names a row that is not there is counted and left out.
+#[derive(Debug, Default)]
+pub struct Builder {
+    profile: Profile,
+    rejected: u64,
+}
+
+impl Builder {
+    /// A builder of an empty profile.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The profile as far as it was built.
+    pub fn finish(mut self) -> Profile {
+        if self.rejected > 0 {
+            let message = format!(
+                "{} events name rows that are not there and were left out; the evidence is damaged",
+                self.rejected
+            );
+            self.profile.warnings.push(Warning { line: None, message });
+        }
+        self.profile
+    }
+
+    /// Whether the event could be applied.
+    fn apply(&mut self, event: Event<'_>) -> bool {
+        let profile = &mut self.profile;
+        match event {
+            Event::Source(source) => profile.source = source,
+            Event::Text(text) => return profile.strings.push(&text).is_some(),
+            Event::Type(ty) => profile.types.push(ty),
+            Event::Op(op) => return profile.ops.push(&op).is_some(),
+            Event::Frame(frame) => profile.stacks.frames.push(frame),
+            Event::Stack(stack) => return profile.stacks.push(stack).is_some(),
+            Event::OpStack(row) => {
+                return row.op.index() < profile.ops.len() && profile.stacks.give(row).is_some();
+            }
+            Event::Rank { .. } if profile.ranks.len() >= MOST_RANKS => return false,
+            Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
+            Event::Of(rank, event) => {
+                let ops = profile.ops.len();
+                return rank_mut(&mut profile.ranks, rank).and_then(|rank| apply(rank, ops, event)).is_some();
+            }
+            Event::Warning(warning) => profile.warnings.push(warning),
+            Event::SkippedLines(lines) => {
+                profile.skipped_lines = profile.skipped_lines.saturating_add(lines);
+            }
+            Event::SourceText(range, text) => {
+                profile.texts.insert((range.start, range.end), text.into_owned());
+            }
+            Event::End => profile.complete = true,
+        }
+        true
+    }
+}
+
+impl Sink for Builder {
+    fn take(&mut self, event: Event<'_>) -> Result<()> {
+        if !self.apply(event) {
+            self.rejected += 1;
+        }
+        Ok(())
+    }
+}
+
+fn rank_mut(ranks: &mut [Rank], id: RankId) -> Option<&mut Rank> {
+    ranks.get_mut(id.index())
+}
+
+/// Applies an event to its rank; `None` when it names what is not there.
+fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Pool { .. } if rank.pools.len() >= MOST_POOLS => return None,
+        RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
+        RankEvent::Banks(pool, banks) => rank.pools.get_mut(pool.index())?.banks = Some(banks),
+        RankEvent::PoolTotals(pool, totals) => rank.pools.get_mut(pool.index())?.totals = Some(totals),
+        RankEvent::Sampled(pool, peak) => rank.pools.get_mut(pool.index())?.sampled = Some(peak),
+        RankEvent::Module { name } => {
+            rank.modules.push(Module { name, stages: Vec::new(), arguments: Vec::new() });
+        }
+        RankEvent::Stage(module, stage) => rank.modules.get_mut(module.index())?.stages.push(stage),
+        RankEvent::Argument(module, argument) => {
+            rank.modules.get_mut(module.index())?.arguments.push(argument);
+        }
+        RankEvent::Run(run) => push_run(rank, run)?,
+        RankEvent::RunEnded { run, end, finished, source_end } => {
+            let run = rank.runs.get_mut(run.index())?;
+            (run.end, run.finished, run.source.end) = (end, finished, source_end);
+        }
+        RankEvent::RunModule(run, module) => {
+            rank.modules.get(module.index())?;
+            rank.runs.get_mut(run.index())?.module = Some(module);
+        }
+        RankEvent::Step(step) => push_step(rank, ops, step)?,
+        RankEvent::Marks(step, marks) => rank.steps.marks.get_mut(step as usize)?.add(marks),
+        RankEvent::State(pool, at, reading) => {
+            within(rank, at)?;
+            rank.pools.get_mut(pool.index())?.observe(at, &reading).then_some(())?;
+        }
+        RankEvent::Unchanged(pool, at) => {
+            within(rank, at)?;
+            rank.pools.get_mut(pool.index())?.look(at).then_some(())?;
+        }
+        RankEvent::Block(pool, at, block) => {
+            within(rank, at)?;
+            rank.pools.get_mut(pool.index())?.map(at, block);
+        }
+        RankEvent::Tensor(tensor) => push_tensor(rank, tensor)?,
+        RankEvent::Dies(tensor, at) => {
+            within(rank, at)?;
+            *rank.tensors.dies.get_mut(tensor.index())? = at;
+        }
+        RankEvent::Classified(tensor, class, name) => {
+            *rank.tensors.class.get_mut(tensor.index())? = class;
+            if name.is_some() {
+                rank.tensors.name[tensor.index()] = name;
+            }
+        }
+        RankEvent::Alias(alias) => {
+            rank.tensors.get(alias.tensor.index())?;
+            rank.aliases.push(alias);
+        }
+        RankEvent::Derived(derivation) => {
+            rank.tensors.get(derivation.tensor.index().max(derivation.source.index()))?;
+            rank.derivations.push(derivation);
+        }
+        RankEvent::Origin(origin) => {
+            rank.tensors.get(origin.tensor.index())?;
+            rank.modules.get(origin.module.index())?;
+            rank.origins.push(origin);
+        }
+        RankEvent::Carried(carried) => {
+            rank.tensors.get(carried.tensor.index())?;
+            rank.carried.push(carried);
+        }
+        RankEvent::CutOut(cut_out) => rank.cut_out = Some(cut_out),
+        RankEvent::Process(number) => rank.process = Some(number),
+        RankEvent::Session(session) => rank.sessions.push(session),
+        RankEvent::Phase(phase) => {
+            rank.sessions.get(phase.session.index())?;
+            rank.phases.push(phase);
+        }
+        RankEvent::SessionEnded(session, totals) => {
+            rank.sessions.get_mut(session.index())?.totals = Some(totals);
+        }
+        RankEvent::Fault(fault) => rank.faults.push(fault),
+        RankEvent::FaultEnded(fault) => rank.faults.get_mut(fault as usize)?.ended_program = true,
+        RankEvent::RequiresGrad(tensor, does) => {
+            rank.tensors.get(tensor.index())?;
+            rank.requires_grad.insert(tensor, does);
+        }
+        RankEvent::Thinned(_)
+        | RankEvent::AllocationTotals(..)
+        | RankEvent::StandsFor(..)
+        | RankEvent::Restored(..)
+        | RankEvent::CallsSince(_) => return apply_thinned(rank, event),
+        RankEvent::OpTotals(totals) => rank.op_totals.push(totals),
+        RankEvent::History(row) => push_history(rank, ops, row)?,
+        RankEvent::Label(label) => {
+            rank.pools.get(label.pool.index())?;
+            rank.labels.push(label);
+        }
+        RankEvent::Expected(expected) => rank.expected.push(expected),
+        RankEvent::NotWatched(pool, what) => rank.not_watched.push((pool, what)),
+        _ => apply_in_time(rank, ops, event)?,
+    }
+    Some(())
+}
+
+/// Applies an event that says when something happened, or what the program was doing.
+fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Began(unix) => rank.began = Some(unix),
+        RankEvent::Lane { name } => rank.lanes.push(name),
+        RankEvent::Scope(scope) => {
+            if let Some(parent) = scope.parent {
+                rank.scopes.get(parent.index())?;
+            }
+            rank.scopes.push(scope);
+        }
+        RankEvent::Call(call) => push_call(rank, ops, call)?,
+        RankEvent::Returned(call, outcome) => *rank.calls.outcome.get_mut(call.index())? = Some(outcome),
+        RankEvent::Seen(call, seen) => {
+            rank.calls.get(call.index())?;
+            rank.seen.insert(call, seen);
+        }
+        RankEvent::CallTotals(scope, totals) => {
+            rank.scopes.get(scope.index())?;
+            rank.further_calls.insert(scope, totals);
+        }
+        RankEvent::Time(step, time) => {
+            follows(rank, &rank.times, step)?;
+            rank.times.set(step, time);
+        }
+        RankEvent::Within(step, call) => {
+            follows(rank, &rank.within, step)?;
+            if let Some(call) = call {
+                rank.calls.get(call.index())?;
+            }
+            rank.within.set(step, call);
+        }
+        RankEvent::Snapshot(snapshot) => {
+            within(rank, snapshot.at)?;
+            rank.snapshots.push(snapshot);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// What holds from a step on is said in order, of steps that are there or of the next.
+fn follows<T>(rank: &Rank, values: &FromStep<T>, step: Step) -> Option<()> {
+    (step <= rank.end() && values.step.last().is_none_or(|last| *last <= step)).then_some(())
+}
+
+/// What is left of the beginning of a recording that has reached its limit.
+fn apply_thinned(rank: &mut Rank, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::Thinned(thinned) => rank.thinned = Some(thinned),
+        RankEvent::AllocationTotals(pool, totals) => {
+            rank.pools.get(pool.index())?;
+            rank.further_allocations.insert(pool, totals);
+        }
+        RankEvent::StandsFor(tensor, count) => {
+            rank.tensors.get(tensor.index())?;
+            rank.stands_for.insert(tensor, count);
+        }
+        RankEvent::Restored(tensor, made) => {
+            rank.tensors.get(tensor.index())?;
+            rank.restored.insert(tensor, made);
+        }
+        RankEvent::CallsSince(time) => rank.calls_since = Some(time),
+        _ => return None,
+    }
+    Some(())
+}
+
+fn push_call(rank: &mut Rank, ops: usize, call: Call) -> Option<()> {
+    rank.scopes.get(call.scope.index())?;
+    rank.lanes.get(call.lane.index())?;
+    if let Some(parent) = call.parent {
+        rank.calls.get(parent.index())?;
+    }
+    if call.op.is_some_and(|op| op.index() >= ops) {
+        return None;
+    }
+    rank.calls.push(call);
+    Some(())
+}
+
+fn push_history(rank: &mut Rank, ops: usize, row: HistoryRow) -> Option<()> {
+    rank.pools.get(row.pool.index())?;
+    if let During::Call(call) = row.during {
+        rank.calls.get(call.index())?;
+    }
+    (row.op.index() < ops).then(|| rank.history.push(row))
+}
+
+/// A moment must lie within the steps that there are: tables are sized by it.
+fn within(rank: &Rank, at: Moment) -> Option<()> {
+    (at == Moment::NEVER || at.position() <= rank.end()).then_some(())
+}
+
+fn push_run(rank: &mut Rank, run: Run) -> Option<()> {
+    if let Some(parent) = run.parent {
+        rank.runs.get(parent.index())?;
+    }
+    if let Some(module) = run.module {
+        rank.modules.get(module.index())?;
+    }
+    rank.runs.push(run);
+    Some(())
+}
+
+fn push_step(rank: &mut Rank, ops: usize, step: StepRow) -> Option<()> {
+    if step.op.index() >= ops || rank.end() >= Moment::MAX_STEPS {
+        return None;
+    }
+    if let Some(run) = step.run {
+        rank.runs.get(run.index())?;
+    }
+    rank.steps.push(step);
+    Some(())
+}
+
+fn push_tensor(rank: &mut Rank, tensor: Tensor) -> Option<()> {
+    within(rank, tensor.born)?;
+    within(rank, tensor.dies)?;
+    rank.pools.get(tensor.pool.index())?;
+    rank.tensors.push(tensor);
+    Some(())
+}
+
+impl Profile {
+    /// Says the profile as events. A builder that takes them makes an equal profile.
+    pub fn replay(&self, sink: &mut dyn Sink) -> Result<()> {
+        sink.take(Event::Source(self.source.clone()))?;
+        for text in self.strings.iter() {
+            sink.take(Event::Text(Cow::Borrowed(text)))?;
+        }
+        for ty in &self.types {
+            sink.take(Event::Type(ty.clone()))?;
+        }
+        for op in (0..self.ops.len()).filter_map(OpId::new).filter_map(|id| self.ops.get(id)) {
+            sink.take(Event::Op(op))?;
+        }
+        self.stacks.frames.iter().try_for_each(|&frame| sink.take(Event::Frame(frame)))?;
+        self.stacks.rows.iter().try_for_each(|stack| sink.take(Event::Stack(stack)))?;
+        self.stacks.of_ops.iter().try_for_each(|row| sink.take(Event::OpStack(row)))?;
+        for (index, rank) in self.ranks.iter().enumerate() {
+            sink.take(Event::Rank { label: rank.label })?;
+            let Some(id) = RankId::new(index) else { break };
+            rank.replay(&mut |event| sink.take(Event::Of(id, event)))?;
+        }
+        for (&(start, end), text) in &self.texts {
+            sink.take(Event::SourceText(ByteRange { start, end }, Cow::Borrowed(text)))?;
+        }
+        for warning in &self.warnings {
+            sink.take(Event::Warning(warning.clone()))?;
+        }
+        if self.skipped_lines > 0 {
+            sink.take(Event::SkippedLines(self.skipped_lines))?;
+        }
+        if self.complete { sink.take(Event::End) } else { Ok(()) }
+    }
+}
+
+impl Rank {
+    fn replay(&self, say: &mut dyn FnMut(RankEvent) -> Result<()>) -> Result<()> {
+        for (index, module) in self.modules.iter().enumerate() {
+            say(RankEvent::Module { name: module.name })?;
+            let Some(id) = ModuleId::new(index) else { break };
+            for &stage in &module.stages {
+                say(RankEvent::Stage(id, stage))?;
+            }
+            for &argument in &module.arguments {
+                say(RankEvent::Argument(id, argument))?;
+            }
+        }
+        self.runs.iter().try_for_each(|&run| say(RankEvent::Run(run)))?;
+        self.steps.iter().try_for_each(|step| say(RankEvent::Step(step)))?;
+        for (index, pool) in self.pools.iter().enumerate() {
+            say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
+            let Some(id) = PoolId::new(index) else { break };
+            pool.totals.iter().try_for_each(|&totals| say(RankEvent::PoolTotals(id, totals)))?;
+            pool.sampled.iter().try_for_each(|&peak| say(RankEvent::Sampled(id, peak)))?;
+            pool.replay(&mut |at, reading| match reading {
+                Some(reading) => say(RankEvent::State(id, at, reading)),
+                None => say(RankEvent::Unchanged(id, at)),
+            })?;
+            for map in &pool.maps {
+                map.blocks.iter().try_for_each(|&block| say(RankEvent::Block(id, map.at, block)))?;
+            }
+        }
+        self.tensors.iter().try_for_each(|tensor| say(RankEvent::Tensor(tensor)))?;
+        self.aliases.iter().try_for_each(|alias| say(RankEvent::Alias(alias)))?;
+        self.derivations.iter().try_for_each(|row| say(RankEvent::Derived(row)))?;
+        self.origins.iter().try_for_each(|row| say(RankEvent::Origin(row)))?;
+        self.carried.iter().try_for_each(|row| say(RankEvent::Carried(row)))?;
+        self.cut_out.iter().try_for_each(|&cut_out| say(RankEvent::CutOut(cut_out)))?;
+        self.process.iter().try_for_each(|&number| say(RankEvent::Process(number)))?;
+        self.sessions.iter().try_for_each(|&session| say(RankEvent::Session(session)))?;
+        self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
+        self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))?;
+        self.requires_grad
+            .iter()
+            .try_for_each(|(&tensor, &does)| say(RankEvent::RequiresGrad(tensor, does)))?;
+        self.thinned.iter().try_for_each(|&thinned| say(RankEvent::Thinned(thinned)))?;
+        for (&pool, &totals) in &self.further_allocations {
+            say(RankEvent::AllocationTotals(pool, totals))?;
+        }
+        for (&tensor, &count) in &self.stands_for {
+            say(RankEvent::StandsFor(tensor, count))?;
+        }
+        for (&tensor, &made) in &self.restored {
+            say(RankEvent::Restored(tensor, made))?;
+        }
+        self.calls_since.iter().try_for_each(|&time| say(RankEvent::CallsSince(time)))?;
+        self.op_totals.iter().try_for_each(|&totals| say(RankEvent::OpTotals(totals)))?;
+        self.expected.iter().try_for_each(|&expected| say(RankEvent::Expected(expected)))?;
+        self.not_watched.iter().try_for_each(|&(pool, what)| say(RankEvent::NotWatched(pool, what)))?;
+        self.replay_in_time(say)
+    }
+
+    fn replay_in_time(&self, say: &mut dyn FnMut(RankEvent) -> Result<()>) -> Result<()> {
+        self.began.iter().try_for_each(|&unix| say(RankEvent::Began(unix)))?;
+        self.lanes.iter().try_for_each(|&name| say(RankEvent::Lane { name }))?;
+        self.scopes.iter().try_for_each(|scope| say(RankEvent::Scope(scope)))?;
+        self.calls.iter().try_for_each(|call| say(RankEvent::Call(call)))?;
+        self.seen.iter().try_for_each(|(&call, &seen)| say(RankEvent::Seen(call, seen)))?;
+        for (&scope, &totals) in &self.further_calls {
+            say(RankEvent::CallTotals(scope, totals))?;
+        }
+        self.times.iter().try_for_each(|(step, time)| say(RankEvent::Time(step, time)))?;
+        self.within.iter().try_for_each(|(step, call)| say(RankEvent::Within(step, call)))?;
+        self.snapshots.iter().try_for_each(|&snapshot| say(RankEvent::Snapshot(snapshot)))?;
+        self.history.iter().try_for_each(|row| say(RankEvent::History(row)))?;
+        self.labels.iter().try_for_each(|label| say(RankEvent::Label(label)))
+    }
+}
+
+impl Pool {
+    /// Says the changes of all curves, and the moments at which nothing changed.
+    pub fn replay(&self, say: &mut dyn FnMut(Moment, Option<Reading>) -> Result<()>) -> Result<()> {
+        let mut next: Vec<_> =
+            self.curves.iter().map(|(kind, curve)| (*kind, curve.changes().peekable())).collect();
+        for at in self.observed.iter() {
+            loop {
+                // One reading takes at most one change of each curve, so that several at a moment stay apart.
+                let mut reading = Reading::default();
+                let mut more = false;
+                for (kind, changes) in &mut next {
+                    if let Some((_, value)) = changes.next_if(|(moment, _)| *moment == at) {
+                        reading.set(*kind, Some(value));
+                        more |= changes.peek().is_some_and(|(moment, _)| *moment == at);
+                    }
+                }
+                say(at, (reading != Reading::default()).then_some(reading))?;
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

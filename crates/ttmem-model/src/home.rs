@@ -1,0 +1,12 @@
+//! Where ttmem keeps what is a user's: reports and the configuration.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// `TTMEM_HOME`, or else `~/.ttmem`. `None` where there is no home directory.
+pub fn home_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
+    set("TTMEM_HOME")
+        .map(PathBuf::from)
+        .or_else(|| set("HOME").or_else(|| set("USERPROFILE")).map(|home| Path::new(&home).join(".ttmem")))
+}

@@ -1,0 +1,54 @@
+//! The model of `ttmem`: events, the profile that a builder makes from them, and the file that stores them.
+//!
+//! Readers and recorders produce [`Event`]s. A [`Builder`] turns them into a [`Profile`], [`frame`] writes them to a
+//! `.ttmem` file and reads them back. [`rules`] has what follows from a profile or an allocator's history and is needed
+//! by more than one crate. [`config`] is the tracker's configuration file. No other format, no question and no screen is
+//! known here.
+
+mod builder;
+mod call;
+mod columns;
+pub mod config;
+mod error;
+mod event;
+pub mod frame;
+mod history;
+mod home;
+mod ids;
+mod memory_size;
+mod op;
+mod pool;
+mod profile;
+pub mod rules;
+mod segment;
+mod stack;
+mod strings;
+mod tables;
+mod thinned;
+
+pub use builder::Builder;
+pub use call::{
+    Call, CallEnd, CallTotals, Calls, Expected, FromStep, Nanoseconds, OpTotals, Outcome, Scope, ScopeKind,
+    Scopes, Seen, Snapshot,
+};
+pub use error::{Error, Result};
+pub use event::{Event, RankEvent, Sink, Source};
+pub use history::{During, History, HistoryAction, HistoryRow, Label, Labels};
+pub use home::home_folder;
+pub use ids::{
+    ByteRange, Bytes, CallId, FrameId, LaneId, ModuleId, Moment, OpId, PoolId, Position, RankId, RunId,
+    ScopeId, SessionId, StackId, Step, StrId, TensorId, TypeId, difference,
+};
+pub use memory_size::MemorySize;
+pub use op::{Layout, Op, OpKind, Ops, TensorType};
+pub use pool::{Block, BlockMap, Cursor, Curve, CurveKind, Moments, Pool, Reading};
+pub use profile::{Made, Profile, Rank};
+pub use segment::{Change, Cumulative, DramUsage, L1Usage, Segment};
+pub use stack::{Frame, OpStack, OpStacks, Stack, StackRows, Stacks};
+pub use strings::Strings;
+pub use tables::{
+    Alias, Aliases, Argument, ArgumentKind, Carried, CarriedOver, Class, CutOut, Derivation, Derivations,
+    Fault, FaultKind, Module, Origin, Origins, Phase, Run, Session, Stage, StepMarks, StepNumber, StepRow,
+    Steps, Tensor, Tensors, Totals, Warning,
+};
+pub use thinned::{AllocationTotals, Restored, Thinned};

@@ -1,0 +1,108 @@
+//! What is alive, and what it adds up to, at any moment.
+
+use std::collections::BTreeMap;
+
+use crate::{Bytes, Class, Cursor, Moment, PoolId, Rank, TensorId};
+
+/// What the tensors of a pool add up to in each bank, over time.
+#[derive(Clone, Debug, Default)]
+pub struct LiveSums {
+    at: Vec<Moment>,
+    sum: Vec<u64>,
+}
+
+impl LiveSums {
+    /// Adds up the tensors of a pool.
+    pub fn new(rank: &Rank, pool: PoolId) -> Self {
+        let tensors = &rank.tensors;
+        let of_pool = (0..tensors.len()).filter(|&index| tensors.pool[index] == pool);
+        Self::of(
+            of_pool
+                .map(|index| (tensors.born[index], tensors.dies[index], tensors.per_bank[index].or_zero())),
+        )
+    }
+
+    /// Adds up bytes that are there from one moment until before another.
+    pub fn of(lives: impl Iterator<Item = (Moment, Moment, u64)>) -> Self {
+        let mut changes: Vec<(Moment, i64)> = Vec::new();
+        for (born, dies, bytes) in lives.filter(|(born, dies, bytes)| born < dies && *bytes > 0) {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            changes.push((born, bytes));
+            if dies != Moment::NEVER {
+                changes.push((dies, -bytes));
+            }
+        }
+        changes.sort_unstable();
+        let mut sums = Self::default();
+        let mut sum = 0i64;
+        for (at, change) in changes {
+            sum = sum.saturating_add(change);
+            let value = u64::try_from(sum).unwrap_or(0);
+            if sums.at.last() == Some(&at) {
+                sums.sum.pop();
+            } else {
+                sums.at.push(at);
+            }
+            sums.sum.push(value);
+        }
+        sums
+    }
+
+    /// The sums, to be asked in order of time.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(&self.at, &self.sum)
+    }
+
+    /// When they change, in order.
+    pub fn moments(&self) -> &[Moment] {
+        &self.at
+    }
+
+    /// The highest sum, and when it was first reached; `None` where there is nothing.
+    pub fn highest(&self) -> Option<(Moment, u64)> {
+        let sums = self.at.iter().copied().zip(self.sum.iter().copied());
+        sums.max_by_key(|(at, sum)| (*sum, std::cmp::Reverse(*at)))
+    }
+
+    /// The sum at a moment.
+    pub fn at(&self, at: Moment) -> u64 {
+        let after = self.at.partition_point(|moment| *moment <= at);
+        after.checked_sub(1).map_or(0, |index| self.sum[index])
+    }
+}
+
+/// What is alive in a pool at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveSet {
+    /// The tensors, largest first.
+    pub tensors: Vec<TensorId>,
+    /// What they add up to in each bank.
+    pub per_bank: u64,
+    /// The same by class.
+    pub by_class: BTreeMap<Class, u64>,
+    /// How many of them have a size that is not known.
+    pub unknown: usize,
+}
+
+/// What is alive in a pool at a moment; `None` where the evidence has no tensors.
+pub fn live_set(rank: &Rank, pool: PoolId, at: Moment) -> Option<LiveSet> {
+    if !rank.has_tensors() {
+        return None;
+    }
+    let tensors = &rank.tensors;
+    let mut alive: Vec<usize> = rank.live(pool, at).collect();
+    alive.sort_by_key(|&index| {
+        (std::cmp::Reverse(tensors.per_bank[index].or_zero()), tensors.born[index], index)
+    });
+    let mut by_class = BTreeMap::new();
+    for &index in &alive {
+        let sum: &mut u64 = by_class.entry(tensors.class[index]).or_default();
+        *sum = sum.saturating_add(tensors.per_bank[index].or_zero());
+    }
+    Some(LiveSet {
+        per_bank: by_class.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+        by_class,
+        unknown: alive.iter().filter(|&&index| tensors.per_bank[index] == Bytes::UNKNOWN).count(),
+        tensors: alive.into_iter().filter_map(TensorId::new).collect(),
+    })
+}

@@ -1,0 +1,129 @@
+//! The peak of a pool: where it is, and the step that caused it.
+
+use super::{Account, Span};
+use crate::{CurveKind, Moment, OpKind, Position, Profile, Step};
+
+/// The highest observed use of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// When it was first reached.
+    pub at: Moment,
+    /// How high it is, in each bank.
+    pub per_bank: u64,
+}
+
+impl Peak {
+    /// The position of the peak; `None` where nothing was ever allocated.
+    pub fn position(&self) -> Option<Position> {
+        (self.per_bank > 0).then(|| self.at.position())
+    }
+}
+
+/// The peak of a pool within a span; `None` if it was never looked at there.
+///
+/// Readings are rounded, so several moments may show the same highest number. Where the tensors tell those
+/// moments apart (by less than the rounding can hide) they decide; otherwise it is the first.
+pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
+    let plateaus: Vec<Plateau> = plateaus(account, span).collect();
+    let per_bank = plateaus.iter().map(|plateau| plateau.value).max()?;
+    let mut highest = plateaus
+        .iter()
+        .filter(|plateau| plateau.value == per_bank)
+        .flat_map(|plateau| account.pool.observed.range(plateau.from, plateau.until));
+    let first = highest.next()?;
+    let quantum = account.pool.quantum;
+    let Some(mut sums) = account.explained_cursor(first).filter(|_| quantum > 0 && per_bank > 0) else {
+        return Some(Peak { at: first, per_bank });
+    };
+    let mut best = (sums.value_at(first).unwrap_or(0), first);
+    for at in highest {
+        let sum = sums.value_at(at).unwrap_or(0);
+        if sum > best.0 && sum - best.0 <= quantum {
+            best = (sum, at);
+        }
+    }
+    Some(Peak { at: best.1, per_bank })
+}
+
+/// The peak of a pool that was only sampled, where the evidence states one that no reading reaches; its time is unknown.
+///
+/// It is the peak of all time, so it says nothing of a part.
+pub fn unseen(account: &Account<'_>, span: Span, seen: Option<Peak>) -> Option<u64> {
+    let stated = account.pool.sampled.flatten().filter(|_| span == Span::told(account.rank))?;
+    (seen.is_none_or(|seen| seen.per_bank < stated)).then_some(stated)
+}
+
+/// A stretch of time in which a pool shows one number.
+struct Plateau {
+    from: Moment,
+    until: Moment,
+    value: u64,
+}
+
+/// The plateaus of a pool that were observed within a span.
+fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Plateau> + 'a {
+    let (start, last) = (span.start(), span.last(account.rank));
+    let curve = account.pool.curve(CurveKind::Allocated);
+    // Those before the span are passed over at once: a log of many runs is asked for each of them.
+    let held_at_start = curve.map_or(0, |curve| curve.at.partition_point(|at| *at < start).saturating_sub(1));
+    let changes = move || curve.into_iter().flat_map(move |curve| curve.changes_from(held_at_start));
+    let ends = changes().skip(1).map(|(at, _)| Some(at)).chain([None]);
+    changes().zip(ends).take_while(move |((at, _), _)| *at <= last).filter_map(move |((at, value), end)| {
+        let from = at.max(start);
+        // Two changes may share a moment; the first of them was seen then, too.
+        let until = end.map_or(last, |end| if end == at { end } else { end.earlier() }).min(last);
+        let seen = from <= until && account.pool.observed.range(from, until).next().is_some();
+        seen.then_some(Plateau { from, until, value })
+    })
+}
+
+/// What brought a pool to where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It was there from the beginning.
+    Beginning,
+    /// What came between two programs.
+    Outside,
+    /// A step.
+    Step(Step),
+}
+
+impl Cause {
+    /// The step, if it was one.
+    pub fn step(self) -> Option<Step> {
+        match self {
+            Self::Step(step) => Some(step),
+            Self::Beginning | Self::Outside => None,
+        }
+    }
+}
+
+/// What brought a pool to where it is at a moment: the step before the position.
+///
+/// A log without states at deallocations leaves positions unobserved; then it is the last step before that is
+/// no deallocation, for giving memory back causes no peak. Where a program begins, what came in between has done
+/// it if the step before had not.
+pub fn cause(profile: &Profile, account: &Account<'_>, at: Moment) -> Cause {
+    let (rank, pool) = (account.rank, account.pool);
+    let position = at.position();
+    let begins = || position == rank.end() || rank.top_level_runs().any(|(_, run)| run.first == position);
+    if position > 0 && at == Moment::late(position) && begins() {
+        let (early, late) = (account.held(Moment::early(position)), account.held(at));
+        if let (Some(early), Some(late)) = (early, late)
+            && late.per_bank > early.per_bank.saturating_add(pool.quantum)
+        {
+            return Cause::Outside;
+        }
+    }
+    step_before(profile, account, at).map_or(Cause::Beginning, Cause::Step)
+}
+
+/// The step before a position, with unobserved deallocations passed over.
+pub fn step_before(profile: &Profile, account: &Account<'_>, at: Moment) -> Option<Step> {
+    let is_unseen = |step: Step| !account.pool.observed.contains(Moment::before(step));
+    let mut step = at.position().checked_sub(1)?;
+    while profile.op_kind(account.rank, step) == OpKind::Deallocate && is_unseen(step) {
+        step = step.checked_sub(1)?;
+    }
+    Some(step)
+}

@@ -1,0 +1,111 @@
+//! The longest chain of calls without overlap: what no further thread makes shorter.
+//!
+//! The chain is made of the innermost calls of all lanes: those with no other call inside of them. They are the work
+//! itself; a call around them spans their pauses as well, and where all is inside of one call, that one would be the
+//! chain and say nothing. Of all sets of such calls in which none begins before another has ended, the chain is the one
+//! that takes longest: weighted interval scheduling, by sorting and one pass.
+
+use super::clock::Stretch;
+use ttmem_model::{Nanoseconds, Rank};
+
+/// Calls of which each begins when the one before has ended, or later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// How long they take together, pauses between them not counted.
+    pub time: Nanoseconds,
+    /// The calls, in order.
+    pub calls: Vec<usize>,
+}
+
+/// The longest chain of a rank.
+pub fn longest_chain(rank: &Rank) -> Chain {
+    let Some(stretch) = Stretch::of(rank) else { return Chain::default() };
+    let mut is_innermost = vec![true; rank.calls.len()];
+    for parent in rank.calls.parent.iter().flatten() {
+        if let Some(innermost) = is_innermost.get_mut(parent.index()) {
+            *innermost = false;
+        }
+    }
+    let interval = |call: usize| {
+        let (began, end) = (rank.calls.began[call], stretch.until(rank, call)?);
+        (end > began).then_some(Interval { began, end, call })
+    };
+    let calls = (0..rank.calls.len()).filter(|&call| is_innermost[call]);
+    heaviest(calls.filter_map(interval).collect())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    began: Nanoseconds,
+    end: Nanoseconds,
+    call: usize,
+}
+
+fn heaviest(mut intervals: Vec<Interval>) -> Chain {
+    intervals.sort_by_key(|interval| (interval.end, interval.began));
+    // The longest chain of the first n, for every n; and how many of them come before the last of them.
+    let mut best: Vec<Nanoseconds> = vec![0];
+    let mut before = Vec::with_capacity(intervals.len());
+    for (index, interval) in intervals.iter().enumerate() {
+        let earlier = intervals[..index].partition_point(|other| other.end <= interval.began);
+        before.push(earlier);
+        best.push(best[index].max(best[earlier].saturating_add(interval.end - interval.began)));
+    }
+    let mut calls = Vec::new();
+    let mut rest = intervals.len();
+    while rest > 0 {
+        if best[rest] == best[rest - 1] {
+            rest -= 1;
+        } else {
+            calls.push(intervals[rest - 1].call);
+            rest = before[rest - 1];
+        }
+    }
+    calls.reverse();
+    Chain { time: best.last().copied().unwrap_or(0), calls }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn intervals(times: &[(u64, u64)]) -> Vec<Interval> {
+        let interval =
+            |(call, &(began, length)): (usize, &(u64, u64))| Interval { began, end: began + length, call };
+        times.iter().enumerate().map(interval).collect()
+    }
+
+    #[test]
+    fn short_calls_in_a_row_beat_one_long_call() {
+        let chain = heaviest(intervals(&[(0, 10), (2, 3), (10, 10), (5, 14), (20, 1)]));
+        assert_eq!(chain, Chain { time: 21, calls: vec![0, 2, 4] });
+        assert_eq!(heaviest(Vec::new()), Chain::default());
+    }
+
+    proptest! {
+        /// Against trying all sets.
+        #[test]
+        fn no_set_without_overlap_takes_longer(times in vec((0..40_u64, 1..15_u64), 0..10)) {
+            let all = intervals(&times);
+            let chain = heaviest(all.clone());
+            let apart = |set: &[&Interval]| {
+                let mut set = set.to_vec();
+                set.sort_by_key(|interval| interval.began);
+                set.windows(2).all(|pair| pair[0].end <= pair[1].began)
+            };
+            let taken: Vec<&Interval> = chain.calls.iter().map(|call| &all[*call]).collect();
+            prop_assert!(apart(&taken));
+            prop_assert!(taken.windows(2).all(|pair| pair[0].end <= pair[1].began), "in order");
+            let time = |set: &[&Interval]| set.iter().map(|interval| interval.end - interval.began).sum::<u64>();
+            prop_assert_eq!(time(&taken), chain.time);
+            for choice in 0..1_u32 << all.len() {
+                let set: Vec<&Interval> =
+                    all.iter().enumerate().filter(|(n, _)| choice >> n & 1 == 1).map(|(_, i)| i).collect();
+                prop_assert!(!apart(&set) || time(&set) <= chain.time);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What is in the pools at many moments: totals, counts and the largest, in one pass over all tensors.
+
+use std::collections::BTreeSet;
+
+use ttmem_model::{Moment, PoolId, Rank, TensorId};
+
+/// What is in a pool at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Which pool.
+    pub pool: PoolId,
+    /// The bytes of all tensors in it.
+    pub bytes: u64,
+    /// How many there are.
+    pub count: u64,
+    /// The largest of them, largest first; rows that stand for several are not among them.
+    pub largest: Vec<TensorId>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Held {
+    bytes: u64,
+    /// How many there are more than rows.
+    more: u64,
+    /// By size: the last is the largest. Of the same size, the earlier is the larger.
+    by_size: BTreeSet<(u64, std::cmp::Reverse<usize>)>,
+}
+
+/// What is in the pools at each of some moments, which are in order. Pools that never had a tensor are left out.
+pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>> {
+    let tensors = &rank.tensors;
+    let mut changes: Vec<(Moment, bool, usize)> = Vec::with_capacity(2 * tensors.len());
+    for index in 0..tensors.len() {
+        changes.push((tensors.born[index], true, index));
+        if tensors.dies[index] != Moment::NEVER {
+            changes.push((tensors.dies[index], false, index));
+        }
+    }
+    // What is gone at a moment goes first: something else may have come in its place.
+    changes.sort_unstable();
+    let mut held: Vec<Option<Held>> = vec![None; rank.pools.len()];
+    let mut next = changes.into_iter().peekable();
+    let at = |moment: &Moment| {
+        while let Some((_, is_born, index)) = next.next_if(|(at, _, _)| at <= moment) {
+            let Some(held) = held.get_mut(tensors.pool[index].index()) else { continue };
+            let (held, bytes) = (held.get_or_insert_default(), tensors.per_bank[index].or_zero());
+            let row = (bytes, std::cmp::Reverse(index));
+            if let Some(count) = stands_for(rank, index) {
+                held.stand_for(is_born, bytes, count);
+            } else if is_born && held.by_size.insert(row) {
+                held.bytes = held.bytes.saturating_add(bytes);
+            } else if !is_born && held.by_size.remove(&row) {
+                held.bytes = held.bytes.saturating_sub(bytes);
+            }
+        }
+        content(&held, top)
+    };
+    moments.iter().map(at).collect()
+}
+
+/// How many allocations a row is, if it is not one.
+fn stands_for(rank: &Rank, tensor: usize) -> Option<u64> {
+    rank.stands_for.get(&TensorId::new(tensor)?).copied()
+}
+
+impl Held {
+    fn stand_for(&mut self, is_born: bool, bytes: u64, count: u64) {
+        if is_born {
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.more = self.more.saturating_add(count);
+        } else {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.more = self.more.saturating_sub(count);
+        }
+    }
+}
+
+fn content(held: &[Option<Held>], top: usize) -> Vec<Content> {
+    let rows = held.iter().enumerate().filter_map(|(index, held)| {
+        let (pool, held) = (PoolId::new(index)?, held.as_ref()?);
+        let largest = held.by_size.iter().rev().take(top);
+        let largest = largest.filter_map(|(_, index)| TensorId::new(index.0)).collect();
+        Some(Content { pool, bytes: held.bytes, count: held.by_size.len() as u64 + held.more, largest })
+    });
+    rows.collect()
+}
+
+/// The bytes of all tensors at every position, from the first to the last.
+pub fn totals(rank: &Rank) -> Vec<u64> {
+    let mut changes = vec![0_i64; rank.end() as usize + 2];
+    let tensors = &rank.tensors;
+    for index in 0..tensors.len() {
+        let bytes = i64::try_from(tensors.per_bank[index].or_zero()).unwrap_or(i64::MAX);
+        let mut change = |at: Moment, by: i64| {
+            if let Some(change) = changes.get_mut(at.position() as usize).filter(|_| at != Moment::NEVER) {
+                *change = change.saturating_add(by);
+            }
+        };
+        change(tensors.born[index], bytes);
+        change(tensors.dies[index], -bytes);
+    }
+    let mut level = 0_i64;
+    let levels = changes.iter().map(|change| {
+        level = level.saturating_add(*change);
+        u64::try_from(level).unwrap_or(0)
+    });
+    levels.take(rank.end() as usize + 1).collect()
+}

@@ -1,0 +1,34 @@
+//! The questions: one file each, pure functions over a profile.
+//!
+//! Everything here answers with ids and whole bytes. Names, shares and units are for `query` and `report`.
+
+pub mod caches;
+pub mod chain;
+pub mod clock;
+pub mod contents;
+pub mod effects;
+pub mod expected;
+pub mod findings;
+pub mod fragmentation;
+pub mod held;
+pub mod hot_paths;
+pub mod interleaved;
+pub mod lanes;
+pub mod lowered;
+pub mod main_pool;
+pub mod names;
+pub mod oom;
+pub mod outside;
+pub mod over_time;
+pub mod overlaps;
+pub mod padding;
+pub mod phases;
+pub mod reshaping;
+pub mod residue;
+pub mod scopes;
+pub mod tiles;
+pub mod traced;
+pub mod weights;
+
+// Questions whose answers the readers need, too.
+pub use ttmem_model::rules::{Account, Span, live, outcomes, passes, peak, span};

@@ -1,0 +1,175 @@
+//! Out of memory: why, and whose the bytes are that did not fit.
+
+use ttmem_model::{CurveKind, Fault, FaultKind, Moment, Profile, Rank, StrId, TypeId};
+
+/// Why there was no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Enough was free, but not in one piece.
+    Fragmentation,
+    /// Not enough was free.
+    Capacity,
+    /// It is larger than a bank.
+    NeverFits,
+    /// Circular buffers and L1 buffers do not fit together.
+    CircularBuffers,
+    /// A trace does not fit its region.
+    TraceRegion,
+    /// An address below the lowest that is allowed.
+    AddressLimit,
+    /// The evidence does not tell.
+    Unknown,
+}
+
+impl Cause {
+    /// The contract's word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fragmentation => "fragmentation",
+            Self::Capacity => "capacity",
+            Self::NeverFits => "never_fits",
+            Self::CircularBuffers => "circular_buffers",
+            Self::TraceRegion => "trace_region",
+            Self::AddressLimit => "address_limit",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The verdict on an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why.
+    pub cause: Cause,
+    /// Whether the numbers are the message's own; if not, they are those of the last state before.
+    pub from_message: bool,
+    /// What was free of each bank.
+    pub free: Option<u64>,
+    /// The largest piece of it.
+    pub largest_free: Option<u64>,
+    /// Whose size it is that did not fit.
+    pub belongs_to: Vec<Owner>,
+}
+
+/// A tensor of just the size that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// What it is to the step.
+    pub part: Part,
+    /// Its name there.
+    pub ssa: StrId,
+    /// What people call it.
+    pub name: Option<StrId>,
+    /// Its type.
+    pub ty: TypeId,
+    /// The size fits if the elements are twice as wide as declared: converted to f32 on the way.
+    pub widened: bool,
+}
+
+/// What a tensor is to a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The step was to make it.
+    Result,
+    /// The step reads it.
+    Operand,
+    /// It is an argument of the program.
+    Argument,
+}
+
+/// The error of memory that ended the program: the last one that did.
+pub fn fatal(rank: &Rank) -> Option<&Fault> {
+    rank.faults.iter().rfind(|fault| fault.ended_program && fault.kind != FaultKind::Exception)
+}
+
+/// Why an error happened.
+pub fn verdict(profile: &Profile, rank: &Rank, fault: &Fault) -> Verdict {
+    let (mut free, mut largest_free, mut capacity) = (fault.free, fault.largest_free, fault.bank_size);
+    // Only where memory ran out are the free bytes what the verdict is made of.
+    let needs_state = fault.kind == FaultKind::OutOfMemory && (free.is_none() || largest_free.is_none());
+    let from_message = !needs_state;
+    if needs_state {
+        let state = state_before(profile, rank, fault);
+        free = free.or_else(|| state.and_then(|(free, ..)| free));
+        largest_free = largest_free.or_else(|| state.and_then(|(_, largest, _)| largest));
+        capacity = capacity.or_else(|| state.and_then(|(.., capacity)| capacity));
+    }
+    let cause = match fault.kind {
+        FaultKind::CircularBuffersClash | FaultKind::CircularBuffersTooLarge => Cause::CircularBuffers,
+        FaultKind::TraceRegion => Cause::TraceRegion,
+        FaultKind::AddressLimit => Cause::AddressLimit,
+        FaultKind::Exception => Cause::Unknown,
+        FaultKind::OutOfMemory => out_of_memory(fault.requested_per_bank, capacity, free, largest_free),
+    };
+    Verdict { cause, from_message, free, largest_free, belongs_to: owners(profile, rank, fault) }
+}
+
+fn out_of_memory(need: Option<u64>, capacity: Option<u64>, free: Option<u64>, largest: Option<u64>) -> Cause {
+    let Some(need) = need else { return Cause::Unknown };
+    if capacity.is_some_and(|capacity| need > capacity) {
+        return Cause::NeverFits;
+    }
+    match (free, largest) {
+        (Some(free), _) if need > free => Cause::Capacity,
+        (Some(_), Some(largest)) if need > largest => Cause::Fragmentation,
+        _ => Cause::Unknown,
+    }
+}
+
+/// Free, largest free and capacity of the fault's pool, as of the state before its step; for one that ended it all
+/// outside of programs, as of the last state.
+fn state_before(
+    profile: &Profile,
+    rank: &Rank,
+    fault: &Fault,
+) -> Option<(Option<u64>, Option<u64>, Option<u64>)> {
+    let name = profile.text(fault.pool?);
+    let (_, pool) = rank.pool_named(profile, name)?;
+    let at = fault.step.map_or(Moment::late(rank.end()), Moment::before);
+    let value = |kind| pool.curve(kind).and_then(|curve| curve.value_at(at));
+    Some((value(CurveKind::Free), value(CurveKind::LargestFree), value(CurveKind::Capacity)))
+}
+
+/// The tensors of just the size that was asked for: of the step, or else of the arguments.
+fn owners(profile: &Profile, rank: &Rank, fault: &Fault) -> Vec<Owner> {
+    let Some(requested) = fault.requested_total else { return Vec::new() };
+    let of_step = of_step(profile, rank, fault, requested);
+    if !of_step.is_empty() {
+        return of_step;
+    }
+    let arguments = rank.modules.iter().flat_map(|module| &module.arguments);
+    let candidates =
+        arguments.filter_map(|argument| Some((Part::Argument, argument.ssa, argument.name, argument.ty?)));
+    fitting(profile, candidates, requested)
+}
+
+fn of_step(profile: &Profile, rank: &Rank, fault: &Fault, requested: u64) -> Vec<Owner> {
+    let Some(op) = fault.step.and_then(|step| profile.op_of(rank, step)) else { return Vec::new() };
+    let results = op.results.iter().zip(&op.result_types).map(|(ssa, ty)| (Part::Result, *ssa, *ty));
+    let operands = op.operands.iter().zip(&op.operand_types).map(|(ssa, ty)| (Part::Operand, *ssa, *ty));
+    let candidates = results.chain(operands).filter_map(|(part, ssa, ty)| Some((part, ssa, None, ty?)));
+    fitting(profile, candidates, requested)
+}
+
+/// Those of just the size; if there are none, those of half the size, for a conversion to wider elements.
+fn fitting(
+    profile: &Profile,
+    candidates: impl Iterator<Item = (Part, StrId, Option<StrId>, TypeId)>,
+    requested: u64,
+) -> Vec<Owner> {
+    let mut owners: Vec<Owner> = Vec::new();
+    for (part, ssa, name, ty) in candidates {
+        let Some(sizes) = profile.tensor_type(ty).map(|ty| [ty.padded.get(), ty.logical.get()]) else {
+            continue;
+        };
+        let exact = sizes.contains(&Some(requested));
+        let widened = sizes.iter().flatten().any(|size| size.checked_mul(2) == Some(requested));
+        if exact || widened {
+            owners.push(Owner { part, ssa, name, ty, widened: !exact });
+        }
+    }
+    if owners.iter().any(|owner| !owner.widened) {
+        owners.retain(|owner| !owner.widened);
+    }
+    owners
+}

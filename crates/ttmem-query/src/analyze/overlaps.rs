@@ -1,0 +1,184 @@
+//! What ran at once: scopes that lanes were in at the same time, and for how long.
+//!
+//! A lane is in the call that began last of those that run on it. For every stretch of time in which two or more lanes
+//! are in calls, their scopes are a set; stretches with the same set are added up. So a list of overlaps is as long as
+//! there are different sets, whatever the number of calls, and no pair of calls is looked at that did not meet.
+
+use std::collections::{BTreeSet, BinaryHeap};
+
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::clock::Stretch;
+use ttmem_model::{Nanoseconds, Rank, ScopeId};
+
+/// More different sets than this nobody reads; their time is said together.
+const MOST_SETS: usize = 1 << 16;
+/// So many calls of a set are named.
+pub const MOST_NAMED: usize = 8;
+
+/// Scopes that lanes were in at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// How many lanes.
+    pub lanes: usize,
+    /// How long, all stretches together.
+    pub time: Nanoseconds,
+    /// How many stretches.
+    pub count: u64,
+    /// The longest stretch: from when to when.
+    pub longest: (Nanoseconds, Nanoseconds),
+    /// The calls that ran in the longest stretch, one of each lane; [`MOST_NAMED`] of them.
+    pub calls: Vec<usize>,
+}
+
+/// What ran at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlaps {
+    /// The sets, those first that lasted longest.
+    pub sets: Vec<Overlap>,
+    /// How long two or more lanes were in calls, all sets together.
+    pub time: Nanoseconds,
+}
+
+/// What ran at once in a rank.
+pub fn overlaps(rank: &Rank) -> Overlaps {
+    let Some(stretch) = Stretch::of(rank) else { return Overlaps::default() };
+    // Ends come before beginnings of the same time: what follows each other is no overlap.
+    let mut changes: Vec<(Nanoseconds, bool, usize)> = Vec::with_capacity(rank.calls.len() * 2);
+    for call in 0..rank.calls.len() {
+        let (began, Some(until)) = (rank.calls.began[call], stretch.until(rank, call)) else { continue };
+        if until > began {
+            changes.extend([(began, true, call), (until, false, call)]);
+        }
+    }
+    changes.sort_unstable();
+    let mut sweep = Sweep::new(rank);
+    for now in changes.chunk_by(|a, b| a.0 == b.0) {
+        sweep.at(now);
+    }
+    sweep.finish()
+}
+
+/// Goes through time.
+struct Sweep<'a> {
+    rank: &'a Rank,
+    lanes: Vec<Lane>,
+    runs: Vec<bool>,
+    /// The lanes that are in a call.
+    busy: BTreeSet<usize>,
+    /// A sum that stands for the set of their scopes.
+    mark: u64,
+    since: Nanoseconds,
+    sets: FxHashMap<(u64, usize), Overlap>,
+    time: Nanoseconds,
+}
+
+#[derive(Clone, Default)]
+struct Lane {
+    /// Calls that run, the one that began last on top; and some that have ended.
+    calls: BinaryHeap<(Nanoseconds, usize)>,
+    current: Option<usize>,
+}
+
+impl<'a> Sweep<'a> {
+    fn new(rank: &'a Rank) -> Self {
+        Self {
+            rank,
+            lanes: vec![Lane::default(); rank.lanes.len()],
+            runs: vec![false; rank.calls.len()],
+            busy: BTreeSet::new(),
+            mark: 0,
+            since: 0,
+            sets: FxHashMap::default(),
+            time: 0,
+        }
+    }
+
+    /// Takes all changes of one time.
+    fn at(&mut self, changes: &[(Nanoseconds, bool, usize)]) {
+        let Some(&(time, ..)) = changes.first() else { return };
+        let mut touched: Vec<usize> = Vec::with_capacity(changes.len());
+        for &(_, begins, call) in changes {
+            let lane = self.rank.calls.lane[call].index();
+            self.runs[call] = begins;
+            if begins && let Some(lane) = self.lanes.get_mut(lane) {
+                lane.calls.push((time, call));
+            }
+            touched.push(lane);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        let next: Vec<(usize, Option<usize>)> =
+            touched.into_iter().map(|lane| (lane, self.innermost(lane))).collect();
+        let mark = next.iter().fold(self.mark, |mark, &(lane, call)| {
+            let before = self.lanes.get(lane).and_then(|lane| lane.current);
+            mark.wrapping_sub(self.mark_of(before)).wrapping_add(self.mark_of(call))
+        });
+        if mark != self.mark {
+            self.close(time);
+            (self.mark, self.since) = (mark, time);
+        }
+        for (lane, call) in next {
+            let Some(known) = self.lanes.get_mut(lane) else { continue };
+            known.current = call;
+            if call.is_some() {
+                self.busy.insert(lane);
+            } else {
+                self.busy.remove(&lane);
+            }
+        }
+    }
+
+    /// The call that a lane is in.
+    fn innermost(&mut self, lane: usize) -> Option<usize> {
+        let calls = &mut self.lanes.get_mut(lane)?.calls;
+        while let Some(&(_, call)) = calls.peek() {
+            if self.runs[call] {
+                return Some(call);
+            }
+            calls.pop();
+        }
+        None
+    }
+
+    /// What a call's scope adds to the sum.
+    fn mark_of(&self, call: Option<usize>) -> u64 {
+        // Sums of it must differ for different sets: a hash that is nearly linear will not do.
+        let hash = |scope: ScopeId| xxh3_64(&scope.index().to_le_bytes());
+        call.map_or(0, |call| hash(self.rank.calls.scope[call]))
+    }
+
+    /// Ends the stretch that lasted until now.
+    fn close(&mut self, now: Nanoseconds) {
+        let (from, lasted) = (self.since, now.saturating_sub(self.since));
+        if self.busy.len() < 2 || lasted == 0 {
+            return;
+        }
+        self.time = self.time.saturating_add(lasted);
+        let key = (self.mark, self.busy.len());
+        if self.sets.len() >= MOST_SETS && !self.sets.contains_key(&key) {
+            return;
+        }
+        let set = self.sets.entry(key).or_insert(Overlap {
+            lanes: self.busy.len(),
+            time: 0,
+            count: 0,
+            longest: (from, from),
+            calls: Vec::new(),
+        });
+        set.time = set.time.saturating_add(lasted);
+        set.count += 1;
+        if lasted > set.longest.1 - set.longest.0 {
+            set.longest = (from, now);
+            set.calls =
+                self.busy.iter().take(MOST_NAMED).filter_map(|lane| self.lanes[*lane].current).collect();
+        }
+    }
+
+    fn finish(self) -> Overlaps {
+        let mut sets: Vec<Overlap> = self.sets.into_values().collect();
+        sets.sort_by_key(|set| (std::cmp::Reverse(set.time), set.longest.0));
+        Overlaps { sets, time: self.time }
+    }
+}

@@ -1,0 +1,388 @@
+//! What the phases of a training session say of the model, and what its peak is made of.
+//!
+//! Phases are matched by what they are called, without the numbers that trackers append: `FORWARD_PASS`,
+//! `FORWARD_PASS_micro_3` and `FORWARD_PASS__000042` are all forward passes. With gradient accumulation they come
+//! several times, so each figure says which of them it takes:
+//!
+//! | figure | rule |
+//! |---|---|
+//! | model, optimizer | the changes of all phases that create it, added up |
+//! | activations | the changes of the forward passes that no backward pass has followed yet, added up; the highest of these sums |
+//! | gradients | what is in use after the last backward pass, less what was after the last creation of an optimizer before it |
+//!
+//! A sum with a part that is not known is not known.
+
+use ttmem_model::{Phase, Session};
+
+/// What happens in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The parameters are made.
+    Model,
+    /// The state of the optimizer is made.
+    Optimizer,
+    /// A forward pass.
+    Forward,
+    /// A backward pass.
+    Backward,
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    /// Of the phase that has this label.
+    pub fn of(label: &str) -> Self {
+        match base_name(label) {
+            "MODEL_CREATION" => Self::Model,
+            "OPTIMIZER_CREATION" => Self::Optimizer,
+            "FORWARD_PASS" => Self::Forward,
+            "BACKWARD_PASS" => Self::Backward,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A label without the numbers that trackers append: `_micro_3`, `__000042`.
+pub fn base_name(label: &str) -> &str {
+    let mut rest = label.trim();
+    loop {
+        let name = rest.trim_end_matches(|character: char| character.is_ascii_digit());
+        let shorter = name.strip_suffix("_micro_").or_else(|| name.strip_suffix("__"));
+        match shorter.filter(|shorter| name.len() < rest.len() && !shorter.is_empty()) {
+            Some(shorter) => rest = shorter,
+            None => return rest,
+        }
+    }
+}
+
+/// A phase and what happens in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What happens in it.
+    pub kind: Kind,
+    /// Its figures.
+    pub phase: &'a Phase,
+}
+
+/// Bytes that were measured; `None` where that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// The parameters.
+    pub model: Option<i64>,
+    /// The state of the optimizer.
+    pub optimizer: Option<i64>,
+    /// The gradients, and whatever else the last backward pass left behind.
+    pub gradients: Option<i64>,
+    /// What forward passes keep for the backward pass.
+    pub activations: Option<i64>,
+}
+
+/// What the phases of one session measured.
+pub fn measured(phases: &[Known<'_>]) -> Measured {
+    Measured {
+        model: changes(phases, Kind::Model),
+        optimizer: changes(phases, Kind::Optimizer),
+        gradients: gradients(phases),
+        activations: activations(phases),
+    }
+}
+
+/// All phases of a kind, added up; `None` where there is none, or one is not known.
+fn changes(phases: &[Known<'_>], kind: Kind) -> Option<i64> {
+    let mut of_kind = phases.iter().filter(|known| known.kind == kind).peekable();
+    of_kind.peek()?;
+    of_kind.try_fold(0i64, |sum, known| Some(sum.saturating_add(known.phase.change?)))
+}
+
+fn gradients(phases: &[Known<'_>]) -> Option<i64> {
+    let last = phases.iter().rposition(|known| known.kind == Kind::Backward)?;
+    let before = phases[..last].iter().rev().find(|known| known.kind == Kind::Optimizer)?;
+    let (after, before) = (phases[last].phase.cumulative_current?, before.phase.cumulative_current?);
+    Some(after.saturating_sub(before))
+}
+
+fn activations(phases: &[Known<'_>]) -> Option<i64> {
+    let forwards = (0..phases.len()).filter(|&index| phases[index].kind == Kind::Forward);
+    let mut highest = None;
+    for index in forwards {
+        let kept = changes(since_backward(&phases[..=index]), Kind::Forward)?;
+        highest = highest.max(Some(kept));
+    }
+    highest
+}
+
+/// The phases behind the last backward pass.
+fn since_backward<'p, 'a>(phases: &'p [Known<'a>]) -> &'p [Known<'a>] {
+    let last = phases.iter().rposition(|known| known.kind == Kind::Backward);
+    &phases[last.map_or(0, |last| last + 1)..]
+}
+
+/// The highest use of a session: as its totals say, else the highest of its phases.
+pub fn peak(session: &Session, phases: &[Known<'_>]) -> Option<i64> {
+    let known = phases.iter().filter_map(|known| known.phase.cumulative_peak).max();
+    session.totals.and_then(|totals| totals.peak).or(known)
+}
+
+/// The phase in which the peak was reached: the first whose highest use so far is the peak, to the byte; else within
+/// what figures are rounded to.
+pub fn holder(session: &Session, phases: &[Known<'_>]) -> Option<usize> {
+    let peak = peak(session, phases)?;
+    let reaches = |slack: i64| {
+        let enough = move |known: &Known<'_>| {
+            known.phase.cumulative_peak.is_some_and(|highest| highest.saturating_add(slack) >= peak)
+        };
+        phases.iter().position(enough)
+    };
+    reaches(0).or_else(|| reaches(i64::try_from(session.quantum).unwrap_or(0)))
+}
+
+/// What something takes at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It is not there yet, or not any more.
+    Nothing,
+    /// It is there; a figure that would say how much it takes is missing.
+    Unknown,
+    /// It takes so much.
+    Bytes(i64),
+}
+
+impl Held {
+    fn new(is_there: bool, bytes: Option<i64>) -> Self {
+        match bytes {
+            _ if !is_there => Self::Nothing,
+            Some(bytes) => Self::Bytes(bytes),
+            None => Self::Unknown,
+        }
+    }
+
+    /// What it takes, if it is there and that is known.
+    pub fn bytes(self) -> Option<i64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
+
+    /// Whether it is there.
+    pub fn is_there(self) -> bool {
+        self != Self::Nothing
+    }
+}
+
+/// What was in memory when the peak was reached, from the phases up to the one that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtPeak {
+    /// The parameters.
+    pub model: Held,
+    /// The state of the optimizer.
+    pub optimizer: Held,
+    /// The gradients that earlier backward passes left behind.
+    pub gradients: Held,
+    /// What earlier forward passes keep for a backward pass to come, or for the one that holds the peak.
+    pub activations: Held,
+    /// How far the phase that holds the peak went above its start.
+    pub rise: Option<i64>,
+    /// What of that rise are activations: the change of a forward pass.
+    pub activations_in_rise: Held,
+}
+
+/// What was in memory when a phase reached the peak.
+pub fn at_peak(phases: &[Known<'_>], holder: usize) -> Option<AtPeak> {
+    let held = phases.get(holder)?;
+    let before = &phases[..holder];
+    let there = |kind: Kind, phases: &[Known<'_>]| phases.iter().any(|known| known.kind == kind);
+    let when = |kind: Kind, value: Option<i64>| Held::new(there(kind, before), value);
+    let waiting = since_backward(before);
+    Some(AtPeak {
+        model: when(Kind::Model, changes(before, Kind::Model)),
+        optimizer: when(Kind::Optimizer, changes(before, Kind::Optimizer)),
+        gradients: when(Kind::Backward, gradients(before)),
+        activations: Held::new(there(Kind::Forward, waiting), changes(waiting, Kind::Forward)),
+        rise: held.phase.segment_peak,
+        activations_in_rise: Held::new(held.kind == Kind::Forward, held.phase.change),
+    })
+}
+
+/// Whether a figure of device memory is missing: its line was torn or cut off.
+pub fn is_torn(phase: &Phase) -> bool {
+    let figures = [phase.segment_peak, phase.change, phase.cumulative_peak, phase.cumulative_current];
+    figures.iter().any(Option::is_none) || phase.allocations.is_none() || phase.deallocations.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_model::{SessionId, StrId, Totals};
+
+    /// A phase as a tracker would see it: its change, and how far it went above its start.
+    fn session(said: &[(&str, i64, i64)]) -> (Session, Vec<(Kind, Phase)>) {
+        let (mut current, mut highest) = (0, 0);
+        let phase = |&(label, change, rise): &(&str, i64, i64)| {
+            highest = i64::max(highest, current + rise);
+            current += change;
+            let phase = Phase {
+                session: SessionId::new(0).unwrap(),
+                name: StrId::new(0).unwrap(),
+                steps: None,
+                line: None,
+                segment_peak: Some(rise),
+                allocations: Some(rise.unsigned_abs()),
+                deallocations: Some(0),
+                change: Some(change),
+                cumulative_peak: Some(highest),
+                cumulative_current: Some(current),
+                l1_peak_cb: None,
+                l1_peak_buffer: None,
+                l1_peak_total: None,
+            };
+            (Kind::of(label), phase)
+        };
+        let phases: Vec<(Kind, Phase)> = said.iter().map(phase).collect();
+        let totals = Some(Totals { peak: Some(highest), current: Some(current) });
+        (Session { totals, ..Session::default() }, phases)
+    }
+
+    fn known(phases: &[(Kind, Phase)]) -> Vec<Known<'_>> {
+        phases.iter().map(|(kind, phase)| Known { kind: *kind, phase }).collect()
+    }
+
+    #[test]
+    fn labels_are_matched_without_their_numbers() {
+        for label in [
+            "FORWARD_PASS",
+            "FORWARD_PASS_micro_0",
+            "FORWARD_PASS_micro_12",
+            "FORWARD_PASS__000042",
+            "FORWARD_PASS_micro_3__000042",
+            " FORWARD_PASS ",
+        ] {
+            assert_eq!(Kind::of(label), Kind::Forward, "{label}");
+        }
+        for (label, name) in [
+            ("SPARSE_MOE_L3", "SPARSE_MOE_L3"),
+            ("MOE_L3__000042", "MOE_L3"),
+            ("STEP_7", "STEP_7"),
+            ("__1", "__1"),
+            ("7", "7"),
+            ("", ""),
+            ("FORWARD_PASS_micro_", "FORWARD_PASS_micro_"),
+        ] {
+            assert_eq!(base_name(label), name);
+            assert_eq!(Kind::of(label), Kind::Other, "{label}");
+        }
+    }
+
+    #[test]
+    fn one_iteration_is_measured_as_it_stands() {
+        let (session, phases) = session(&[
+            ("MODEL_CREATION", 10, 10),
+            ("OPTIMIZER_CREATION", 20, 20),
+            ("FORWARD_PASS", 50, 55),
+            ("BACKWARD_PASS", -40, 8),
+        ]);
+        let phases = known(&phases);
+        let figures = measured(&phases);
+        assert_eq!((figures.model, figures.optimizer), (Some(10), Some(20)));
+        assert_eq!((figures.gradients, figures.activations), (Some(10), Some(50)));
+        assert_eq!((peak(&session, &phases), holder(&session, &phases)), (Some(88), Some(3)));
+        let at = at_peak(&phases, 3).unwrap();
+        assert_eq!((at.model, at.optimizer, at.gradients), (Held::Bytes(10), Held::Bytes(20), Held::Nothing));
+        assert_eq!(
+            (at.activations, at.rise, at.activations_in_rise),
+            (Held::Bytes(50), Some(8), Held::Nothing)
+        );
+    }
+
+    /// Each micro batch gives its activations back: they are not added up, the largest counts.
+    #[test]
+    fn activations_of_micro_batches_are_those_of_the_largest() {
+        let (session, phases) = session(&[
+            ("MODEL_CREATION", 10, 10),
+            ("OPTIMIZER_CREATION", 20, 20),
+            ("FORWARD_PASS_micro_0", 50, 55),
+            ("BACKWARD_PASS_micro_0", -40, 8),
+            ("FORWARD_PASS_micro_1", 52, 53),
+            ("BACKWARD_PASS_micro_1", -52, 6),
+        ]);
+        let phases = known(&phases);
+        assert_eq!(measured(&phases).activations, Some(52));
+        // What the last one left, not the first.
+        assert_eq!(measured(&phases).gradients, Some(10));
+        assert_eq!(holder(&session, &phases), Some(5));
+        let at = at_peak(&phases, 5).unwrap();
+        assert_eq!((at.activations, at.gradients), (Held::Bytes(52), Held::Bytes(10)));
+    }
+
+    /// Forward passes that wait for one backward pass keep their activations at the same time.
+    #[test]
+    fn activations_that_wait_together_are_added_up() {
+        let (_, phases) = session(&[
+            ("FORWARD_PASS_micro_0", 5, 5),
+            ("FORWARD_PASS_micro_1", 7, 7),
+            ("BACKWARD_PASS", -12, 1),
+            ("FORWARD_PASS_micro_2", 9, 9),
+        ]);
+        let phases = known(&phases);
+        assert_eq!(measured(&phases).activations, Some(12));
+        // Without an optimizer nobody knows what was there before the gradients.
+        assert_eq!(measured(&phases).gradients, None);
+        assert_eq!(at_peak(&phases, 2).unwrap().activations, Held::Bytes(12));
+        assert_eq!(at_peak(&phases, 3).unwrap().activations, Held::Nothing);
+    }
+
+    #[test]
+    fn models_and_optimizers_that_are_made_in_parts_are_added_up() {
+        let (_, phases) = session(&[
+            ("MODEL_CREATION__000001", 10, 10),
+            ("MODEL_CREATION__000002", 4, 6),
+            ("OPTIMIZER_CREATION", 20, 20),
+            ("OPTIMIZER_CREATION", 8, 8),
+            ("BACKWARD_PASS", 14, 14),
+        ]);
+        let phases = known(&phases);
+        let figures = measured(&phases);
+        assert_eq!((figures.model, figures.optimizer, figures.gradients), (Some(14), Some(28), Some(14)));
+        let at = at_peak(&phases, 1).unwrap();
+        assert_eq!((at.model, at.optimizer, at.rise), (Held::Bytes(10), Held::Nothing, Some(6)));
+    }
+
+    #[test]
+    fn what_is_not_known_makes_no_sum() {
+        let (session, mut phases) = session(&[
+            ("MODEL_CREATION", 10, 10),
+            ("OPTIMIZER_CREATION", 20, 20),
+            ("FORWARD_PASS", 50, 55),
+            ("BACKWARD_PASS", -40, 8),
+        ]);
+        phases[2].1.change = None;
+        phases[1].1.cumulative_current = None;
+        assert!(is_torn(&phases[2].1) && is_torn(&phases[1].1) && !is_torn(&phases[0].1));
+        let cut = Session { totals: None, ..session };
+        let known = known(&phases);
+        assert_eq!((measured(&known).activations, measured(&known).gradients), (None, None));
+        assert_eq!(at_peak(&known, 3).unwrap().activations, Held::Unknown);
+        assert_eq!(peak(&cut, &known), Some(88));
+        assert_eq!(measured(&[]), Measured::default());
+        assert_eq!((peak(&cut, &[]), holder(&cut, &[]), at_peak(&[], 0)), (None, None, None));
+    }
+
+    #[test]
+    fn the_first_phase_that_reaches_the_peak_holds_it() {
+        let (session, phases) = session(&[
+            ("MODEL_CREATION", 10, 10),
+            ("OPTIMIZER_CREATION", 20, 100),
+            ("FORWARD_PASS", 5, 6),
+            ("ITERATION_COMPLETE", 0, 0),
+        ]);
+        let phases = known(&phases);
+        assert_eq!(holder(&session, &phases), Some(1));
+        let at = at_peak(&phases, 1).unwrap();
+        assert_eq!((at.model, at.optimizer, at.rise), (Held::Bytes(10), Held::Nothing, Some(100)));
+        // Totals that are rounded differently are reached within the rounding, and not beyond.
+        let totals = |peak| Some(Totals { peak: Some(peak), current: None });
+        let rounded = Session { quantum: 5, totals: totals(114), ..session };
+        assert_eq!(holder(&rounded, &phases), Some(1));
+        assert_eq!(holder(&Session { totals: totals(116), ..rounded }, &phases), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! What a program says it does, and what came of it: its scopes with the sums of their calls, and where tensors were made.
+
+use rustc_hash::FxHashSet;
+
+use ttmem_model::{CallTotals, Profile, Rank, ScopeId, ScopeKind};
+
+/// No model nests deeper: a file that says so is not followed.
+const DEEPEST: usize = 64;
+
+/// What the calls of each scope came to that have ended, by scope.
+pub fn totals(rank: &Rank) -> Vec<CallTotals> {
+    let mut totals = vec![CallTotals::default(); rank.scopes.len()];
+    for call in rank.calls.iter() {
+        if let (Some(outcome), Some(totals)) = (call.outcome, totals.get_mut(call.scope.index())) {
+            totals.add(&outcome, outcome.ended.saturating_sub(call.began));
+        }
+    }
+    for (scope, further) in &rank.further_calls {
+        if let Some(totals) = totals.get_mut(scope.index()) {
+            totals.add_all(further);
+        }
+    }
+    totals
+}
+
+/// The names of modules, with the numbers of layers left out: those of one kind have the same.
+#[derive(Debug)]
+pub struct Alike<'a> {
+    profile: &'a Profile,
+    rank: &'a Rank,
+    /// The modules that have others inside.
+    blocks: FxHashSet<&'a str>,
+}
+
+impl<'a> Alike<'a> {
+    /// Looks at all modules of a rank.
+    pub fn new(profile: &'a Profile, rank: &'a Rank) -> Self {
+        let names = rank.scopes.iter().filter(|scope| is_module(scope.kind));
+        let names = names.map(|scope| profile.text(scope.name));
+        let outer = |name: &'a str| name.match_indices('.').take(DEEPEST).map(|(at, _)| &name[..at]);
+        let blocks = names.flat_map(outer).collect();
+        Self { profile, rank, blocks }
+    }
+
+    /// The name of a scope. That of a layer has `*` for its number: `h.*.mlp`. A number that no name stands before is
+    /// kept, and so is that of something that has nothing inside: neighbours may be of another kind.
+    pub fn name(&self, scope: ScopeId) -> Option<String> {
+        let scope = self.rank.scopes.get(scope.index())?;
+        let name = self.profile.text(scope.name);
+        if !is_module(scope.kind) {
+            return Some(name.to_owned());
+        }
+        let (mut alike, mut end, mut is_named) = (String::with_capacity(name.len()), 0, false);
+        for part in name.split('.') {
+            end += part.len();
+            let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+            let is_layer = is_number && is_named && self.blocks.contains(&name[..end]);
+            is_named |= !is_number;
+            alike.push_str(if is_layer { "*" } else { part });
+            if end < name.len() {
+                alike.push('.');
+                end += 1;
+            }
+        }
+        Some(alike)
+    }
+}
+
+fn is_module(kind: ScopeKind) -> bool {
+    matches!(kind, ScopeKind::Forward | ScopeKind::Backward)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_model::Scope;
+
+    #[test]
+    fn layers_are_alike_and_their_neighbours_are_not() {
+        let names = ["model", "h.0", "h.0.mlp", "h.1", "h.1.mlp.0", "features.0", "0", "1.h.12.x", "a..3.b"];
+        let mut profile = Profile::default();
+        let mut rank = Rank::default();
+        for name in names {
+            let name = profile.strings.push(name).unwrap();
+            rank.scopes.push(Scope { name, parent: None, kind: ScopeKind::Forward });
+        }
+        let name = profile.strings.push("step.0.of").unwrap();
+        rank.scopes.push(Scope { name, parent: None, kind: ScopeKind::Operation });
+        let alike = Alike::new(&profile, &rank);
+        let found: Vec<_> = (0..=names.len()).filter_map(|index| alike.name(ScopeId::new(index)?)).collect();
+        let expected = [
+            "model",
+            "h.*",
+            "h.*.mlp",
+            "h.*",
+            "h.*.mlp.0",
+            "features.0",
+            "0",
+            "1.h.*.x",
+            "a..*.b",
+            "step.0.of",
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,195 @@
+//! Shapes that fit into tiles: what a tensor could look like to need no padding.
+
+use ttmem_model::TensorType;
+
+/// A shape near the tensor's own that needs less padding, or none; `None` where there is nothing to save.
+///
+/// 1. The same elements, see [`same_elements`].
+/// 2. Where that does not help, rows and columns rounded to the nearest whole tile: `50257x768` as `50272x768`.
+pub fn friendly_shape(ty: &TensorType) -> Option<Vec<u64>> {
+    if let Some(shape) = same_elements(ty) {
+        return Some(shape);
+    }
+    // Other sizes: only if then nearly nothing is padding.
+    let (tile, now, elements) = padded_now(ty)?;
+    let rounded = tile.rounded(&ty.shape)?;
+    let then = tile.padded(&rounded)?.saturating_sub(product(&rounded)?);
+    (then <= (now - elements) / 10).then_some(rounded)
+}
+
+/// A shape of the same elements that needs less padding.
+///
+/// Outer dims are folded into the rows (`8x1x64` as `1x8x64`), which leaves the columns as they are; or, where that
+/// leaves more than a tenth of padding, rows and columns are cut anew if one of them is smaller than a tile
+/// (`1024x1` as `32x32`) and if that takes less.
+pub fn same_elements(ty: &TensorType) -> Option<Vec<u64>> {
+    let (tile, now, elements) = padded_now(ty)?;
+    let folded = folded(&ty.shape, elements);
+    let is_enough = |shape: &Vec<u64>| {
+        tile.padded(shape).is_some_and(|padded| padded.saturating_sub(elements) <= elements / 10)
+    };
+    let cut_anew =
+        if folded.as_ref().is_some_and(is_enough) { None } else { tile.cut_anew(&ty.shape, elements) };
+    let best = [folded, cut_anew].into_iter().flatten().min_by_key(|shape| tile.padded(shape))?;
+    (tile.padded(&best)? < now).then_some(best)
+}
+
+/// How many tiles a tensor would have in some shape; `None` where it has no tiles.
+pub fn count(ty: &TensorType, shape: &[u64]) -> Option<u64> {
+    let tile = Tile::of(ty)?;
+    tile.padded(shape)?.checked_div(tile.height.checked_mul(tile.width)?)
+}
+
+/// The tile of a tensor with padding, its elements with and without it.
+fn padded_now(ty: &TensorType) -> Option<(Tile, u64, u64)> {
+    if ty.padded.get()? <= ty.logical.get()? {
+        return None;
+    }
+    let tile = Tile::of(ty)?;
+    let (padded, elements) = (tile.padded(&ty.shape)?, product(&ty.shape)?);
+    (padded >= elements).then_some((tile, padded, elements))
+}
+
+fn product(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1, |all: u64, dim| all.checked_mul(*dim))
+}
+
+struct Tile {
+    height: u64,
+    width: u64,
+}
+
+impl Tile {
+    fn of(ty: &TensorType) -> Option<Self> {
+        let (height, width) = ty.layout.as_ref()?.tile?;
+        (height > 0 && width > 0).then(|| Self { height: height.into(), width: width.into() })
+    }
+
+    /// How many elements a shape takes with its last two dims padded; `None` beyond all measure.
+    fn padded(&self, shape: &[u64]) -> Option<u64> {
+        let (outer, rows, columns) = parts(shape);
+        let whole = |dim: u64, tile: u64| dim.div_ceil(tile).checked_mul(tile);
+        product(outer)?.checked_mul(whole(rows, self.height)?)?.checked_mul(whole(columns, self.width)?)
+    }
+
+    fn cut_anew(&self, shape: &[u64], elements: u64) -> Option<Vec<u64>> {
+        let (_, rows, columns) = parts(shape);
+        let is_small = rows < self.height || columns < self.width;
+        (is_small && elements.is_multiple_of(self.width))
+            .then(|| with_last(shape, elements / self.width, self.width))
+    }
+
+    fn rounded(&self, shape: &[u64]) -> Option<Vec<u64>> {
+        // What is smaller than a tile cannot be rounded: nobody makes one row thirty-two.
+        let nearest = |dim: u64, tile: u64| match dim {
+            0.. if dim < tile => Some(dim),
+            _ => (dim.checked_add(tile / 2)? / tile).checked_mul(tile),
+        };
+        let (_, rows, columns) = parts(shape);
+        let mut rounded = shape.to_vec();
+        *rounded.last_mut()? = nearest(columns, self.width)?;
+        if let Some(index) = shape.len().checked_sub(2) {
+            rounded[index] = nearest(rows, self.height)?;
+        }
+        (rounded != shape).then_some(rounded)
+    }
+}
+
+/// Outer dims folded into the rows.
+fn folded(shape: &[u64], elements: u64) -> Option<Vec<u64>> {
+    let (outer, _, columns) = parts(shape);
+    let rows = elements.checked_div(columns)?;
+    (outer.iter().any(|dim| *dim > 1)).then(|| with_last(shape, rows, columns))
+}
+
+/// Outer dims, rows and columns; a vector has one row.
+fn parts(shape: &[u64]) -> (&[u64], u64, u64) {
+    match shape {
+        [outer @ .., rows, columns] => (outer, *rows, *columns),
+        [columns] => (&[], 1, *columns),
+        [] => (&[], 1, 1),
+    }
+}
+
+/// A shape of as many dims, with everything in the last two.
+fn with_last(shape: &[u64], rows: u64, columns: u64) -> Vec<u64> {
+    let mut whole = vec![1; shape.len().saturating_sub(2)];
+    whole.extend([rows, columns]);
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_model::{Bytes, Layout, StrId};
+
+    fn friendly(shape: &[u64]) -> Option<Vec<u64>> {
+        let text = StrId::new(0).unwrap();
+        let layout = Layout {
+            buffer: text,
+            spread: None,
+            stored_dtype: text,
+            tile: Some((32, 32)),
+            grid: vec![],
+            shard: vec![],
+            padded_shape: vec![],
+        };
+        let bytes = |elements: u64| Bytes::known(elements * 2);
+        friendly_shape(&TensorType {
+            text: None,
+            shape: shape.to_vec(),
+            dtype: text,
+            declared: Bytes::UNKNOWN,
+            logical: bytes(shape.iter().product()),
+            padded: bytes(Tile { height: 32, width: 32 }.padded(shape).unwrap()),
+            layout: Some(layout),
+        })
+    }
+
+    #[test]
+    fn what_fits_needs_no_other_shape() {
+        assert_eq!(friendly(&[64, 96]), None);
+        assert_eq!(friendly(&[7, 32, 32]), None);
+    }
+
+    #[test]
+    fn outer_dims_are_folded_into_the_rows() {
+        assert_eq!(friendly(&[8, 64, 1, 128]), Some(vec![1, 1, 512, 128]));
+        assert_eq!(friendly(&[32, 1, 64]), Some(vec![1, 32, 64]));
+        assert_eq!(friendly(&[3, 20, 64]), Some(vec![1, 60, 64]));
+        // A little padding is left, but 8192 columns are 8192 columns still.
+        assert_eq!(friendly(&[3, 21, 8192]), Some(vec![1, 63, 8192]));
+    }
+
+    #[test]
+    fn thin_tensors_are_cut_anew() {
+        assert_eq!(friendly(&[1024, 1]), Some(vec![32, 32]));
+        assert_eq!(friendly(&[4096]), Some(vec![128, 32]));
+        assert_eq!(friendly(&[64, 1, 4]), Some(vec![1, 8, 32]));
+    }
+
+    #[test]
+    fn all_else_is_rounded_to_whole_tiles() {
+        assert_eq!(friendly(&[50257, 768]), Some(vec![50272, 768]));
+        assert_eq!(friendly(&[1, 33, 65]), Some(vec![1, 32, 64]));
+    }
+
+    #[test]
+    fn a_shape_that_saves_nothing_is_not_proposed() {
+        for shape in [&[7][..], &[], &[50257], &[1, 1000], &[31, 31], &[0, 5]] {
+            assert_eq!(friendly(shape), None, "{shape:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_proposed_shape_has_less_padding(shape in proptest::collection::vec(1u64..200, 1..5)) {
+            let tile = Tile { height: 32, width: 32 };
+            let padding = |shape: &[u64]| tile.padded(shape).unwrap() - shape.iter().product::<u64>();
+            if let Some(proposed) = friendly(&shape) {
+                proptest::prop_assert!(padding(&proposed) < padding(&shape), "{proposed:?}");
+                proptest::prop_assert_eq!(proposed.len().max(2), shape.len().max(2));
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Errors of the program in the answer of `ttmem summary`.
+
+use super::answer::{FaultSummary, Oom, OwnerSummary};
+use super::summary::View;
+use crate::analyze::oom;
+use ttmem_model::{Fault, FaultKind, Step};
+
+impl View<'_> {
+    /// The verdict on the error that ended the program.
+    pub(super) fn oom(&self, fault: &Fault) -> Oom {
+        let verdict = oom::verdict(self.profile, self.rank, fault);
+        let owner = |owner: &oom::Owner| {
+            let ty = self.profile.tensor_type(owner.ty)?;
+            Some(OwnerSummary {
+                part: match owner.part {
+                    oom::Part::Result => "result",
+                    oom::Part::Operand => "operand",
+                    oom::Part::Argument => "argument",
+                },
+                ssa: self.text(owner.ssa),
+                name: owner.name.map(|name| self.text(name)),
+                shape: ty.shape.clone(),
+                dtype: self.text(ty.dtype),
+                widened: owner.widened,
+            })
+        };
+        Oom {
+            pool: fault.pool.map(|pool| self.text(pool)),
+            cause: verdict.cause.as_str(),
+            evidence: if verdict.from_message { "message" } else { "state" },
+            requested_total: fault.requested_total,
+            requested_per_bank: fault.requested_per_bank,
+            banks: fault.banks,
+            free_per_bank: verdict.free,
+            largest_free_per_bank: verdict.largest_free,
+            allocated_per_bank: fault.allocated.filter(|_| self.rank.began.is_some()),
+            within: fault.step.and_then(|step| self.part_of(step)),
+            overlap_bytes: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
+            step: fault.step,
+            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            loc: fault.step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
+            belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
+            message: self.text(fault.message),
+        }
+    }
+
+    /// The part of the program that a step ran in, as the program names it.
+    fn part_of(&self, step: Step) -> Option<String> {
+        let call = self.rank.named_call(self.rank.within.get(step)??)?;
+        let scope = self.rank.scopes.get(self.rank.calls.scope.get(call.index())?.index())?;
+        Some(self.text(scope.name))
+    }
+
+    /// An error, as it was recorded.
+    pub(super) fn fault(&self, fault: &Fault) -> FaultSummary {
+        FaultSummary {
+            kind: match fault.kind {
+                FaultKind::OutOfMemory => "out_of_memory",
+                FaultKind::CircularBuffersClash => "circular_buffers_clash",
+                FaultKind::CircularBuffersTooLarge => "circular_buffers_too_large",
+                FaultKind::AddressLimit => "address_limit",
+                FaultKind::TraceRegion => "trace_region",
+                FaultKind::Exception => "exception",
+            },
+            pool: fault.pool.map(|pool| self.text(pool)),
+            step: fault.step,
+            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            line: Some(fault.line).filter(|line| *line > 0),
+            ended_program: fault.ended_program,
+            message: self.text(fault.message),
+        }
+    }
+}

@@ -1,0 +1,760 @@
+//! `ttmem summary`: the answer on one screen, as data.
+
+use std::str::FromStr;
+
+use rustc_hash::FxHashMap;
+
+use super::answer::{
+    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, LiveTensor,
+    OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
+    SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+};
+use super::expectations::Expectations;
+use super::expected::held_against;
+use super::named::Named;
+use super::parts::Parts;
+use super::phases::{phase_summary, session_summaries};
+use super::ranks::{ProcessFilter, in_order, process};
+use super::suggestions::suggestions;
+use crate::analyze::findings::{PoolAtPeak, Situation};
+use crate::analyze::main_pool::main_pool;
+use crate::analyze::residue::{self, Who};
+use crate::analyze::{
+    Account, Span, effects, fragmentation, live, oom, outside, padding, peak, weights, weights::WEIGHTS,
+};
+use ttmem_model::rules::account::Held;
+use ttmem_model::rules::passes::Passes;
+use ttmem_model::{
+    ArgumentKind, Curve, CurveKind, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile, Rank,
+    Reading, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
+};
+use ttmem_model::{Error, Result};
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// A position to describe besides the peaks.
+    pub at: Option<Position>,
+    /// How many rows lists have; `None`: all of what is alive, and ten of what is ranked.
+    pub top: Option<usize>,
+    /// Which runs.
+    pub run: RunFilter,
+    /// Which rank: `0` or `1,0`.
+    pub rank: Option<String>,
+    /// Which of the processes that wrote one log.
+    pub process: ProcessFilter,
+    /// What is expected besides what the evidence has; with it, there must be something.
+    pub expect: Option<Expectations>,
+}
+
+/// Which top-level runs are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunFilter {
+    /// All of them.
+    #[default]
+    All,
+    /// Those of the last pass.
+    Last,
+    /// The one with this number, from 1.
+    Number(usize),
+}
+
+/// As people write it: `all`, `last` or a number.
+impl FromStr for RunFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "last" => Ok(Self::Last),
+            number => match number.parse() {
+                Ok(number) if number > 0 => Ok(Self::Number(number)),
+                _ => Err("`all`, `last` or a number from 1 is wanted".into()),
+            },
+        }
+    }
+}
+
+/// How many rows ranked lists have unless asked otherwise.
+const RANKED: usize = 10;
+
+/// Answers for all ranks of all files.
+pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
+    let mut ranks = Vec::new();
+    let mut labels = Vec::new();
+    let mut processes = 0;
+    for profile in profiles {
+        for rank in in_order(profile) {
+            let label = rank.label.map(|label| profile.text(label).to_owned());
+            labels.push(label.clone());
+            processes = process(rank).max(processes);
+            let is_wanted = request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted));
+            if is_wanted && request.process.takes(rank) {
+                ranks.push(View::new(profile, rank, request)?.summary()?);
+            }
+        }
+    }
+    if let (ProcessFilter::Number(wanted), true) = (request.process, ranks.is_empty())
+        && wanted > processes
+        && processes > 0
+    {
+        let are = if processes == 1 { "process" } else { "processes" };
+        return Err(Error::NotThere(format!("there is no process {wanted}: the log has {processes} {are}")));
+    }
+    if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
+        return Err(no_such_rank(wanted, &labels));
+    }
+    if labels.is_empty() {
+        return Err(nothing_in(profiles));
+    }
+    if request.expect.is_some() && ranks.iter().all(|rank| rank.expected.is_empty()) {
+        return Err(nothing_expected());
+    }
+    Ok(Summary { schema: 1, source: source(profiles), ranks })
+}
+
+/// What was read, and what people should know of it.
+pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
+    let warnings = |profile: &Profile| {
+        let file = profile.source.file.clone();
+        let warning = move |warning: &ttmem_model::Warning| WarningSummary {
+            file: file.clone(),
+            line: warning.line,
+            message: warning.message.clone(),
+        };
+        profile.warnings.iter().map(warning).collect::<Vec<_>>()
+    };
+    SourceSummary {
+        format: profiles.first().map(|profile| profile.source.format.clone()).unwrap_or_default(),
+        files: profiles.iter().map(|profile| profile.source.file.clone()).collect(),
+        warnings: profiles.iter().flat_map(warnings).collect(),
+        skipped_lines: profiles.iter().map(|profile| profile.skipped_lines).sum(),
+    }
+}
+
+fn nothing_expected() -> Error {
+    Error::NotThere(
+        "nothing is expected: let the program say it (`tracker.expect(…)`), or say it here \
+         (`--expect params=1.24B,dtype=bf16`, `--expect parameter=2.3GiB`)"
+            .into(),
+    )
+}
+
+/// Says which ranks there are instead.
+pub(super) fn no_such_rank(wanted: &str, labels: &[Option<String>]) -> Error {
+    let known: Vec<&str> = labels.iter().flatten().map(String::as_str).collect();
+    let known = if known.is_empty() {
+        "its lines are not tagged".into()
+    } else {
+        format!("there are {}", known.join(", "))
+    };
+    Error::NotThere(format!("there is no rank {wanted}: {known}"))
+}
+
+/// A profile without a rank: one that could not be read, as a warning says, or in which nothing was recorded.
+fn nothing_in(profiles: &[Profile]) -> Error {
+    let first = profiles.first();
+    let file = first.map(|profile| profile.source.file.clone()).unwrap_or_default();
+    match first.and_then(|profile| profile.warnings.first()) {
+        Some(damage) => {
+            Error::Damaged { file, message: format!("there is nothing in it: {}", damage.message) }
+        }
+        None => Error::NoMemoryData { file, message: "there is nothing in it".into() },
+    }
+}
+
+/// `--rank` takes `1,0`, or the number of the rank alone.
+pub(super) fn is_rank(label: Option<&str>, wanted: &str) -> bool {
+    let label = label.unwrap_or("0");
+    label == wanted || label.rsplit(',').next() == Some(wanted)
+}
+
+pub(super) fn span(rank: &Rank, request: &Request) -> Result<Span> {
+    let found = match request.run {
+        RunFilter::All => Some(Span::told(rank)),
+        RunFilter::Last => Span::of_last_pass(rank),
+        RunFilter::Number(number) => {
+            let run = number.checked_sub(1).and_then(|before| rank.top_level_runs().nth(before));
+            run.and_then(|(id, _)| Span::of_run(rank, id))
+        }
+    };
+    found.ok_or_else(|| match rank.top_level_runs().count() {
+        0 => Error::NotThere("the evidence names no program runs to choose from".into()),
+        count => Error::NotThere(format!("there is no such run: they are numbered from 1 to {count}")),
+    })
+}
+
+/// One rank, as far as it is asked about.
+fn is_within(run: &Run, span: Span) -> bool {
+    span.first <= run.first && run.end.max(run.first) <= span.end
+}
+
+pub(super) struct View<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) rank: &'a Rank,
+    request: &'a Request,
+    span: Span,
+    accounts: Vec<Account<'a>>,
+    run_numbers: Vec<usize>,
+    /// The further names of each tensor, each once.
+    names: FxHashMap<TensorId, Vec<StrId>>,
+    parts: Option<Parts<'a>>,
+}
+
+impl<'a> View<'a> {
+    fn new(profile: &'a Profile, rank: &'a Rank, request: &'a Request) -> Result<Self> {
+        let mut names: FxHashMap<TensorId, Vec<StrId>> = FxHashMap::default();
+        for alias in rank.aliases.iter() {
+            let known = names.entry(alias.tensor).or_default();
+            if !known.contains(&alias.ssa) {
+                known.push(alias.ssa);
+            }
+        }
+        let ids = (0..rank.pools.len()).filter_map(PoolId::new);
+        Ok(Self {
+            profile,
+            rank,
+            request,
+            span: span(rank, request)?,
+            accounts: ids.filter_map(|id| Account::new(rank, id)).collect(),
+            run_numbers: rank.run_numbers(),
+            names,
+            parts: Parts::of(profile, rank),
+        })
+    }
+
+    fn summary(&self) -> Result<RankSummary> {
+        let fault = oom::fatal(self.rank).filter(|fault| self.is_within(fault));
+        let peaks: Vec<Option<peak::Peak>> =
+            self.accounts.iter().map(|account| peak::peak(account, self.span)).collect();
+        let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
+        let place = |id: PoolId| self.accounts.iter().position(|account| account.id == id);
+        let peak_of = |id: PoolId| peaks.get(place(id)?).copied().flatten().map(|peak| peak.per_bank);
+        let dram = main_pool(self.profile, self.rank, peak_of).and_then(place);
+        let main = self.failed_pool(fault).or(dram);
+        let dram_account = dram.and_then(|index| self.accounts.get(index));
+        let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
+        let moments: Vec<(String, PoolMoment)> = with_peaks()
+            .map(|(account, peak)| (self.name(account), self.peak_moment(account, peak)))
+            .collect();
+        Ok(RankSummary {
+            rank: self.rank.label.map(|label| self.text(label)),
+            process: process(self.rank),
+            processes: self.profile.ranks.iter().map(process).max().unwrap_or(1),
+            file: self.profile.source.file.clone(),
+            runs: self.runs().count(),
+            passes: self.passes(),
+            chosen_runs: self.chosen_runs(),
+            operations: self.counts(),
+            distribution: self.distribution(),
+            pools: Named(
+                with_peaks()
+                    .map(|(account, peak)| (self.name(account), self.pool(account, peak, fault)))
+                    .collect(),
+            ),
+            peak: main.and_then(|main| moments.get(main)).map(|(_, moment)| moment.clone()),
+            peaks: Named(moments),
+            at: self.request.at.map(|at| self.at(at)).transpose()?,
+            padding: dram_peak.and_then(|(account, at)| self.padding(account.id, at)),
+            suspects: dram_account.map_or_else(Vec::new, |account| self.suspects(account)),
+            outside: self.accounts.iter().flat_map(|account| self.outside(account)).collect(),
+            fragmentation: Named(
+                self.accounts
+                    .iter()
+                    .filter_map(|account| Some((self.name(account), self.fragmentation(account)?)))
+                    .collect(),
+            ),
+            weights: self.weights(dram_peak.map(|(account, at)| (account.id, at))),
+            inputs: weights::total(self.profile, self.rank, &[ArgumentKind::Input, ArgumentKind::Default])
+                .map(|total| Declared { count: total.count, bytes: total.bytes }),
+            oom: fault.map(|fault| self.oom(fault)),
+            faults: self
+                .rank
+                .faults
+                .iter()
+                .filter(|fault| self.is_within(fault))
+                .map(|fault| self.fault(fault))
+                .collect(),
+            sessions: session_summaries(self.profile, self.rank),
+            phases: self.rank.phases.iter().map(|phase| phase_summary(self.profile, phase)).collect(),
+            expected: held_against(self.profile, self.rank, self.span, self.request.expect.as_ref()),
+            checkpoints: self.checkpoints(),
+            ran: self.parts.as_ref().map_or_else(Vec::new, Parts::ran),
+            suggestions: suggestions(&self.situation(&peaks, dram, fault)),
+        })
+    }
+
+    /// What the rules look at.
+    fn situation(
+        &'a self,
+        peaks: &[Option<peak::Peak>],
+        main: Option<usize>,
+        fault: Option<&'a Fault>,
+    ) -> Situation<'a> {
+        let main = main.and_then(|main| self.accounts.get(main)).map(|account| account.id);
+        let pools = self.accounts.iter().zip(peaks);
+        let pools: Vec<PoolAtPeak<'a>> = pools
+            .filter_map(|(account, peak)| {
+                let capacity = self.capacity(account.pool, fault);
+                Some(PoolAtPeak { account, peak: (*peak)?, capacity })
+            })
+            .collect();
+        Situation {
+            profile: self.profile,
+            rank: self.rank,
+            span: self.span,
+            main: pools.iter().position(|pool| Some(pool.account.id) == main),
+            pools,
+            fault,
+        }
+    }
+
+    fn checkpoints(&self) -> Vec<Checkpoint> {
+        let held =
+            |account: &Account<'_>, at| (self.name(account), account.held(at).map(|held| held.per_bank));
+        let mut snapshots = self.rank.snapshots.as_slice();
+        // The tracker's own, when it was stopped.
+        if let Some((last, before)) = snapshots.split_last()
+            && last.name.is_some_and(|name| self.profile.text(name) == "final")
+        {
+            snapshots = before;
+        }
+        let named = snapshots.iter().filter_map(|snapshot| Some((snapshot.name?, snapshot)));
+        let checkpoint = |(name, snapshot): (StrId, &Snapshot)| Checkpoint {
+            name: self.text(name),
+            time_ns: snapshot.time,
+            step: snapshot.at.position(),
+            pools: Named(self.accounts.iter().map(|account| held(account, snapshot.at)).collect()),
+        };
+        named.map(checkpoint).collect()
+    }
+
+    /// The top-level runs that are asked about.
+    fn runs(&self) -> impl Iterator<Item = &'a Run> {
+        let span = self.span;
+        self.rank.top_level_runs().map(|(_, run)| run).filter(move |run| is_within(run, span))
+    }
+
+    fn chosen_runs(&self) -> Option<ChosenRuns> {
+        let runs: Vec<bool> = self.rank.top_level_runs().map(|(_, run)| is_within(run, self.span)).collect();
+        let (first, last) =
+            (runs.iter().position(|chosen| *chosen)?, runs.iter().rposition(|chosen| *chosen)?);
+        let chosen = ChosenRuns { first: first + 1, last: last + 1, of: runs.len() };
+        (self.request.run != RunFilter::All).then_some(chosen)
+    }
+
+    fn passes(&self) -> usize {
+        match self.request.run {
+            RunFilter::All => Passes::of(self.rank).count(),
+            RunFilter::Last | RunFilter::Number(_) => 1,
+        }
+    }
+
+    /// Whether an error happened in the part that is asked about.
+    fn is_within(&self, fault: &Fault) -> bool {
+        let within = |step| (self.span.first..self.span.end).contains(&step);
+        match self.request.run {
+            RunFilter::All => true,
+            // One of no step that ended it all came after all programs: the last pass reaches up to there.
+            RunFilter::Last => fault.step.map_or(fault.ended_program, within),
+            RunFilter::Number(_) => fault.step.is_some_and(within),
+        }
+    }
+
+    pub(super) fn text(&self, id: StrId) -> String {
+        self.profile.text(id).to_owned()
+    }
+
+    fn name(&self, account: &Account<'_>) -> String {
+        self.text(account.pool.name)
+    }
+
+    fn named(&self, wanted: &str) -> Option<usize> {
+        self.accounts.iter().position(|account| self.profile.text(account.pool.name) == wanted)
+    }
+
+    /// The pool that ran out.
+    fn failed_pool(&self, fault: Option<&Fault>) -> Option<usize> {
+        fault.and_then(|fault| fault.pool).and_then(|pool| self.named(self.profile.text(pool)))
+    }
+
+    fn counts(&self) -> Counts {
+        let steps = || self.span.first..self.span.end;
+        let reported = |step: &Step| self.profile.op_kind(self.rank, *step).is_reported();
+        let is_weight = |step: &Step| {
+            let in_const_eval = self.rank.run_of(*step).is_some_and(|run| run.const_eval);
+            in_const_eval || self.profile.op_kind(self.rank, *step) == OpKind::LoadCached
+        };
+        let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
+        let total = count(steps().len());
+        let reported_count = count(steps().filter(reported).count());
+        // Without program names nobody knows what is computed once and kept.
+        let known = self.rank.runs.iter().any(|run| run.parent.is_none());
+        let weight = known.then(|| count(steps().filter(reported).filter(is_weight).count()));
+        Counts {
+            total,
+            reported: reported_count,
+            weight,
+            activation: weight.map(|weight| reported_count.saturating_sub(weight)),
+        }
+    }
+
+    fn pool(&self, account: &Account<'_>, peak: Option<peak::Peak>, fault: Option<&Fault>) -> PoolSummary {
+        let pool = account.pool;
+        let unseen = peak::unseen(account, self.span, peak);
+        let (seen, peak) = (peak, peak.filter(|_| unseen.is_none()));
+        let reading = peak.map(|peak| pool.reading(peak.at));
+        let total = |per_bank: Option<u64>| per_bank?.checked_mul(u64::from(pool.banks?));
+        let end = self.end(account);
+        let peak_per_bank = unseen.or(peak.map(|peak| peak.per_bank));
+        let position = peak.and_then(|peak| peak.position());
+        PoolSummary {
+            banks: pool.banks,
+            capacity_per_bank: self.capacity(pool, fault),
+            peak_per_bank,
+            peak_total: match pool.totals {
+                Some(totals) => totals.peak.map(|peak| u64::try_from(peak).unwrap_or(0)),
+                None => total(peak_per_bank),
+            },
+            peak_step: position,
+            caused_by_step: peak
+                .filter(|peak| position.is_some() && !self.is_at_the_beginning(peak.at))
+                .filter(|_| !self.is_polled(account))
+                .and_then(|peak| peak::step_before(self.profile, account, peak.at)),
+            final_per_bank: end.map(|end| end.per_bank),
+            final_total: match pool.totals {
+                Some(totals) => totals.current,
+                None => total(end.map(|end| end.per_bank)).and_then(|end| i64::try_from(end).ok()),
+            },
+            final_source: end.map(|end| if end.measured { "measured" } else { "rebuilt" }),
+            free_at_peak_per_bank: reading.and_then(|reading| reading.free),
+            largest_free_at_peak_per_bank: reading.and_then(|reading| reading.largest_free),
+            quantum_per_bank: pool.quantum,
+            allocator: reading.and_then(|reading| levels(pool, &reading)),
+            polled: self.is_polled(account),
+            peak_source: pool.sampled.map(|stated| if stated.is_some() { "counted" } else { "sampled" }),
+            highest_sample_per_bank: pool.sampled.and(seen).map(|seen| seen.per_bank),
+            not_watched: self.not_watched(account.id),
+        }
+    }
+
+    /// What is not in the figures of a pool.
+    fn not_watched(&self, pool: PoolId) -> Vec<String> {
+        let of_it = self.rank.not_watched.iter().filter(|(of, _)| *of == pool);
+        of_it.map(|(_, what)| self.text(*what)).collect()
+    }
+
+    fn distribution(&self) -> Vec<OpCount> {
+        let mut counts: FxHashMap<StrId, u32> = FxHashMap::default();
+        let ops =
+            self.rank.steps.op.get(self.span.first as usize..self.span.end as usize).unwrap_or_default();
+        for op in ops.iter().filter(|op| self.profile.ops.kind(**op).is_reported()) {
+            if let Some(name) = self.profile.ops.name(*op) {
+                *counts.entry(name).or_default() += 1;
+            }
+        }
+        let mut rows: Vec<OpCount> =
+            counts.into_iter().map(|(op, count)| OpCount { op: self.text(op), count }).collect();
+        rows.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.op.cmp(&b.op)));
+        rows
+    }
+
+    /// What the pool holds after the last step of the span.
+    fn end(&self, account: &Account<'_>) -> Option<Held> {
+        let late = self.span.last(self.rank);
+        let measured = account.pool.observed.contains(late).then(|| account.held(late)).flatten();
+        measured.or_else(|| account.held(Moment::early(self.span.end)))
+    }
+
+    /// The size of a bank: to the byte where an error message has it, else as the states round it.
+    fn capacity(&self, pool: &Pool, fault: Option<&Fault>) -> Option<u64> {
+        let shown = pool.curve(CurveKind::Capacity).and_then(Curve::last);
+        let same_pool = |fault: &&Fault| {
+            fault.pool.is_some_and(|name| self.profile.text(name) == self.profile.text(pool.name))
+        };
+        let exact = fault.filter(same_pool).and_then(|fault| fault.bank_size);
+        exact.filter(|exact| shown.is_none_or(|shown| shown.abs_diff(*exact) <= pool.quantum)).or(shown)
+    }
+
+    fn peak_moment(&self, account: &Account<'_>, peak: Option<peak::Peak>) -> PoolMoment {
+        let unseen = peak::unseen(account, self.span, peak);
+        if unseen.is_some() {
+            return PoolMoment { allocated_per_bank: unseen, ..self.moment(account, None) };
+        }
+        let mut moment = self.moment(account, peak.map(|peak| peak.at));
+        // Of several readings at that moment, the highest.
+        moment.allocated_per_bank = peak.map(|peak| peak.per_bank).or(moment.allocated_per_bank);
+        moment.step = peak.and_then(|peak| peak.position());
+        if moment.step.is_none() {
+            moment.caused_by = None;
+        }
+        moment
+    }
+
+    /// A pool at a moment.
+    fn moment(&self, account: &Account<'_>, at: Option<Moment>) -> PoolMoment {
+        let live = at.and_then(|at| live::live_set(self.rank, account.id, at));
+        let pool = account.pool;
+        let allocated = at.and_then(|at| account.held(at)).map(|held| held.per_bank);
+        let observed = at.filter(|at| pool.observed.contains(*at)).map(|at| pool.reading(at));
+        // A sum with a part that is not known is not known.
+        let known = live.as_ref().filter(|live| live.unknown == 0);
+        let explained = known.map(|live| live.per_bank);
+        let cause = at.filter(|_| !self.is_polled(account)).map(|at| self.cause(account, at));
+        let caused_by = cause.and_then(peak::Cause::step);
+        let most = self.request.top.unwrap_or(usize::MAX);
+        PoolMoment {
+            pool: self.name(account),
+            step: at.map(Moment::position),
+            phase: at.and_then(|at| self.phase_at(at)),
+            caused_by: caused_by.map(|step| self.caused(step)),
+            caused_outside_programs: cause == Some(peak::Cause::Outside),
+            allocated_per_bank: allocated,
+            free_per_bank: observed.and_then(|reading| reading.free),
+            largest_free_per_bank: observed.and_then(|reading| reading.largest_free),
+            explained_per_bank: explained,
+            unexplained_per_bank: allocated
+                .zip(explained)
+                .map(|(allocated, explained)| difference(allocated, explained)),
+            by_class_per_bank: known.map(|live| {
+                Named(
+                    live.by_class.iter().map(|(class, bytes)| (class.as_str().to_owned(), *bytes)).collect(),
+                )
+            }),
+            residue: known.zip(at).map(|(_, at)| self.residue(account, at)),
+            live_count: live.as_ref().map(|live| live.tensors.len()),
+            made_in: known.zip(self.parts.as_ref()).map(|(live, parts)| parts.makers(&live.tensors)),
+            live: live.map(|live| live.tensors.iter().take(most).filter_map(|id| self.tensor(*id)).collect()),
+            blocks: at.and_then(|at| pool.map_at(at)).map(|map| map.blocks.clone()),
+        }
+    }
+
+    /// The phase in which a moment lies: that of the step before it, which led there.
+    fn phase_at(&self, at: Moment) -> Option<String> {
+        let step = at.position().checked_sub(1)?;
+        let is_in = |phase: &&Phase| phase.steps.is_some_and(|(first, end)| (first..end).contains(&step));
+        self.rank.phases.iter().find(is_in).map(|phase| self.text(phase.name))
+    }
+
+    /// What brought a pool to where it is. What is there when the part that is asked about begins, nothing in
+    /// that part has caused.
+    fn cause(&self, account: &Account<'_>, at: Moment) -> peak::Cause {
+        if self.is_at_the_beginning(at) {
+            return peak::Cause::Beginning;
+        }
+        peak::cause(self.profile, account, at)
+    }
+
+    /// Whether a pool is a counter that was read now and then, beside others whose every change was seen: what ran right
+    /// before it was read has not caused what it says.
+    fn is_polled(&self, account: &Account<'_>) -> bool {
+        let tensors = &self.rank.tensors;
+        self.rank.began.is_some() && !tensors.is_empty() && !tensors.pool.contains(&account.id)
+    }
+
+    fn is_at_the_beginning(&self, at: Moment) -> bool {
+        at <= self.span.start()
+    }
+
+    fn caused(&self, step: Step) -> Caused {
+        let run = self.rank.steps.run.get(step as usize).copied().flatten();
+        Caused {
+            step,
+            op: self.profile.op_name(self.rank, step).map(str::to_owned),
+            loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
+            program: self.rank.run_of(step).map(|run| self.text(run.program)),
+            run: run.and_then(|run| self.run_number(run)),
+        }
+    }
+
+    fn run_number(&self, run: RunId) -> Option<usize> {
+        self.run_numbers.get(run.index()).copied().filter(|number| *number > 0)
+    }
+
+    fn residue(&self, account: &Account<'_>, at: Moment) -> Vec<ResidueRow> {
+        let rows = residue::by_operation(self.profile, account, at);
+        rows.into_iter()
+            .map(|row| ResidueRow {
+                op: row.op.map(|op| self.text(op)),
+                per_bank: row.per_bank,
+                steps: row.steps.len(),
+                first_uses: row.first_uses,
+                at_steps: row.steps,
+                note: row.who.map(residue_note),
+            })
+            .collect()
+    }
+
+    fn tensor(&self, id: TensorId) -> Option<LiveTensor> {
+        let tensor = self.rank.tensors.get(id.index())?;
+        let ty = tensor.ty.and_then(|ty| self.profile.tensor_type(ty));
+        let ssa = tensor.ssa.map(|ssa| self.text(ssa));
+        let made = self.profile.made(self.rank, id);
+        Some(LiveTensor {
+            name: tensor.name.map(|name| self.text(name)).or_else(|| ssa.clone()),
+            ssa,
+            program: made.program.map(str::to_owned),
+            run: tensor.run.and_then(|run| self.run_number(run)),
+            also: self.names.get(&id).into_iter().flatten().map(|name| self.text(*name)).collect(),
+            op: made.op.map(str::to_owned),
+            loc: made.loc.map(str::to_owned),
+            made_in: self.parts.as_ref().and_then(|parts| parts.name(id)),
+            class: tensor.class,
+            shape: ty.map(|ty| ty.shape.clone()),
+            dtype: ty.map(|ty| self.text(ty.dtype)),
+            per_bank: tensor.per_bank.get(),
+            padded_bytes: ty.and_then(|ty| ty.padded.get()),
+            logical_bytes: ty.and_then(|ty| ty.logical.get()),
+            born_step: tensor.step.map(ttmem_model::StepNumber::get),
+            dies_step: dies_step(tensor.dies),
+            gone_before_step: gone_before_step(tensor.dies),
+        })
+    }
+
+    fn at(&self, at: Position) -> Result<AtMoment> {
+        if at < self.span.first || at > self.span.end {
+            return Err(Error::NotThere(format!(
+                "there is no position {at}: steps are numbered from {}, and position {} is after the last",
+                self.span.first, self.span.end
+            )));
+        }
+        Ok(AtMoment {
+            step: at,
+            op: self.profile.op_name(self.rank, at).map(str::to_owned),
+            loc: self.profile.op_loc(self.rank, at).map(str::to_owned),
+            pools: Named(
+                self.accounts
+                    .iter()
+                    .map(|account| (self.name(account), self.moment(account, Some(Moment::late(at)))))
+                    .collect(),
+            ),
+        })
+    }
+
+    fn padding(&self, id: PoolId, at: Moment) -> Option<PaddingSummary> {
+        let found = padding::padding(self.profile, self.rank, id, at, self.request.top.unwrap_or(RANKED))?;
+        let row = |(id, overhead): &(TensorId, u64)| {
+            let tensor = self.tensor(*id)?;
+            let ty = self.rank.tensors.ty[id.index()].and_then(|ty| self.profile.tensor_type(ty))?;
+            let (padded, logical) = (ty.padded.get()?, ty.logical.get()?);
+            Some(PaddedTensor {
+                name: tensor.name,
+                op: tensor.op,
+                loc: tensor.loc,
+                shape: ty.shape.clone(),
+                padded_shape: ty.layout.as_ref().map(|layout| layout.padded_shape.clone()),
+                dtype: self.text(ty.dtype),
+                padded_bytes: padded,
+                logical_bytes: logical,
+                overhead_bytes: *overhead,
+                overhead_pct: overhead_pct(padded, logical),
+            })
+        };
+        Some(PaddingSummary {
+            padded_bytes: found.padded,
+            logical_bytes: found.logical,
+            overhead_pct: overhead_pct(found.padded, found.logical),
+            top: found.worst.iter().filter_map(row).collect(),
+        })
+    }
+
+    fn suspects(&self, account: &Account<'_>) -> Vec<Suspect> {
+        let largest = effects::largest(account, self.span, self.request.top.unwrap_or(RANKED));
+        let suspect = |(step, added): (Step, u64)| {
+            let op = self.profile.op_of(self.rank, step);
+            let result = op.and_then(|op| op.result_types.first().copied().flatten());
+            let result = result.and_then(|ty| self.profile.tensor_type(ty));
+            Suspect {
+                step,
+                op: self.profile.op_name(self.rank, step).map(str::to_owned),
+                loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
+                shape: result.map(|ty| ty.shape.clone()),
+                dtype: result.map(|ty| self.text(ty.dtype)),
+                added_per_bank: added,
+            }
+        };
+        largest.into_iter().map(suspect).collect()
+    }
+
+    fn outside(&self, account: &Account<'_>) -> Vec<Outside> {
+        let gap = |gap: outside::Gap| Outside {
+            pool: self.name(account),
+            step: gap.position,
+            change_per_bank: gap.per_bank,
+        };
+        outside::gaps(account, self.span).into_iter().map(gap).collect()
+    }
+
+    fn fragmentation(&self, account: &Account<'_>) -> Option<Fragmentation> {
+        let worst = fragmentation::worst(account, self.span)?;
+        Some(Fragmentation {
+            step: worst.at.position(),
+            free_per_bank: worst.free,
+            largest_free_per_bank: worst.largest_free,
+            blocks: account.pool.map_at(worst.at).map(|map| map.blocks.clone()),
+        })
+    }
+
+    fn weights(&self, dram_peak: Option<(PoolId, Moment)>) -> Option<Weights> {
+        let total = weights::total(self.profile, self.rank, &WEIGHTS)?;
+        let twice = dram_peak.and_then(|(id, at)| weights::kept_twice(self.rank, id, at));
+        let list = weights::by_size(self.profile, self.rank, twice.as_deref());
+        let most = self.request.top.unwrap_or(RANKED);
+        Some(Weights {
+            count: total.count,
+            bytes: total.bytes,
+            kept_twice_bytes: twice.map(|twice| weights::declared_bytes(self.profile, self.rank, &twice)),
+            largest: list.into_iter().filter_map(|weight| self.weight(&weight)).take(most).collect(),
+        })
+    }
+
+    fn weight(&self, weight: &weights::Weight<'_>) -> Option<Weight> {
+        let ty = self.profile.tensor_type(weight.argument.ty?)?;
+        Some(Weight {
+            name: self.text(weight.argument.name.unwrap_or(weight.argument.ssa)),
+            shape: ty.shape.clone(),
+            dtype: self.text(ty.dtype),
+            bytes: ty.declared.get(),
+            kept_twice: weight.kept_twice,
+        })
+    }
+}
+
+/// What is known of bytes that no one operation left behind.
+pub(super) fn residue_note(who: Who) -> &'static str {
+    match who {
+        Who::Before => "there before the first step",
+        Who::Outside => "between programs",
+        Who::OneOf(..) | Who::Step(_) => "one of several operations between two states",
+    }
+}
+
+/// The step that ended a life; `None` where none did.
+fn dies_step(dies: Moment) -> Option<Step> {
+    let early = Moment::early(dies.position());
+    (dies != Moment::NEVER && dies == early).then(|| dies.position().checked_sub(1)).flatten()
+}
+
+/// The step before which a life ended that no step ended.
+fn gone_before_step(dies: Moment) -> Option<Position> {
+    let late = Moment::late(dies.position());
+    (dies != Moment::NEVER && dies == late).then(|| dies.position())
+}
+
+/// (padded − logical) / logical, in percent with one digit behind the point.
+#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with one digit")]
+pub(super) fn overhead_pct(padded: u64, logical: u64) -> Option<f64> {
+    let share = (logical > 0).then(|| (padded as f64 - logical as f64) / logical as f64 * 100.0)?;
+    Some((share * 10.0).round() / 10.0)
+}
+
+/// What a caching allocator says of a pool besides, if there is one.
+fn levels(pool: &Pool, at_peak: &Reading) -> Option<AllocatorLevels> {
+    let reserved = pool.curve(CurveKind::Reserved)?;
+    Some(AllocatorLevels {
+        requested_at_peak_total: at_peak.requested,
+        active_at_peak_total: at_peak.active,
+        reserved_at_peak_total: at_peak.reserved,
+        reserved_peak_total: reserved.value.iter().max().copied(),
+    })
+}

@@ -1,0 +1,167 @@
+//! Which file a folder stands for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::tt_json;
+use ttmem_model::{Error, Result};
+
+/// How the names of such files end, the one that tells most first.
+const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];
+
+/// What is before that in the names of a recording's earlier files, and of one that was not finished.
+const EARLIER: [&str; 3] = ["before", "peak", "next"];
+
+/// The file that has the report of a folder: its profile, or else the memory file that the earlier tool wrote, too.
+///
+/// Of several, the one that is named like the folder. A folder of `ttmem run` has a time behind that name.
+pub fn report_in(folder: &Path) -> Result<PathBuf> {
+    let failed = |source| Error::Read { path: folder.into(), source };
+    let names: Vec<String> = fs::read_dir(folder)
+        .map_err(failed)?
+        .filter_map(|entry| Some(entry.ok()?.path()).filter(|path| path.is_file()))
+        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+        .collect();
+    let own = fs::canonicalize(folder).map_err(failed)?;
+    let own = own.file_name().unwrap_or_default().to_string_lossy();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match report_among(&own, &names) {
+        Among::None => Err(without_report(folder, &names)),
+        Among::One(report) => Ok(folder.join(report.file)),
+        Among::Several(reports) => Err(several(folder, &reports)),
+    }
+}
+
+/// The reports among the files of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Among<'a> {
+    /// There is none.
+    None,
+    /// There is one, or one is named like the folder.
+    One(Report<'a>),
+    /// Nobody knows which one is meant.
+    Several(Vec<Report<'a>>),
+}
+
+/// A report, by the file that tells most of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Report<'a> {
+    /// How the names of its files begin.
+    pub stem: &'a str,
+    /// The file.
+    pub file: &'a str,
+}
+
+/// The report that a folder of that name is about.
+pub fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
+    let ending = |end: &'static str| {
+        let visible = files.iter().filter(|file| !file.starts_with('.'));
+        let with_end = move |file: &&'a str| Some(Report { stem: file.strip_suffix(end)?, file });
+        let mut found: Vec<Report<'a>> = visible.filter_map(with_end).collect();
+        found.sort_unstable();
+        found
+    };
+    let found = ENDS.into_iter().map(ending).find(|found| !found.is_empty()).unwrap_or_default();
+    // Beside the files of the rank that matters most lie those of every rank.
+    let is_rank = |report: &&Report<'_>| {
+        let of = report.stem.rsplit_once("_rank");
+        of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
+    };
+    // Beside the newest file of a recording that has reached its limit lie earlier ones.
+    let is_earlier = |report: &&Report<'_>| {
+        let of = report.stem.rsplit_once('.').filter(|(_, what)| EARLIER.contains(what));
+        of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
+    };
+    let is_own = |report: &&Report<'_>| !is_rank(report) && !is_earlier(report);
+    let reports: Vec<Report<'a>> = found.iter().filter(is_own).copied().collect();
+    let is_run =
+        |report: &&Report<'_>| folder.strip_prefix(report.stem).is_some_and(|rest| rest.starts_with('_'));
+    let named = reports.iter().find(|report| report.stem == folder);
+    let of_run = || reports.iter().filter(is_run).max_by_key(|report| report.stem.len());
+    match (named.or_else(of_run), &reports[..]) {
+        (Some(report), _) | (None, [report]) => Among::One(*report),
+        (None, []) => Among::None,
+        (None, _) => Among::Several(reports),
+    }
+}
+
+fn without_report(folder: &Path, names: &[&str]) -> Error {
+    let is_log = |name: &&&str| Path::new(name).extension().is_some_and(|end| end == "log");
+    match names.iter().find(is_log) {
+        None => Error::Directory { path: folder.into() },
+        Some(log) => {
+            let log = folder.join(log);
+            Error::NotThere(format!(
+                "{} is a directory without a report, but with a log: ttmem report {}",
+                folder.display(),
+                log.display()
+            ))
+        }
+    }
+}
+
+fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
+    const SHOWN: usize = 5;
+    let names: Vec<&str> = reports.iter().take(SHOWN).map(|report| report.file).collect();
+    let more = if reports.len() > SHOWN { " …" } else { "" };
+    Error::NotThere(format!(
+        "{} holds several reports: name the file ({}{more})",
+        folder.display(),
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a folder of that name with those files stands for.
+    fn found(folder: &str, files: &[&str]) -> Result<String> {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join(folder);
+        fs::create_dir(&folder).unwrap();
+        for file in files {
+            fs::write(folder.join(file), "").unwrap();
+        }
+        report_in(&folder).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_profile_comes_before_the_files_that_say_less() {
+        let all = ["b_memory.json", "b_operations.json", "a_profile.log", "c.ttmem", ".hidden.ttmem"];
+        assert_eq!(found("x", &all).unwrap(), "c.ttmem");
+        assert_eq!(found("x", &all[..3]).unwrap(), "b_memory.json");
+    }
+
+    #[test]
+    fn of_several_reports_the_folder_has_the_name_of_one() {
+        assert_eq!(found("b", &["a_memory.json", "b_memory.json"]).unwrap(), "b_memory.json");
+        assert_eq!(found("b", &["a.ttmem", "b.ttmem", "b_memory.json"]).unwrap(), "b.ttmem");
+        let run = ["my_memory.json", "my_model_memory.json"];
+        assert_eq!(found("my_model_20261115_081250", &run).unwrap(), "my_model_memory.json");
+        let message = found("x", &["a_memory.json", "b_memory.json"]).unwrap_err().to_string();
+        assert!(message.contains("several reports") && message.contains("b_memory.json"), "{message}");
+    }
+
+    #[test]
+    fn the_files_of_ranks_are_no_reports_of_their_own() {
+        let ranks = ["a_memory.json", "a_rank1-0_memory.json", "a_rank1-1_memory.json"];
+        assert_eq!(found("x", &ranks).unwrap(), "a_memory.json");
+        assert_eq!(found("x", &["low_rank_memory.json"]).unwrap(), "low_rank_memory.json");
+    }
+
+    #[test]
+    fn the_earlier_files_of_a_recording_are_no_reports_of_their_own() {
+        let files = ["a.before.ttmem", "a.json", "a.peak.ttmem", "a.ttmem"];
+        assert_eq!(found("x", &files).unwrap(), "a.ttmem");
+        assert_eq!(found("x", &files[..1]).unwrap(), "a.before.ttmem");
+    }
+
+    #[test]
+    fn a_folder_without_a_report_is_only_a_folder() {
+        let error = found("x", &["a_operations.json"]).unwrap_err();
+        assert!(matches!(error, Error::Directory { .. }), "{error}");
+        let error = found("x", &["a_operations.json", "a_profile.log"]).unwrap_err();
+        assert!(error.to_string().ends_with("x/a_profile.log") && error.exit_code() == 2, "{error}");
+    }
+}

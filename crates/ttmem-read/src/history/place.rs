@@ -1,0 +1,343 @@
+//! Gives the rows of a history their place among the steps of a profile, by their times: tensors, levels, calls and
+//! snapshots come out as if all had been seen as it happened.
+
+use rustc_hash::FxHashMap;
+
+use super::device::{Device, Effect};
+use super::late_calls::order_calls;
+use super::notes::{Notes, OutOfMemory};
+use super::open_calls::OpenCalls;
+use super::placed::Placed;
+use ttmem_model::rules::outcomes::outcomes;
+use ttmem_model::{
+    Bytes, CallEnd, CallId, Class, During, FromStep, HistoryAction, HistoryRow, Label, Moment, Nanoseconds,
+    OpId, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber, StepRow, Steps, Tensor,
+    TypeId,
+};
+
+/// Clocks differ by less than this.
+const NEAR: Nanoseconds = 1_000_000;
+
+/// Gives the histories of all ranks their place. A profile without is left as it is.
+pub fn place(profile: &mut Profile) {
+    for index in 0..profile.ranks.len() {
+        let rank = &mut profile.ranks[index];
+        if rank.history.is_empty() && rank.labels.is_empty() {
+            continue;
+        }
+        let rank = std::mem::take(rank);
+        let (rank, notes) = place_rank(rank);
+        profile.ranks[index] = rank;
+        notes.tell(profile, index);
+    }
+}
+
+/// What has a place among others.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    /// A step that was seen as it happened.
+    Step(Step),
+    /// A row of the history.
+    Row(HistoryRow),
+    /// What was seen at an address.
+    Label(Label),
+}
+
+fn place_rank(mut rank: Rank) -> (Rank, Notes) {
+    order_calls(&mut rank);
+    let items = in_order(&rank);
+    let mut placing = Placing::new(&rank);
+    for (time, item) in items {
+        placing.open.advance(time);
+        match item {
+            Item::Step(step) => placing.step_as_it_was(step, time),
+            Item::Row(row) => placing.row(&row, time),
+            Item::Label(label) => placing.label(&label),
+        }
+    }
+    let placed = placing.finish();
+    placed.give(&mut rank);
+    let found = outcomes(&rank);
+    rank.calls.outcome = found.calls;
+    for tensor in found.gone_inside {
+        let class = &mut rank.tensors.class[tensor.index()];
+        if matches!(class, Class::Unknown | Class::Activation) {
+            *class = Class::Temporary;
+        }
+    }
+    (rank, placed.notes)
+}
+
+/// Everything that has a time, in the order of times.
+fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
+    let mut items = Vec::with_capacity(rank.steps.len() + rank.history.len() + rank.labels.len());
+    let mut times = rank.times.iter().peekable();
+    let mut time = 0;
+    for step in 0..rank.end() {
+        while let Some((_, later)) = times.next_if(|(from, _)| *from <= step) {
+            time = time.max(later);
+        }
+        items.push((time, Item::Step(step)));
+    }
+    let mut last: FxHashMap<PoolId, Nanoseconds> = FxHashMap::default();
+    for row in rank.history.iter() {
+        if row.action == HistoryAction::Highest {
+            // It is said when it is read, which is before the history is.
+            items.push((row.time, Item::Row(row)));
+            continue;
+        }
+        let (during, time) = within_call(rank, &row);
+        let last = last.entry(row.pool).or_default();
+        *last = time.max(*last);
+        items.push((*last, Item::Row(HistoryRow { during, ..row })));
+    }
+    let starts = starts(rank);
+    items.extend(rank.labels.iter().map(|label| {
+        // What lasts may have been seen before the history begins that is left of it.
+        let start = starts.get(&label.pool).copied().filter(|_| lasts(label.class)).unwrap_or(0);
+        (label.time.max(start), Item::Label(label))
+    }));
+    // Stable: what is of one time stays in the order of the kinds above.
+    items.sort_by_key(|(time, _)| *time);
+    items
+}
+
+/// When the histories of pools begin.
+fn starts(rank: &Rank) -> FxHashMap<PoolId, Nanoseconds> {
+    let mut starts = FxHashMap::default();
+    for row in rank.history.iter().filter(|row| row.action != HistoryAction::Highest) {
+        starts.entry(row.pool).or_insert(row.time);
+    }
+    starts
+}
+
+/// Whether what is of a class is usually there for as long as the program.
+fn lasts(class: Class) -> bool {
+    matches!(class, Class::Weight | Class::Parameter | Class::Optimizer | Class::Buffer | Class::KvCache)
+}
+
+/// In which call a row happened, and when: clocks that count in microseconds may put it beside the call. One that is far
+/// from its call is of a thread in which nobody has said that the call is over.
+fn within_call(rank: &Rank, row: &HistoryRow) -> (During, Nanoseconds) {
+    let During::Call(call) = row.during else { return (row.during, row.time) };
+    let began = rank.calls.began.get(call.index()).copied().unwrap_or(0);
+    let ended = match rank.call_end(call.index()) {
+        CallEnd::At(ended) => ended.max(began),
+        CallEnd::Open | CallEnd::Unknown => Nanoseconds::MAX,
+    };
+    let inside = row.time.clamp(began, ended);
+    if inside.abs_diff(row.time) > NEAR { (During::ByTime, row.time) } else { (row.during, inside) }
+}
+
+/// Whether a row says what is there, when the rest is not known any more.
+fn says_what_is_there(action: HistoryAction) -> bool {
+    matches!(
+        action,
+        HistoryAction::There | HistoryAction::Reserved | HistoryAction::Mapped | HistoryAction::Forgotten
+    )
+}
+
+/// Whether a row is a step of its own. What the allocator does with the driver belongs to the allocation that needs it.
+fn is_step(action: HistoryAction) -> bool {
+    matches!(
+        action,
+        HistoryAction::Allocated
+            | HistoryAction::FreeRequested
+            | HistoryAction::Freed
+            | HistoryAction::OutOfMemory
+    )
+}
+
+struct Placing<'a> {
+    rank: &'a Rank,
+    devices: FxHashMap<PoolId, Device>,
+    open: OpenCalls<'a>,
+    placed: Placed,
+    /// For each tensor that was made, by what operation, and how many bytes were asked for.
+    origin: Vec<Option<(OpId, u64)>>,
+}
+
+impl<'a> Placing<'a> {
+    fn new(rank: &'a Rank) -> Self {
+        let placed = Placed {
+            steps: Steps::default(),
+            step_times: Vec::new(),
+            times: FromStep::default(),
+            within: FromStep::default(),
+            now: Vec::with_capacity(rank.steps.len()),
+            made: Vec::new(),
+            requires_grad: Vec::new(),
+            states: vec![Vec::new(); rank.pools.len()],
+            notes: Notes::default(),
+        };
+        let open = OpenCalls::new(rank);
+        Self { rank, devices: FxHashMap::default(), open, placed, origin: Vec::new() }
+    }
+
+    fn step_as_it_was(&mut self, step: Step, time: Nanoseconds) {
+        let Some(row) = self.rank.steps.get(step as usize) else { return };
+        let within = self.rank.within.get(step).flatten();
+        self.placed.now.push(self.placed.end());
+        self.placed.step(row, time, within);
+    }
+
+    fn row(&mut self, row: &HistoryRow, time: Nanoseconds) {
+        let (pool, next) = (row.pool.index(), self.placed.made.len());
+        let device = self.devices.entry(row.pool).or_default();
+        let gone = if says_what_is_there(row.action) { Vec::new() } else { device.take_doubtful() };
+        self.placed.all_gone(gone);
+        let effect = device.apply(row, next);
+        let was_higher = row.action == HistoryAction::Highest && device.was_higher(row.bytes);
+        let mut reading = device.reading();
+        if row.action == HistoryAction::OutOfMemory {
+            let (free, largest) = device.free_pieces();
+            (reading.free, reading.largest_free) = (Some(free), Some(largest));
+        }
+        if was_higher {
+            self.placed.state(pool, Reading { allocated: Some(row.bytes), ..Reading::default() });
+        }
+        if row.action == HistoryAction::Forgotten {
+            let forgotten = self.placed.notes.forgotten.entry(pool).or_default();
+            *forgotten = forgotten.saturating_add(row.bytes);
+        }
+        let during = self.open.during(row.during).filter(|_| is_step(row.action));
+        if is_step(row.action) {
+            let step = StepRow { op: row.op, run: None, offset: 0, marks: StepMarks::default() };
+            self.placed.step(step, time, during);
+        }
+        match effect {
+            Effect::None => {}
+            Effect::New(block) => self.new_tensor(row, block, during),
+            Effect::Gone(made) => self.placed.all_gone([made]),
+        }
+        if row.action == HistoryAction::OutOfMemory {
+            let step = self.placed.end().saturating_sub(1);
+            self.placed.notes.out_of_memory.push(OutOfMemory {
+                pool: row.pool,
+                step,
+                requested: row.bytes,
+                // What the driver has left is one piece more.
+                free: reading.free.unwrap_or(0).saturating_add(row.address),
+                largest_free: reading.largest_free.unwrap_or(0).max(row.address),
+                is_last: true,
+            });
+        }
+        self.placed.state(pool, reading);
+    }
+
+    fn new_tensor(&mut self, row: &HistoryRow, block: u64, during: Option<CallId>) {
+        let is_made = row.action == HistoryAction::Allocated;
+        for fault in self.placed.notes.out_of_memory.iter_mut().filter(|fault| fault.pool == row.pool) {
+            // The program lives on.
+            fault.is_last &= !is_made;
+        }
+        let step = self.placed.end().checked_sub(1).filter(|_| is_made);
+        self.placed.made.push(Tensor {
+            ty: None,
+            pool: row.pool,
+            per_bank: Bytes::known(block),
+            born: Moment::early(self.placed.end()),
+            dies: Moment::NEVER,
+            class: self.class_in(during),
+            run: None,
+            ssa: None,
+            step: step.and_then(StepNumber::new),
+            name: None,
+        });
+        self.origin.push(is_made.then_some((row.op, row.bytes)));
+    }
+
+    /// What something is that is made in a call, as long as nothing better is known.
+    fn class_in(&self, call: Option<CallId>) -> Class {
+        let call = call.and_then(|call| self.rank.named_call(call));
+        let scope = call.and_then(|call| self.rank.calls.scope.get(call.index()));
+        match scope.and_then(|scope| self.rank.scopes.kind.get(scope.index())) {
+            Some(ScopeKind::Forward) => Class::Activation,
+            Some(ScopeKind::Backward | ScopeKind::Optimizer) => Class::Temporary,
+            Some(ScopeKind::Operation | ScopeKind::Framework) | None => Class::Unknown,
+        }
+    }
+
+    fn label(&mut self, label: &Label) {
+        let device = self.devices.entry(label.pool).or_default();
+        let Some(made) = device.at(label.address).or_else(|| self.found(label)) else { return };
+        let tensor = &mut self.placed.made[made];
+        // What a module gives or autograd keeps may be a parameter, too; and what it takes, the result of another.
+        let (was, is) = (strength(tensor.class), strength(label.class));
+        if is > was || is == STRONGEST {
+            (tensor.class, tensor.name) = (label.class, label.name.or(tensor.name));
+            tensor.ty = label.ty.or(tensor.ty);
+        }
+        tensor.ty = tensor.ty.or(label.ty);
+        if let Some(does) = label.requires_grad {
+            self.placed.requires_grad.push((made, does));
+        }
+    }
+
+    /// Something was there before anybody looked, in memory of which no more is known than what is seen of it.
+    fn found(&mut self, label: &Label) -> Option<usize> {
+        let device = self.devices.get_mut(&label.pool)?;
+        let (made, op) = (self.placed.made.len(), OpId::new(0)?);
+        let Label { pool, address, bytes, time, .. } = *label;
+        let (action, during, block) = (HistoryAction::There, During::NoCall, Bytes::known(bytes));
+        let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
+        if bytes == 0
+            || !lasts(label.class)
+            || !device.is_unbounded()
+            || device.apply(&row, made) != Effect::New(bytes)
+        {
+            return None;
+        }
+        let reading = device.reading();
+        self.new_tensor(&row, bytes, None);
+        self.placed.state(pool.index(), reading);
+        Some(made)
+    }
+
+    fn finish(mut self) -> Placed {
+        self.learn_types();
+        let mut devices: Vec<_> = self.devices.into_iter().collect();
+        devices.sort_unstable_by_key(|(pool, _)| *pool);
+        for (pool, mut device) in devices {
+            self.placed.all_gone(device.take_doubtful());
+            if device.unmatched > 0 {
+                self.placed.notes.unmatched.insert(pool.index(), device.unmatched);
+            }
+        }
+        self.placed
+    }
+
+    /// What the same line made in the same size is of the same type, unless that is not always so.
+    fn learn_types(&mut self) {
+        let mut known: FxHashMap<(OpId, u64), Option<TypeId>> = FxHashMap::default();
+        for (tensor, origin) in self.placed.made.iter().zip(&self.origin) {
+            if let (Some(ty), Some(origin)) = (tensor.ty, *origin) {
+                known
+                    .entry(origin)
+                    .and_modify(|have| *have = have.filter(|have| *have == ty))
+                    .or_insert(Some(ty));
+            }
+        }
+        for (tensor, origin) in self.placed.made.iter_mut().zip(&self.origin) {
+            if tensor.ty.is_none() {
+                tensor.ty = origin.and_then(|origin| known.get(&origin).copied().flatten());
+            }
+        }
+    }
+}
+
+const STRONGEST: u8 = 2;
+
+/// Which of two labels of one thing says more.
+fn strength(class: Class) -> u8 {
+    match class {
+        Class::Unknown | Class::Temporary => 0,
+        Class::Activation | Class::Input | Class::Argument => 1,
+        Class::Weight
+        | Class::Parameter
+        | Class::Gradient
+        | Class::Optimizer
+        | Class::KvCache
+        | Class::Buffer => STRONGEST,
+    }
+}

@@ -1,0 +1,352 @@
+//! Says a file as events: readings, and calls.
+//!
+//! What happened up to a snapshot is a step, with the checkpoint's name: so the peak has a name, and each reading a time.
+//! A device that a snapshot leaves out held nothing then, if the snapshot says what devices held at all.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use rustc_hash::FxHashMap;
+
+use super::document::{Document, Invocation};
+use super::time::Clock;
+use ttmem_model::{
+    Call, CallId, Event, LaneId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position, RankEvent,
+    RankId, Reading, Scope, ScopeId, ScopeKind, Seen, Sink, Snapshot, StepMarks, StepRow, StrId, Warning,
+};
+use ttmem_model::{Error, Result};
+
+/// What a step is called that ends with a snapshot nobody named.
+const UNNAMED: &str = "snapshot";
+/// The pool of files that do not say what each device held.
+const ALL_DEVICES: &str = "all devices";
+/// The lane of files that do not say which thread it was.
+const NO_THREAD: &str = "operations";
+
+/// Says all of a file.
+pub(super) fn tell(document: &Document, damage: Option<(u64, String)>, sink: &mut dyn Sink) -> Result<()> {
+    let times =
+        document.snapshots.iter().map(|row| row.when).chain(document.calls.iter().map(|row| row.when));
+    let clock = Clock::new(document.began, times);
+    let mut telling = Telling::new(sink)?;
+    if let Some(began) = clock.began() {
+        telling.say(RankEvent::Began(began))?;
+    }
+    let looks = looks(document, &clock);
+    telling.looks(&looks, document)?;
+    telling.calls(&calls(document, &clock), &looks)?;
+    for operation in &document.operations {
+        let name = telling.text(&operation.name)?;
+        let shapes = operation.shapes.as_deref().map(|shapes| telling.text(shapes)).transpose()?;
+        telling.say(RankEvent::OpTotals(OpTotals {
+            name,
+            count: operation.count,
+            cpu_time: operation.cpu_time,
+            device_time: operation.device_time,
+            cpu_bytes: operation.cpu_bytes,
+            device_bytes: operation.device_bytes,
+            shapes,
+        }))?;
+    }
+    telling.warnings(document)?;
+    if let Some((line, why)) = damage {
+        let message = format!("the profile is damaged ({why}); what stands before is answered");
+        return telling.warn(Some(line), message);
+    }
+    telling.sink.take(Event::End)
+}
+
+/// That somebody looked at the devices.
+struct Look<'a> {
+    time: u64,
+    name: Option<&'a str>,
+    /// Whether it was a snapshot, not the end of an operation.
+    is_snapshot: bool,
+    pools: Vec<(&'a str, u64)>,
+}
+
+/// The snapshots in order of time. Where there are none, operations say what was there after them.
+fn looks<'a>(document: &'a Document, clock: &Clock) -> Vec<Look<'a>> {
+    let has_devices = document.snapshots.iter().any(|row| !row.devices.is_empty());
+    let snapshot = |row: &'a super::document::Snapshot| {
+        let devices = row.devices.iter().map(|(name, bytes)| (name.as_str(), *bytes));
+        let pools: Vec<(&str, u64)> = if has_devices {
+            devices.collect()
+        } else {
+            row.total.map(|total| (ALL_DEVICES, total)).into_iter().collect()
+        };
+        Some(Look { time: clock.time(row.when)?, name: row.name.as_deref(), is_snapshot: true, pools })
+    };
+    let call = |row: &'a Invocation| {
+        let time = clock.time(row.when)?.saturating_add(row.duration.unwrap_or(0));
+        let pools = vec![(ALL_DEVICES, row.after?)];
+        Some(Look { time, name: Some(&row.name), is_snapshot: false, pools })
+    };
+    let mut looks: Vec<Look<'a>> = if document.snapshots.is_empty() {
+        document.calls.iter().filter_map(call).collect()
+    } else {
+        document.snapshots.iter().filter_map(snapshot).collect()
+    };
+    looks.sort_by_key(|look| look.time);
+    looks
+}
+
+/// A call with its times, and the place of its parent in the order of beginnings.
+struct Timed<'a> {
+    row: &'a Invocation,
+    began: u64,
+    parent: Option<usize>,
+}
+
+impl Timed<'_> {
+    fn end(&self) -> Option<u64> {
+        Some(self.began.saturating_add(self.row.duration?))
+    }
+}
+
+/// The calls in the order in which they began, each with the one that it is inside of.
+fn calls<'a>(document: &'a Document, clock: &Clock) -> Vec<Timed<'a>> {
+    let timed = |row: &'a Invocation| Some(Timed { row, began: clock.time(row.when)?, parent: None });
+    let mut calls: Vec<Timed<'a>> = document.calls.iter().filter_map(timed).collect();
+    // Of calls that begin together the longer is around the shorter.
+    calls.sort_by_key(|call| (call.began, Reverse(call.row.duration)));
+    let mut running: FxHashMap<(&str, Option<&str>), BinaryHeap<usize>> = FxHashMap::default();
+    for index in 0..calls.len() {
+        let (row, began) = (calls[index].row, calls[index].began);
+        let thread = row.thread.as_deref();
+        let ends: &[Timed<'a>] = &calls;
+        let mut innermost = |key: (&'a str, Option<&'a str>)| {
+            let heap = running.get_mut(&key)?;
+            // What has ended has ended for all that follow, too.
+            while let Some(&call) = heap.peek() {
+                if ends[call].end().is_some_and(|end| end > began) {
+                    return Some(call);
+                }
+                heap.pop();
+            }
+            None
+        };
+        let parent = row.parent.as_deref();
+        let found =
+            parent.and_then(|name| innermost((name, thread)).or_else(|| innermost((name, Some(ANYWHERE)))));
+        calls[index].parent = found;
+        if row.duration.is_some() {
+            running.entry((row.name.as_str(), thread)).or_default().push(index);
+            running.entry((row.name.as_str(), Some(ANYWHERE))).or_default().push(index);
+        }
+    }
+    calls
+}
+
+/// Stands for any thread; no thread has such a name.
+const ANYWHERE: &str = "\0";
+
+/// Says events, and remembers what was defined.
+struct Telling<'s> {
+    sink: &'s mut dyn Sink,
+    rank: RankId,
+    texts: FxHashMap<String, StrId>,
+    ops: FxHashMap<StrId, OpId>,
+    lanes: FxHashMap<StrId, LaneId>,
+    scopes: FxHashMap<(Option<ScopeId>, StrId), ScopeId>,
+}
+
+impl<'s> Telling<'s> {
+    fn new(sink: &'s mut dyn Sink) -> Result<Self> {
+        sink.take(Event::Rank { label: None })?;
+        Ok(Self {
+            sink,
+            rank: row(RankId::new(0))?,
+            texts: FxHashMap::default(),
+            ops: FxHashMap::default(),
+            lanes: FxHashMap::default(),
+            scopes: FxHashMap::default(),
+        })
+    }
+
+    fn say(&mut self, event: RankEvent) -> Result<()> {
+        self.sink.take(Event::Of(self.rank, event))
+    }
+
+    fn warn(&mut self, line: Option<u64>, message: String) -> Result<()> {
+        self.sink.take(Event::Warning(Warning { line, message }))
+    }
+
+    fn text(&mut self, text: &str) -> Result<StrId> {
+        if let Some(&id) = self.texts.get(text) {
+            return Ok(id);
+        }
+        let id = row(StrId::new(self.texts.len()))?;
+        self.texts.insert(text.to_owned(), id);
+        self.sink.take(Event::Text(Cow::Borrowed(text)))?;
+        Ok(id)
+    }
+
+    fn op(&mut self, name: &str) -> Result<OpId> {
+        let name = self.text(name)?;
+        if let Some(&id) = self.ops.get(&name) {
+            return Ok(id);
+        }
+        let id = row(OpId::new(self.ops.len()))?;
+        self.ops.insert(name, id);
+        self.sink.take(Event::Op(plain_op(name)))?;
+        Ok(id)
+    }
+
+    fn lane(&mut self, name: &str) -> Result<LaneId> {
+        let name = self.text(name)?;
+        if let Some(&id) = self.lanes.get(&name) {
+            return Ok(id);
+        }
+        let id = row(LaneId::new(self.lanes.len()))?;
+        self.lanes.insert(name, id);
+        self.say(RankEvent::Lane { name })?;
+        Ok(id)
+    }
+
+    fn scope(&mut self, parent: Option<ScopeId>, name: &str) -> Result<ScopeId> {
+        let name = self.text(name)?;
+        if let Some(&id) = self.scopes.get(&(parent, name)) {
+            return Ok(id);
+        }
+        let id = row(ScopeId::new(self.scopes.len()))?;
+        self.scopes.insert((parent, name), id);
+        self.say(RankEvent::Scope(Scope { name, parent, kind: ScopeKind::Operation }))?;
+        Ok(id)
+    }
+
+    /// Says steps and readings.
+    fn looks(&mut self, looks: &[Look<'_>], document: &Document) -> Result<()> {
+        let mut pools: BTreeMap<&str, PoolId> = BTreeMap::new();
+        let stated = document.peaks.iter().map(|(name, _)| name.as_str());
+        for name in looks.iter().flat_map(|look| look.pools.iter().map(|(name, _)| *name)).chain(stated) {
+            if !pools.contains_key(name) {
+                let text = self.text(name)?;
+                let pool = row(PoolId::new(pools.len()))?;
+                pools.insert(name, pool);
+                self.say(RankEvent::Pool { name: text, banks: Some(1), quantum: document.quantum })?;
+                let peak = document.peaks.iter().find(|(device, _)| device == name).map(|(_, peak)| *peak);
+                self.say(RankEvent::Sampled(pool, peak))?;
+            }
+        }
+        let mut seen: BTreeMap<&str, bool> = pools.keys().map(|name| (*name, false)).collect();
+        for (step, look) in (0..Moment::MAX_STEPS).zip(looks) {
+            let op = self.op(look.name.unwrap_or(UNNAMED))?;
+            self.say(RankEvent::Time(step, look.time))?;
+            self.say(RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))?;
+            let at = Moment::after(step);
+            for (&name, &pool) in &pools {
+                let said = look.pools.iter().find(|(device, _)| *device == name).map(|(_, bytes)| *bytes);
+                let was_there = seen.get(name).copied().unwrap_or(false);
+                // Before a device is first named nothing is known of it.
+                let Some(bytes) = said.or((was_there && !look.pools.is_empty()).then_some(0)) else {
+                    continue;
+                };
+                seen.insert(name, true);
+                let reading = Reading { allocated: Some(bytes), ..Reading::default() };
+                self.say(RankEvent::State(pool, at, reading))?;
+            }
+            if look.is_snapshot {
+                let name = look.name.map(|name| self.text(name)).transpose()?;
+                self.say(RankEvent::Snapshot(Snapshot { name, at, time: look.time }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says calls, each behind the one that it is inside of.
+    fn calls(&mut self, calls: &[Timed<'_>], looks: &[Look<'_>]) -> Result<()> {
+        let position = |time: u64| -> Position {
+            u32::try_from(looks.partition_point(|look| look.time <= time)).unwrap_or(u32::MAX)
+        };
+        let mut scopes: Vec<ScopeId> = Vec::with_capacity(calls.len());
+        for (index, call) in calls.iter().enumerate() {
+            let lane = self.lane(call.row.thread.as_deref().unwrap_or(NO_THREAD))?;
+            let scope = self.scope(call.parent.map(|parent| scopes[parent]), &call.row.name)?;
+            scopes.push(scope);
+            let id = row(CallId::new(index))?;
+            let outcome = call.end().and_then(|ended| outcome(call, ended, position(ended)));
+            self.say(RankEvent::Call(Call {
+                scope,
+                lane,
+                parent: call.parent.and_then(CallId::new),
+                op: None,
+                began: call.began,
+                first: position(call.began),
+                outcome,
+            }))?;
+            if outcome.is_none() {
+                let seen = Seen { ended: call.end(), change: call.row.change };
+                self.say(RankEvent::Seen(id, seen))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn warnings(&mut self, document: &Document) -> Result<()> {
+        let left_out = document.trouble;
+        let rows = [
+            (left_out.snapshots, "snapshots without a time or without sizes were left out"),
+            (left_out.invocations, "invocations of operations without a time were left out"),
+            (left_out.operations, "framework operations without a count, a time or a size were left out"),
+            (left_out.parts, "parts of the profile are something else than they should be and were left out"),
+        ];
+        for (count, what) in rows.into_iter().filter(|(count, _)| *count > 0) {
+            self.warn(None, format!("{count} {what}"))?;
+        }
+        let mut listed: FxHashMap<&str, u64> = FxHashMap::default();
+        for call in &document.calls {
+            *listed.entry(&call.name).or_default() += 1;
+        }
+        let missing =
+            |(name, count): &&(String, u64)| *count > listed.get(name.as_str()).copied().unwrap_or(0);
+        let mut missing = document.counts.iter().filter(missing);
+        if let Some((name, count)) = missing.next() {
+            let (listed, others) = (listed.get(name.as_str()).copied().unwrap_or(0), missing.count());
+            let others = if others == 0 {
+                String::new()
+            } else {
+                format!("; so are those of {others} other operations")
+            };
+            let message = format!(
+                "{name} ran {count} times, of which {listed} are listed: the rest is not drawn{others}"
+            );
+            self.warn(None, message)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a call came to, where it was watched.
+fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
+    let bytes = call.row.outcome?;
+    Some(Outcome {
+        ended,
+        end,
+        allocated: bytes.allocated,
+        freed: bytes.freed,
+        peak: bytes.peak,
+        kept: bytes.kept,
+        allocations: bytes.allocations,
+        frees: bytes.frees,
+    })
+}
+
+fn plain_op(name: StrId) -> Op {
+    Op {
+        name,
+        results: Vec::new(),
+        operands: Vec::new(),
+        operand_types: Vec::new(),
+        result_types: Vec::new(),
+        attributes: None,
+        callee: None,
+        loc: None,
+        kind: OpKind::Compute,
+    }
+}
+
+fn row<T>(id: Option<T>) -> Result<T> {
+    id.ok_or_else(|| Error::NotThere("there are more rows than can be counted".into()))
+}

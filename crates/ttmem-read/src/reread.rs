@@ -1,0 +1,58 @@
+//! Evidence that is read twice, whatever it comes from.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::input::{Progress, Unpacked, content, counted};
+use ttmem_model::{Error, Result};
+
+/// A file, or a copy of what came through a pipe.
+#[derive(Debug)]
+pub(super) struct Reread {
+    name: String,
+    file: File,
+    /// Both times the same: a log may grow while it is read.
+    length: u64,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Reread {
+    /// Opens a file (`-` is standard input). A pipe is copied to the disk first, as it comes.
+    pub fn open(name: &str, progress: Option<Arc<Progress>>) -> Result<Self> {
+        let failed = |source| Error::Read { path: name.into(), source };
+        let file = if name == "-" {
+            copy_of(io::stdin().lock(), name)?
+        } else {
+            let path = Path::new(name);
+            let file = File::open(path).map_err(failed)?;
+            let metadata = file.metadata().map_err(failed)?;
+            if metadata.is_dir() {
+                return Err(Error::Directory { path: path.into() });
+            }
+            if metadata.is_file() { file } else { copy_of(file, name)? }
+        };
+        let length = file.metadata().map_err(failed)?.len();
+        if let Some(progress) = &progress {
+            progress.expect(length.saturating_mul(2));
+        }
+        Ok(Self { name: name.to_owned(), file, length, progress })
+    }
+
+    /// The content, from its beginning. What an earlier call gave must have been read to its end.
+    pub fn content(&mut self) -> Result<Unpacked> {
+        let failed = |source| Error::Read { path: self.name.clone().into(), source };
+        let mut file = self.file.try_clone().map_err(failed)?;
+        file.seek(SeekFrom::Start(0)).map_err(failed)?;
+        content(&self.name, counted(file.take(self.length), self.progress.as_ref()))
+    }
+}
+
+/// A copy of a stream in a file that nobody else sees and that is gone when it is closed.
+fn copy_of(mut stream: impl Read, name: &str) -> Result<File> {
+    let mut copy =
+        tempfile::tempfile().map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
+    io::copy(&mut stream, &mut copy).map_err(|source| Error::Read { path: name.into(), source })?;
+    Ok(copy)
+}

@@ -1,0 +1,52 @@
+//! The files of a recording that has rotated: the newest is read, and the tensors of the peak come from the file beside it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::history;
+use ttmem_model::frame;
+use ttmem_model::{Builder, Profile, Warning};
+
+/// Restores the tensors of the peak from the file that has it, where the newest file no longer tells them apart. A file
+/// that is missing, or is not of this recording, is reported.
+pub(super) fn restore_peak(profile: &mut Profile, path: &Path) {
+    if !history::lacks_peak(profile) {
+        return;
+    }
+    let beside = peak_file(path);
+    let name = beside.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let problem = match read(&beside) {
+        Ok(other) => {
+            let problem = history::restore_peak(profile, &other).err();
+            problem.map(|problem| if other.complete { problem } else { "it is cut off" }.to_owned())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Some("not found".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(problem) = problem {
+        let message = format!(
+            "{name}: {problem}. The recording has reached its limit, and tensors that held memory at its peak and were \
+             freed since are only in that file: they are shown as one row of unknown class"
+        );
+        profile.warnings.push(Warning { line: None, message });
+    }
+}
+
+/// The file with the peak, beside the newest or beside the one before it.
+fn peak_file(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = stem.strip_suffix(".before").unwrap_or(&stem);
+    path.with_file_name(format!("{stem}.peak.ttmem"))
+}
+
+fn read(path: &Path) -> io::Result<Profile> {
+    let mut file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut builder = Builder::new();
+    let label = path.display().to_string();
+    frame::read(&mut file, &label, &mut builder).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(builder.finish())
+}

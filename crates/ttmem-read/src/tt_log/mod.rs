@@ -1,0 +1,74 @@
+//! Reads the log of the Tenstorrent runtime (tt-mlir under tt-xla or ttrt), as a run prints it.
+//!
+//! Each line is taken apart on its own (`line`), goes to the state machine of the rank and stream that wrote
+//! it, and there to the rank's run through the log (`rank`), which knows the programs and settles what each
+//! step did (`life`). Module dumps (`module`) give arguments their names. Nothing here looks at "the next
+//! line": between any two lines there may be lines of other writers. `watch` looks over a log that is still being
+//! written.
+
+pub(super) mod brackets;
+mod carried;
+pub(super) mod fault;
+mod graphs;
+pub mod last_pass;
+mod life;
+mod line;
+mod module;
+pub(super) mod operation;
+mod processes;
+mod rank;
+mod streams;
+pub(super) mod tables;
+pub(super) mod texts;
+pub(super) mod told;
+pub(super) mod types;
+pub(super) mod view;
+mod watch;
+
+use memchr::memmem;
+
+pub use watch::{Seen, SeenPool, Watch};
+
+use super::{Input, Reader, Sniff};
+use ttmem_model::Result;
+use ttmem_model::Sink;
+
+/// The reader of Tenstorrent runtime logs.
+pub struct TtLog;
+
+impl Reader for TtLog {
+    fn name(&self) -> &'static str {
+        "tt_log"
+    }
+
+    fn about(&self) -> &'static str {
+        "a Tenstorrent runtime log (tt-mlir, tt-xla), or a file that debug.memory_snapshot wrote"
+    }
+
+    fn capture(&self) -> &'static str {
+        "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG TT_RUNTIME_MEMORY_LOG_LEVEL=operation TTXLA_LOGGER_LEVEL=DEBUG \
+         python model.py > model.log 2>&1, with a debug build"
+    }
+
+    fn sniff(&self, head: &[u8]) -> Sniff {
+        const SIGNS: [&[u8]; 4] = [b" memory state", b"RuntimeTT", b"MLIR Module ", b"Executing operation: "];
+        if SIGNS.iter().any(|sign| memmem::find(head, sign).is_some()) {
+            Sniff::Yes
+        } else if looks_like_text(head) {
+            // The first lines of a program that has yet to start its runtime.
+            Sniff::Maybe
+        } else {
+            Sniff::No
+        }
+    }
+
+    fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+        streams::read(input, sink)
+    }
+}
+
+/// Text has no NUL bytes and hardly any other control characters.
+fn looks_like_text(head: &[u8]) -> bool {
+    let control = |byte: &&u8| **byte < 0x20 && !matches!(**byte, b'\n' | b'\r' | b'\t' | 0x1b | 0x08 | 0x0c);
+    !head.contains(&0) && head.iter().filter(control).count() * 50 <= head.len()
+}

@@ -1,0 +1,642 @@
+//! The streams of a log: which rank a line belongs to, and what it is in the middle of.
+//!
+//! Standard output and standard error of each rank have a state machine of their own (modules come on one,
+//! operations on the other); both lead to the same rank.
+
+mod damage;
+mod groups;
+mod opening;
+
+use std::io::Read;
+
+use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::Xxh3;
+
+use self::damage::Tally;
+use self::groups::{Group, KnownState, POOLS};
+use self::opening::Boundary;
+use super::carried;
+use super::fault::ParsedFault;
+use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
+use super::module::{Dump, is_end, stage_header};
+use super::processes::{Clock, EndedDump, HeldLine, Opening, is_device_opened};
+use super::rank::{At, Began, RankState};
+use super::tables::Tables;
+use crate::Input;
+use crate::lines::{LONGEST_LINE, Line, Lines, is_damage};
+use ttmem_model::{ByteRange, Sink};
+use ttmem_model::{Error, Result};
+
+/// Reads a whole log.
+pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+    let Input { name, stream, rereadable, allow_interleaved, .. } = input;
+    let mut log = Log::new(name, !rereadable, sink);
+    log.allow_interleaved = allow_interleaved;
+    log.read(stream, |_, _| Ok(()))
+}
+
+/// A log, being read.
+pub(super) struct Log<'s, 'n> {
+    file: &'n str,
+    /// Whether module texts must be taken along, because the source cannot be read again.
+    keep_texts: bool,
+    /// Lines that look interleaved are read as those of one process.
+    allow_interleaved: bool,
+    tables: Tables<'s>,
+    /// The ranks, in the order they appeared; a process that follows another is a rank of its own.
+    pub ranks: Vec<RankLog>,
+    /// Where the processes after the first begin.
+    processes: Vec<Boundary>,
+    streams: Vec<Stream>,
+    streams_by_tag: FxHashMap<OwnedTag, usize>,
+    last_stream: usize,
+    signs: Signs,
+    /// How often lines looked interleaved.
+    suspects: u32,
+    skipped: Tally,
+    /// Lines that repeat the one before.
+    repeated: Tally,
+    /// States whose header is missing.
+    headless: Tally,
+    /// Lines of module dumps outside of a dump.
+    stray_modules: Tally,
+    /// States without the runtime's prefix.
+    snapshots: Tally,
+}
+
+/// A rank of one process, being read.
+pub(super) struct RankLog {
+    /// The label of its lines, where they are tagged.
+    pub label: Option<Vec<u8>>,
+    /// Which process it is, counted from 1.
+    pub process: u32,
+    /// Where the lines of the process begin.
+    pub from: u64,
+    pub state: RankState,
+    opening: Opening,
+    /// What the compiler's last log line says of time.
+    clock: Option<Clock>,
+    /// Another process has followed.
+    ended: bool,
+    /// The log ends inside one of its programs.
+    was_running: bool,
+}
+
+/// What the log contains, to tell what is missing in it.
+#[allow(clippy::struct_excessive_bools, reason = "each is a kind of line that was or was not seen")]
+#[derive(Debug, Default)]
+struct Signs {
+    runtime: bool,
+    debug: bool,
+    modules: bool,
+    unsafe_allocation: bool,
+    interleaved: bool,
+    torn: bool,
+}
+
+/// A rank's label and the stream's name; none where lines are not tagged.
+type OwnedTag = Option<(Vec<u8>, Vec<u8>)>;
+
+/// One stream of one rank.
+struct Stream {
+    /// `1,0` and `stdout`, as its lines are tagged.
+    tag: OwnedTag,
+    /// The rank, once the stream has said something of its memory.
+    rank: Option<usize>,
+    group: Option<Group>,
+    /// The last states, by their place in a group.
+    known: [Option<KnownState>; POOLS],
+    /// Whether any group had all pools.
+    has_whole_groups: bool,
+    /// Groups that lack a pool.
+    partial: Tally,
+    dump: Option<OpenDump>,
+}
+
+struct OpenDump {
+    dump: Dump,
+    stage: String,
+    /// What somebody puts in front of every line.
+    prefix: Vec<u8>,
+    begins: u64,
+    start: u64,
+    line: u64,
+    text: Vec<u8>,
+    hash: Xxh3,
+}
+
+impl<'s, 'n> Log<'s, 'n> {
+    /// A log of which nothing was read yet.
+    pub fn new(file: &'n str, keep_texts: bool, sink: &'s mut dyn Sink) -> Self {
+        Self {
+            file,
+            keep_texts,
+            allow_interleaved: false,
+            tables: Tables::new(sink),
+            ranks: Vec::new(),
+            processes: Vec::new(),
+            streams: Vec::new(),
+            streams_by_tag: FxHashMap::default(),
+            last_stream: 0,
+            signs: Signs::default(),
+            suspects: 0,
+            skipped: Tally::default(),
+            repeated: Tally::default(),
+            headless: Tally::default(),
+            stray_modules: Tally::default(),
+            snapshots: Tally::default(),
+        }
+    }
+
+    /// Reads all of it. Who follows is shown every line when it was understood.
+    pub fn read(
+        &mut self,
+        stream: impl Read + Send + 'static,
+        mut follow: impl FnMut(&mut Self, &Line<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut prefixes = Prefixes::default();
+        let mut end = At { line: 0, offset: 0, next: 0 };
+        let mut lines = Lines::new(stream);
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => {
+                    end = At { line: line.number, offset: line.offset, next: line.next };
+                    self.line(&line, &mut prefixes)?;
+                    follow(self, &line)?;
+                }
+                Ok(None) => break,
+                // A packed log that was cut: a run that crashed is the normal case.
+                Err(error) if is_damage(&error) && end.line > 0 => {
+                    let message = format!(
+                        "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
+                    );
+                    self.tables.warn(Some(end.line), message)?;
+                    break;
+                }
+                Err(source) => return Err(Error::Read { path: self.file.into(), source }),
+            }
+        }
+        self.finish(end)
+    }
+
+    /// Takes the next line.
+    pub fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
+        // Some tools pad lines with blanks; no line of the runtime ends in one.
+        let line = &Line { bytes: line.bytes.trim_ascii_end(), ..*line };
+        if self.repeats(line)? {
+            return Ok(());
+        }
+        let replaced = self.tables.replaced;
+        self.understand(line, prefixes)?;
+        // Said once: where one text is broken, many are.
+        if replaced == 0 && self.tables.replaced > 0 {
+            let message = "text on this line is not UTF-8; invalid bytes are shown as �";
+            self.tables.warn(Some(line.number), message)?;
+        }
+        Ok(())
+    }
+
+    fn understand(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
+        let at = At { line: line.number, offset: line.offset, next: line.next };
+        if line.cut {
+            let message = format!(
+                "this line is longer than {} MiB and was skipped; if it holds operations, keep large constants out of the log",
+                LONGEST_LINE >> 20
+            );
+            self.tables.warn(Some(line.number), message)?;
+            self.skipped.count += 1;
+            return Ok(());
+        }
+        let (tag, rest) = split_tag(line.bytes);
+        let stream = self.stream(tag);
+        match prefixes.split(rest) {
+            Text::Runtime(message) => {
+                self.signs.runtime = true;
+                if !line.ended && is_torn(message) {
+                    self.skipped.count += 1;
+                    return self.warn_of_torn_line(at);
+                }
+                self.message(stream, line, message, at)
+            }
+            Text::Foreign(text) => self.foreign(stream, text, line.ended, at),
+        }
+    }
+
+    fn warn_of_torn_line(&mut self, at: At) -> Result<()> {
+        self.signs.torn = true;
+        let message = "the log ends inside this line; only complete facts are used";
+        self.tables.warn(Some(at.line), message)
+    }
+
+    /// Whether a line is, to the byte, the state that stood in this place of the group before.
+    ///
+    /// Three of the four states of most groups are: they are looked at no further.
+    fn repeats(&mut self, line: &Line<'_>) -> Result<bool> {
+        let Some(stream) = self.streams.get_mut(self.last_stream) else { return Ok(false) };
+        let (Some(group), Some(rank)) = (&mut stream.group, stream.rank) else { return Ok(false) };
+        let Some(Some(known)) = stream.known.get(group.count) else { return Ok(false) };
+        if group.interrupted || known.line != line.bytes {
+            return Ok(false);
+        }
+        group.add(known.mark);
+        group.line = line.number;
+        self.ranks[rank].state.same_state(known.pool, group.at, &mut self.tables)?;
+        Ok(true)
+    }
+
+    /// Remembers the line of the state that was taken down last, by its place in the group.
+    fn remember(&mut self, stream: usize, line: &[u8]) {
+        let stream = &mut self.streams[stream];
+        let (Some(rank), Some(group)) = (stream.rank, stream.group) else { return };
+        let Some(place) = group.count.checked_sub(1) else { return };
+        let (Some(pool), Some(slot)) = (self.ranks[rank].state.last_pool(), stream.known.get_mut(place))
+        else {
+            return;
+        };
+        let known = slot.get_or_insert_with(|| KnownState { line: Vec::new(), pool, mark: 0 });
+        known.line.clear();
+        known.line.extend_from_slice(line);
+        (known.pool, known.mark) = (pool, group.marks[place]);
+    }
+
+    /// The stream that a line belongs to. Most lines belong to the stream of the line before.
+    fn stream(&mut self, tag: Option<Tag<'_>>) -> usize {
+        let is_it = |stream: &Stream| match (tag, &stream.tag) {
+            (Some(tag), Some((rank, name))) => rank == tag.rank && name == tag.stream,
+            (tag, known) => tag.is_none() && known.is_none(),
+        };
+        if self.streams.get(self.last_stream).is_some_and(is_it) {
+            return self.last_stream;
+        }
+        let key = tag.map(|tag| (tag.rank.to_vec(), tag.stream.to_vec()));
+        self.last_stream = match self.streams_by_tag.get(&key) {
+            Some(index) => *index,
+            None => {
+                self.streams_by_tag.insert(key.clone(), self.streams.len());
+                let tag = key;
+                self.streams.push(Stream {
+                    tag,
+                    rank: None,
+                    group: None,
+                    known: [const { None }; POOLS],
+                    has_whole_groups: false,
+                    partial: Tally::default(),
+                    dump: None,
+                });
+                self.streams.len() - 1
+            }
+        };
+        self.last_stream
+    }
+
+    /// The rank of a stream, which begins with the first thing it says of its memory.
+    fn rank(&mut self, stream: usize) -> Result<usize> {
+        if let Some(rank) = self.streams[stream].rank {
+            return Ok(rank);
+        }
+        let tag = self.streams[stream].tag.as_ref();
+        let label: Option<Vec<u8>> =
+            tag.map(|(rank, _)| rank.iter().copied().filter(|byte| *byte != b' ').collect());
+        let rank = match self.ranks.iter().rposition(|known| known.label == label) {
+            Some(rank) => rank,
+            None => self.add_rank(label, 1, 0)?,
+        };
+        self.streams[stream].rank = Some(rank);
+        Ok(rank)
+    }
+
+    fn add_rank(&mut self, label: Option<Vec<u8>>, process: u32, from: u64) -> Result<usize> {
+        let state = RankState::new(self.tables.rank(label.as_deref())?);
+        self.ranks.push(RankLog {
+            label,
+            process,
+            from,
+            state,
+            opening: Opening::default(),
+            clock: None,
+            ended: false,
+            was_running: false,
+        });
+        Ok(self.ranks.len() - 1)
+    }
+
+    /// A message of the runtime's logger.
+    fn message(&mut self, stream: usize, line: &Line<'_>, text: &[u8], at: At) -> Result<()> {
+        let message = Message::of(text);
+        if message == Message::Other {
+            return self.fault(stream, text, line.ended, at);
+        }
+        let rank = self.rank(stream)?;
+        if self.hold(rank, &message, at)? {
+            let held = HeldLine { stream, line: line.bytes.to_vec(), message: text.to_vec(), at };
+            return self.held(rank, held, &message);
+        }
+        self.flush_opening(rank)?;
+        if self.take(stream, message, at)? {
+            self.remember(stream, line.bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes a message. Says whether it was a state that was taken down.
+    fn take(&mut self, stream: usize, message: Message<'_>, at: At) -> Result<bool> {
+        let index = self.rank(stream)?;
+        let (rank, tables) = (&mut self.ranks[index].state, &mut self.tables);
+        match message {
+            Message::StateHeader(header) => self.header(stream, index, header, at)?,
+            Message::State { pool, view } => return self.state(stream, index, pool, view, at),
+            Message::Executing(text) => {
+                self.signs.debug = true;
+                let began = if is_whole_operation(text) {
+                    rank.executing(text, at, tables)?
+                } else {
+                    rank.skip_operation()
+                };
+                match began {
+                    Began::Yes => {}
+                    Began::Repeated => self.repeated.add(at.line),
+                    Began::Unreadable => self.skipped.add(at.line),
+                }
+            }
+            Message::Starting(name) => {
+                self.signs.debug = true;
+                if !rank.starting(name, at, tables)? {
+                    self.repeated.add(at.line);
+                }
+            }
+            Message::Finished(name) => {
+                if !rank.finished(name, at, tables)? {
+                    let name = String::from_utf8_lossy(name);
+                    tables.warn(
+                        Some(at.line),
+                        format!("program {name} ends here, but its start is not in the log"),
+                    )?;
+                }
+            }
+            Message::CacheKey(hash) => rank.cache_key(hash, tables)?,
+            Message::CacheHit => rank.cache_hit(),
+            Message::CacheMiss => rank.cache_miss(),
+            Message::Retained => rank.retained(),
+            Message::Other => {}
+        }
+        Ok(false)
+    }
+
+    /// A line that the runtime's logger did not write.
+    fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
+        if let Some(text) = text.strip_prefix(carried::MARK) {
+            return self.carried(stream, text, at);
+        }
+        // Whoever writes in front of every line wrote in front of the dump's header, too.
+        let prefix = self.streams[stream].dump.as_ref().map_or(&b""[..], |open| &open.prefix);
+        let text = text.strip_prefix(prefix).unwrap_or(text);
+        if let Some(stage) = stage_header(text) {
+            self.signs.modules = true;
+            let stage = String::from_utf8_lossy(stage).into_owned();
+            let open = self.streams[stream].dump.as_ref();
+            if open.is_some_and(|open| open.line == at.line && open.stage == stage) {
+                self.repeated.add(at.line);
+                return Ok(());
+            }
+            let rank = self.rank(stream)?;
+            self.release(rank)?;
+            self.see_clock(stream, text)?;
+            self.warn_of_open_dump(stream)?;
+            self.end_dump(stream, at.offset)?;
+            let dump = Dump::new(stage == "ttnn");
+            self.streams[stream].dump = Some(OpenDump {
+                dump,
+                stage,
+                prefix: before_preamble(text).to_vec(),
+                begins: at.offset,
+                start: at.next,
+                line: at.line + 1,
+                text: Vec::new(),
+                hash: Xxh3::new(),
+            });
+            return Ok(());
+        }
+        if is_end(text) {
+            return self.end_dump(stream, at.offset);
+        }
+        if let Some(open) = &mut self.streams[stream].dump {
+            if self.keep_texts {
+                open.text.extend_from_slice(text);
+                open.text.push(b'\n');
+            }
+            open.hash.update(text);
+            if open.dump.line(text) {
+                return Ok(());
+            }
+        } else if is_module_text(text) {
+            self.stray_modules.add(at.line);
+        }
+        if let Message::State { pool, view } = Message::of(text) {
+            return self.snapshot(stream, pool, view, ended, at);
+        }
+        if is_device_opened(text) {
+            let rank = self.rank(stream)?;
+            self.release(rank)?;
+            let rank = self.rank(stream)?;
+            let RankLog { state, opening, .. } = &mut self.ranks[rank];
+            opening.device_opened |= state.has_states();
+            return Ok(());
+        }
+        self.fault(stream, text, ended, at)
+    }
+
+    /// A line that `ttmem last-run` wrote.
+    fn carried(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
+        let taken_up = match carried::Line::parse(text) {
+            None => return Ok(()),
+            Some(Ok(line)) => {
+                let rank = self.rank(stream)?;
+                self.ranks[rank].state.take_up(&line, &mut self.tables)?
+            }
+            Some(Err(carried::Malformed)) => false,
+        };
+        if !taken_up {
+            self.skipped.add(at.line);
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
+        let Some(parsed) = ParsedFault::find(text) else {
+            return if is_unsafe_allocation(text) { self.unsafe_allocation(at) } else { Ok(()) };
+        };
+        let parsed = if ended { parsed } else { parsed.without_last_number() };
+        let rank = self.rank(stream)?;
+        self.release(rank)?;
+        let mut rank = self.rank(stream)?;
+        if self.ranks[rank].opening.clock_restarted {
+            // It failed before its first program.
+            rank = self.begin_pending(rank, at)?;
+        }
+        if parsed.is_cut() || !ended {
+            let message = if ended {
+                "this error message is cut off; the verdict uses only its complete numbers"
+            } else {
+                "the log ends in this error message, without a line break; the verdict uses only its complete numbers"
+            };
+            self.tables.warn(Some(at.line), message)?;
+        }
+        self.ranks[rank].state.fault(&parsed, at, &mut self.tables)
+    }
+
+    /// The device warns of it with every thread; once is enough.
+    fn unsafe_allocation(&mut self, at: At) -> Result<()> {
+        if std::mem::replace(&mut self.signs.unsafe_allocation, true) {
+            return Ok(());
+        }
+        let message =
+            "buffers were allocated while a trace is active; the trace may overwrite them when it runs";
+        self.tables.warn(Some(at.line), message)
+    }
+
+    fn warn_of_open_dump(&mut self, stream: usize) -> Result<()> {
+        let Some(open) = &self.streams[stream].dump else { return Ok(()) };
+        let message = format!(
+            "the dump of module {} that begins here has no end; argument names may be unknown",
+            open.stage
+        );
+        self.tables.warn(Some(open.line), message)
+    }
+
+    fn end_dump(&mut self, stream: usize, end: u64) -> Result<()> {
+        let Some(open) = self.streams[stream].dump.take() else { return Ok(()) };
+        let rank = self.rank(stream)?;
+        let source = ByteRange { start: open.start, end };
+        if self.keep_texts {
+            self.tables.source_text(source, String::from_utf8_lossy(&open.text))?;
+        }
+        let OpenDump { dump, stage, begins, line, hash, .. } = open;
+        let dump = EndedDump { dump, stage, begins, source, line, hash: hash.digest() };
+        if !self.ranks[rank].state.has_states() {
+            return self.add_dump(rank, dump);
+        }
+        // It may be the first graph of another process.
+        self.ranks[rank].opening.dumps.push(dump);
+        Ok(())
+    }
+
+    fn add_dump(&mut self, rank: usize, ended: EndedDump) -> Result<()> {
+        let rank = &mut self.ranks[rank].state;
+        for defect in ended.dump.defects() {
+            let message = format!("the dump of module {} that begins here {defect}", ended.stage);
+            self.tables.warn(Some(ended.line), message)?;
+        }
+        let id = rank.id();
+        rank.graphs.add(ended, id, &mut self.tables)
+    }
+
+    /// The end of the log.
+    fn finish(&mut self, end: At) -> Result<()> {
+        for stream in 0..self.streams.len() {
+            self.warn_of_open_dump(stream)?;
+            self.end_dump(stream, end.next)?;
+        }
+        for rank in 0..self.ranks.len() {
+            self.release(rank)?;
+        }
+        for rank in 0..self.ranks.len() {
+            for dump in std::mem::take(&mut self.ranks[rank].opening.dumps) {
+                self.add_dump(rank, dump)?;
+            }
+        }
+        let tagged = self.ranks.iter().any(|rank| rank.label.is_some() && rank.state.has_states());
+        if tagged && self.ranks.iter().any(|rank| rank.label.is_none() && rank.state.has_states()) {
+            let message = "some lines carry the tag of a rank and some do not; those without are reported as a rank of \
+                           their own";
+            self.tables.warn(None, message)?;
+        }
+        for rank in self.ranks.iter_mut().filter(|rank| !rank.ended) {
+            if rank.label.is_none() && tagged && !rank.state.has_states() {
+                rank.state.warn_of_faults(&mut self.tables)?;
+            }
+            rank.was_running = rank.state.in_program();
+            rank.state.close(end, &mut self.tables)?;
+        }
+        self.warn_of_processes()?;
+        self.warn_of_damage(end)?;
+        if !self.ranks.iter().any(|rank| rank.state.has_states()) {
+            return Err(self.no_memory_data());
+        }
+        self.tables.end()
+    }
+
+    /// Which setting is missing, as far as the log tells.
+    fn no_memory_data(&self) -> Error {
+        let signs = &self.signs;
+        let file = self.file.to_owned();
+        if !signs.runtime && !signs.modules {
+            let what = "text without a line of the Tenstorrent runtime".to_owned();
+            return Error::UnknownFormat { file, what };
+        }
+        let steps = self.ranks.iter().any(|rank| rank.state.has_steps());
+        let missing = if steps || signs.debug {
+            "operations, but no memory states: set TT_RUNTIME_MEMORY_LOG_LEVEL=operation. tt-mlir without tt-xla \
+             does not read it: there, call tt::runtime::setMemoryLogLevel(tt::runtime::MemoryLogLevel::Operation) \
+             before the first submit"
+        } else if signs.runtime {
+            "lines of the runtime, but neither operations nor memory states: set \
+             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG and TT_RUNTIME_MEMORY_LOG_LEVEL=operation; if they are set, the \
+             runtime is no debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON)"
+        } else {
+            "compiled modules, but no line of the runtime: it prints to standard output, so capture both \
+             (`> run.log 2>&1`), with a debug build (-DTT_RUNTIME_DEBUG=ON), TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG \
+             and TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
+        };
+        Error::NoMemoryData {
+            file,
+            message: format!("there is no memory data in this log. It has {missing}"),
+        }
+    }
+}
+
+/// Whether a message without an end of line is not all there. Only long ones can be told.
+pub(super) fn is_torn(message: &[u8]) -> bool {
+    match Message::of(message) {
+        Message::Executing(text) => !text.ends_with(b")"),
+        Message::State { view, .. } => !view.ends_with(b"}"),
+        Message::StateHeader(Header::BeforeOperation(op_type)) => !is_op_type(op_type),
+        _ => false,
+    }
+}
+
+/// `Allocating device buffers is potentially unsafe due to the existence of an active trace. …`
+fn is_unsafe_allocation(text: &[u8]) -> bool {
+    memchr::memchr(b'A', text).is_some_and(|at| {
+        text.len() < 1024
+            && memchr::memmem::find(&text[at..], b"Allocating device buffers is potentially unsafe").is_some()
+    })
+}
+
+/// What stands in front of the compiler's own words: its preamble begins with the date; without one, all that is
+/// in front of the header itself.
+pub(super) fn before_preamble(header: &[u8]) -> &[u8] {
+    let is_date = |window: &[u8]| {
+        window.iter().zip(b"0000-00-00 ").all(|(byte, like)| match like {
+            b'0' => byte.is_ascii_digit(),
+            other => byte == other,
+        })
+    };
+    let date = header.windows(11).position(is_date);
+    let end = date.or_else(|| memchr::memmem::find(header, b"MLIR Module ")).unwrap_or(0);
+    &header[..end]
+}
+
+/// Whether a type of operation is whole: the names of all end so.
+fn is_op_type(name: &[u8]) -> bool {
+    name.ends_with(b"Op")
+}
+
+/// Whether the text of an operation goes up to its end, which is its location.
+fn is_whole_operation(text: &[u8]) -> bool {
+    text.ends_with(b")") && memchr::memmem::rfind(text, b" loc(").is_some()
+}
+
+/// Whether a line is of a module's text, and of nothing else.
+fn is_module_text(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"func.func ") || text.starts_with(b"module @")
+}

@@ -1,0 +1,86 @@
+//! What is wrong with the lines of a log, counted and reported.
+
+use super::super::rank::At;
+use super::{Log, POOLS};
+use ttmem_model::Result;
+
+/// Something that happened to lines: how often, and where first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub count: u64,
+    pub first: Option<u64>,
+}
+
+impl Tally {
+    pub fn add(&mut self, line: u64) {
+        self.add_all(Self { count: 1, first: Some(line) });
+    }
+
+    pub fn add_all(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.into_iter().chain(other.first).min();
+    }
+}
+
+impl Log<'_, '_> {
+    /// Reports the lines that are missing, doubled or unreadable, and what that costs.
+    pub(super) fn warn_of_damage(&mut self, end: At) -> Result<()> {
+        self.tables.skipped(self.skipped.count)?;
+        if let Some(line) = self.skipped.first {
+            let message = match self.skipped.count {
+                1 => "this line could not be parsed and was skipped".to_owned(),
+                count => format!("{count} lines could not be parsed and were skipped; this is the first"),
+            };
+            self.tables.warn(Some(line), message)?;
+        }
+        let has_steps = self.ranks.iter().any(|rank| rank.state.has_steps());
+        if let Some(line) = self.snapshots.first.filter(|_| has_steps || self.snapshots.count > POOLS as u64)
+        {
+            let message =
+                "a memory snapshot is part of this log; its states are placed where they stand in the file";
+            self.tables.warn(Some(line), message)?;
+        }
+        // A log that was cut off inside a group says so elsewhere.
+        let is_cut = self.signs.torn || self.ranks.iter().any(|rank| rank.was_running);
+        let mut incomplete = Tally::default();
+        for stream in self.streams.iter_mut().filter(|stream| stream.has_whole_groups) {
+            if let Some(group) = stream.group.filter(|group| group.count < POOLS)
+                && !(is_cut && group.line + 1 >= end.line)
+            {
+                stream.partial.add(group.line);
+            }
+            incomplete.add_all(stream.partial);
+        }
+        let damages = [
+            (
+                self.repeated,
+                "this line repeats the previous line and was ignored",
+                "lines repeat the previous line and were ignored",
+            ),
+            (
+                self.headless,
+                "a group of memory states lacks its header; it is assigned to the preceding operation",
+                "groups of memory states lack their header; each is assigned to the preceding operation",
+            ),
+            (
+                incomplete,
+                "a group of memory states lacks a pool; that pool keeps its last state",
+                "groups of memory states lack a pool; that pool keeps its last state",
+            ),
+            (
+                self.stray_modules,
+                "this line is text of a module whose dump has no header; argument names may be unknown",
+                "lines are text of a module whose dump has no header; argument names may be unknown",
+            ),
+        ];
+        for (tally, one, several) in damages {
+            let Some(line) = tally.first else { continue };
+            let message = match tally.count {
+                1 => one.to_owned(),
+                count => format!("{count} {several}; this is the first"),
+            };
+            self.tables.warn(Some(line), message)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,233 @@
+//! Reads the log of a training program that prints memory summaries (tt-train's `MemoryUsageTracker`).
+//!
+//! A summary is a list of phases with their figures, and totals at the end (`line`). A log may have several, of several
+//! ranks, between any other lines. Each rank and stream has a block of its own (`block`); when it is over, its session
+//! and phases are said, and its figures are held against each other.
+
+mod block;
+mod line;
+
+use memchr::memmem;
+use rustc_hash::FxHashMap;
+
+use self::block::{Block, Header};
+use self::line::{Said, parse};
+use super::lines::{Line, Lines, is_damage};
+use super::tt_log::tables::Tables;
+use super::wrapping::{split_tag, strip_colours};
+use super::{Input, Reader, Sniff};
+use ttmem_model::{Error, Result};
+use ttmem_model::{RankId, SessionId, Sink};
+
+/// The reader of training logs.
+pub struct TtTrain;
+
+impl Reader for TtTrain {
+    fn name(&self) -> &'static str {
+        "tt_train"
+    }
+
+    fn about(&self) -> &'static str {
+        "a training log with memory summaries (tt-train's MemoryUsageTracker)"
+    }
+
+    fn capture(&self) -> &'static str {
+        "call MemoryUsageTracker's begin_capture, snapshot and print_memory_usage; tt-train's examples do so with \
+         --track_memory"
+    }
+
+    fn sniff(&self, head: &[u8]) -> Sniff {
+        const SIGNS: [&[u8]; 2] = [b"=== Memory Usage Summary ===", b"WARNING: No traces captured"];
+        let is_there = |sign: &&[u8]| memmem::find(head, sign).is_some();
+        if SIGNS.iter().any(is_there) { Sniff::Yes } else { Sniff::No }
+    }
+
+    fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+        let mut log = Log {
+            file: input.name,
+            tables: Tables::new(sink),
+            ranks: Vec::new(),
+            streams: FxHashMap::default(),
+            plain: Vec::new(),
+            skipped: Vec::new(),
+        };
+        log.read(Lines::new(input.stream))
+    }
+}
+
+/// A log, being read.
+struct Log<'s, 'n> {
+    file: &'n str,
+    tables: Tables<'s>,
+    ranks: Vec<Rank>,
+    streams: FxHashMap<OwnedTag, Stream>,
+    /// The line without colours.
+    plain: Vec<u8>,
+    /// The lines that could not be understood.
+    skipped: Vec<u64>,
+}
+
+/// A rank's label and the stream's name; none where lines are not tagged.
+type OwnedTag = Option<(Vec<u8>, Vec<u8>)>;
+
+/// A rank that has a session.
+struct Rank {
+    label: Option<Vec<u8>>,
+    id: RankId,
+    sessions: usize,
+}
+
+/// What one stream of one rank is in the middle of.
+#[derive(Default)]
+struct Stream {
+    /// What stands above the next summary.
+    header: Header,
+    /// The line before was a rule: the next is a title.
+    after_rule: bool,
+    block: Option<Block>,
+}
+
+impl Log<'_, '_> {
+    fn read(&mut self, mut lines: Lines) -> Result<()> {
+        let mut last = 0;
+        loop {
+            match lines.next() {
+                Ok(Some(line)) => {
+                    last = line.number;
+                    self.line(line)?;
+                }
+                Ok(None) => break,
+                // A packed log that was cut: a run that crashed is the normal case.
+                Err(error) if is_damage(&error) && last > 0 => {
+                    let message = format!(
+                        "the packed file is damaged behind this line ({error}); everything before is answered"
+                    );
+                    self.tables.warn(Some(last), message)?;
+                    break;
+                }
+                Err(source) => return Err(Error::Read { path: self.file.into(), source }),
+            }
+        }
+        self.finish()
+    }
+
+    fn line(&mut self, line: Line<'_>) -> Result<()> {
+        let (tag, text) = split_tag(line.bytes);
+        let tag = tag.map(|tag| (tag.label(), tag.stream.to_vec()));
+        strip_colours(text, &mut self.plain);
+        let mut stream = self.streams.remove(&tag).unwrap_or_default();
+        let plain = std::mem::take(&mut self.plain);
+        let heard = self.hear(&mut stream, tag.as_ref().map(|(label, _)| &label[..]), &plain, line.number);
+        self.plain = plain;
+        self.streams.insert(tag, stream);
+        heard
+    }
+
+    fn hear(&mut self, stream: &mut Stream, rank: Option<&[u8]>, text: &[u8], number: u64) -> Result<()> {
+        let said = parse(text);
+        let after_rule = std::mem::replace(&mut stream.after_rule, is_rule(text));
+        match said {
+            Said::Summary => {
+                self.end_block(stream, rank)?;
+                stream.block = Some(Block::new(std::mem::take(&mut stream.header), number));
+            }
+            Said::Parameters(parameters) => stream.header.parameters = Some(parameters),
+            Said::DeviceMemory(bytes) => stream.header.device_memory = Some(bytes),
+            Said::Overwritten(name) => {
+                let name = String::from_utf8_lossy(name);
+                let message = format!(
+                    "the tracker wrote over an earlier phase {name}: what that used is missing in the figures"
+                );
+                self.tables.warn(Some(number), message)?;
+            }
+            Said::Nothing => {
+                self.tables
+                    .warn(Some(number), "the tracker had no phases to tell of: was snapshot called?")?;
+            }
+            Said::Malformed => self.skipped.push(number),
+            Said::Other => {
+                let title = text.trim_ascii();
+                if after_rule && !title.is_empty() && !stream.after_rule {
+                    stream.header.title = Some(title.to_vec());
+                }
+            }
+            said => match &mut stream.block {
+                Some(block) => {
+                    if !block.take(said, number) {
+                        self.skipped.push(number);
+                    }
+                    if block.is_over() {
+                        self.end_block(stream, rank)?;
+                    }
+                }
+                // Phases without the line that begins a summary: a log that was cut at its front.
+                None if matches!(said, Said::Phase(_)) => {
+                    let mut block = Block::new(std::mem::take(&mut stream.header), number);
+                    block.begins_late = true;
+                    block.take(said, number);
+                    stream.block = Some(block);
+                }
+                None => self.skipped.push(number),
+            },
+        }
+        Ok(())
+    }
+
+    /// Says a session and its phases, and what is wrong with them.
+    fn end_block(&mut self, stream: &mut Stream, label: Option<&[u8]>) -> Result<()> {
+        let Some(block) = stream.block.take() else { return Ok(()) };
+        if block.is_empty() {
+            return self.tables.warn(Some(block.line), "the summary that begins here has no phases");
+        }
+        let rank = match self.ranks.iter().position(|rank| rank.label.as_deref() == label) {
+            Some(known) => known,
+            None => {
+                let id = self.tables.rank(label)?;
+                self.ranks.push(Rank { label: label.map(<[u8]>::to_vec), id, sessions: 0 });
+                self.ranks.len() - 1
+            }
+        };
+        let rank = &mut self.ranks[rank];
+        let session = SessionId::new(rank.sessions);
+        rank.sessions += 1;
+        match session {
+            Some(session) => block.say(rank.id, session, &mut self.tables),
+            None => Err(Error::NotThere("there are more summaries than can be counted".into())),
+        }
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let mut streams: Vec<(OwnedTag, Stream)> = self.streams.drain().collect();
+        // In the order that they stand in the log, whatever the map's is.
+        streams.sort_by_key(|(_, stream)| stream.block.as_ref().map(|block| block.line));
+        for (tag, mut stream) in streams {
+            self.end_block(&mut stream, tag.as_ref().map(|(label, _)| &label[..]))?;
+        }
+        if let [first, ..] = self.skipped[..] {
+            self.tables.skipped(self.skipped.len() as u64)?;
+            let message = match self.skipped.len() {
+                1 => "this line of a memory summary could not be understood".to_owned(),
+                lines => {
+                    format!("{lines} lines of memory summaries could not be understood; this is the first")
+                }
+            };
+            self.tables.warn(Some(first), message)?;
+        }
+        if self.ranks.is_empty() {
+            return Err(Error::NoMemoryData {
+                file: self.file.to_owned(),
+                message: "there is no phase in it; call MemoryUsageTracker's begin_capture, snapshot(NAME) after each \
+                          phase, and print_memory_usage"
+                    .to_owned(),
+            });
+        }
+        self.tables.end()
+    }
+}
+
+/// A line of nothing but `#`, `=`, `*` or `-`: what follows is a title.
+fn is_rule(text: &[u8]) -> bool {
+    const SHORTEST: usize = 8;
+    let text = text.trim_ascii();
+    text.len() >= SHORTEST && b"#=*-".contains(&text[0]) && text.iter().all(|byte| *byte == text[0])
+}

@@ -1,0 +1,31 @@
+//! Reads `.ttmem` files: the events that they hold.
+
+use super::{Input, Reader, Sniff};
+use ttmem_model::Result;
+use ttmem_model::Sink;
+use ttmem_model::frame;
+
+/// The reader of our own files.
+pub(super) struct TtmemFile;
+
+impl Reader for TtmemFile {
+    fn name(&self) -> &'static str {
+        "ttmem"
+    }
+
+    fn about(&self) -> &'static str {
+        "a profile or recording of ttmem (.ttmem)"
+    }
+
+    fn capture(&self) -> &'static str {
+        "ttmem report writes one beside every report"
+    }
+
+    fn sniff(&self, head: &[u8]) -> Sniff {
+        if frame::is_ttmem(head) { Sniff::Yes } else { Sniff::No }
+    }
+
+    fn read(&self, mut input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+        frame::read(&mut input.stream, input.name, sink)
+    }
+}

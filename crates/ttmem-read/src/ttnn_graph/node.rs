@@ -1,0 +1,226 @@
+//! One node of a capture, as it is written: old captures have every parameter as text, new ones have numbers. A node
+//! without parameters has an empty object, or null since ttnn 0.77.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use crate::json::Number;
+
+/// A node. What the reader has no use for is left out.
+#[derive(Debug, Deserialize)]
+pub(super) struct Node<'a> {
+    #[serde(default)]
+    pub counter: Number,
+    #[serde(borrow, rename = "node_type")]
+    pub kind: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "null_as_default")]
+    pub params: Params<'a>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub connections: Vec<Number>,
+    #[serde(default)]
+    pub stacking_level: Number,
+}
+
+/// The parameters of all kinds of nodes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Params<'a> {
+    #[serde(borrow)]
+    pub name: Text<'a>,
+    pub size: Number,
+    #[serde(borrow, rename = "type")]
+    pub kind: Text<'a>,
+    pub buffer_type: Number,
+    pub address: Number,
+    #[serde(borrow)]
+    pub layout: Text<'a>,
+    pub page_size: Number,
+    pub num_cores: Number,
+    pub max_size_per_bank: Number,
+    #[serde(borrow)]
+    pub core_range_set: Text<'a>,
+    pub globally_allocated: Number,
+    pub borrows_memory: Number,
+    #[serde(borrow)]
+    pub shape: Text<'a>,
+    #[serde(borrow)]
+    pub dtype: Text<'a>,
+    #[serde(borrow)]
+    pub tensor_id: Text<'a>,
+    pub sub_device_manager_id: Number,
+    #[serde(borrow)]
+    pub sub_devices: Text<'a>,
+}
+
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// A text; what is none is kept as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Text<'a>(pub Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
+        Ok(Text::default())
+    }
+
+    fn visit_bool<E>(self, flag: bool) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(if flag { "true" } else { "false" })))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(number.to_string())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Text<'de>, A::Error> {
+        Ok(Text(Value::deserialize(SeqAccessDeserializer::new(list))?.to_string().into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Text<'de>, A::Error> {
+        Ok(Text(Value::deserialize(MapAccessDeserializer::new(object))?.to_string().into()))
+    }
+}
+
+/// The numbers of a shape: `Shape([1, 1, 32, 64])`, `ttnn.Shape([32])`, `[1, 2]`.
+pub(crate) fn shape(text: &str) -> Option<Vec<u64>> {
+    let inside = text.split_once('[')?.1.split_once(']')?.0.trim();
+    if inside.is_empty() {
+        return Some(Vec::new());
+    }
+    inside.split(',').map(|number| number.trim().parse().ok()).collect()
+}
+
+/// The element as the rest of the house calls it; as it is written where it is none that is known.
+pub(crate) fn element(text: &str) -> &str {
+    match text.strip_prefix("DataType::").or(text.strip_prefix("DataType.")).unwrap_or(text) {
+        "BFLOAT16" => "bf16",
+        "FLOAT32" => "f32",
+        "BFLOAT8_B" => "bfp_bf8",
+        "BFLOAT4_B" => "bfp_bf4",
+        "INT32" => "si32",
+        "UINT32" => "u32",
+        "UINT16" => "u16",
+        "UINT8" => "u8",
+        other => other,
+    }
+}
+
+/// Whether a tensor lies in tiles.
+pub(crate) fn is_tiled(layout: &str) -> bool {
+    layout.ends_with("TILE")
+}
+
+/// The shape with its last two dimensions filled up to whole tiles.
+pub(crate) fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
+    const TILE: u64 = 32;
+    let mut padded = shape.to_vec();
+    let last_two = padded.len().saturating_sub(2);
+    for side in padded.iter_mut().skip(last_two).filter(|_| is_tiled) {
+        *side = side.checked_next_multiple_of(TILE).unwrap_or(*side);
+    }
+    padded
+}
+
+/// How a buffer is spread, as the rest of the house calls it.
+pub(crate) fn spread(layout: &str) -> Option<&'static str> {
+    match layout.rsplit("::").next().unwrap_or(layout) {
+        "INTERLEAVED" => Some("interleaved"),
+        "HEIGHT_SHARDED" => Some("height_sharded"),
+        "WIDTH_SHARDED" => Some("width_sharded"),
+        "BLOCK_SHARDED" => Some("block_sharded"),
+        "ND_SHARDED" | "UNKNOWN" => Some("nd_sharded"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_and_new_parameters_are_one() {
+        let old = r#"{"counter": 3, "node_type": "buffer_allocate", "connections": [2], "arguments": [],
+            "params": {"size": "2048", "address": "1024", "type": "L1", "layout": "INTERLEAVED", "num_cores": "0"}}"#;
+        let new = r#"{"counter": 3, "node_type": "buffer_allocate", "connections": [2], "stacking_level": 1,
+            "params": {"size": 2048, "address": 1024, "type": "L1", "layout": "INTERLEAVED", "num_cores": 0,
+            "max_size_per_bank": 64, "something_new": {"a": [1]}}}"#;
+        for (text, per_bank) in [(old, None), (new, Some(64))] {
+            let node: Node<'_> = serde_json::from_str(text).unwrap();
+            assert_eq!((node.params.size.get(), node.params.address.get()), (Some(2048), Some(1024)));
+            assert_eq!(node.params.max_size_per_bank.get(), per_bank);
+            assert_eq!((&*node.kind.0, &*node.params.kind.0), ("buffer_allocate", "L1"));
+        }
+    }
+
+    #[test]
+    fn what_is_null_is_as_if_it_were_not_there() {
+        let text = r#"{"arguments": null, "connections": null, "counter": 0, "input_tensors": null,
+            "node_type": "capture_start", "params": null, "stacking_level": null}"#;
+        let node: Node<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            (&*node.kind.0, node.counter.get(), node.connections.len()),
+            ("capture_start", Some(0), 0)
+        );
+        assert_eq!((&*node.params.name.0, node.params.size), ("", Number::Missing));
+        for params in ["7", "\"text\""] {
+            let text = format!(r#"{{"counter": 0, "node_type": "buffer", "params": {params}}}"#);
+            assert!(serde_json::from_str::<Node<'_>>(&text).is_err(), "{params}");
+        }
+    }
+
+    #[test]
+    fn a_core_range_may_be_text_or_a_list() {
+        let cores = |text: &str| serde_json::from_str::<Text<'_>>(text).unwrap().0.into_owned();
+        assert_eq!(cores(r#""{[(x=0,y=0) - (x=7,y=7)]}""#), "{[(x=0,y=0) - (x=7,y=7)]}");
+        assert_eq!(cores(r#"[{"start":{"x":0}}]"#), r#"[{"start":{"x":0}}]"#);
+    }
+
+    #[test]
+    fn shapes_and_elements_of_all_eras() {
+        assert_eq!(shape("ttnn.Shape([1, 1, 32, 64])"), Some(vec![1, 1, 32, 64]));
+        assert_eq!(shape("Shape([])"), Some(Vec::new()));
+        assert_eq!(shape("Shape([1, x])"), None);
+        assert_eq!((element("DataType::BFLOAT16"), element("DataType.FP8_E4M3")), ("bf16", "FP8_E4M3"));
+        assert!(is_tiled("Layout::TILE") && !is_tiled("Layout::ROW_MAJOR"));
+    }
+}

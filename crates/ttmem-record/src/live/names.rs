@@ -1,0 +1,282 @@
+//! The ids of texts, types, lines, stacks, operations, pools, threads and scopes: each is given out once, and what is
+//! new comes with the event that says it.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+
+use super::narrator::{FREE, FURTHER, TEXTS};
+use ttmem_model::{
+    Bytes, Event, Frame, FrameId, LaneId, Op, OpId, OpKind, OpStack, PoolId, Scope, ScopeId, ScopeKind,
+    Stack, StackId, StrId, TensorType, TypeId,
+};
+
+/// More scopes than this are names that a program makes up: requests by their number, for example.
+const MOST_SCOPES: usize = 1 << 16;
+/// Scopes are not nested deeper than this: what is deeper lies beside.
+const DEEPEST: u8 = 64;
+/// More texts than this are not told apart, and neither are more types, lines and stacks: a program must not be able to
+/// fill its own memory with names, nor its recording.
+const MOST_NAMES: usize = 1 << 20;
+/// More threads than this are one to each request, or the like.
+const MOST_LANES: usize = 1 << 14;
+
+/// A tensor type, as frameworks without layouts have it.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeOf<'a> {
+    /// The shape.
+    pub shape: &'a [u64],
+    /// The element: `torch.float32`.
+    pub dtype: StrId,
+    /// The bytes of all elements.
+    pub bytes: u64,
+}
+
+/// What has an id.
+#[derive(Debug)]
+pub(super) struct Names {
+    texts: FxHashMap<Box<str>, StrId>,
+    by_id: Vec<Box<str>>,
+    /// By the element's id, the bytes, and the shape.
+    /// Operations with the types of their arguments.
+    typed: FxHashMap<(StrId, Box<[TypeId]>), OpId>,
+    types: FxHashMap<Box<[u64]>, TypeId>,
+    key: Vec<u64>,
+    frames: FxHashMap<Frame, FrameId>,
+    stacks: FxHashMap<(FrameId, Option<StackId>), StackId>,
+    ops: FxHashMap<(StrId, Option<StackId>), OpId>,
+    /// The names of operations, by their ids.
+    called: Vec<StrId>,
+    pools: Vec<StrId>,
+    lanes: usize,
+    scopes: Vec<Scope>,
+    /// How deep each scope lies.
+    depths: Vec<u8>,
+    scope_ids: FxHashMap<(Option<ScopeId>, StrId, ScopeKind), ScopeId>,
+}
+
+impl Default for Names {
+    /// With what every recording begins with: the word for what gives memory back, and its operation.
+    fn default() -> Self {
+        let mut names = Self {
+            texts: FxHashMap::default(),
+            by_id: Vec::new(),
+            typed: FxHashMap::default(),
+            types: FxHashMap::default(),
+            key: Vec::new(),
+            frames: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+            ops: FxHashMap::default(),
+            called: Vec::new(),
+            pools: Vec::new(),
+            lanes: 0,
+            scopes: Vec::new(),
+            depths: Vec::new(),
+            scope_ids: FxHashMap::default(),
+        };
+        for text in TEXTS {
+            names.text(text);
+        }
+        names.called.push(id(StrId::new, FREE));
+        names
+    }
+}
+
+/// The id of row `index`.
+fn id<T>(new: fn(usize) -> Option<T>, index: usize) -> T {
+    // Four billion rows of anything fill the memory long before.
+    new(index).unwrap_or_else(|| unreachable!("an id reaches further than {index}"))
+}
+
+impl Names {
+    /// A text; beyond the limit, all are one.
+    pub fn text(&mut self, text: &str) -> (StrId, Option<Event<'static>>) {
+        if let Some(id) = self.texts.get(text) {
+            return (*id, None);
+        }
+        if self.by_id.len() >= MOST_NAMES {
+            return (id(StrId::new, FURTHER), None);
+        }
+        let new = id(StrId::new, self.by_id.len());
+        self.texts.insert(text.into(), new);
+        self.by_id.push(text.into());
+        (new, Some(Event::Text(Cow::Owned(text.to_owned()))))
+    }
+
+    pub fn text_of(&self, id: StrId) -> &str {
+        self.by_id.get(id.index()).map_or("", |text| text)
+    }
+
+    /// A type; beyond the limit, none is known.
+    pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> (Option<TypeId>, Option<Event<'static>>) {
+        self.key.clear();
+        self.key.extend([ty.dtype.index() as u64, ty.bytes]);
+        self.key.extend_from_slice(ty.shape);
+        if let Some(id) = self.types.get(self.key.as_slice()) {
+            return (Some(*id), None);
+        }
+        if self.types.len() >= MOST_NAMES {
+            return (None, None);
+        }
+        let new = id(TypeId::new, self.types.len());
+        self.types.insert(self.key.as_slice().into(), new);
+        let bytes = Bytes::known(ty.bytes);
+        let (shape, layout) = (ty.shape.to_vec(), None);
+        // What the allocator adds is not known.
+        let (declared, logical, padded) = (bytes, bytes, Bytes::UNKNOWN);
+        let ty = TensorType { text: None, shape, dtype: ty.dtype, layout, declared, logical, padded };
+        (Some(new), Some(Event::Type(ty)))
+    }
+
+    /// A line; beyond the limit, all are one that nobody knows.
+    pub fn frame(&mut self, mut frame: Frame) -> (FrameId, Option<Event<'static>>) {
+        let next = self.frames.len();
+        if next >= MOST_NAMES && !self.frames.contains_key(&frame) {
+            let further = id(StrId::new, FURTHER);
+            frame = Frame { function: further, file: further, line: 0 };
+        }
+        let mut new = None;
+        let id = *self.frames.entry(frame).or_insert_with(|| {
+            new = Some(Event::Frame(frame));
+            id(FrameId::new, next)
+        });
+        (id, new)
+    }
+
+    /// A stack; beyond the limit, what is called is all that there is of a new one, or at least its caller.
+    pub fn stack(&mut self, frame: FrameId, caller: Option<StackId>) -> (StackId, Option<Event<'static>>) {
+        let next = self.stacks.len();
+        if next >= MOST_NAMES
+            && let Some(caller) = caller.filter(|_| !self.stacks.contains_key(&(frame, caller)))
+        {
+            return (caller, None);
+        }
+        let mut new = None;
+        let id = *self.stacks.entry((frame, caller)).or_insert_with(|| {
+            new = Some(Event::Stack(Stack { frame, caller }));
+            id(StackId::new, next)
+        });
+        (id, new)
+    }
+
+    /// An operation that is called from a place, and the two events that say so.
+    pub fn op(
+        &mut self,
+        name: StrId,
+        stack: Option<StackId>,
+        loc: Option<StrId>,
+    ) -> (OpId, [Option<Event<'static>>; 2]) {
+        let is_too_many =
+            |ops: &FxHashMap<_, _>| ops.len() >= MOST_NAMES && !ops.contains_key(&(name, stack));
+        // Beyond the limit, operations are told apart by their names alone: of these there are not so many.
+        let (stack, loc) = if is_too_many(&self.ops) { (None, None) } else { (stack, loc) };
+        if let Some(id) = self.ops.get(&(name, stack)) {
+            return (*id, [None, None]);
+        }
+        let new = id(OpId::new, self.called.len());
+        self.ops.insert((name, stack), new);
+        self.called.push(name);
+        let of_op = stack.map(|stack| Event::OpStack(OpStack { op: new, stack }));
+        (new, [Some(Event::Op(op(name, loc))), of_op])
+    }
+
+    /// An operation with the types of its arguments, and the event that says so.
+    pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> (OpId, Option<Event<'static>>) {
+        // Beyond the limit, operations are told apart by their names alone.
+        let types = if self.typed.len() >= MOST_NAMES { &[] } else { types };
+        if let Some(id) = self.typed.get(&(name, types.into())) {
+            return (*id, None);
+        }
+        let new = id(OpId::new, self.called.len());
+        self.typed.insert((name, types.into()), new);
+        self.called.push(name);
+        let row = Op { operand_types: types.iter().copied().map(Some).collect(), ..op(name, None) };
+        (new, Some(Event::Op(row)))
+    }
+
+    pub fn op_name(&self, op: OpId) -> &str {
+        self.called.get(op.index()).map_or("", |name| self.text_of(*name))
+    }
+
+    /// A pool, and whether it is new.
+    pub fn pool(&mut self, name: StrId) -> (PoolId, bool) {
+        if let Some(index) = self.pools.iter().position(|have| *have == name) {
+            return (id(PoolId::new, index), false);
+        }
+        self.pools.push(name);
+        (id(PoolId::new, self.pools.len() - 1), true)
+    }
+
+    pub fn pool_name(&self, index: usize) -> &str {
+        self.pools.get(index).map_or("", |name| self.text_of(*name))
+    }
+
+    /// The next thread: two may have the same name. Beyond the limit, all are the last one, which is not new.
+    pub fn lane(&mut self) -> (LaneId, bool) {
+        let is_new = self.lanes < MOST_LANES;
+        self.lanes += usize::from(is_new);
+        (id(LaneId::new, self.lanes - 1), is_new)
+    }
+
+    /// What the next thread is called: the last one stands for all beyond.
+    pub fn lane_name<'a>(&self, name: &'a str) -> &'a str {
+        if self.lanes + 1 < MOST_LANES { name } else { TEXTS[FURTHER] }
+    }
+
+    pub fn known_scope(&self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> Option<ScopeId> {
+        let name = self.texts.get(name)?;
+        self.scope_ids.get(&(parent, *name, kind)).copied()
+    }
+
+    /// The scope to put another one into, instead of one that lies too deep.
+    pub fn room_in(&self, parent: Option<ScopeId>) -> Option<ScopeId> {
+        if self.depth_below(parent) < DEEPEST {
+            return parent;
+        }
+        parent.and_then(|parent| self.scope_row(parent)).and_then(|scope| scope.parent)
+    }
+
+    fn depth_below(&self, parent: Option<ScopeId>) -> u8 {
+        let depth = parent.and_then(|parent| self.depths.get(parent.index()));
+        depth.map_or(0, |depth| depth.saturating_add(1))
+    }
+
+    pub fn has_room_for_scopes(&self) -> bool {
+        self.scopes.len() < MOST_SCOPES
+    }
+
+    /// A scope, and whether it is new.
+    pub fn scope(&mut self, scope: Scope) -> (ScopeId, bool) {
+        let key = (scope.parent, scope.name, scope.kind);
+        if let Some(id) = self.scope_ids.get(&key) {
+            return (*id, false);
+        }
+        let new = id(ScopeId::new, self.scopes.len());
+        self.scopes.push(scope);
+        self.depths.push(self.depth_below(scope.parent));
+        self.scope_ids.insert(key, new);
+        (new, true)
+    }
+
+    pub fn scope_row(&self, id: ScopeId) -> Option<Scope> {
+        self.scopes.get(id.index()).copied()
+    }
+
+    pub fn scopes(&self) -> impl Iterator<Item = (ScopeId, Scope)> + '_ {
+        self.scopes.iter().enumerate().map(|(index, scope)| (id(ScopeId::new, index), *scope))
+    }
+}
+
+fn op(name: StrId, loc: Option<StrId>) -> Op {
+    Op {
+        name,
+        results: Vec::new(),
+        operands: Vec::new(),
+        operand_types: Vec::new(),
+        result_types: Vec::new(),
+        attributes: None,
+        callee: None,
+        loc,
+        kind: OpKind::Compute,
+    }
+}

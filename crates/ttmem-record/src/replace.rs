@@ -1,0 +1,32 @@
+//! The file that a recording goes into.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use ttmem_model::frame;
+use ttmem_model::{Error, Result};
+
+/// Makes the file. An earlier recording is replaced; anything else is not.
+pub(super) fn create(path: &Path) -> Result<File> {
+    clear(path)?;
+    File::create_new(path).map_err(|source| Error::Write { path: path.to_owned(), source })
+}
+
+/// Removes an earlier recording, if there is one; anything else is an error.
+pub(super) fn clear(path: &Path) -> Result<()> {
+    let failed = |source| Error::Write { path: path.to_owned(), source };
+    let mut head = [0; 16];
+    match File::open(path).and_then(|mut file| Ok((file.metadata()?.is_file(), file.read(&mut head)?))) {
+        Ok((true, read)) if read == 0 || frame::is_ttmem(&head[..read]) => {
+            // Removed rather than emptied: whoever still writes or reads the earlier one is not disturbed.
+            fs::remove_file(path).map_err(failed)
+        }
+        Ok(_) => {
+            let what = "there is something else than a recording: choose another name";
+            Err(failed(io::Error::new(io::ErrorKind::AlreadyExists, what)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}

@@ -1,0 +1,113 @@
+//! The scale of bytes at the left of a chart.
+
+use plotters::coord::ranged1d::{BoldPoints, Ranged};
+use plotters::coord::types::RangedCoordf64;
+
+use super::canvas::{Canvas, FAINT, GRID, INK, Look, Place};
+use ttmem_model::Result;
+
+const MIB: f64 = 1024.0 * 1024.0;
+const GIB: f64 = 1024.0 * MIB;
+
+/// A rectangle of a chart in which things are drawn to scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plot {
+    pub left: i32,
+    pub right: i32,
+    pub top: i32,
+    pub bottom: i32,
+}
+
+/// From bytes to pixels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Axis {
+    plot: Plot,
+    lowest: f64,
+    highest: f64,
+    unit: f64,
+}
+
+impl Axis {
+    /// A scale that has room for all of these, and for nothing.
+    pub fn new(plot: Plot, values: impl Iterator<Item = i64>) -> Self {
+        let (lowest, highest) =
+            values.fold((0i64, 0i64), |(low, high), value| (low.min(value), high.max(value)));
+        let (lowest, highest) = (as_float(lowest), as_float(highest).max(1.0));
+        let room = (highest - lowest) * 0.06;
+        let unit = match highest - lowest {
+            span if span >= 2.0 * GIB => GIB,
+            span if span >= 2.0 * MIB => MIB,
+            _ => 1024.0,
+        };
+        let lowest = if lowest < 0.0 { lowest - room } else { 0.0 };
+        Self { plot, lowest, highest: highest + room, unit }
+    }
+
+    /// How far down some bytes are drawn.
+    pub fn y(&self, bytes: i64) -> i32 {
+        self.at(as_float(bytes))
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a pixel within the plot")]
+    fn at(&self, bytes: f64) -> i32 {
+        let share = ((bytes - self.lowest) / (self.highest - self.lowest)).clamp(0.0, 1.0);
+        let height = f64::from(self.plot.bottom - self.plot.top);
+        self.plot.bottom - (share * height).round() as i32
+    }
+
+    /// The name of its unit.
+    pub fn unit(&self) -> &'static str {
+        match self.unit {
+            unit if unit >= GIB => "GiB",
+            unit if unit >= MIB => "MiB",
+            _ => "KiB",
+        }
+    }
+
+    /// Draws lines at round numbers, the numbers, and what they are.
+    pub fn draw(&self, canvas: &Canvas<'_>, of_what: &str) -> Result<()> {
+        let Plot { left, right, top, bottom } = self.plot;
+        let range: RangedCoordf64 = (self.lowest / self.unit..self.highest / self.unit).into();
+        let marks = range.key_points(BoldPoints(10));
+        let digits = usize::from(marks.iter().any(|mark| mark.fract().abs() > 1e-9));
+        for mark in marks {
+            let y = self.at(mark * self.unit);
+            canvas.line(vec![(left, y), (right, y)], if mark == 0.0 { FAINT } else { GRID }, 1)?;
+            let number = format!("{mark:.digits$}").replace('-', "−");
+            canvas.text(&number, (left - 8, y), Look::new(12, INK, Place::Left))?;
+        }
+        canvas.line(vec![(left, top), (left, bottom)], FAINT, 1)?;
+        let title = format!("{}{of_what}", self.unit());
+        canvas.text(&title, (left - 8, top - 14), Look::new(12, FAINT, Place::Right))
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "it becomes a pixel")]
+fn as_float(bytes: i64) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLOT: Plot = Plot { left: 50, right: 950, top: 100, bottom: 500 };
+
+    #[test]
+    fn bytes_have_their_places() {
+        let axis = Axis::new(PLOT, [8 << 30].into_iter());
+        assert_eq!((axis.y(0), axis.unit()), (500, "GiB"));
+        assert!(axis.y(8 << 30) > 100 && axis.y(8 << 30) < 130);
+        assert!(axis.y(4 << 30) < axis.y(2 << 30));
+        // What is beyond stays within.
+        assert_eq!((axis.y(i64::MAX), axis.y(i64::MIN)), (100, 500));
+    }
+
+    #[test]
+    fn what_is_below_nothing_has_a_place() {
+        let axis = Axis::new(PLOT, [100 << 20, -(50 << 20)].into_iter());
+        assert!(axis.y(-(50 << 20)) > axis.y(0) && axis.y(0) < 400);
+        assert_eq!(axis.unit(), "MiB");
+        assert_eq!(Axis::new(PLOT, std::iter::empty()).unit(), "KiB");
+    }
+}

@@ -1,0 +1,296 @@
+//! What the peaks of training sessions are made of: a stacked bar for each, against what the device has.
+
+use super::axis::{Axis, Plot};
+use super::canvas::{Canvas, Colour, FAINT, INK, LIMIT, Look, Place, broken, draw, fitted, width};
+use crate::units::size;
+use ttmem_model::{Error, Result};
+use ttmem_query::phases::{Part, PartKind, Phases, SessionPhases};
+
+const WIDTH: i32 = 1000;
+const HEIGHT: i32 = 640;
+/// What a bar needs with the labels beside it.
+const SLOT: i32 = 140;
+/// More are not drawn.
+const MOST: usize = 40;
+/// What is left for the scale, and for the name of the limit.
+const LEFT: i32 = 70;
+const RIGHT: i32 = 120;
+/// The height of a label.
+const LABEL: i32 = 15;
+
+/// Draws the bars as SVG. Sessions without a known peak have none; where no session has one, there is nothing to draw.
+pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<String> {
+    let known: Vec<&SessionPhases> =
+        answer.sessions.iter().filter(|session| session.peak_bytes.is_some()).collect();
+    if known.is_empty() {
+        return Err(Error::NoMemoryData {
+            file: answer.source.files.join(", "),
+            message: "there is nothing to draw: no session has a peak, as their figures are missing".into(),
+        });
+    }
+    let shown = &known[..known.len().min(MOST)];
+    let wanted = LEFT + RIGHT + SLOT * i32::try_from(shown.len()).unwrap_or(0);
+    let size = (wanted.max(WIDTH), HEIGHT);
+    let title = title.unwrap_or("Memory at the peak");
+    draw(size, |canvas| Chart::new(canvas, size, shown, known.len(), title).draw())
+}
+
+/// The colour of a part.
+fn colour(kind: PartKind) -> Colour {
+    match kind {
+        PartKind::Other => Colour(0xcc, 0xcc, 0xcc),
+        PartKind::Model => Colour(0x4d, 0xa6, 0xb8),
+        PartKind::GradientsKept => Colour(0xb9, 0x5f, 0x86),
+        PartKind::GradientsOverhead | PartKind::Phase => Colour(0xe7, 0x89, 0xab),
+        PartKind::Optimizer => Colour(0xce, 0xc0, 0xfa),
+        PartKind::Activations => Colour(0xe3, 0x8a, 0x42),
+    }
+}
+
+struct Chart<'a, 'c> {
+    canvas: &'a Canvas<'c>,
+    width: i32,
+    sessions: &'a [&'a SessionPhases],
+    all: usize,
+    title: &'a str,
+    legend: Vec<Vec<(PartKind, String)>>,
+    plot: Plot,
+    axis: Axis,
+}
+
+impl<'a, 'c> Chart<'a, 'c> {
+    fn new(
+        canvas: &'a Canvas<'c>,
+        (width, height): (i32, i32),
+        sessions: &'a [&'a SessionPhases],
+        all: usize,
+        title: &'a str,
+    ) -> Self {
+        let legend = legend(sessions, width - 40);
+        let rows = i32::try_from(legend.len()).unwrap_or(0);
+        let plot = Plot { left: LEFT, right: width - RIGHT, top: 104 + 20 * rows, bottom: height - 92 };
+        let values = sessions.iter().flat_map(|session| heights(session));
+        Self { canvas, width, sessions, all, title, legend, plot, axis: Axis::new(plot, values) }
+    }
+
+    fn draw(&self) -> Result<()> {
+        let title = fitted(self.title, 20, self.width - 40);
+        self.canvas.text(&title, (self.width / 2, 28), Look::new(20, INK, Place::Middle))?;
+        self.draw_legend()?;
+        self.axis.draw(self.canvas, "")?;
+        for index in 0..self.sessions.len() {
+            self.bar(index)?;
+        }
+        self.limits()?;
+        self.footnotes()
+    }
+
+    fn draw_legend(&self) -> Result<()> {
+        let mut y = 60;
+        for row in &self.legend {
+            let total: i32 = row.iter().map(|(_, name)| entry_width(name)).sum();
+            let mut x = (self.width - total) / 2;
+            for (kind, name) in row {
+                self.canvas.bar((x, y - 6), (x + 12, y + 6), colour(*kind))?;
+                self.canvas.text(name, (x + 18, y), Look::new(13, INK, Place::Right))?;
+                x += entry_width(name);
+            }
+            y += 20;
+        }
+        Ok(())
+    }
+
+    /// The left end of a session's place, and how wide the place is.
+    fn slot(&self, index: usize) -> (i32, i32) {
+        let count = i32::try_from(self.sessions.len()).unwrap_or(1).max(1);
+        let index = i32::try_from(index).unwrap_or(0);
+        let all = self.plot.right - self.plot.left;
+        (self.plot.left + all * index / count, all / count)
+    }
+
+    fn bar(&self, index: usize) -> Result<()> {
+        let session = self.sessions[index];
+        let (left, slot) = self.slot(index);
+        let thick = (slot * 48 / 100).min(180);
+        // Labels of thin parts stand at its right.
+        let from = left + ((slot - thick) / 2).min((slot - thick - 70).max(8));
+        let to = from + thick;
+        let middle = from + thick / 2;
+        let mut lowest_free = self.plot.bottom - 9;
+        for (part, below, above) in stacked(session) {
+            let (low, high) = (self.axis.y(below.min(above)), self.axis.y(below.max(above)));
+            self.canvas.bar((from, high), (to, low), colour(part.kind))?;
+            let text = part.bytes.map(label).unwrap_or_default();
+            let fits = |pixels: &i32| width(&text, *pixels) <= thick - 2;
+            if let Some(pixels) = [12, 11, 10].into_iter().find(fits).filter(|_| low - high >= LABEL) {
+                self.canvas.text(
+                    &text,
+                    (middle, i32::midpoint(low, high)),
+                    Look::new(pixels, INK, Place::Middle),
+                )?;
+            } else if part.bytes.is_some_and(|bytes| bytes != 0) {
+                let y = i32::midpoint(low, high).min(lowest_free);
+                self.canvas.line(vec![(to, i32::midpoint(low, high)), (to + 6, y)], FAINT, 1)?;
+                self.canvas.text(&text, (to + 9, y), Look::new(11, INK, Place::Right))?;
+                lowest_free = y - LABEL;
+            }
+        }
+        self.total(session, (from, to))?;
+        let lines = broken(&session.label, 13, slot - 8, 3);
+        for (line, text) in (0..).zip(&lines) {
+            let at = (middle.clamp(left, left + slot), self.plot.bottom + 18 + 17 * line);
+            self.canvas.text(text, at, Look::new(13, INK, Place::Middle))?;
+        }
+        Ok(())
+    }
+
+    /// The peak, above its bar.
+    fn total(&self, session: &SessionPhases, (from, to): (i32, i32)) -> Result<()> {
+        let Some(peak) = session.peak_bytes else { return Ok(()) };
+        let highest = heights(session).filter(|height| *height != limit(session)).max().unwrap_or(peak);
+        let colour = if session.fits == Some(false) { LIMIT } else { INK };
+        // Where the parts reach beyond the peak, the peak is a line across them.
+        if highest > peak {
+            let y = self.axis.y(peak);
+            self.canvas.line(vec![(from - 4, y), (to + 4, y)], INK, 2)?;
+        }
+        let share = session.device_usage_pct.map(|pct| format!("{pct:.1} %"));
+        let mut lines: Vec<String> = std::iter::once(label(peak)).chain(share).collect();
+        if let [size, share] = &lines[..]
+            && to - from >= 120
+        {
+            lines = vec![format!("{size} ({share})")];
+        }
+        let tall = 16 * i32::try_from(lines.len()).unwrap_or(1);
+        let mut bottom = self.axis.y(highest.max(peak)) - 4;
+        let line = self.axis.y(limit(session));
+        // The limit does not go through it.
+        if bottom > line - 4 && bottom - tall < line + 4 {
+            bottom = line - 4;
+        }
+        for (index, text) in (0..).zip(lines.iter().rev()) {
+            let at = (i32::midpoint(from, to), bottom - 8 - 16 * index);
+            self.canvas.text(text, at, Look::new(13, colour, Place::Middle))?;
+        }
+        Ok(())
+    }
+
+    /// What the devices have: one line where it is the same.
+    fn limits(&self) -> Result<()> {
+        let all: Vec<i64> = self.sessions.iter().map(|session| limit(session)).collect();
+        let Some(first) = all.first().copied() else { return Ok(()) };
+        if all.iter().all(|limit| *limit == first) {
+            let y = self.axis.y(first);
+            self.canvas.dashes((self.plot.left, y), self.plot.right, LIMIT)?;
+            let look = Look::new(12, LIMIT, Place::Right);
+            self.canvas.text("device memory", (self.plot.right + 6, y - 8), look)?;
+            return self.canvas.text(&label(first), (self.plot.right + 6, y + 8), look);
+        }
+        for (index, limit) in all.iter().enumerate() {
+            let (left, slot) = self.slot(index);
+            let y = self.axis.y(*limit);
+            self.canvas.dashes((left + 3, y), left + slot - 3, LIMIT)?;
+            self.canvas.text(&label(*limit), (left + slot - 4, y - 9), Look::new(11, LIMIT, Place::Left))?;
+        }
+        Ok(())
+    }
+
+    /// What must be known to read it.
+    fn footnotes(&self) -> Result<()> {
+        let mut notes = Vec::new();
+        if self.sessions.iter().any(|session| limit(session) != limit(self.sessions[0])) {
+            notes.push("red: what each device has".to_owned());
+        }
+        let rest = |session: &&&SessionPhases| {
+            let other = session.parts.iter().find(|part| part.kind == PartKind::Other);
+            other.and_then(|other| other.bytes).is_some_and(|bytes| bytes < 0)
+        };
+        if self.sessions.iter().any(|session| rest(&session)) {
+            notes.push(
+                "Other is below zero where the parts add up to more than the peak (black line)".to_owned(),
+            );
+        }
+        if self.sessions.iter().any(|session| session.estimated) {
+            notes.push("estimated: nothing was allocated".to_owned());
+        }
+        if self.sessions.iter().any(|session| !session.finished) {
+            notes.push("a session is cut off".to_owned());
+        }
+        if self.all > self.sessions.len() {
+            notes.push(format!("{} of {} sessions", self.sessions.len(), self.all));
+        }
+        let text = fitted(&notes.join("; "), 11, self.width - 40);
+        self.canvas.text(&text, (self.width / 2, HEIGHT - 14), Look::new(11, FAINT, Place::Middle))
+    }
+}
+
+/// The parts of a session with where each begins and ends. What is below nothing hangs from zero.
+fn stacked(session: &SessionPhases) -> Vec<(&Part, i64, i64)> {
+    let (mut above, mut below) = (0i64, 0i64);
+    let place = |part: &'_ Part| {
+        let bytes = part.bytes.unwrap_or(0);
+        let from = if bytes < 0 { &mut below } else { &mut above };
+        let start = *from;
+        *from = from.saturating_add(bytes);
+        (start, *from)
+    };
+    let places: Vec<(i64, i64)> = session.parts.iter().map(place).collect();
+    session.parts.iter().zip(places).map(|(part, (start, end))| (part, start, end)).collect()
+}
+
+fn limit(session: &SessionPhases) -> i64 {
+    i64::try_from(session.device_memory_bytes).unwrap_or(i64::MAX)
+}
+
+/// Everything of a session that must have room.
+fn heights(session: &SessionPhases) -> impl Iterator<Item = i64> + '_ {
+    let parts = stacked(session).into_iter().map(|(_, _, end)| end);
+    parts.chain(session.peak_bytes).chain([limit(session)])
+}
+
+/// The parts of all sessions, each once, in the order of the bars, in rows.
+fn legend(sessions: &[&SessionPhases], room: i32) -> Vec<Vec<(PartKind, String)>> {
+    const ORDER: [PartKind; 7] = [
+        PartKind::Other,
+        PartKind::Model,
+        PartKind::GradientsKept,
+        PartKind::GradientsOverhead,
+        PartKind::Phase,
+        PartKind::Optimizer,
+        PartKind::Activations,
+    ];
+    let mut rows: Vec<Vec<(PartKind, String)>> = Vec::new();
+    let mut used = 0;
+    for kind in ORDER {
+        let mut names: Vec<&str> = sessions
+            .iter()
+            .flat_map(|session| &session.parts)
+            .filter(|part| part.kind == kind)
+            .map(|part| part.name.as_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            continue;
+        }
+        let name = fitted(&names.join(", "), 13, 420);
+        if rows.is_empty() || used + entry_width(&name) > room {
+            rows.push(Vec::new());
+            used = 0;
+        }
+        used += entry_width(&name);
+        if let Some(row) = rows.last_mut() {
+            row.push((kind, name));
+        }
+    }
+    rows
+}
+
+fn entry_width(name: &str) -> i32 {
+    width(name, 13) + 36
+}
+
+fn label(bytes: i64) -> String {
+    let sign = if bytes < 0 { "−" } else { "" };
+    format!("{sign}{}", size(bytes.unsigned_abs()))
+}

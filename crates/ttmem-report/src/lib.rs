@@ -1,0 +1,43 @@
+//! Reports: answers as text, JSON, Markdown, charts, a page and files.
+//!
+//! Text, JSON and Markdown take a response of `query` and write it to a `Write` that they are given; units, words
+//! and layout are made here, the numbers are not. `files` writes the files of a report folder, the profile among
+//! them.
+
+mod advice;
+pub mod chart;
+mod devices;
+pub mod files;
+mod line;
+mod markdown;
+mod page;
+mod phases;
+pub mod store;
+mod table;
+mod text;
+mod threads;
+mod units;
+
+use std::io::{self, Write};
+
+pub use line::{headline, live};
+pub use markdown::{markdown, title_of};
+pub use page::{gantt_page, is_gantt_page, page};
+pub use phases::{phases, phases_json};
+pub use store::{list, list_json};
+pub use text::{Screen, text};
+pub use units::{percent, size};
+
+use ttmem_query::{Gantt, Summary};
+
+/// Writes the summary as JSON, as the contract has it.
+pub fn json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, summary)?;
+    writeln!(out)
+}
+
+/// Writes what ran when as JSON.
+pub fn gantt_json(answer: &Gantt<'_>, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, answer)?;
+    writeln!(out)
+}

@@ -1,0 +1,111 @@
+//! The answer as Markdown, for agents and issues: one document of about 6 kB, whatever the size of the log.
+//!
+//! The first sections are promised, with their headings and their order; the others stand behind them, where there
+//! is something to say. Of several ranks the document is about one, and the others have a line each. Where it gets
+//! tight, rows go from the ends of tables (`document.rs`). MB in it are MiB.
+
+mod cell;
+mod document;
+mod further;
+mod promised;
+mod torch;
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::path::Path;
+
+use cell::{LOCATION, NAME, SHAPE, cell};
+use document::Document;
+
+use super::units::{mib, shape};
+use ttmem_query::words::percent;
+use ttmem_query::{RankSummary, Summary};
+
+/// The document has at most so many bytes, if what always stays leaves it the choice.
+const BUDGET: usize = 6000;
+
+/// Writes the summary as Markdown.
+pub fn markdown(summary: &Summary, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    let ranks = by_weight(&summary.ranks);
+    let Some((rank, others)) = ranks.split_first() else { return Ok(()) };
+    let title = format!("# Memory Profile: {}", cell(name, LOCATION));
+    let mut document = Document {
+        head: vec![title, format!("> {}", promised::headline(rank))],
+        sections: promised::sections(summary, rank),
+    };
+    document.sections.extend(further::sections(summary, rank, others));
+    document.fit(BUDGET);
+    out.write_all(document.render().as_bytes())
+}
+
+/// What a document about a file (`-`: standard input) is called: the file's name without its ending.
+pub fn title_of(file: &str) -> String {
+    if file == "-" {
+        return "standard input".into();
+    }
+    let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    stem.strip_suffix("_profile").unwrap_or(&stem).to_owned()
+}
+
+/// The ranks, those that matter most first: those of the leading process, then those that ran out of memory, then
+/// those with the highest peaks, then by their labels. The document is about the first.
+fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
+    let leading = ranks.first().map(|rank| rank.process);
+    let mut ranks: Vec<&RankSummary> = ranks.iter().collect();
+    ranks.sort_by_key(|rank| {
+        // `1,2` before `1,10`.
+        let label = rank.rank.as_deref().map(|label| (label.len(), label));
+        (Some(rank.process) != leading, rank.oom.is_none(), Reverse(peak_of(rank, "DRAM")), label)
+    });
+    ranks
+}
+
+/// The highest use of a pool, in each bank.
+fn peak_of(rank: &RankSummary, pool: &str) -> Option<u64> {
+    rank.pools.get(pool)?.peak_per_bank
+}
+
+/// MiB with three digits.
+fn mb(bytes: Option<u64>) -> String {
+    bytes.map_or_else(unknown, |bytes| mib(bytes, 3))
+}
+
+/// Whole MiB.
+fn whole_mb(bytes: Option<u64>) -> String {
+    bytes.map_or_else(unknown, |bytes| mib(bytes, 0))
+}
+
+/// A share in percent.
+fn share(part: Option<u64>, whole: Option<u64>) -> String {
+    match part.zip(whole) {
+        Some((_, 0)) => none(),
+        Some((part, whole)) => percent(part, whole),
+        None => unknown(),
+    }
+}
+
+fn number(number: Option<impl ToString>) -> String {
+    number.map_or_else(none, |number| number.to_string())
+}
+
+/// `1x32x64 (bf16)`.
+fn typed(dims: Option<&[u64]>, dtype: Option<&str>) -> String {
+    let dims = dims.map_or_else(unknown, |dims| cell(&shape(dims), SHAPE));
+    dtype.map_or_else(|| dims.clone(), |dtype| format!("{dims} ({})", cell(dtype, NAME)))
+}
+
+fn named(name: Option<&str>) -> String {
+    name.map_or_else(unknown, |name| cell(name, NAME))
+}
+
+fn location(loc: Option<&str>) -> String {
+    loc.map_or_else(|| "N/A".into(), |loc| cell(loc, LOCATION))
+}
+
+fn unknown() -> String {
+    "unknown".into()
+}
+
+fn none() -> String {
+    "–".into()
+}

@@ -1,0 +1,274 @@
+//! The sections that are promised: their headings, their order, and the line above them.
+
+use super::document::{Align, Section};
+use super::torch;
+use super::{LOCATION, NAME, cell, location, mb, named, none, number, share, typed, unknown, whole_mb};
+use crate::devices::is_torch;
+use crate::units::{count, mib, shape};
+use ttmem_query::{ChosenRuns, PoolMoment, PoolSummary, RankSummary, Summary, words};
+
+/// How many rows the ranked tables have.
+const ROWS: usize = 10;
+/// No device has more pools.
+const POOLS: usize = 8;
+
+/// What is not known for want of a setting: of a training log or a tracker there is none that would help.
+fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
+    if rank.sessions.is_empty() {
+        format!("{what}: capture with {setting}=DEBUG to see them.")
+    } else if rank.operations.total == 0 {
+        format!("{what}. It is a training log: see Phases.")
+    } else {
+        "Not known: the evidence has sizes, and no graph. See Phases and Live at Peak.".to_owned()
+    }
+}
+
+/// The promised sections, in order.
+pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
+    if is_torch(rank) {
+        return torch::sections(summary, rank);
+    }
+    vec![
+        configuration(summary, rank),
+        peak_memory(rank),
+        consumers(rank),
+        padding(rank),
+        weights(rank),
+        distribution(rank),
+    ]
+}
+
+/// The line above the sections. A number that is not known is called so; the rest of the line stays.
+pub(super) fn headline(rank: &RankSummary) -> String {
+    if is_torch(rank) {
+        return torch::headline(rank);
+    }
+    let pool = |name: &str| rank.pools.get(name);
+    let peak = |name: &str| mb(pool(name).and_then(|pool| pool.peak_per_bank));
+    let dram = pool("DRAM").and_then(|pool| pool.peak_per_bank.zip(pool.capacity_per_bank));
+    let dram = dram.filter(|(_, all)| *all > 0).map(|(peak, all)| words::percent(peak, all));
+    let weights = rank.weights.as_ref().map_or_else(unknown, |weights| mib(weights.bytes, 2));
+    let padding = rank.padding.as_ref().and_then(|padding| padding.overhead_pct);
+    format!(
+        "Peak DRAM: {} MB/bank ({}) | Peak L1: {} MB/bank | Ops: {} | Weights: {weights} MB | Padding Overhead: {}%",
+        peak("DRAM"),
+        dram.unwrap_or_else(|| "unknown%".into()),
+        peak("L1"),
+        rank.operations.reported,
+        padding.map_or_else(unknown, |share| format!("{share:.1}")),
+    )
+}
+
+fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
+    let row = |(name, pool): (&str, &PoolSummary)| {
+        let total =
+            pool.capacity_per_bank.zip(pool.banks).map(|(bank, banks)| bank.saturating_mul(banks.into()));
+        let banks = pool.banks.map_or_else(unknown, |banks| banks.to_string());
+        [cell(name, NAME), banks, mb(pool.capacity_per_bank), whole_mb(total)]
+    };
+    let columns = [
+        ("Memory", Align::Left),
+        ("Banks", Align::Right),
+        ("MB/bank", Align::Right),
+        ("MB on device", Align::Right),
+    ];
+    let of_rank = of_rank(summary, rank);
+    let programs = match (rank.runs, rank.passes) {
+        (0, _) => "Program runs: unknown.".to_owned(),
+        (runs, passes) => format!("Program runs: {runs}, passes: {passes}{}.", chosen(rank)),
+    };
+    let counts = &rank.operations;
+    Section::new("## Configuration")
+        .table(columns, rank.pools.iter().take(POOLS).map(row))
+        .floors(POOLS, 4)
+        .of(rank.pools.iter().count(), "")
+        .paragraph(format!(
+            "Source: {} ({}){of_rank}. {programs} Steps: {}; {} of them are Ops (all but deallocate and get_device).",
+            cell(&rank.file, LOCATION),
+            cell(&summary.source.format, NAME),
+            counts.total,
+            counts.reported,
+        ))
+        .paragraph("MB is MiB (1,048,576 bytes). MB/bank times the banks is MB on one device.")
+}
+
+/// Which of the ranks the document is about, where there are several.
+pub(super) fn of_rank(summary: &Summary, rank: &RankSummary) -> String {
+    match (&rank.rank, summary.ranks.len()) {
+        (Some(label), 1) => format!(", rank {}", cell(label, NAME)),
+        (Some(label), ranks) => format!(", rank {} of {ranks} (see Ranks)", cell(label, NAME)),
+        (None, 1) => String::new(),
+        (None, ranks) => format!(", one of {ranks} (see Ranks)"),
+    }
+}
+
+/// Which of the runs the document is about, where not all of them.
+fn chosen(rank: &RankSummary) -> String {
+    match rank.chosen_runs {
+        None => String::new(),
+        Some(ChosenRuns { first, last, of }) if first == last => format!(" (run {first} of {of} alone)"),
+        Some(ChosenRuns { first, last, of }) => format!(" (runs {first} to {last} of {of} alone)"),
+    }
+}
+
+fn peak_memory(rank: &RankSummary) -> Section {
+    let row = |(name, pool): (&str, &PoolSummary)| {
+        let is_used = pool.peak_per_bank.is_none_or(|peak| peak > 0);
+        let moment = rank.peaks.get(name).filter(|_| is_used);
+        [
+            cell(name, NAME),
+            mb(pool.peak_per_bank),
+            share(pool.peak_per_bank, pool.capacity_per_bank),
+            whole_mb(pool.peak_total),
+            mb(pool.free_at_peak_per_bank),
+            mb(pool.largest_free_at_peak_per_bank),
+            at_end(pool),
+            number(pool.peak_step),
+            moment.map_or_else(none, cause),
+        ]
+    };
+    let columns = [
+        ("Memory", Align::Left),
+        ("Peak MB/bank", Align::Right),
+        ("Of capacity", Align::Right),
+        ("MB on device", Align::Right),
+        ("Free MB/bank", Align::Right),
+        ("Largest free", Align::Right),
+        ("At end", Align::Right),
+        ("Before step", Align::Right),
+        ("Caused by", Align::Left),
+    ];
+    Section::new("## Peak Memory")
+        .table(columns, rank.pools.iter().take(POOLS).map(row))
+        .floors(POOLS, 4)
+        .of(rank.pools.iter().count(), "")
+}
+
+/// What is left at the end, and whether that is not from a state.
+pub(super) fn at_end(pool: &PoolSummary) -> String {
+    let is_rebuilt = pool.final_source == Some("rebuilt") && pool.final_per_bank.is_some_and(|end| end > 0);
+    mb(pool.final_per_bank) + if is_rebuilt { " (rebuilt)" } else { "" }
+}
+
+/// What brought a pool to its peak.
+pub(super) fn cause(peak: &PoolMoment) -> String {
+    let Some(caused) = &peak.caused_by else {
+        let is_known = peak.step.is_some();
+        return match (peak.caused_outside_programs, is_known) {
+            (true, _) => "what came between two programs".into(),
+            (false, true) => "there from the beginning".into(),
+            (false, false) => none(),
+        };
+    };
+    let program = caused.program.as_deref().filter(|program| !program.is_empty());
+    let program = program.map_or_else(String::new, |program| format!(" in {}", cell(program, NAME)));
+    let run = caused.run.map_or_else(String::new, |run| format!(", run {run}"));
+    let (op, loc) = (named(caused.op.as_deref()), location(caused.loc.as_deref()));
+    format!("step {} {op} at {loc}{program}{run}", caused.step)
+}
+
+fn consumers(rank: &RankSummary) -> Section {
+    let section = Section::new("## Top 10 Memory Consumers (DRAM)");
+    if rank.suspects.is_empty() {
+        return section.paragraph("No steps to list.");
+    }
+    let columns = [
+        ("Step", Align::Right),
+        ("Operation", Align::Left),
+        ("Output", Align::Left),
+        ("Added MB/bank", Align::Right),
+        ("Location", Align::Left),
+    ];
+    let rows = rank.suspects.iter().take(ROWS).map(|suspect| {
+        [
+            suspect.step.to_string(),
+            named(suspect.op.as_deref()),
+            typed(suspect.shape.as_deref(), suspect.dtype.as_deref()),
+            format!("+{}", mib(suspect.added_per_bank, 3)),
+            location(suspect.loc.as_deref()),
+        ]
+    });
+    section.paragraph("The steps that added most, anywhere in the run.").table(columns, rows).floors(ROWS, 5)
+}
+
+fn padding(rank: &RankSummary) -> Section {
+    let section = Section::new("## Top 10 Padding Overhead");
+    let Some(padding) = &rank.padding else {
+        return section.paragraph(missing(rank, "The log names no tensors", "TTMLIR_RUNTIME_LOGGER_LEVEL"));
+    };
+    if padding.top.is_empty() {
+        return section.paragraph("No padded tensors to list.");
+    }
+    let columns = [
+        ("Tensor", Align::Left),
+        ("Shape", Align::Left),
+        ("Padded to", Align::Left),
+        ("MB", Align::Right),
+        ("Padded MB", Align::Right),
+        ("Overhead", Align::Right),
+        ("Made by", Align::Left),
+        ("Location", Align::Left),
+    ];
+    let rows = padding.top.iter().take(ROWS).map(|row| {
+        [
+            named(row.name.as_deref()),
+            typed(Some(&row.shape), Some(&row.dtype)),
+            row.padded_shape.as_deref().map_or_else(unknown, |dims| cell(&shape(dims), super::SHAPE)),
+            mib(row.logical_bytes, 3),
+            mib(row.padded_bytes, 3),
+            row.overhead_pct.map_or_else(unknown, |share| format!("{share:.1}%")),
+            row.op.as_deref().map_or_else(|| "argument".into(), |op| cell(op, NAME)),
+            location(row.loc.as_deref()),
+        ]
+    });
+    section
+        .paragraph("Tensors alive at the DRAM peak, on one device; tiles are 32x32.")
+        .table(columns, rows)
+        .floors(5, 3)
+}
+
+fn weights(rank: &RankSummary) -> Section {
+    let Some(weights) = &rank.weights else {
+        return Section::new("## Model Weights (unknown MB total)").paragraph(missing(
+            rank,
+            "The log has no compiled module",
+            "TTXLA_LOGGER_LEVEL",
+        ));
+    };
+    let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
+    let twice = twice.map_or_else(String::new, |bytes| {
+        format!(" {} MB of them are on the device twice at the DRAM peak (marked).", mib(bytes, 2))
+    });
+    let number = count(weights.count as u64);
+    let section = Section::new(format!("## Model Weights ({} MB total)", mib(weights.bytes, 2)))
+        .paragraph(format!("{number} parameters and constants, without padding.{twice}"));
+    if weights.largest.is_empty() {
+        return section;
+    }
+    let columns =
+        [("Weight", Align::Left), ("Shape", Align::Left), ("MB", Align::Right), ("Twice", Align::Left)];
+    let rows = weights.largest.iter().take(ROWS).map(|weight| {
+        [
+            cell(&weight.name, NAME),
+            typed(Some(&weight.shape), Some(&weight.dtype)),
+            mb(weight.bytes),
+            weight.kept_twice.map_or_else(unknown, |twice| (if twice { "yes" } else { "no" }).into()),
+        ]
+    });
+    section.table(columns, rows).floors(4, 2).of(weights.count, "")
+}
+
+fn distribution(rank: &RankSummary) -> Section {
+    let counts = &rank.operations;
+    let section = Section::new("## Operation Distribution");
+    let section = match counts.weight.zip(counts.activation) {
+        Some((weight, activation)) => section.paragraph(format!(
+            "Weight ops: {weight} (load_cached, and const-eval programs, which run once). Activation ops: {activation}."
+        )),
+        None => section.paragraph("Weight and activation ops: unknown, the log names no programs."),
+    };
+    let columns = [("Operation", Align::Left), ("Count", Align::Right)];
+    let rows =
+        rank.distribution.iter().take(2 * ROWS).map(|row| [cell(&row.op, NAME), row.count.to_string()]);
+    section.table(columns, rows).floors(6, 4).of(rank.distribution.len(), " kinds of operations")
+}

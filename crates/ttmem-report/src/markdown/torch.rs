@@ -1,0 +1,156 @@
+//! The promised sections of a program that uses PyTorch's memory: it has no banks, no tiles and no compiled modules.
+
+use super::document::{Align, Section};
+use super::promised::{at_end, cause, of_rank};
+use super::{LOCATION, NAME, cell, location, mb, named, none, number, share, typed};
+use crate::units::mib;
+use ttmem_model::Class;
+use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, words};
+
+/// How many rows the ranked tables have.
+const ROWS: usize = 10;
+/// Who has more devices in one process has them in rows of their own.
+const POOLS: usize = 12;
+
+/// The promised sections, in order.
+pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
+    vec![
+        configuration(summary, rank),
+        peak_memory(rank),
+        consumers(rank),
+        Section::new("## Top 10 Padding Overhead").paragraph("None: tensors of PyTorch have no tiles."),
+        weights(rank),
+        distribution(rank),
+    ]
+}
+
+/// The line above the sections.
+pub(super) fn headline(rank: &RankSummary) -> String {
+    let main = rank.peak.as_ref().map_or("memory", |peak| peak.pool.as_str());
+    let pool = rank.pools.get(main);
+    let share = pool.and_then(|pool| pool.peak_per_bank.zip(pool.capacity_per_bank));
+    let share = share.map_or_else(String::new, |(peak, all)| format!(" ({})", words::percent(peak, all)));
+    let weights = of_class(rank.peak.as_ref(), Class::Parameter);
+    let weights = weights.map_or_else(String::new, |bytes| format!(" | Weights: {} MB", mib(bytes, 2)));
+    format!(
+        "Peak {}: {} MB{share} | Ops: {}{weights}",
+        cell(main, NAME),
+        mb(pool.and_then(|pool| pool.peak_per_bank)),
+        rank.operations.reported
+    )
+}
+
+fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
+    let counts = &rank.operations;
+    let capacity = |(name, pool): (&str, &PoolSummary)| {
+        Some(format!("{} has {} MB", cell(name, NAME), mib(pool.capacity_per_bank?, 0)))
+    };
+    let capacities: Vec<String> = rank.pools.iter().filter_map(capacity).collect();
+    let section = Section::new("## Configuration").paragraph(format!(
+        "Source: {} ({}){}. Steps: {}; {} of them are Ops (all but frees).",
+        cell(&rank.file, LOCATION),
+        cell(&summary.source.format, NAME),
+        of_rank(summary, rank),
+        counts.total,
+        counts.reported,
+    ));
+    let section = section.paragraph("MB is MiB (1,048,576 bytes).");
+    if capacities.is_empty() { section } else { section.paragraph(format!("{}.", capacities.join(", "))) }
+}
+
+fn peak_memory(rank: &RankSummary) -> Section {
+    let row = |(name, pool): (&str, &PoolSummary)| {
+        let levels = pool.allocator.as_ref();
+        let level = |bytes: Option<Option<u64>>| bytes.map_or_else(none, mb);
+        [
+            cell(name, NAME),
+            mb(pool.peak_per_bank),
+            pool.capacity_per_bank.map_or_else(none, |all| share(pool.peak_per_bank, Some(all))),
+            level(levels.map(|levels| levels.requested_at_peak_total)),
+            level(levels.map(|levels| levels.reserved_at_peak_total)),
+            at_end(pool),
+            number(pool.peak_step),
+            rank.peaks.get(name).map_or_else(none, |peak| match pool.peak_source {
+                Some("sampled") => "sampled: a lower bound".into(),
+                Some(_) if peak.step.is_none() => "unknown: between two snapshots".into(),
+                _ if pool.polled => "read now and then".into(),
+                _ => cause(peak),
+            }),
+        ]
+    };
+    let columns = [
+        ("Memory", Align::Left),
+        ("Peak MB", Align::Right),
+        ("Of capacity", Align::Right),
+        ("Asked for then", Align::Right),
+        ("Reserved then", Align::Right),
+        ("At end", Align::Right),
+        ("Before step", Align::Right),
+        ("Caused by", Align::Left),
+    ];
+    Section::new("## Peak Memory")
+        .table(columns, rank.pools.iter().take(POOLS).map(row))
+        .floors(POOLS, 4)
+        .of(rank.pools.iter().count(), "")
+}
+
+fn consumers(rank: &RankSummary) -> Section {
+    let main = rank.peak.as_ref().map_or("memory", |peak| peak.pool.as_str());
+    let section = Section::new(format!("## Top 10 Memory Consumers ({})", cell(main, NAME)));
+    if rank.suspects.is_empty() {
+        return section.paragraph("No steps to list.");
+    }
+    let columns = [
+        ("Step", Align::Right),
+        ("Operation", Align::Left),
+        ("Added MB", Align::Right),
+        ("Location", Align::Left),
+    ];
+    let rows = rank.suspects.iter().take(ROWS).map(|suspect| {
+        [
+            suspect.step.to_string(),
+            named(suspect.op.as_deref()),
+            format!("+{}", mib(suspect.added_per_bank, 3)),
+            location(suspect.loc.as_deref()),
+        ]
+    });
+    section.paragraph("The steps that added most, anywhere in the run.").table(columns, rows).floors(4, 2)
+}
+
+fn weights(rank: &RankSummary) -> Section {
+    let peak = rank.peak.as_ref();
+    let Some(bytes) = of_class(peak, Class::Parameter) else {
+        return Section::new("## Model Weights (unknown MB total)").paragraph(
+            "No parameters are known at the peak: models are learned when they are first called.",
+        );
+    };
+    let is_weight = |tensor: &&LiveTensor| tensor.class == Class::Parameter;
+    let live = peak.and_then(|peak| peak.live.as_deref()).unwrap_or_default();
+    let columns = [("Weight", Align::Left), ("Shape", Align::Left), ("MB", Align::Right)];
+    let rows = live.iter().filter(is_weight).take(ROWS).map(|tensor| {
+        [
+            named(tensor.name.as_deref()),
+            typed(tensor.shape.as_deref(), tensor.dtype.as_deref()),
+            mb(tensor.per_bank),
+        ]
+    });
+    Section::new(format!("## Model Weights ({} MB total)", mib(bytes, 2)))
+        .paragraph("Parameters alive at the peak, the largest first.")
+        .table(columns, rows)
+        .floors(3, 2)
+        .of(live.iter().filter(is_weight).count(), "")
+}
+
+fn distribution(rank: &RankSummary) -> Section {
+    let columns = [("Operation", Align::Left), ("Count", Align::Right)];
+    let rows = rank.distribution.iter().take(ROWS).map(|row| [cell(&row.op, NAME), row.count.to_string()]);
+    Section::new("## Operation Distribution")
+        .table(columns, rows)
+        .floors(4, 2)
+        .of(rank.distribution.len(), " kinds of operations")
+}
+
+/// What a class takes at a peak.
+fn of_class(peak: Option<&PoolMoment>, class: Class) -> Option<u64> {
+    peak?.by_class_per_bank.as_ref()?.get(class.as_str()).copied()
+}

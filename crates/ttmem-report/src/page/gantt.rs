@@ -1,0 +1,110 @@
+//! What ran when, as a page of its own and as a part of the report's.
+//!
+//! | element | block |
+//! |---|---|
+//! | `ttmem-head` | names: of the page, of the ranks |
+//! | `ttmem-texts` | the texts that columns refer to |
+//! | `ttmem-gantt-0` … | the columns of a rank, as `query::gantt` makes them |
+
+use std::io::{self, Write};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::block::Block;
+use super::{Texts, texts_block, with_data};
+use crate::threads::with_threads;
+use ttmem_model::{Nanoseconds, Profile};
+use ttmem_query::gantt::Outline;
+use ttmem_query::{Gantt, RankGantt};
+
+/// The page without data.
+const PAGE: &str = include_str!("../../../../web/dist/gantt.html");
+/// What tells such a page from all others, near its beginning.
+const SIGN: &str = "name=\"generator\" content=\"ttmem gantt\"";
+
+/// Writes the page of an answer about a profile.
+pub fn gantt_page(profile: &Profile, answer: &Gantt<'_>, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    let blocks = with_threads(|| blocks(profile, answer, name))?;
+    with_data(PAGE, name, blocks, out)
+}
+
+/// Whether a file that begins like this is a page that [`gantt_page`] has written.
+pub fn is_gantt_page(head: &[u8]) -> bool {
+    String::from_utf8_lossy(head).contains(SIGN)
+}
+
+fn blocks(profile: &Profile, answer: &Gantt<'_>, name: &str) -> serde_json::Result<Vec<(String, String)>> {
+    let mut texts = Texts::new(profile);
+    let ranks: Vec<Block> = answer.ranks.iter().map(|rank| gantt_block(rank, &mut texts)).collect();
+    let head = Head {
+        name,
+        file: answer.file,
+        generator: concat!("ttmem ", env!("CARGO_PKG_VERSION")),
+        ranks: answer.ranks.iter().map(|rank| rank.outline.rank).collect(),
+    };
+    let mut packed = vec![
+        ("head".to_owned(), Block::default().pack(&head)?),
+        ("texts".to_owned(), texts_block(&texts).pack(&Nothing {})?),
+    ];
+    let pack = |(number, (block, rank)): (usize, (Block, &RankGantt<'_>))| {
+        Ok((format!("gantt-{number}"), block.pack(&AboutGantt::new(rank))?))
+    };
+    let of_ranks: serde_json::Result<Vec<(String, String)>> =
+        ranks.into_par_iter().zip(&answer.ranks).enumerate().map(pack).collect();
+    packed.extend(of_ranks?);
+    Ok(packed)
+}
+
+/// The columns of a rank.
+pub(super) fn gantt_block<'a>(rank: &RankGantt<'a>, texts: &mut Texts<'a>) -> Block {
+    let mut block = Block::default();
+    rank.columns(texts, |column| block.add(column));
+    block
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+#[derive(Serialize)]
+struct Head<'a> {
+    name: &'a str,
+    file: &'a str,
+    generator: &'static str,
+    ranks: Vec<Option<&'a str>>,
+}
+
+/// What is said of a rank besides its columns.
+#[derive(Serialize)]
+pub(super) struct AboutGantt<'a> {
+    #[serde(flatten)]
+    outline: &'a Outline<'a>,
+    unit_ns: Nanoseconds,
+    pools: Vec<AboutPool<'a>>,
+}
+
+#[derive(Serialize)]
+struct AboutPool<'a> {
+    name: &'a str,
+    banks: Option<u32>,
+    quantum: u64,
+    has_tensors: bool,
+}
+
+impl<'a> AboutGantt<'a> {
+    pub fn new(rank: &'a RankGantt<'_>) -> Self {
+        let pools = rank.memory.iter();
+        Self {
+            outline: &rank.outline,
+            unit_ns: rank.unit(),
+            pools: pools
+                .map(|memory| AboutPool {
+                    name: memory.pool,
+                    banks: memory.banks,
+                    quantum: memory.quantum,
+                    has_tensors: memory.has_tensors,
+                })
+                .collect(),
+        }
+    }
+}

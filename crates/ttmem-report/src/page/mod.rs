@@ -1,0 +1,170 @@
+//! The page: everything about a profile in one file that opens anywhere.
+//!
+//! The file is the page that `web/` builds, with the data in place of a marker: blocks of packed columns (see
+//! [`block`]), each in a script element that no browser runs.
+//!
+//! | element | block |
+//! |---|---|
+//! | `ttmem-head` | the summary, and what errors mean, in sentences |
+//! | `ttmem-texts` | the texts that columns refer to |
+//! | `ttmem-rank-0` … | the columns of a rank, as `query::timeline` makes them |
+//! | `ttmem-gantt-0` … | what ran when on a rank, as `query::gantt` makes it, where it is known |
+//! | `ttmem-ir` | the lines of all graphs |
+//! | `ttmem-ir-0` … | which of those lines belong to which operations of a rank |
+//!
+//! The page unpacks a block when it needs it: the text of a graph not before somebody looks at graphs.
+
+mod block;
+mod gantt;
+mod graphs;
+mod lines;
+
+use std::io::{self, Write};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub use self::gantt::{gantt_page, is_gantt_page};
+
+use self::block::Block;
+use self::gantt::{AboutGantt, gantt_block};
+use self::graphs::{AboutModule, Graphs};
+use self::lines::Lines;
+use super::advice::{advice, verdict};
+use super::threads::with_threads;
+use ttmem_model::Profile;
+use ttmem_query::timeline::{RankOutline, Texts, Timeline};
+use ttmem_query::{RankGantt, RankSummary, Summary, in_order};
+
+/// The page without data.
+const PAGE: &str = include_str!("../../../../web/dist/report.html");
+const TITLE: &str = "ttmem:title";
+const DATA: &str = "<!--ttmem:data-->";
+
+/// Writes the page of a profile. The summary is the one of the same profile, all of it.
+pub fn page(profile: &Profile, summary: &Summary, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    with_data(PAGE, name, with_threads(|| blocks(profile, summary, name))?, out)
+}
+
+/// Writes a page that `web/` built, with its name and its data in their places.
+fn with_data(page: &str, name: &str, blocks: Vec<(String, String)>, out: &mut dyn Write) -> io::Result<()> {
+    let (head, rest) = page.split_once(TITLE).unwrap_or((page, ""));
+    let (middle, end) = rest.split_once(DATA).unwrap_or((rest, ""));
+    out.write_all(head.as_bytes())?;
+    write!(out, "{} · ttmem", Escaped(name))?;
+    out.write_all(middle.as_bytes())?;
+    for (id, data) in blocks {
+        writeln!(out, "<script type=\"application/x-ttmem\" id=\"ttmem-{id}\">{data}</script>")?;
+    }
+    out.write_all(end.as_bytes())
+}
+
+/// The blocks with their names, in the order the page needs them.
+fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Result<Vec<(String, String)>> {
+    let mut texts = Texts::new(profile);
+    let mut columns = Vec::new();
+    let mut ranks = Vec::new();
+    let mut gantts = Vec::new();
+    for rank in in_order(profile) {
+        let mut timeline = Timeline::new(profile, rank);
+        let parts = timeline.columns(&mut texts, Block::add);
+        columns.push((timeline.outline(), Block::joined(parts)));
+        let gantt = RankGantt::new(profile, rank);
+        gantts.push(gantt.map(|gantt| (gantt_block(&gantt, &mut texts), gantt)));
+        ranks.push((rank, timeline));
+    }
+    let graphs = Graphs::new(profile, &ranks, &texts);
+    let mut jobs: Vec<(String, Block, About<'_>)> = Vec::new();
+    jobs.push(("head".into(), Block::default(), About::All(head(summary, name))));
+    jobs.push(("texts".into(), texts_block(&texts), About::Nothing {}));
+    for (number, ((outline, block), (modules, links))) in columns.into_iter().zip(graphs.ranks).enumerate() {
+        jobs.push((format!("rank-{number}"), block, About::Rank { outline, modules }));
+        jobs.push((format!("ir-{number}"), links, About::Nothing {}));
+    }
+    for (number, (block, gantt)) in
+        gantts.iter_mut().enumerate().filter_map(|(number, made)| Some((number, made.as_mut()?)))
+    {
+        jobs.push((format!("gantt-{number}"), std::mem::take(block), About::Gantt(AboutGantt::new(gantt))));
+    }
+    let mut lines = Block::default();
+    graphs.lines.add_to(&mut lines, "ir");
+    jobs.push(("ir".into(), lines, About::Nothing {}));
+    jobs.into_par_iter().map(|(id, block, about)| Ok((id, block.pack(&about)?))).collect()
+}
+
+fn texts_block(texts: &Texts<'_>) -> Block {
+    let mut block = Block::default();
+    let mut lines = Lines::default();
+    texts.list().iter().for_each(|text| lines.push(text));
+    lines.add_to(&mut block, "texts");
+    block
+}
+
+/// What is said of a block besides its columns.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum About<'a> {
+    Nothing {},
+    All(AboutAll<'a>),
+    Rank {
+        #[serde(flatten)]
+        outline: RankOutline,
+        modules: Vec<AboutModule>,
+    },
+    Gantt(AboutGantt<'a>),
+}
+
+#[derive(Serialize)]
+struct AboutAll<'a> {
+    name: &'a str,
+    generator: &'static str,
+    summary: Summary,
+    verdicts: Vec<Option<Verdict>>,
+}
+
+#[derive(Serialize)]
+struct Verdict {
+    verdict: String,
+    advice: &'static str,
+}
+
+fn head<'a>(summary: &Summary, name: &'a str) -> AboutAll<'a> {
+    let verdict_of = |rank: &RankSummary| {
+        rank.oom.as_ref().map(|oom| Verdict { verdict: verdict(oom), advice: advice(oom) })
+    };
+    AboutAll {
+        name,
+        generator: concat!("ttmem ", env!("CARGO_PKG_VERSION")),
+        verdicts: summary.ranks.iter().map(verdict_of).collect(),
+        summary: without_lists(summary),
+    }
+}
+
+/// The summary without the lists of tensors that the page has as columns.
+fn without_lists(summary: &Summary) -> Summary {
+    let mut summary = summary.clone();
+    for rank in &mut summary.ranks {
+        for moment in rank.peaks.0.iter_mut().map(|(_, moment)| moment).chain(&mut rank.peak) {
+            moment.live = None;
+            moment.residue = None;
+        }
+    }
+    summary
+}
+
+/// A text in HTML.
+struct Escaped<'a>(&'a str);
+
+impl std::fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                c => write!(f, "{c}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! The phases of training sessions for a terminal, and as JSON.
+//!
+//! Figures are in MiB with two digits behind the point, as the evidence prints them, so that they can be found there.
+
+use std::io::{self, Write};
+
+use super::table::{Align, Table, cut, one_line};
+use super::text::{Screen, wrap};
+use super::units::{count, mib, size};
+use ttmem_query::phases::{Figure, Origin, Part, PartSource, Phases, SessionPhases};
+
+/// Sentences of a wide terminal are hard to read.
+const WIDEST: usize = 100;
+/// How many phases of a session are shown.
+const MOST_PHASES: usize = 40;
+
+/// Writes the answer as JSON.
+pub fn phases_json(answer: &Phases, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, answer)?;
+    writeln!(out)
+}
+
+/// Writes the answer for a terminal.
+pub fn phases(answer: &Phases, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let screen = Screen { width: screen.width.min(WIDEST), ..screen };
+    let mut file = None;
+    for session in &answer.sessions {
+        let place = (&session.file, &session.rank);
+        if file != Some(place) {
+            if file.is_some() {
+                writeln!(out)?;
+            }
+            file = Some(place);
+            let here = answer.sessions.iter().filter(|other| (&other.file, &other.rank) == place).count();
+            let rank =
+                session.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {}", one_line(rank)));
+            let summaries = if here == 1 { "1 summary".to_owned() } else { format!("{here} summaries") };
+            let name = screen.bold(&one_line(&session.file));
+            writeln!(out, "{name}{rank}   {summaries} of phases, sizes in MiB")?;
+        }
+        writeln!(out)?;
+        Page { session, screen }.write(out)?;
+    }
+    comparisons(answer, screen, out)
+}
+
+/// How the sessions differ, last: that is where people look first.
+fn comparisons(answer: &Phases, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    const SHOWN: usize = 3;
+    if answer.comparisons.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", screen.bold("Compared"))?;
+    for comparison in answer.comparisons.iter().take(SHOWN) {
+        paragraph(&one_line(&comparison.message), "  ", "  ", screen, out)?;
+    }
+    match answer.comparisons.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(out, "  … and {more} more (--json has all)"),
+    }
+}
+
+/// Sets a sentence to the width of the screen.
+fn paragraph(text: &str, first: &str, next: &str, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let room = screen.width.saturating_sub(first.chars().count());
+    for (index, line) in wrap(text, room).iter().enumerate() {
+        writeln!(out, "{}{line}", if index == 0 { first } else { next })?;
+    }
+    Ok(())
+}
+
+struct Page<'a> {
+    session: &'a SessionPhases,
+    screen: Screen,
+}
+
+impl Page<'_> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", self.screen.bold(&cut(&one_line(&self.session.label), self.screen.width)))?;
+        self.verdict(out)?;
+        writeln!(out)?;
+        self.phases(out)?;
+        writeln!(out)?;
+        self.figures(out)?;
+        self.parts(out)?;
+        self.advice(out)?;
+        self.notes(out)
+    }
+
+    /// Whether it fits, in words.
+    fn verdict(&self, out: &mut dyn Write) -> io::Result<()> {
+        let session = self.session;
+        let device = device(session);
+        let (text, code) = match (session.peak_bytes, session.left_bytes) {
+            (Some(peak), Some(left)) => {
+                let share = session.device_usage_pct.map_or_else(String::new, |pct| format!(", {pct:.1} %"));
+                let phase = session
+                    .peak_phase
+                    .as_ref()
+                    .map_or_else(String::new, |phase| format!(", reached in {}", cut(&one_line(phase), 60)));
+                let needs = format!("the peak is {} MiB{share} of {device}{phase}", signed(peak));
+                match session.fits {
+                    Some(true) => {
+                        let fits = if session.finished { "Fits" } else { "Fits as far as it goes" };
+                        (format!("{fits}: {needs}; {} are left.", size(left.unsigned_abs())), "32")
+                    }
+                    _ if left == 0 => (format!("Does not fit: {needs}; nothing is left."), "1;31"),
+                    _ => {
+                        (format!("Does not fit: {needs}; {} are missing.", size(left.unsigned_abs())), "1;31")
+                    }
+                }
+            }
+            _ => (format!("Nobody can tell whether it fits into {device}: its peak is not known."), "33"),
+        };
+        for line in wrap(&text, self.screen.width.saturating_sub(2)) {
+            writeln!(out, "  {}", self.screen.paint(code, &line))?;
+        }
+        Ok(())
+    }
+
+    fn phases(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::new([
+            ("phase", Align::Flexible),
+            ("peak in it", Align::Right),
+            ("change", Align::Right),
+            ("at its end", Align::Right),
+            ("so far", Align::Right),
+            ("L1 of a core", Align::Right),
+        ]);
+        let shown = |bytes: Option<i64>| bytes.map_or_else(unknown, signed);
+        // The last ones are those that a log with many is read for.
+        let left_out = self.session.phases.len().saturating_sub(MOST_PHASES);
+        for phase in &self.session.phases[left_out..] {
+            table.row([
+                phase.name.clone(),
+                shown(phase.segment_peak_bytes),
+                phase.change_bytes.map_or_else(unknown, change),
+                shown(phase.cumulative_current_bytes),
+                shown(phase.cumulative_peak_bytes),
+                phase.l1_peak_total_bytes.map_or_else(unknown, |bytes| mib(bytes, 2)),
+            ]);
+        }
+        self.table(&table, out)?;
+        match left_out {
+            0 => Ok(()),
+            more => writeln!(out, "  … and {} before these (--json has all)", count(more as u64)),
+        }
+    }
+
+    fn figures(&self, out: &mut dyn Write) -> io::Result<()> {
+        let session = self.session;
+        let mut table = Table::new([
+            ("", Align::Left),
+            ("expected", Align::Right),
+            ("measured", Align::Right),
+            ("difference", Align::Right),
+            ("", Align::Left),
+        ]);
+        let parameters =
+            session.parameters.map(|count_of| format!("{} × {}", count(count_of), one_line(&session.dtype)));
+        let rows = [
+            ("model", session.model, parameters),
+            ("optimizer", session.optimizer, Some("2 × model".to_owned())),
+            ("gradients", session.gradients, Some("as the model".to_owned())),
+            ("activations", session.activations, None),
+        ];
+        for (name, figure, from) in rows {
+            let from = match figure.expected_source {
+                Some(Origin::Option) => "as told".to_owned(),
+                Some(_) => from.unwrap_or_default(),
+                None => String::new(),
+            };
+            let nothing_to_expect = name == "activations";
+            table.row([
+                name.to_owned(),
+                expected(figure, nothing_to_expect),
+                figure.measured_bytes.map_or_else(unknown, signed),
+                figure.difference_pct.map_or_else(|| "–".into(), percent_change),
+                from,
+            ]);
+        }
+        self.table(&table, out)
+    }
+
+    /// What the peak is made of, top to bottom as the chart has it.
+    fn parts(&self, out: &mut dyn Write) -> io::Result<()> {
+        let session = self.session;
+        let Some(peak) = session.peak_bytes.filter(|_| !session.parts.is_empty()) else { return Ok(()) };
+        writeln!(out)?;
+        let mut table = Table::new([
+            ("at the peak", Align::Flexible),
+            ("MiB", Align::Right),
+            ("share", Align::Right),
+            ("", Align::Left),
+            ("", Align::Left),
+        ]);
+        for part in session.parts.iter().rev() {
+            table.row([
+                part.name.clone(),
+                part.bytes.map_or_else(unknown, signed),
+                part.bytes.map_or_else(|| "–".into(), |bytes| share(bytes, peak)),
+                source(part).to_owned(),
+                bar(part.bytes, peak, self.screen.width.saturating_sub(66).clamp(8, 24)),
+            ]);
+        }
+        self.table(&table, out)
+    }
+
+    fn advice(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.session.advice.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\n  {}", self.screen.bold("What helps"))?;
+        for (number, one) in (1..).zip(&self.session.advice) {
+            paragraph(&one_line(&one.message), &format!("  {number}. "), "     ", self.screen, out)?;
+        }
+        Ok(())
+    }
+
+    fn notes(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.session.notes.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        self.session
+            .notes
+            .iter()
+            .try_for_each(|note| paragraph(&one_line(note), "  ", "  ", self.screen, out))
+    }
+
+    fn table(&self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
+            writeln!(out, "{}", if index == 0 { self.screen.dim(line) } else { line.clone() })?;
+        }
+        Ok(())
+    }
+}
+
+/// `12.00 GiB (as the log says)`.
+pub(super) fn device(session: &SessionPhases) -> String {
+    let who = match session.device_memory_source {
+        Origin::Option | Origin::Model => "as told",
+        Origin::Header => "as the log says",
+        Origin::Default => "assumed",
+    };
+    format!("{} ({who})", size(session.device_memory_bytes))
+}
+
+fn expected(figure: Figure, nothing_to_expect: bool) -> String {
+    match figure.expected_bytes {
+        Some(bytes) => mib(bytes, 2),
+        None if nothing_to_expect => "–".into(),
+        None => unknown(),
+    }
+}
+
+fn source(part: &Part) -> &'static str {
+    match part.source {
+        PartSource::Expected => "expected",
+        PartSource::Measured => "measured",
+        PartSource::Rest => "the rest",
+    }
+}
+
+fn unknown() -> String {
+    "unknown".into()
+}
+
+/// MiB that may be below nothing.
+pub(super) fn signed(bytes: i64) -> String {
+    let sign = if bytes < 0 { "−" } else { "" };
+    format!("{sign}{}", mib(bytes.unsigned_abs(), 2))
+}
+
+fn change(bytes: i64) -> String {
+    if bytes < 0 { signed(bytes) } else { format!("+{}", signed(bytes)) }
+}
+
+fn percent_change(pct: f64) -> String {
+    let sign = if pct < 0.0 { "−" } else { "+" };
+    format!("{sign}{:.1} %", pct.abs())
+}
+
+/// A share of the peak, which may be below nothing.
+fn share(bytes: i64, peak: i64) -> String {
+    let (bytes_of, whole) = (i128::from(bytes) * 1000, i128::from(peak.max(1)));
+    let tenths = (bytes_of.abs() + whole / 2) / whole;
+    let sign = if bytes < 0 { "−" } else { "" };
+    format!("{sign}{}.{} %", tenths / 10, tenths % 10)
+}
+
+fn bar(bytes: Option<i64>, peak: i64, width: usize) -> String {
+    let cells = bytes.filter(|bytes| *bytes > 0).map_or(0, |bytes| {
+        let cells = (i128::from(bytes) * width as i128).checked_div(i128::from(peak.max(1))).unwrap_or(0);
+        usize::try_from(cells).unwrap_or(0).clamp(1, width)
+    });
+    "▓".repeat(cells)
+}

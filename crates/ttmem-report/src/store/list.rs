@@ -1,0 +1,68 @@
+//! The stored reports as a table and as JSON.
+
+use std::io::{self, Write};
+
+use jiff::tz::TimeZone;
+
+use super::{Kind, Stored};
+use crate::table::{Align, Table};
+use crate::text::Screen;
+use crate::units::{percent, size};
+use ttmem_query::ShownPeak;
+
+/// Writes the reports as JSON: a list, each as it serialises.
+pub fn list_json(reports: &[Stored], out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, reports)?;
+    writeln!(out)
+}
+
+/// Writes the reports as a table, in the order given. Times are of the given zone.
+pub fn list(reports: &[Stored], zone: &TimeZone, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    if reports.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new([
+        // Never cut: it is what `ttmem show` wants.
+        ("name", Align::Left),
+        ("written", Align::Left),
+        ("format", Align::Left),
+        ("peak", Align::Left),
+        ("size", Align::Right),
+    ]);
+    for report in reports {
+        table.row([
+            report.name.clone(),
+            when(report, zone),
+            format(report),
+            peak(report),
+            size(report.bytes),
+        ]);
+    }
+    table.lines("", screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// `2026-11-15 08:12`.
+pub(super) fn when(report: &Stored, zone: &TimeZone) -> String {
+    let written = report.written.map(|at| at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M").to_string());
+    written.unwrap_or_else(|| "unknown".into())
+}
+
+/// `tt_log`, and whether it was read from a run.
+fn format(report: &Stored) -> String {
+    let format = report.format.as_deref().unwrap_or("unknown");
+    match report.kind {
+        Kind::Report => format.to_owned(),
+        Kind::Run => format!("{format}, run"),
+    }
+}
+
+/// `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of the device.
+fn peak(report: &Stored) -> String {
+    let peak = report.peak.as_ref().and_then(|peak| {
+        let ShownPeak { bytes, capacity, of } = peak.shown()?;
+        let share = capacity.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
+        Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
+    });
+    let oom = if report.oom.is_some() { ", OOM" } else { "" };
+    format!("{}{oom}", peak.as_deref().unwrap_or("unknown"))
+}

@@ -1,0 +1,46 @@
+//! The table above the screens of several ranks.
+
+use std::io::{self, Write};
+
+use super::super::table::{Align, Table};
+use super::super::units::{count, percent, size};
+use super::Screen;
+use ttmem_query::{Extent, PoolSummary, RankSummary, Summary};
+
+/// One line for each rank: who needs most.
+pub(super) fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+    let has_processes = summary.ranks.iter().any(|rank| rank.processes > 1);
+    let which = if has_processes { "process" } else { "rank" };
+    let mut table = Table::new([
+        ("file", Align::Flexible),
+        (which, Align::Left),
+        ("operations", Align::Right),
+        ("peak", Align::Left),
+    ]);
+    for rank in &summary.ranks {
+        let used = |(_, pool): &(&str, &PoolSummary)| pool.peak_per_bank.is_some_and(|peak| peak > 0);
+        let show = |(name, pool): (&str, &PoolSummary)| {
+            let peak = pool.peak_per_bank.unwrap_or(0);
+            let share =
+                pool.capacity_per_bank.map_or_else(String::new, |all| format!(" ({})", percent(peak, all)));
+            format!("{name} {}{}{share}", size(peak), Extent::of(name, pool).suffix())
+        };
+        let peaks: Vec<String> = rank.pools.iter().filter(used).map(show).collect();
+        table.row([
+            rank.file.clone(),
+            name_of(rank, has_processes).unwrap_or_else(|| "–".into()),
+            count(rank.operations.total.into()),
+            peaks.join(", "),
+        ]);
+    }
+    table.lines("", screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+}
+
+/// What a rank is called beside others: by its label, its process, or both.
+fn name_of(rank: &RankSummary, has_processes: bool) -> Option<String> {
+    match (&rank.rank, has_processes) {
+        (Some(label), true) => Some(format!("{} (rank {label})", rank.process)),
+        (None, true) => Some(rank.process.to_string()),
+        (label, false) => label.clone(),
+    }
+}

@@ -1,0 +1,112 @@
+//! What a program says of itself, on the screen: who made what is alive, what ran, and its checkpoints.
+
+use std::io::{self, Write};
+
+use super::Page;
+use crate::table::{Align, Table};
+use crate::units::{Unit, change, count, duration, percent, size};
+use ttmem_query::{MadeIn, PoolMoment};
+
+/// How many parts of a program are listed that made something.
+const MAKERS: usize = 8;
+
+impl Page<'_> {
+    /// The parts of the program that made what is alive.
+    pub(super) fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
+        let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else {
+            return Ok(());
+        };
+        let rows = self.screen.rows.min(MAKERS);
+        let mut table = Table::new([
+            ("what running made, and where", Align::Flexible),
+            (self.part(&moment.pool).0, Align::Right),
+            ("", Align::Right),
+            ("tensors", Align::Right),
+        ]);
+        let allocated = moment.allocated_per_bank.unwrap_or(0);
+        for maker in makers.iter().take(rows) {
+            table.row([
+                maker_name(maker),
+                unit.show(maker.per_bank),
+                percent(maker.per_bank, allocated),
+                count(maker.tensors as u64),
+            ]);
+        }
+        self.table(&table, out)?;
+        if makers.len() > rows {
+            let rest = makers.iter().skip(rows).map(|maker| maker.per_bank).fold(0, u64::saturating_add);
+            writeln!(out, "  … and {} more, {}", makers.len() - rows, unit.show(rest))?;
+        }
+        writeln!(out)
+    }
+
+    /// What ran, as the program names it.
+    pub(super) fn ran(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (all, rows) = (&self.rank.ran, self.screen.rows);
+        if all.is_empty() || self.rank.at.is_some() {
+            return Ok(());
+        }
+        let mut table = Table::new([
+            ("what ran", Align::Flexible),
+            ("calls", Align::Right),
+            ("time", Align::Right),
+            ("peak inside", Align::Right),
+            ("each keeps", Align::Right),
+            ("change in all", Align::Right),
+        ]);
+        let unknown = || "unknown".to_owned();
+        for ran in all.iter().take(rows) {
+            let calls = match (ran.calls, ran.running) {
+                (0, 1..) => "runs".into(),
+                (calls, 0) => count(calls),
+                (calls, running) => format!("{} + {running}", count(calls)),
+            };
+            let keeps = ran.kept_bytes.and_then(|kept| kept.checked_div(ran.calls));
+            table.row([
+                format!("{}{}", "  ".repeat(ran.depth), ran.name),
+                calls,
+                ran.time_ns.filter(|_| ran.calls > 0).map_or_else(unknown, duration),
+                ran.peak_bytes.map_or_else(unknown, size),
+                keeps.map_or_else(unknown, size),
+                ran.change_bytes.map_or_else(unknown, change),
+            ]);
+        }
+        self.table(&table, out)?;
+        if all.len() > rows {
+            writeln!(out, "  … and {} more (--top shows more)", all.len() - rows)?;
+        }
+        writeln!(out)
+    }
+
+    /// What there was when the program wanted to know.
+    pub(super) fn checkpoints(&self, out: &mut dyn Write) -> io::Result<()> {
+        let (all, rows) = (&self.rank.checkpoints, self.screen.rows);
+        if all.is_empty() || self.rank.at.is_some() {
+            return Ok(());
+        }
+        let mut table = Table::new([
+            ("checkpoint", Align::Flexible),
+            ("after", Align::Right),
+            ("memory", Align::Flexible),
+        ]);
+        for checkpoint in all.iter().take(rows) {
+            let held = |bytes: &Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
+            let pools: Vec<String> =
+                checkpoint.pools.iter().map(|(name, bytes)| format!("{name} {}", held(bytes))).collect();
+            table.row([checkpoint.name.clone(), duration(checkpoint.time_ns), pools.join(", ")]);
+        }
+        self.table(&table, out)?;
+        if all.len() > rows {
+            writeln!(out, "  … and {} more (--top shows more)", all.len() - rows)?;
+        }
+        writeln!(out)
+    }
+}
+
+/// A part of the program, and how many are alike.
+fn maker_name(maker: &MadeIn) -> String {
+    let Some(name) = &maker.name else { return "outside of all operations".into() };
+    let kind = if maker.kind == Some("backward") && name != "backward" { ", backward" } else { "" };
+    let alike = if maker.scopes > 1 { format!(" ({} alike)", maker.scopes) } else { String::new() };
+    format!("{name}{kind}{alike}")
+}
