@@ -27,3 +27,8 @@ pub mod record {
     pub use ttmem_model::frame;
     pub use ttmem_record::*;
 }
+
+/// Runs the example in the guide to the tracker.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tracker.md")]
+struct TrackerGuide;

@@ -1,7 +1,7 @@
 // A block of data in the page: JSON about it, and columns.
 //
 // A block is base64 of zlib in a script element. Unpacked, it is the length of the JSON (four bytes), the JSON, and
-// the bytes of the columns in the order in which the JSON lists them. `crates/ttmem/src/report/page/block.rs` writes
+// the bytes of the columns in the order in which the JSON lists them. `crates/ttmem-report/src/page/block.rs` writes
 // it; what is said there of the encoding is not said again here.
 
 /** How a column lies in its block. */

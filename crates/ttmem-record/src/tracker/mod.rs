@@ -353,11 +353,6 @@ impl Drop for Tracker {
     }
 }
 
-/// The page's example in Rust is run with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../../docs/tracker.md")]
-struct Page;
-
 /// A thread that panicked elsewhere is no reason to panic here: what it held is whole after every call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
