@@ -1,0 +1,81 @@
+//! Files that earlier versions wrote open with the same answers: `corpus/ttmem/VERSION/`.
+//!
+//! Beside each recording or profile stands the answer of the version that wrote it, without sentences. Today's answer has
+//! every value of it. It may have further keys, and a list may not be shorter or longer.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use ttmem::query::{Request, summary};
+use ttmem::read;
+
+/// Keys of sentences and paths, which may change from version to version.
+const NOT_COMPARED: &[&str] = &["source", "message", "note", "not_watched"];
+
+fn answer(file: &Path) -> Value {
+    let profile = read::open(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+    let mut answer = serde_json::to_value(summary(&[profile], &Request::default()).unwrap()).unwrap();
+    strip(&mut answer);
+    answer
+}
+
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !NOT_COMPARED.contains(&key.as_str()));
+            fields.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// The first value of `then` that `now` does not have.
+fn difference(then: &Value, now: &Value, at: &str) -> Option<String> {
+    match (then, now) {
+        (Value::Object(then), Value::Object(now)) => then.iter().find_map(|(key, value)| {
+            difference(value, now.get(key).unwrap_or(&Value::Null), &format!("{at}.{key}"))
+        }),
+        (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
+            let mut pairs = then.iter().zip(now).enumerate();
+            pairs.find_map(|(index, (then, now))| difference(then, now, &format!("{at}[{index}]")))
+        }
+        _ => (then != now).then(|| format!("{at}: was {then}, is {now}")),
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ttmem");
+    let folders = versions.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let files = folders.flat_map(|folder| folder.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+    files.filter(|file| file.extension().is_some_and(|end| end == "ttmem")).collect()
+}
+
+#[test]
+fn what_earlier_versions_wrote_opens_with_the_same_answers() {
+    let mut checked = 0;
+    for file in files() {
+        let golden = file.with_extension("json");
+        // The earlier files of a recording with a limit have no answer of their own.
+        let Ok(then) = std::fs::read_to_string(&golden) else { continue };
+        let then: Value = serde_json::from_str(&then).unwrap();
+        if let Some(difference) = difference(&then, &answer(&file), "") {
+            panic!("{}: {difference}", file.display());
+        }
+        checked += 1;
+    }
+    assert!(checked >= 18, "{checked}");
+}
+
+/// Writes the answers of this version beside files that have none. Run once for each released version.
+#[test]
+#[ignore = "writes into the corpus"]
+fn write_answers() {
+    for file in files() {
+        let golden = file.with_extension("json");
+        let is_earlier_part = file.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('.'));
+        if !golden.exists() && !is_earlier_part {
+            std::fs::write(golden, serde_json::to_string(&answer(&file)).unwrap() + "\n").unwrap();
+        }
+    }
+}
