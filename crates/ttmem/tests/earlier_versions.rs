@@ -46,7 +46,8 @@ fn difference(then: &Value, now: &Value, at: &str) -> Option<String> {
 
 fn files() -> Vec<PathBuf> {
     let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ttmem");
-    let folders = versions.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let folders =
+        versions.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
     let files = folders.flat_map(|folder| folder.read_dir().unwrap().map(|entry| entry.unwrap().path()));
     files.filter(|file| file.extension().is_some_and(|end| end == "ttmem")).collect()
 }
