@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use anstyle::{AnsiColor, Style};
 use ttmem::model::Warning;
 use ttmem::query::{SourceSummary, WarningSummary};
-use ttmem::report::Screen;
+use ttmem::report::{Line, Screen, Style as Meaning, Text};
 use ttmem::{Error, Result};
 
 use crate::args::Loudness;
@@ -123,11 +123,47 @@ pub(crate) fn screen(top: Option<usize>) -> Screen {
     let standard = Screen::default();
     let terminal = io::stdout().is_terminal();
     let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
-    let colour = terminal && anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
     Screen {
         width: width.unwrap_or(standard.width).clamp(60, 160),
         rows: top.unwrap_or(standard.rows),
-        colour,
+        ..standard
+    }
+}
+
+/// Whether standard output is a terminal that shows colours.
+pub(crate) fn has_colour() -> bool {
+    let stdout = io::stdout();
+    stdout.is_terminal() && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
+}
+
+/// Prints a text, in colours where standard output has them.
+pub(crate) fn print_text(text: &Text) -> Result<()> {
+    if !has_colour() {
+        return print(|out| write!(out, "{text}"));
+    }
+    print(|out| text.lines().iter().try_for_each(|line| write_in_colours(line, out)))
+}
+
+fn write_in_colours(line: &Line, out: &mut dyn Write) -> io::Result<()> {
+    for span in line.spans() {
+        match escape_code(span.style()) {
+            Some(code) => write!(out, "\u{1b}[{code}m{}\u{1b}[0m", span.text())?,
+            None => write!(out, "{}", span.text())?,
+        }
+    }
+    writeln!(out)
+}
+
+/// The parameters of the escape sequence for a style. They come in one sequence, where `anstyle` would write two.
+fn escape_code(meaning: Meaning) -> Option<&'static str> {
+    match meaning {
+        Meaning::Plain => None,
+        Meaning::Heading => Some("1"),
+        Meaning::TableHead => Some("2"),
+        Meaning::Failure => Some("1;31"),
+        Meaning::Good => Some("32"),
+        Meaning::Warning => Some("33"),
+        Meaning::Critical => Some("31"),
     }
 }
 
@@ -168,4 +204,28 @@ pub(crate) fn write_picture(output: &Output<'_>, bytes: &[u8]) -> Result<()> {
     write(Some(output), |out| out.write_all(bytes))?;
     note(&format!("drew {}", output.path().display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_add_nothing_but_escape_sequences() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/tt_log/oom-capacity.log");
+        let profile = ttmem::read::open(file).unwrap();
+        let summary = ttmem::query::summary(&[profile], &ttmem::query::Request::default()).unwrap();
+        let text = ttmem::report::text(&summary, Screen::default());
+        let mut coloured = Vec::new();
+        text.lines().iter().for_each(|line| write_in_colours(line, &mut coloured).unwrap());
+        let coloured = String::from_utf8(coloured).unwrap();
+        assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), text.to_string());
+        for part in [
+            "\u{1b}[1;31mOut of memory: DRAM is full.",
+            "\u{1b}[1mPeak DRAM",
+            "\u{1b}[2m  alive, largest first",
+        ] {
+            assert!(coloured.contains(part), "{part:?} is not in {coloured:?}");
+        }
+    }
 }

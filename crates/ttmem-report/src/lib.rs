@@ -1,8 +1,8 @@
 //! Reports: answers as text, JSON, Markdown, charts, a page and files.
 //!
-//! Text, JSON and Markdown take a response of `query` and write it to a `Write` that they are given; units, words
-//! and layout are made here, the numbers are not. `files` writes the files of a report folder, the profile among
-//! them.
+//! All take a response of `query`. JSON and Markdown are written to a `Write`; text for a terminal is returned as styled
+//! lines ([`Text`]), which front ends colour and print. Units, words and layout are decided here, the numbers are not.
+//! `files` writes the files of a report folder, the profile among them.
 
 mod advice;
 pub mod chart;
@@ -13,6 +13,7 @@ mod markdown;
 mod page;
 mod phases;
 pub mod store;
+mod styled;
 mod table;
 mod text;
 mod threads;
@@ -25,7 +26,8 @@ pub use markdown::{markdown, title_of};
 pub use page::{gantt_page, is_gantt_page, page};
 pub use phases::{phases, phases_json};
 pub use store::{list, list_json};
-pub use text::{Screen, text};
+pub use styled::{Line, Span, Style, Text};
+pub use text::{Hints, Screen, text};
 pub use units::{percent, size};
 
 use ttmem_query::{Gantt, Summary};

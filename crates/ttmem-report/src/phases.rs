@@ -4,8 +4,8 @@
 
 use std::io::{self, Write};
 
+use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
-use super::text::{Screen, wrap};
 use super::units::{count, mib, size};
 use ttmem_query::phases::{Figure, Origin, Part, PartSource, Phases, SessionPhases};
 
@@ -20,78 +20,71 @@ pub fn phases_json(answer: &Phases, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the answer for a terminal.
-pub fn phases(answer: &Phases, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
-    let screen = Screen { width: screen.width.min(WIDEST), ..screen };
+/// The answer for a terminal.
+pub fn phases(answer: &Phases, width: usize) -> Text {
+    let mut out = Text::new(width.min(WIDEST));
     let mut file = None;
     for session in &answer.sessions {
         let place = (&session.file, &session.rank);
         if file != Some(place) {
             if file.is_some() {
-                writeln!(out)?;
+                out.blank();
             }
             file = Some(place);
             let here = answer.sessions.iter().filter(|other| (&other.file, &other.rank) == place).count();
-            let rank =
-                session.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {}", one_line(rank)));
+            let rank = session.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
             let summaries = if here == 1 { "1 summary".to_owned() } else { format!("{here} summaries") };
-            let name = screen.bold(&one_line(&session.file));
-            writeln!(out, "{name}{rank}   {summaries} of phases, sizes in MiB")?;
+            out.spans([
+                Span::new(&session.file, Style::Heading),
+                Span::plain(format!("{rank}   {summaries} of phases, sizes in MiB")),
+            ]);
         }
-        writeln!(out)?;
-        Page { session, screen }.write(out)?;
+        out.blank();
+        Page { session }.write(&mut out);
     }
-    comparisons(answer, screen, out)
+    comparisons(answer, &mut out);
+    out
 }
 
 /// How the sessions differ, last: that is where people look first.
-fn comparisons(answer: &Phases, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+fn comparisons(answer: &Phases, out: &mut Text) {
     const SHOWN: usize = 3;
     if answer.comparisons.is_empty() {
-        return Ok(());
+        return;
     }
-    writeln!(out, "\n{}", screen.bold("Compared"))?;
+    out.blank();
+    out.heading("Compared");
     for comparison in answer.comparisons.iter().take(SHOWN) {
-        paragraph(&one_line(&comparison.message), "  ", "  ", screen, out)?;
+        out.sentence(&one_line(&comparison.message), Style::Plain);
     }
-    match answer.comparisons.len().saturating_sub(SHOWN) {
-        0 => Ok(()),
-        more => writeln!(out, "  … and {more} more (--json has all)"),
+    let more = answer.comparisons.len().saturating_sub(SHOWN);
+    if more > 0 {
+        out.line(format!("  … and {more} more (--json has all)"));
     }
-}
-
-/// Sets a sentence to the width of the screen.
-fn paragraph(text: &str, first: &str, next: &str, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
-    let room = screen.width.saturating_sub(first.chars().count());
-    for (index, line) in wrap(text, room).iter().enumerate() {
-        writeln!(out, "{}{line}", if index == 0 { first } else { next })?;
-    }
-    Ok(())
 }
 
 struct Page<'a> {
     session: &'a SessionPhases,
-    screen: Screen,
 }
 
 impl Page<'_> {
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}", self.screen.bold(&cut(&one_line(&self.session.label), self.screen.width)))?;
-        self.verdict(out)?;
-        writeln!(out)?;
-        self.phases(out)?;
-        writeln!(out)?;
-        self.figures(out)?;
-        self.parts(out)?;
-        self.advice(out)?;
-        self.notes(out)
+    fn write(&self, out: &mut Text) {
+        out.heading(cut(&one_line(&self.session.label), out.width()));
+        self.verdict(out);
+        out.blank();
+        self.phases(out);
+        out.blank();
+        self.figures(out);
+        self.parts(out);
+        self.advice(out);
+        self.notes(out);
     }
 
     /// Whether it fits, in words.
-    fn verdict(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn verdict(&self, out: &mut Text) {
         let session = self.session;
         let device = device(session);
-        let (text, code) = match (session.peak_bytes, session.left_bytes) {
+        let (text, style) = match (session.peak_bytes, session.left_bytes) {
             (Some(peak), Some(left)) => {
                 let share = session.device_usage_pct.map_or_else(String::new, |pct| format!(", {pct:.1} %"));
                 let phase = session
@@ -102,23 +95,24 @@ impl Page<'_> {
                 match session.fits {
                     Some(true) => {
                         let fits = if session.finished { "Fits" } else { "Fits as far as it goes" };
-                        (format!("{fits}: {needs}; {} are left.", size(left.unsigned_abs())), "32")
+                        (format!("{fits}: {needs}; {} are left.", size(left.unsigned_abs())), Style::Good)
                     }
-                    _ if left == 0 => (format!("Does not fit: {needs}; nothing is left."), "1;31"),
-                    _ => {
-                        (format!("Does not fit: {needs}; {} are missing.", size(left.unsigned_abs())), "1;31")
-                    }
+                    _ if left == 0 => (format!("Does not fit: {needs}; nothing is left."), Style::Failure),
+                    _ => (
+                        format!("Does not fit: {needs}; {} are missing.", size(left.unsigned_abs())),
+                        Style::Failure,
+                    ),
                 }
             }
-            _ => (format!("Nobody can tell whether it fits into {device}: its peak is not known."), "33"),
+            _ => (
+                format!("Nobody can tell whether it fits into {device}: its peak is not known."),
+                Style::Warning,
+            ),
         };
-        for line in wrap(&text, self.screen.width.saturating_sub(2)) {
-            writeln!(out, "  {}", self.screen.paint(code, &line))?;
-        }
-        Ok(())
+        out.sentence(&text, style);
     }
 
-    fn phases(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn phases(&self, out: &mut Text) {
         let mut table = Table::new([
             ("phase", Align::Flexible),
             ("peak in it", Align::Right),
@@ -140,14 +134,13 @@ impl Page<'_> {
                 phase.l1_peak_total_bytes.map_or_else(unknown, |bytes| mib(bytes, 2)),
             ]);
         }
-        self.table(&table, out)?;
-        match left_out {
-            0 => Ok(()),
-            more => writeln!(out, "  … and {} before these (--json has all)", count(more as u64)),
+        out.table(&table);
+        if left_out > 0 {
+            out.line(format!("  … and {} before these (--json has all)", count(left_out as u64)));
         }
     }
 
-    fn figures(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn figures(&self, out: &mut Text) {
         let session = self.session;
         let mut table = Table::new([
             ("", Align::Left),
@@ -179,14 +172,14 @@ impl Page<'_> {
                 from,
             ]);
         }
-        self.table(&table, out)
+        out.table(&table);
     }
 
     /// What the peak is made of, top to bottom as the chart has it.
-    fn parts(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn parts(&self, out: &mut Text) {
         let session = self.session;
-        let Some(peak) = session.peak_bytes.filter(|_| !session.parts.is_empty()) else { return Ok(()) };
-        writeln!(out)?;
+        let Some(peak) = session.peak_bytes.filter(|_| !session.parts.is_empty()) else { return };
+        out.blank();
         let mut table = Table::new([
             ("at the peak", Align::Flexible),
             ("MiB", Align::Right),
@@ -200,39 +193,31 @@ impl Page<'_> {
                 part.bytes.map_or_else(unknown, signed),
                 part.bytes.map_or_else(|| "–".into(), |bytes| share(bytes, peak)),
                 source(part).to_owned(),
-                bar(part.bytes, peak, self.screen.width.saturating_sub(66).clamp(8, 24)),
+                bar(part.bytes, peak, out.width().saturating_sub(66).clamp(8, 24)),
             ]);
         }
-        self.table(&table, out)
+        out.table(&table);
     }
 
-    fn advice(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn advice(&self, out: &mut Text) {
         if self.session.advice.is_empty() {
-            return Ok(());
+            return;
         }
-        writeln!(out, "\n  {}", self.screen.bold("What helps"))?;
+        out.blank();
+        out.spans([Span::plain("  "), Span::new("What helps", Style::Heading)]);
         for (number, one) in (1..).zip(&self.session.advice) {
-            paragraph(&one_line(&one.message), &format!("  {number}. "), "     ", self.screen, out)?;
+            out.item(number, &one_line(&one.message));
         }
-        Ok(())
     }
 
-    fn notes(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn notes(&self, out: &mut Text) {
         if self.session.notes.is_empty() {
-            return Ok(());
+            return;
         }
-        writeln!(out)?;
-        self.session
-            .notes
-            .iter()
-            .try_for_each(|note| paragraph(&one_line(note), "  ", "  ", self.screen, out))
-    }
-
-    fn table(&self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
-        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
-            writeln!(out, "{}", if index == 0 { self.screen.dim(line) } else { line.clone() })?;
+        out.blank();
+        for note in &self.session.notes {
+            out.sentence(&one_line(note), Style::Plain);
         }
-        Ok(())
     }
 }
 

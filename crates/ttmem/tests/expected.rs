@@ -203,9 +203,7 @@ fn it_is_shown_with_signs_and_unknown_is_said() {
     program.expect(Class::KvCache, 1 << 30);
     let profile = program.profile();
     let summary = query::summary(&[profile], &Request::default()).unwrap();
-    let mut text = Vec::new();
-    report::text(&summary, report::Screen::default(), &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
+    let text = report::text(&summary, report::Screen::default()).to_string();
     assert!(text.contains("parameter   4.0 MiB   3.0 MiB    −1.0 MiB  −25.0 %  by hand"), "{text}");
     assert!(text.contains("kv_cache   1.00 GiB   unknown     unknown           by hand"), "{text}");
     assert!(text.contains("kv_cache: no tensor is known"), "{text}");

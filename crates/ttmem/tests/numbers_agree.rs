@@ -35,14 +35,12 @@ fn forms(file: &str) -> Forms {
     let answer = summary(&[profile], &Request::default()).unwrap();
     let mut json = Vec::new();
     report::json(&answer, &mut json).unwrap();
-    let mut text = Vec::new();
-    let screen = Screen { width: 400, rows: 1000, colour: false };
-    report::text(&answer, screen, &mut text).unwrap();
+    let screen = Screen { width: 400, rows: 1000, ..Screen::default() };
     let mut markdown = Vec::new();
     report::markdown(&answer, "name", &mut markdown).unwrap();
     Forms {
         json: serde_json::from_slice(&json).unwrap(),
-        text: String::from_utf8(text).unwrap(),
+        text: report::text(&answer, screen).to_string(),
         markdown: String::from_utf8(markdown).unwrap(),
     }
 }

@@ -196,9 +196,7 @@ fn pool_of(profile: &Profile, name: &str) -> PoolSummary {
 
 fn on_screen(profile: Profile) -> String {
     let answer = summary(&[profile], &Request::default()).unwrap();
-    let mut out = Vec::new();
-    text(&answer, Screen::default(), &mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    text(&answer, Screen::default()).to_string()
 }
 
 fn two_snapshots(device_totals: &Value) -> Value {
@@ -341,10 +339,10 @@ fn the_accelerator_is_explained_and_unknown_times_are_not_zero() {
     let rank = &answer.ranks[0];
     assert_eq!(rank.peak.as_ref().unwrap().pool, "mps");
     assert!(rank.ran.iter().all(|ran| ran.calls > 0 && ran.time_ns.is_none() && ran.longest_ns.is_none()));
-    let (mut screen, mut document) = (Vec::new(), Vec::new());
-    text(&answer, Screen::default(), &mut screen).unwrap();
+    let mut document = Vec::new();
     markdown(&answer, "server", &mut document).unwrap();
-    for shown in [screen, document].map(|shown| String::from_utf8(shown).unwrap()) {
+    let screen = text(&answer, Screen::default()).to_string();
+    for shown in [screen, String::from_utf8(document).unwrap()] {
         assert!(!shown.contains("0 µs") && !shown.contains("totals only"), "{shown}");
     }
     // Where every call has a length, so has their sum.

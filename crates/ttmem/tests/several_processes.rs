@@ -206,9 +206,7 @@ fn a_log_that_ends_inside_its_error_claims_only_what_is_complete() {
                 if !ends_in_number {
                     check(oom.overlap_bytes, full.overlap_bytes, &place);
                 }
-                let (mut shown, screen) = (Vec::new(), Screen { width: 100, rows: 5, colour: false });
-                text(&torn, screen, &mut shown).unwrap();
-                let shown = String::from_utf8(shown).unwrap();
+                let shown = text(&torn, Screen { rows: 5, ..Screen::default() }).to_string();
                 let never = shown.contains("never fit") && full.cause != "never_fits";
                 assert!(!never && !shown.contains("That much was free in one piece"), "{name}: {place}");
                 let said = warnings(&torn).iter().any(|warning| {

@@ -1,6 +1,7 @@
 //! `ttmem list`: the stored reports.
 
 use clap::Args;
+use jiff::tz::TimeZone;
 use ttmem::store::Store;
 use ttmem::{Result, report};
 
@@ -30,11 +31,8 @@ pub(crate) fn run(args: &List) -> Result<()> {
             store.folder().display()
         ));
     }
-    console::print(|out| {
-        if args.json {
-            report::list_json(&reports, out)
-        } else {
-            report::list(&reports, &jiff::tz::TimeZone::system(), console::screen(None), out)
-        }
-    })
+    if args.json {
+        return console::print(|out| report::list_json(&reports, out));
+    }
+    console::print_text(&report::list(&reports, &TimeZone::system(), console::screen(None).width))
 }

@@ -133,13 +133,11 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
     }
     let answer = query::phases(&profiles, &request)?;
     console::warn(&answer.source);
-    console::print(|out| {
-        if args.json {
-            report::phases_json(&answer, out)
-        } else {
-            report::phases(&answer, console::screen(None), out)
-        }
-    })?;
+    if args.json {
+        console::print(|out| report::phases_json(&answer, out))?;
+    } else {
+        console::print_text(&report::phases(&answer, console::screen(None).width))?;
+    }
     for (output, picture) in pictures {
         let svg = chart::peak_bars(&answer, args.pictures.title.as_deref())?;
         console::write_picture(&output, &picture.bytes(svg)?)?;

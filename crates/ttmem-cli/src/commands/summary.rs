@@ -156,17 +156,17 @@ pub(crate) fn print(
     top: Option<usize>,
     output: Option<&Output<'_>>,
 ) -> Result<()> {
-    console::write(output, |out| {
-        if form.json {
-            report::json(summary, out)
-        } else if form.markdown {
-            report::markdown(summary, name, out)
-        } else {
-            let screen = console::screen(top);
-            let colour = screen.colour && output.is_none();
-            report::text(summary, report::Screen { colour, ..screen }, out)
-        }
-    })
+    if form.json {
+        return console::write(output, |out| report::json(summary, out));
+    }
+    if form.markdown {
+        return console::write(output, |out| report::markdown(summary, name, out));
+    }
+    let text = report::text(summary, console::screen(top));
+    match output {
+        Some(_) => console::write(output, |out| write!(out, "{text}")),
+        None => console::print_text(&text),
+    }
 }
 
 /// What the document is about.

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use jiff::tz::TimeZone;
 
 use super::{Kind, Stored};
+use crate::styled::Text;
 use crate::table::{Align, Table};
-use crate::text::Screen;
 use crate::units::{percent, size};
 use ttmem_query::ShownPeak;
 
@@ -16,10 +16,11 @@ pub fn list_json(reports: &[Stored], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the reports as a table, in the order given. Times are of the given zone.
-pub fn list(reports: &[Stored], zone: &TimeZone, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+/// The reports as a table, in the order given. Times are of the given zone.
+pub fn list(reports: &[Stored], zone: &TimeZone, width: usize) -> Text {
+    let mut out = Text::new(width);
     if reports.is_empty() {
-        return Ok(());
+        return out;
     }
     let mut table = Table::new([
         // Never cut: it is what `ttmem show` wants.
@@ -38,7 +39,8 @@ pub fn list(reports: &[Stored], zone: &TimeZone, screen: Screen, out: &mut dyn W
             size(report.bytes),
         ]);
     }
-    table.lines("", screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+    out.plain_table(&table, "");
+    out
 }
 
 /// `2026-11-15 08:12`.

@@ -3,64 +3,64 @@
 mod overview;
 mod parts;
 
-use std::io::{self, Write};
-
 use self::overview::overview;
 use super::advice;
 use super::devices::is_torch;
+use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 use ttmem_model::{Block, Class};
 use ttmem_query::{
-    AtMoment, Caused, ChosenRuns, Extent, LiveTensor, Named, Oom, PoolMoment, PoolSummary, RankSummary,
+    AtMoment, Caused, ChosenRuns, Extent, LiveTensor, Named, PoolMoment, PoolSummary, RankSummary,
     ResidueRow, SessionSummary, Suggestion, Summary,
 };
 
-/// How a screen is set.
+/// The size of a text for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// Columns of the terminal.
     pub width: usize,
     /// Rows of its lists.
     pub rows: usize,
-    /// Whether it has colours.
-    pub colour: bool,
+    /// How to see what its lists leave out.
+    pub hints: Hints,
 }
 
 impl Default for Screen {
     fn default() -> Self {
-        Self { width: 100, rows: 10, colour: false }
+        Self { width: 100, rows: 10, hints: Hints::default() }
     }
 }
 
-impl Screen {
-    /// A text in a colour, where there are colours.
-    pub(super) fn paint(self, code: &str, text: &str) -> String {
-        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-    }
+/// What a person does to see what a list leaves out. The default names the options of `ttmem summary`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints {
+    /// All rows of a list.
+    pub rows: &'static str,
+    /// All suggestions.
+    pub suggestions: &'static str,
+}
 
-    pub(super) fn bold(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    pub(super) fn dim(self, text: &str) -> String {
-        self.paint("2", text)
+impl Default for Hints {
+    fn default() -> Self {
+        Self { rows: "--top shows more", suggestions: "--markdown shows more" }
     }
 }
 
-/// Writes the summary for a terminal.
-pub fn text(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+/// The summary for a terminal.
+pub fn text(summary: &Summary, screen: Screen) -> Text {
+    let mut out = Text::new(screen.width);
     let several = summary.ranks.len() > 1;
     if several {
-        overview(summary, screen, out)?;
+        overview(summary, &mut out);
     }
     for (index, rank) in summary.ranks.iter().enumerate() {
         if index > 0 || several {
-            writeln!(out)?;
+            out.blank();
         }
-        Page { rank, screen, format: &summary.source.format }.write(out)?;
+        Page { rank, screen, format: &summary.source.format }.write(&mut out);
     }
-    Ok(())
+    out
 }
 
 struct Page<'a> {
@@ -70,32 +70,30 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.head(out)?;
-        if let Some(oom) = &self.rank.oom {
-            self.oom(oom, out)?;
-        }
-        self.ended_by(out)?;
-        self.pools(out)?;
+    fn write(&self, out: &mut Text) {
+        self.head(out);
+        self.oom(out);
+        self.ended_by(out);
+        self.pools(out);
         match (&self.rank.at, &self.rank.peak) {
-            (Some(at), _) => self.at(at, out)?,
-            (None, Some(peak)) => self.peak(peak, out)?,
+            (Some(at), _) => self.at(at, out),
+            (None, Some(peak)) => self.peak(peak, out),
             (None, None) => {}
         }
-        self.expected(out)?;
+        self.expected(out);
         // What adds most is often the same line many times: where the program names its parts, they say more.
         if self.rank.ran.is_empty() {
-            self.suspects(out)?;
+            self.suspects(out);
         } else {
-            self.ran(out)?;
+            self.ran(out);
         }
-        self.checkpoints(out)?;
-        self.facts(out)?;
-        self.phases(out)?;
-        self.suggestions(out)
+        self.checkpoints(out);
+        self.facts(out);
+        self.phases(out);
+        self.suggestions(out);
     }
 
-    fn head(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn head(&self, out: &mut Text) {
         let rank = self.rank;
         let label = rank.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
         let is_numbered = rank.processes > 1;
@@ -125,32 +123,30 @@ impl Page<'_> {
                 plural(rank.operations.total.into(), "operation")
             ));
         }
-        let name = one_line(&rank.file);
-        writeln!(out, "{}{label}{process}   {}", self.bold(&name), facts.join(", "))?;
-        writeln!(out)
+        let facts = facts.join(", ");
+        out.spans([
+            Span::new(&rank.file, Style::Heading),
+            Span::plain(format!("{label}{process}   {facts}")),
+        ]);
+        out.blank();
     }
 
     /// The verdict, in a sentence that a person understands, and what to do.
-    fn oom(&self, oom: &Oom, out: &mut dyn Write) -> io::Result<()> {
-        for line in wrap(&advice::verdict(oom), self.screen.width.saturating_sub(2)) {
-            writeln!(out, "  {}", self.red(&line))?;
-        }
-        for line in wrap(advice::advice(oom), self.screen.width.saturating_sub(2)) {
-            writeln!(out, "  {line}")?;
-        }
-        writeln!(out)
+    fn oom(&self, out: &mut Text) {
+        let Some(oom) = &self.rank.oom else { return };
+        out.sentence(&advice::verdict(oom), Style::Failure);
+        out.sentence(advice::advice(oom), Style::Plain);
+        out.blank();
     }
 
     /// The exception that ended the program, if it was not for memory.
-    fn ended_by(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Some(message) = advice::ended_by(self.rank) else { return Ok(()) };
-        for line in wrap(&message, self.screen.width.saturating_sub(2)) {
-            writeln!(out, "  {}", self.red(&line))?;
-        }
-        writeln!(out)
+    fn ended_by(&self, out: &mut Text) {
+        let Some(message) = advice::ended_by(self.rank) else { return };
+        out.sentence(&message, Style::Failure);
+        out.blank();
     }
 
-    fn pools(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn pools(&self, out: &mut Text) {
         let shown = |(_, pool): &(&str, &PoolSummary)| {
             pool.capacity_per_bank.is_none_or(|all| all > 0)
                 || pool.peak_per_bank.is_some_and(|peak| peak > 0)
@@ -173,28 +169,16 @@ impl Page<'_> {
             let head = format!("  {name:<name_width$}   {figure:>width$}   {share:>5}   ");
             // The bar gives way, so that the line fits.
             let room = self.screen.width.saturating_sub(head.chars().count() + DEVICE_WIDTH);
-            let bar = self.bar(name, peak, pool.capacity_per_bank, room.clamp(8, 24) as u64);
-            writeln!(out, "{head}{bar}{device}")?;
+            let used = peak.zip(pool.capacity_per_bank);
+            let bar = used.map(|(peak, all)| usage_bar(name, peak, all, room.clamp(8, 24) as u64));
+            out.row_spans([Span::plain(head)].into_iter().chain(bar).chain([Span::plain(device)]));
         }
-        if pools.is_empty() { Ok(()) } else { writeln!(out) }
-    }
-
-    fn bar(&self, pool: &str, peak: Option<u64>, capacity: Option<u64>, width: u64) -> String {
-        let (Some(peak), Some(capacity)) = (peak, capacity) else { return String::new() };
-        let filled =
-            if capacity == 0 { 0 } else { (peak.saturating_mul(width)).div_ceil(capacity).min(width) };
-        let cells = |count: u64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or(0));
-        let bar = format!("{}{}", cells(filled, "▓"), cells(width - filled, "░"));
-        let (amber, red) = if pool.starts_with("L1") { (90, 95) } else { (80, 90) };
-        let share = peak.saturating_mul(100).checked_div(capacity).unwrap_or(0);
-        match share {
-            share if share >= red => self.paint("31", &bar),
-            share if share >= amber => self.paint("33", &bar),
-            _ => self.paint("32", &bar),
+        if !pools.is_empty() {
+            out.blank();
         }
     }
 
-    fn peak(&self, peak: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+    fn peak(&self, peak: &PoolMoment, out: &mut Text) {
         let Some(step) = peak.step else {
             return self.peak_without_a_time(peak, out);
         };
@@ -209,37 +193,33 @@ impl Page<'_> {
             },
             |caused| format!(", caused by {}", self.step_named(caused)),
         );
-        let phase =
-            peak.phase.as_deref().map_or_else(String::new, |phase| format!(" in {}", one_line(phase)));
-        writeln!(out, "{}", self.bold(&format!("Peak {} before step {step}{phase}{cause}", peak.pool)))?;
-        self.moment(peak, out)
+        let phase = peak.phase.as_deref().map_or_else(String::new, |phase| format!(" in {phase}"));
+        out.heading(format!("Peak {} before step {step}{phase}{cause}", peak.pool));
+        self.moment(peak, out);
     }
 
     /// A pool that was never used, or whose highest use lies between two samples.
-    fn peak_without_a_time(&self, peak: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+    fn peak_without_a_time(&self, peak: &PoolMoment, out: &mut Text) {
         let Some(allocated) = peak.allocated_per_bank.filter(|allocated| *allocated > 0) else {
-            return writeln!(out, "{} was never used.\n", peak.pool);
+            out.line(format!("{} was never used.", peak.pool));
+            return out.blank();
         };
         let sample = self.rank.pools.get(&peak.pool).and_then(|pool| pool.highest_sample_per_bank);
         let sample =
             sample.map_or_else(String::new, |sample| format!("; the highest snapshot has {}", size(sample)));
-        writeln!(
-            out,
-            "{}",
-            self.bold(&format!("Peak {}, {}, at an unknown time", peak.pool, size(allocated)))
-        )?;
-        writeln!(
-            out,
+        out.heading(format!("Peak {}, {}, at an unknown time", peak.pool, size(allocated)));
+        out.line(format!(
             "  The peak lies between two snapshots{sample}. The recording (.ttmem) has the time and"
-        )?;
-        writeln!(out, "  the tensors of the peak.\n")
+        ));
+        out.line("  the tensors of the peak.");
+        out.blank();
     }
 
     fn step_named(&self, caused: &Caused) -> String {
         let op = caused.op.as_ref().map(|op| format!(": {op}"));
         let loc = caused.loc.as_ref().map(|loc| format!(" at {}", cut(&one_line(loc), 60)));
         let program = caused.program.as_ref().filter(|program| !program.is_empty());
-        let program = program.map(|program| format!(" in {}", one_line(program)));
+        let program = program.map(|program| format!(" in {program}"));
         let run = caused.run.filter(|_| self.rank.runs > 1).map(|run| format!(", run {run}"));
         let parts = [op, loc, program, run].into_iter().flatten().collect::<String>();
         format!("step {}{parts}", caused.step)
@@ -250,10 +230,10 @@ impl Page<'_> {
         self.rank.pools.get(name).map_or(("a bank", " of each bank"), |pool| part(name, pool))
     }
 
-    fn at(&self, at: &AtMoment, out: &mut dyn Write) -> io::Result<()> {
+    fn at(&self, at: &AtMoment, out: &mut Text) {
         let next = at.op.as_ref().map_or_else(|| " (the end)".to_owned(), |op| format!(": {op}"));
         let loc = at.loc.as_ref().map_or_else(String::new, |loc| format!(" at {}", cut(&one_line(loc), 60)));
-        writeln!(out, "{}", self.bold(&format!("Before step {}{next}{loc}", at.step)))?;
+        out.heading(format!("Before step {}{next}{loc}", at.step));
         for (_, moment) in
             at.pools.iter().filter(|(_, moment)| moment.allocated_per_bank.is_none_or(|held| held > 0))
         {
@@ -263,32 +243,17 @@ impl Page<'_> {
                 .largest_free_per_bank
                 .map_or_else(String::new, |largest| format!(" ({} in one piece)", size(largest)));
             let (_, part) = self.part(&moment.pool);
-            writeln!(out, "  {}: {held}{part} allocated{free}{piece}", moment.pool)?;
-            self.moment(moment, out)?;
+            out.line(format!("  {}: {held}{part} allocated{free}{piece}", moment.pool));
+            self.moment(moment, out);
         }
-        Ok(())
     }
 
     /// Who holds the memory of a pool at a moment.
-    fn moment(&self, moment: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+    fn moment(&self, moment: &PoolMoment, out: &mut Text) {
         let (Some(explained), Some(allocated)) = (moment.explained_per_bank, moment.allocated_per_bank)
         else {
-            if self.format == "memory_profile" {
-                writeln!(
-                    out,
-                    "  The file lists the largest tensors of a snapshot at most, so memory can't be attributed"
-                )?;
-                return writeln!(out, "  to tensors; a recording (.ttmem) has all of them.\n");
-            }
-            if is_torch(self.rank) {
-                writeln!(
-                    out,
-                    "  Only counters were read (level phases), so nobody's bytes can be told: level"
-                )?;
-                return writeln!(out, "  tensors sees who holds them.\n");
-            }
-            writeln!(out, "  The evidence names no tensors, so nobody's bytes can be told: capture with")?;
-            return writeln!(out, "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see who holds them.\n");
+            self.why_not_attributed().iter().for_each(|line| out.line(line));
+            return out.blank();
         };
         let unit = Unit::of(allocated.max(explained));
         let mut lines: Vec<(String, String, String)> = Vec::new();
@@ -311,49 +276,55 @@ impl Page<'_> {
         });
         let (names, figures) = (width(&lines, |line| &line.0), width(&lines, |line| &line.1));
         for (name, figure, share) in &lines {
-            writeln!(out, "{}", format!("  {name:<names$}   {figure:>figures$}   {share:>7}").trim_end())?;
+            out.row(format!("  {name:<names$}   {figure:>figures$}   {share:>7}").trim_end());
         }
-        self.residue(moment, out)?;
+        self.residue(moment, out);
         for what in not_watched {
-            let text = format!("not tracked, so the real peak may be higher: {what}");
-            for line in wrap(&text, self.screen.width.saturating_sub(2)) {
-                writeln!(out, "  {line}")?;
-            }
+            out.sentence(&format!("not tracked, so the real peak may be higher: {what}"), Style::Plain);
         }
-        writeln!(out)?;
-        self.makers(moment, unit, out)?;
-        self.live(moment, unit, out)
+        out.blank();
+        self.makers(moment, unit, out);
+        self.live(moment, unit, out);
     }
 
-    /// A table, its head dimmed.
-    fn table(&self, table: &Table, out: &mut dyn Write) -> io::Result<()> {
-        for (index, line) in table.lines("  ", self.screen.width).iter().enumerate() {
-            writeln!(out, "{}", if index == 0 { self.dim(line) } else { line.clone() })?;
+    /// Why the memory of a moment is not attributed to tensors, and what to do.
+    fn why_not_attributed(&self) -> [&'static str; 2] {
+        match self.format {
+            "memory_profile" => [
+                "  The file lists the largest tensors of a snapshot at most, so memory can't be attributed",
+                "  to tensors; a recording (.ttmem) has all of them.",
+            ],
+            _ if is_torch(self.rank) => [
+                "  Only counters were read (level phases), so nobody's bytes can be told: level",
+                "  tensors sees who holds them.",
+            ],
+            _ => [
+                "  The evidence names no tensors, so nobody's bytes can be told: capture with",
+                "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see who holds them.",
+            ],
         }
-        Ok(())
     }
 
-    fn residue(&self, moment: &PoolMoment, out: &mut dyn Write) -> io::Result<()> {
+    fn residue(&self, moment: &PoolMoment, out: &mut Text) {
         let quantum = self.rank.pools.get(&moment.pool).map_or(0, |pool| pool.quantum_per_bank);
         let Some(unexplained) = moment.unexplained_per_bank.filter(|rest| rest.unsigned_abs() > quantum)
         else {
-            return Ok(());
+            return;
         };
         let rows = moment.residue.as_deref().unwrap_or_default();
-        writeln!(out, "  unexplained   {}   left behind by:", change(unexplained))?;
+        out.row(format!("  unexplained   {}   left behind by:", change(unexplained)));
         for row in rows.iter().take(4) {
             let line = format!("    {:<32} {:>11}   {}", who(row), change(row.per_bank), how(row));
-            writeln!(out, "{}", line.trim_end())?;
+            out.row(line.trim_end());
         }
         let rest = rows.iter().skip(4).map(|row| row.per_bank).fold(0, i64::saturating_add);
         if rows.len() > 4 {
-            writeln!(out, "    {:<32} {:>11}", format!("{} others", rows.len() - 4), change(rest))?;
+            out.row(format!("    {:<32} {:>11}", format!("{} others", rows.len() - 4), change(rest)));
         }
-        Ok(())
     }
 
-    fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
-        let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return Ok(()) };
+    fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut Text) {
+        let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return };
         let (heading, part) = self.part(&moment.pool);
         let rows = self.screen.rows;
         // PyTorch has no tiles, and a tracker in C++ knows no types: there is no padding to speak of.
@@ -376,24 +347,25 @@ impl Page<'_> {
                 until(tensor),
             ]);
         }
-        self.table(&table, out)?;
+        out.table(&table);
         let all = moment.live_count.unwrap_or(live.len());
         if all > rows {
             let shown =
                 live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
             let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
-            writeln!(out, "  … and {} more, {}{part} (--top shows more)", all - rows, unit.show(rest))?;
+            let hint = self.screen.hints.rows;
+            out.line(format!("  … and {} more, {}{part} ({hint})", all - rows, unit.show(rest)));
         }
-        writeln!(out)
+        out.blank();
     }
 
     /// What is expected of classes, and what they took.
-    fn expected(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn expected(&self, out: &mut Text) {
         let rows = &self.rank.expected;
         if rows.is_empty() {
-            return Ok(());
+            return;
         }
-        writeln!(out, "{}", self.bold("Expected, and the most that was measured"))?;
+        out.heading("Expected, and the most that was measured");
         let mut table = Table::new([
             ("class", Align::Left),
             ("expected", Align::Right),
@@ -412,20 +384,18 @@ impl Page<'_> {
                 row.how.clone(),
             ]);
         }
-        self.table(&table, out)?;
+        out.table(&table);
         for (class, note) in rows.iter().filter_map(|row| Some((row.class.as_str(), row.note?))) {
-            for line in wrap(&format!("{class}: {note}."), self.screen.width.saturating_sub(2)) {
-                writeln!(out, "  {line}")?;
-            }
+            out.sentence(&format!("{class}: {note}."), Style::Plain);
         }
-        writeln!(out)
+        out.blank();
     }
 
-    fn suspects(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn suspects(&self, out: &mut Text) {
         let suspects = &self.rank.suspects;
         let rows = self.screen.rows.min(5);
         if suspects.is_empty() || self.rank.at.is_some() {
-            return Ok(());
+            return;
         }
         let pool = self
             .rank
@@ -447,22 +417,21 @@ impl Page<'_> {
                 suspect.loc.clone().unwrap_or_else(|| "–".into()),
             ]);
         }
-        self.table(&table, out)?;
-        writeln!(out)
+        out.table(&table);
+        out.blank();
     }
 
     /// What else is worth a line.
-    fn facts(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn facts(&self, out: &mut Text) {
         let rank = self.rank;
         if let Some(padding) = rank.padding.as_ref().filter(|padding| padding.padded_bytes > 0) {
             let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
-            writeln!(
-                out,
+            out.line(format!(
                 "  Padding at the DRAM peak: {} of {} on the device ({} of the padded size)",
                 size(wasted),
                 size(padding.padded_bytes),
                 percent(wasted, padding.padded_bytes)
-            )?;
+            ));
         }
         if let Some(weights) = rank.weights.as_ref().filter(|weights| weights.count > 0) {
             let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
@@ -470,9 +439,9 @@ impl Page<'_> {
                 format!("; {} of them are kept twice, as given and const-evaluated", size(bytes))
             });
             let (number, bytes) = (count(weights.count as u64), size(weights.bytes));
-            writeln!(out, "  Weights as declared: {number}, {bytes} without padding{twice}")?;
+            out.line(format!("  Weights as declared: {number}, {bytes} without padding{twice}"));
         }
-        self.fragments(out)?;
+        self.fragments(out);
         let outside: Vec<String> = rank
             .outside
             .iter()
@@ -482,64 +451,59 @@ impl Page<'_> {
         if !outside.is_empty() {
             let more = rank.outside.len().saturating_sub(3);
             let more = if more > 0 { format!(" and {more} more times") } else { String::new() };
-            writeln!(out, "  Outside of programs: {}{more} (a bank)", outside.join(", "))?;
+            out.line(format!("  Outside of programs: {}{more} (a bank)", outside.join(", ")));
         }
-        self.allocators(out)?;
+        self.allocators(out);
         for (name, pool) in rank.pools.iter() {
             if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
             {
                 let (_, part) = self.part(name);
-                writeln!(out, "  {name} at the end: {}{part} ({source})", size(end))?;
+                out.line(format!("  {name} at the end: {}{part} ({source})", size(end)));
             }
         }
-        Ok(())
     }
 
     /// What caching allocators say besides.
-    fn allocators(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn allocators(&self, out: &mut Text) {
         let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
         for (name, pool) in self.rank.pools.iter() {
             let Some(levels) = &pool.allocator else { continue };
-            writeln!(
-                out,
+            out.line(format!(
                 "  {name} at its peak: {} asked for, {} active, {} reserved; {} reserved at most",
                 known(levels.requested_at_peak_total),
                 known(levels.active_at_peak_total),
                 known(levels.reserved_at_peak_total),
                 known(levels.reserved_peak_total)
-            )?;
+            ));
         }
-        Ok(())
     }
 
-    fn fragments(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn fragments(&self, out: &mut Text) {
         for (name, worst) in self.rank.fragmentation.iter() {
             // A few percent in small pieces are nobody's problem.
             if worst.largest_free_per_bank > worst.free_per_bank / 100 * 95 {
                 continue;
             }
             let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
-            writeln!(
-                out,
+            out.line(format!(
                 "  Fragmentation of {name}: worst at step {}, {} free{}, {} ({share}) in one piece",
                 worst.step,
                 size(worst.free_per_bank),
                 self.part(name).1,
                 size(worst.largest_free_per_bank)
-            )?;
+            ));
             if let Some(blocks) = worst.blocks.as_deref().filter(|blocks| !blocks.is_empty()) {
-                writeln!(out, "    a bank, by address: {}", block_bar(blocks, BLOCK_BAR))?;
+                out.row(format!("    a bank, by address: {}", block_bar(blocks, BLOCK_BAR)));
             }
         }
-        Ok(())
     }
 
-    fn phases(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn phases(&self, out: &mut Text) {
         for (index, session) in self.rank.sessions.iter().enumerate() {
             if index > 0 || self.rank.pools.iter().next().is_some() {
-                writeln!(out)?;
+                out.blank();
             }
-            writeln!(out, "{}", self.bold(&session_line(index, session)))?;
+            out.heading(session_line(index, session));
             let mut table = Table::new([
                 ("phase", Align::Flexible),
                 ("peak in it", Align::Right),
@@ -559,54 +523,35 @@ impl Page<'_> {
                     phase.l1_peak_total_bytes.map_or_else(|| "unknown".into(), size),
                 ]);
             }
-            table.lines("  ", self.screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+            out.plain_table(&table, "  ");
         }
-        Ok(())
     }
 
     /// What to change, last: that is where people look first.
-    fn suggestions(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn suggestions(&self, out: &mut Text) {
         /// The verdict has said it, or there is nothing to change.
         const NOT_HERE: [&str; 2] = ["out_of_memory", "load_cached"];
         const SHOWN: usize = 3;
         let all = &self.rank.suggestions;
         let found: Vec<&Suggestion> = all.iter().filter(|one| !NOT_HERE.contains(&one.rule)).collect();
         if found.is_empty() || self.rank.at.is_some() {
-            return Ok(());
+            return;
         }
-        writeln!(out, "\n{}", self.bold("What to change"))?;
+        out.blank();
+        out.heading("What to change");
         for (number, one) in (1..).zip(found.iter().take(SHOWN)) {
-            for (index, line) in wrap(&one.message, self.screen.width.saturating_sub(5)).iter().enumerate() {
-                let head = if index == 0 { format!("{number}. ") } else { "   ".into() };
-                writeln!(out, "  {head}{line}")?;
-            }
+            out.item(number, &one.message);
         }
-        match found.len().saturating_sub(SHOWN) {
-            0 => Ok(()),
-            more => writeln!(out, "  … and {more} more (--markdown shows more)"),
+        let more = found.len().saturating_sub(SHOWN);
+        if more > 0 {
+            out.line(format!("  … and {more} more ({})", self.screen.hints.suggestions));
         }
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        self.screen.paint(code, text)
-    }
-
-    fn bold(&self, text: &str) -> String {
-        self.screen.bold(text)
-    }
-
-    fn dim(&self, text: &str) -> String {
-        self.screen.dim(text)
-    }
-
-    fn red(&self, text: &str) -> String {
-        self.paint("1;31", text)
     }
 }
 
 /// What a session of phases is about, in a line.
 fn session_line(index: usize, session: &SessionSummary) -> String {
-    let name = session.name.as_deref().map_or_else(|| format!("Summary {}", index + 1), one_line);
+    let name = session.name.as_deref().map_or_else(|| format!("Summary {}", index + 1), str::to_owned);
     let shown = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), amount);
     let mut facts = vec![
         format!("peak {}", shown(session.peak_bytes)),
@@ -626,6 +571,20 @@ fn amount(bytes: i64) -> String {
 
 /// What `   11.10 GiB on the device (12 banks)` takes at most.
 const DEVICE_WIDTH: usize = 40;
+
+/// How much of a pool is used at its peak, as a bar of `width` cells.
+fn usage_bar(pool: &str, peak: u64, capacity: u64, width: u64) -> Span {
+    let filled = if capacity == 0 { 0 } else { (peak.saturating_mul(width)).div_ceil(capacity).min(width) };
+    let cells = |count: u64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or(0));
+    let bar = format!("{}{}", cells(filled, "▓"), cells(width - filled, "░"));
+    let (amber, red) = if pool.starts_with("L1") { (90, 95) } else { (80, 90) };
+    let style = match peak.saturating_mul(100).checked_div(capacity).unwrap_or(0) {
+        share if share >= red => Style::Critical,
+        share if share >= amber => Style::Warning,
+        _ => Style::Good,
+    };
+    Span::new(bar, style)
+}
 
 /// How many cells the picture of a bank has.
 const BLOCK_BAR: u64 = 60;
@@ -757,25 +716,4 @@ fn how(row: &ResidueRow) -> String {
             format!("in {}, {first} of them the first with their shapes", plural(steps as u64, "step"))
         }
     }
-}
-
-/// Words set to a width. A number stays with its unit.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let is_unit = |word: &str| ["KiB", "MiB", "GiB", "%"].iter().any(|unit| word.starts_with(unit));
-    let mut lines: Vec<String> = Vec::new();
-    let mut words = text.split_whitespace().peekable();
-    while let Some(word) = words.next() {
-        let word = match words.next_if(|next| is_unit(next)) {
-            Some(unit) => format!("{word} {unit}"),
-            None => word.to_owned(),
-        };
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(&word);
-            }
-            _ => lines.push(word),
-        }
-    }
-    lines
 }

@@ -1,14 +1,12 @@
 //! The table above the screens of several ranks.
 
-use std::io::{self, Write};
-
+use super::super::styled::Text;
 use super::super::table::{Align, Table};
 use super::super::units::{count, percent, size};
-use super::Screen;
 use ttmem_query::{Extent, PoolSummary, RankSummary, Summary};
 
 /// One line for each rank: who needs most.
-pub(super) fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn overview(summary: &Summary, out: &mut Text) {
     let has_processes = summary.ranks.iter().any(|rank| rank.processes > 1);
     let which = if has_processes { "process" } else { "rank" };
     let mut table = Table::new([
@@ -33,7 +31,7 @@ pub(super) fn overview(summary: &Summary, screen: Screen, out: &mut dyn Write) -
             peaks.join(", "),
         ]);
     }
-    table.lines("", screen.width).iter().try_for_each(|line| writeln!(out, "{line}"))
+    out.plain_table(&table, "");
 }
 
 /// What a rank is called beside others: by its label, its process, or both.

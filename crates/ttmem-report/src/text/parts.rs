@@ -1,8 +1,7 @@
 //! What a program says of itself, on the screen: who made what is alive, what ran, and its checkpoints.
 
-use std::io::{self, Write};
-
 use super::Page;
+use crate::styled::Text;
 use crate::table::{Align, Table};
 use crate::units::{Unit, change, count, duration, percent, size};
 use ttmem_query::{MadeIn, PoolMoment};
@@ -12,10 +11,8 @@ const MAKERS: usize = 8;
 
 impl Page<'_> {
     /// The parts of the program that made what is alive.
-    pub(super) fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut dyn Write) -> io::Result<()> {
-        let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else {
-            return Ok(());
-        };
+    pub(super) fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut Text) {
+        let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else { return };
         let rows = self.screen.rows.min(MAKERS);
         let mut table = Table::new([
             ("what running made, and where", Align::Flexible),
@@ -32,19 +29,19 @@ impl Page<'_> {
                 count(maker.tensors as u64),
             ]);
         }
-        self.table(&table, out)?;
+        out.table(&table);
         if makers.len() > rows {
             let rest = makers.iter().skip(rows).map(|maker| maker.per_bank).fold(0, u64::saturating_add);
-            writeln!(out, "  … and {} more, {}", makers.len() - rows, unit.show(rest))?;
+            out.line(format!("  … and {} more, {}", makers.len() - rows, unit.show(rest)));
         }
-        writeln!(out)
+        out.blank();
     }
 
     /// What ran, as the program names it.
-    pub(super) fn ran(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn ran(&self, out: &mut Text) {
         let (all, rows) = (&self.rank.ran, self.screen.rows);
         if all.is_empty() || self.rank.at.is_some() {
-            return Ok(());
+            return;
         }
         let mut table = Table::new([
             ("what ran", Align::Flexible),
@@ -71,18 +68,18 @@ impl Page<'_> {
                 ran.change_bytes.map_or_else(unknown, change),
             ]);
         }
-        self.table(&table, out)?;
+        out.table(&table);
         if all.len() > rows {
-            writeln!(out, "  … and {} more (--top shows more)", all.len() - rows)?;
+            out.line(format!("  … and {} more ({})", all.len() - rows, self.screen.hints.rows));
         }
-        writeln!(out)
+        out.blank();
     }
 
     /// What there was when the program wanted to know.
-    pub(super) fn checkpoints(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn checkpoints(&self, out: &mut Text) {
         let (all, rows) = (&self.rank.checkpoints, self.screen.rows);
         if all.is_empty() || self.rank.at.is_some() {
-            return Ok(());
+            return;
         }
         let mut table = Table::new([
             ("checkpoint", Align::Flexible),
@@ -95,11 +92,11 @@ impl Page<'_> {
                 checkpoint.pools.iter().map(|(name, bytes)| format!("{name} {}", held(bytes))).collect();
             table.row([checkpoint.name.clone(), duration(checkpoint.time_ns), pools.join(", ")]);
         }
-        self.table(&table, out)?;
+        out.table(&table);
         if all.len() > rows {
-            writeln!(out, "  … and {} more (--top shows more)", all.len() - rows)?;
+            out.line(format!("  … and {} more ({})", all.len() - rows, self.screen.hints.rows));
         }
-        writeln!(out)
+        out.blank();
     }
 }
 

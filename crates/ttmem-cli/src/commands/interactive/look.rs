@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use anstream::adapter::WinconBytes;
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use ttmem::report;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::field::Field;
@@ -52,6 +54,20 @@ impl Look {
     /// What is done.
     pub fn good(self) -> Style {
         self.coloured(Color::Green)
+    }
+
+    /// How a span of the summary looks. Without colours it is plain, as `ttmem summary` prints it.
+    pub fn span(self, style: report::Style) -> Style {
+        match style {
+            _ if !self.has_colour => Self::plain(),
+            report::Style::Plain => Self::plain(),
+            report::Style::Heading => Self::strong(),
+            report::Style::TableHead => Self::faint(),
+            report::Style::Failure => self.bad(),
+            report::Style::Good => self.good(),
+            report::Style::Warning => self.warning(),
+            report::Style::Critical => self.coloured(Color::Red),
+        }
     }
 
     /// How a note looks.
@@ -204,6 +220,36 @@ pub(super) fn wrap_line(line: &Line<'_>, width: usize, indent: usize) -> Vec<Lin
     }
 }
 
+/// The lines of a report. Sentences are wrapped; rows of tables keep their width.
+pub(super) fn report_lines(text: &report::Text, width: usize, look: Look) -> Vec<Line<'static>> {
+    let drawn = |line: &report::Line| {
+        let styled = |span: &report::Span| Span::styled(span.text().to_owned(), look.span(span.style()));
+        line.spans().iter().map(styled).collect::<Line<'static>>()
+    };
+    let set = |line: &report::Line| {
+        let drawn = drawn(line);
+        if line.is_row() { vec![drawn] } else { wrap_line(&drawn, width, hanging_indent(width)) }
+    };
+    text.lines().iter().flat_map(set).collect()
+}
+
+/// The lines of a program's output, wrapped, in the colours that its escape sequences ask for. Other escape sequences
+/// have no effect.
+pub(super) fn output_lines(text: &str, width: usize, look: Look) -> Vec<Line<'static>> {
+    let mut parser = WinconBytes::new();
+    let mut drawn = |line: &str| {
+        let style = |style: anstyle::Style| if look.has_colour { style.into() } else { Look::plain() };
+        let spans = parser.extract_next(line.as_bytes()).map(|(of, text)| Span::styled(text, style(of)));
+        spans.collect::<Line<'static>>()
+    };
+    text.lines().flat_map(|line| wrap_line(&drawn(line), width, hanging_indent(width))).collect()
+}
+
+/// How far to the right the rest of a wrapped line is.
+fn hanging_indent(width: usize) -> usize {
+    4.min(width / 4)
+}
+
 /// How many letters make the first line, and how many are then done with: the space between two lines is.
 fn first_line(letters: &[(char, Style)], room: usize) -> (usize, usize) {
     let mut columns = 0;
@@ -258,6 +304,39 @@ mod tests {
         assert_eq!(first_fitting(texts(), 2), "o…");
         assert_eq!(fill("ab", 4), "ab  ");
         assert_eq!(fill_left("ab", 4), "  ab");
+    }
+
+    #[test]
+    fn output_keeps_its_text_and_colours() {
+        let output = "a\u{1b}[1;31mb\u{1b}[0mc\n\u{1b}[2md\u{1b}[5Ae\u{1b}]0;title\u{7}\u{1b}[";
+        let coloured = output_lines(output, 80, Look { has_colour: true });
+        let plain = output_lines(output, 80, Look { has_colour: false });
+        for lines in [&coloured, &plain] {
+            assert_eq!(lines.iter().map(Line::to_string).collect::<Vec<_>>(), ["abc", "de"]);
+        }
+        let styles = |line: &Line<'_>| line.spans.iter().map(|span| span.style).collect::<Vec<_>>();
+        let bold_red = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+        assert_eq!(styles(&coloured[0]), [Style::new(), bold_red, Style::new()]);
+        assert_eq!(styles(&plain[0]), [Style::new()]);
+    }
+
+    #[test]
+    fn rows_of_a_report_keep_their_width_and_sentences_are_wrapped() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/tt_log/oom-capacity.log");
+        let profile = ttmem::read::open(file).unwrap();
+        let summary = ttmem::query::summary(&[profile], &ttmem::query::Request::default()).unwrap();
+        let text = report::text(&summary, report::Screen::default());
+        let printed: Vec<String> = text.lines().iter().map(ToString::to_string).collect();
+        let drawn =
+            |width, look| report_lines(&text, width, look).iter().map(Line::to_string).collect::<Vec<_>>();
+        for has_colour in [true, false] {
+            assert_eq!(drawn(100, Look { has_colour }), printed);
+        }
+        let narrow = drawn(40, Look { has_colour: true });
+        let wide_rows = text.lines().iter().filter(|line| line.is_row()).map(ToString::to_string);
+        let wide_rows: Vec<String> = wide_rows.filter(|row| row.width() > 40).collect();
+        assert!(wide_rows.len() > 5 && wide_rows.iter().all(|row| narrow.contains(row)), "{narrow:#?}");
+        assert!(narrow.iter().all(|line| line.width() <= 40 || wide_rows.contains(line)), "{narrow:#?}");
     }
 
     #[test]

@@ -11,7 +11,6 @@
 //! outside. `session` owns the terminal and does what is to be done: what takes time, on threads (`work`), and
 //! other commands of ours as processes (`child`). What comes of it comes back as a message.
 
-mod ansi;
 mod app;
 mod child;
 mod completion;

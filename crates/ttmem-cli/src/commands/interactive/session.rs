@@ -35,7 +35,7 @@ const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Asks until the user leaves; the exit code.
 pub(super) fn run() -> Result<u8> {
-    let look = Look { has_colour: console::screen(None).colour };
+    let look = Look { has_colour: console::has_colour() };
     let (sender, messages) = channel();
     input::watch(sender.clone()).map_err(on_terminal)?;
     let seat = Some(Seat::take(&sender)?);

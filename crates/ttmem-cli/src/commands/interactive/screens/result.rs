@@ -12,16 +12,17 @@ use ttmem::store::Stored;
 
 use super::serving::Serving;
 use super::{Next, Note, Report, Scene, Screen};
-use crate::commands::interactive::ansi;
 use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::Inventory;
-use crate::commands::interactive::look::{Look, ask, ask_for, wrap};
+use crate::commands::interactive::look::{Look, ask, ask_for, report_lines, wrap};
 use crate::commands::interactive::message::{Answer, Effect};
 use crate::commands::interactive::scroll::Scroll;
 use crate::commands::interactive::words::{quoted, unquoted};
 
 /// Narrower, its tables would not stand; wider, they would not be read.
 const WIDTHS: (usize, usize) = (60, 160);
+/// The keys that show what the summary leaves out.
+const HINTS: report::Hints = report::Hints { rows: "a shows all", suggestions: "m saves more" };
 
 /// The answer.
 #[derive(Debug)]
@@ -84,12 +85,8 @@ impl Answered {
 
     fn set_lines(&self, width: usize, look: Look) -> Vec<Line<'static>> {
         let rows = if self.has_all_rows { usize::MAX } else { report::Screen::default().rows };
-        let screen = report::Screen { width: width.clamp(WIDTHS.0, WIDTHS.1), rows, colour: look.has_colour };
-        let mut text = Vec::new();
-        if let Err(error) = report::text(&self.report.summary, screen, &mut text) {
-            return vec![Line::raw(error.to_string())];
-        }
-        let mut lines = ansi::lines(&with_keys(&String::from_utf8_lossy(&text)), width);
+        let screen = report::Screen { width: width.clamp(WIDTHS.0, WIDTHS.1), rows, hints: HINTS };
+        let mut lines = report_lines(&report::text(&self.report.summary, screen), width, look);
         lines.extend(self.warnings(width, look));
         lines
     }
@@ -193,11 +190,6 @@ impl Answered {
             }
         }
     }
-}
-
-/// The text with keys in place of the options that do the same elsewhere.
-fn with_keys(text: &str) -> String {
-    text.replace("(--top shows more)", "(a shows all)").replace("(--markdown shows more)", "(m saves more)")
 }
 
 fn in_words(warning: &WarningSummary) -> String {

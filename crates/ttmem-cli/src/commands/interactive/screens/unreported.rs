@@ -8,9 +8,8 @@ use ratatui::text::Line;
 
 use super::path::PathPrompt;
 use super::{Next, Scene, Screen};
-use crate::commands::interactive::ansi;
 use crate::commands::interactive::inventory::Inventory;
-use crate::commands::interactive::look::{Look, put, wrap};
+use crate::commands::interactive::look::{Look, output_lines, put, wrap};
 use crate::commands::interactive::message::RunLog;
 use crate::commands::interactive::scroll::Scroll;
 
@@ -63,7 +62,7 @@ impl Screen for Unreported {
             put(frame, area, row, line);
         }
         let rest = Rect { y: area.y + taken, height: area.height - taken, ..area };
-        self.scroll.draw(frame, rest, &ansi::lines(&self.log.end, width));
+        self.scroll.draw(frame, rest, &output_lines(&self.log.end, width, scene.look));
     }
 
     fn key(&mut self, key: KeyEvent, _known: &Inventory) -> Next {
