@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, getpgid, getpgrp, getsid, kill_current_proces
 use tempfile::TempPath;
 use ttmem::store::Stored;
 
+use super::command_line::CommandLine;
 use super::message::{Answer, Evidence, Left, Message, RunLog};
-use super::words::CommandLine;
 use crate::again;
 use crate::commands::run::{ACCOUNT, Account};
 use crate::commands::serve::HOW_TO_STOP;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::message::Effect;
-use super::words::{expand, unquoted};
+use super::paths::{expand, unquoted};
 
 /// Of larger folders, only so much is looked at.
 const MOST: usize = 5000;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use ttmem::store::{Store, Stored};
 
-use super::words::shorten;
+use super::paths::shorten;
 
 /// Of a folder, at most so many files with a fitting name are looked at.
 const MOST_ENTRIES: usize = 2000;

@@ -10,9 +10,9 @@ use ttmem::query::Summary;
 use ttmem::read::Progress;
 use ttmem::store::Stored;
 
+use super::command_line::CommandLine;
 use super::completion::Listing;
 use super::inventory::Inventory;
-use super::words::CommandLine;
 
 /// Something happened.
 #[derive(Debug)]

@@ -13,18 +13,19 @@
 
 mod app;
 mod child;
+mod command_line;
 mod completion;
 mod field;
 mod input;
 mod inventory;
 mod look;
 mod message;
+mod paths;
 mod screens;
 mod scroll;
 mod session;
 mod terminal;
 mod view;
-mod words;
 mod work;
 
 use std::io::IsTerminal;

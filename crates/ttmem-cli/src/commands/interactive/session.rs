@@ -13,13 +13,13 @@ use ttmem::{Error, Result};
 
 use super::app::{App, QUIT, code_of};
 use super::child::{self, Server};
+use super::command_line::CommandLine;
 use super::completion::Listing;
 use super::input::{self, Keys};
 use super::inventory::Inventory;
 use super::look::Look;
 use super::message::{Answer, Effect, Left, Message};
 use super::terminal::Terminal;
-use super::words::{CommandLine, quoted};
 use super::{view, work};
 use crate::console;
 
@@ -231,8 +231,7 @@ impl Session {
     /// Runs a command on the terminal, and comes back with what it left behind.
     fn run(&mut self, command: &CommandLine) -> Result<Done> {
         self.seat = None;
-        let line: Vec<String> = command.words.iter().map(|word| quoted(word)).collect();
-        let line = line.join(" ");
+        let line = shell_words::join(&command.words);
         console::say(&format!("ttmem run -- {line}"));
         let (how, left) = match child::run(command) {
             Ok((child, account)) => match self.wait_for(child) {

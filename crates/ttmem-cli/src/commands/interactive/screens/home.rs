@@ -16,7 +16,7 @@ use super::{Next, Note, Scene, Screen};
 use crate::commands::interactive::inventory::{Inventory, RecentFile, ago};
 use crate::commands::interactive::look::{Look, fill, first_fitting, put, put_chosen, wrap};
 use crate::commands::interactive::message::Evidence;
-use crate::commands::interactive::words::{from_home, shorten};
+use crate::commands::interactive::paths::{from_home, shorten};
 
 const LABEL_WIDTH: usize = 18;
 

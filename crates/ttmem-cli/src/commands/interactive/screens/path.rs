@@ -16,8 +16,8 @@ use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::{Inventory, RecentFile, ago};
 use crate::commands::interactive::look::{Look, fill, fill_left, fit, put, put_chosen, put_field, window};
 use crate::commands::interactive::message::{Answer, Effect, Evidence};
+use crate::commands::interactive::paths::{readings, shorten, unquoted};
 use crate::commands::interactive::view::note_lines;
-use crate::commands::interactive::words::{readings, shorten, unquoted};
 
 /// The prompt for a path.
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use shell_words::quote;
 use ttmem::query::WarningSummary;
 use ttmem::report;
 use ttmem::store::Stored;
@@ -16,8 +17,8 @@ use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::Inventory;
 use crate::commands::interactive::look::{Look, ask, ask_for, report_lines, wrap};
 use crate::commands::interactive::message::{Answer, Effect};
+use crate::commands::interactive::paths::unquoted;
 use crate::commands::interactive::scroll::Scroll;
-use crate::commands::interactive::words::{quoted, unquoted};
 
 /// Narrower, its tables would not stand; wider, they would not be read.
 const WIDTHS: (usize, usize) = (60, 160);
@@ -205,7 +206,7 @@ fn go(stored: &Stored, purpose: Purpose) -> Next {
         }
         (Purpose::Page, None) => Next::Say(Note::bad(format!(
             "this report has no page; ttmem report {} makes one",
-            quoted(&stored.folder.display().to_string())
+            quote(&stored.folder.display().to_string())
         ))),
     }
 }
@@ -220,7 +221,7 @@ fn page_note(page: &std::path::Path, is_shown: bool, host: Option<&str>) -> Note
         "The page is written: {page}\n\
          No browser can be started here. Press s to serve it, or on your own machine:\n\
          scp {} .",
-        quoted(&format!("{host}:{page}"))
+        quote(&format!("{host}:{page}"))
     ))
 }
 

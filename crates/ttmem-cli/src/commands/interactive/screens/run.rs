@@ -8,13 +8,13 @@ use ratatui::text::Line;
 use super::reading::Reading;
 use super::unreported::Unreported;
 use super::{Next, Note, Scene, Screen};
+use crate::commands::interactive::command_line::CommandLine;
 use crate::commands::interactive::completion::{Completer, Typed};
 use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::Inventory;
 use crate::commands::interactive::look::{Look, fit, put, put_field, wrap};
 use crate::commands::interactive::message::{Answer, Effect, Left};
 use crate::commands::interactive::view::note_lines;
-use crate::commands::interactive::words::CommandLine;
 
 const ABOUT: &str = "A script (.py runs under python) or any command, as you would type it. Its output is shown \
                      and captured into ./logs, with the runtime's memory log switched on; then you are back here \
