@@ -1,8 +1,9 @@
 //! The commands `ttmem` and `tt-memory-profiler`: they read arguments, ask the library and print. They compute
 //! nothing.
 //!
-//! Who calls them owns the process: the two binaries, and the commands of the Python package. Each command is given its
-//! words and returns its exit code.
+//! Who calls them owns the process: the binary `ttmem`, which is both commands, and the commands of the Python package.
+//! Each command is given its arguments and returns its exit code. The binary `tt-memory-profiler` only runs `ttmem` under
+//! its name.
 
 mod again;
 mod args;
@@ -25,7 +26,7 @@ pub fn memory_size(text: &str) -> Result<u64, String> {
     text.parse().map(|ttmem::query::MemorySize(bytes)| bytes)
 }
 
-/// Runs the command `ttmem`, or the other where the program was started under its name, which is the first word.
+/// Runs the command `ttmem`, or `tt-memory-profiler` if that is the name of the program in the first word.
 pub fn ttmem(words: impl IntoIterator<Item = OsString>) -> u8 {
     let words: Vec<OsString> = words.into_iter().collect();
     let name = words.first().map(Path::new).and_then(Path::file_stem);

@@ -184,3 +184,49 @@ fn the_program_answers_to_its_first_name() {
         assert!(text(&help.stdout).contains("Usage: tt-memory-profiler"), "{}", text(&help.stdout));
     }
 }
+
+/// A folder with `tt-memory-profiler` alone.
+fn profiler_alone() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("tt-memory-profiler");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("tt-memory-profiler"), &program).unwrap();
+    (folder, program)
+}
+
+#[test]
+fn the_first_name_without_ttmem_beside_it_is_an_error() {
+    let (folder, program) = profiler_alone();
+    let output = Process::new(program).arg("--version").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
+    let ttmem = folder.path().join("ttmem");
+    assert!(said.starts_with(&format!("tt-memory-profiler: {}: ", ttmem.display())), "{said}");
+    assert!(said.ends_with("install ttmem and tt-memory-profiler into the same folder\n"), "{said}");
+}
+
+/// Whoever signals or awaits the process that they have started means the command.
+#[test]
+fn the_first_name_becomes_ttmem_in_the_same_process() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::process::ExitStatusExt;
+
+    let (folder, program) = profiler_alone();
+    let ttmem = folder.path().join("ttmem");
+    std::fs::write(&ttmem, "#!/bin/sh\nprintf '%s|' $$ \"$@\"\n[ $# = 2 ] && kill -TERM $$\nexit 7\n")
+        .unwrap();
+    std::fs::set_permissions(&ttmem, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("profile");
+    symlink(&program, &link).unwrap();
+    for program in [&program, &link] {
+        let start = |arguments: &[&str]| {
+            let child = Process::new(program).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+            (child.id(), child.wait_with_output().unwrap())
+        };
+        let (id, output) = start(&["--log", "a b", ""]);
+        assert_eq!(text(&output.stdout), format!("{id}|--log|a b||"));
+        assert_eq!(output.status.code(), Some(7));
+        let (_, output) = start(&["x", "y"]);
+        assert_eq!(output.status.signal(), Some(15));
+    }
+}
