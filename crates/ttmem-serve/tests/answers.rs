@@ -4,12 +4,13 @@
 
 mod support;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
 use serde_json::Value;
-use support::{Running, all_in, corpus};
+use support::{Running, WORKER_ARGUMENTS, all_in, as_worker, corpus};
 use ttmem::query::{self, Request, RunFilter};
 use ttmem::read;
 use ttmem_serve::Worker;
@@ -164,9 +165,10 @@ fn earlier(server: &Running) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// The worker, after a line of the shell that knows the task.
 fn worker_after(line: &str) -> Worker {
-    let worker = env!("CARGO_BIN_EXE_ttmem-serve-worker");
-    let line = format!("read -r task; {line}; {{ printf '%s\\n' \"$task\"; cat; }} | exec {worker}");
-    Worker::new("/bin/sh", ["-c", &line])
+    let line = format!("read -r task; {line}; {{ printf '%s\\n' \"$task\"; cat; }} | exec \"$0\" \"$@\"");
+    let program = std::env::current_exe().unwrap().into_os_string();
+    let shell = ["-c".into(), line.into(), program].into_iter();
+    as_worker(Worker::new("/bin/sh", shell.chain(WORKER_ARGUMENTS.map(OsString::from))))
 }
 
 #[test]

@@ -21,6 +21,30 @@ pub fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name)
 }
 
+/// Set in the environment of a worker.
+const IS_WORKER: &str = "TTMEM_TEST_WORKER";
+
+/// The arguments with which the program of this test is a worker. A program of its own would link everything again.
+pub const WORKER_ARGUMENTS: [&str; 3] = ["support::work_if_started_as_worker", "--exact", "--quiet"];
+
+/// The program of this test as a worker.
+pub fn worker() -> Worker {
+    as_worker(Worker::new(std::env::current_exe().unwrap(), WORKER_ARGUMENTS))
+}
+
+/// A way of starting the program of this test, by which it becomes a worker.
+pub fn as_worker(worker: Worker) -> Worker {
+    worker.with(IS_WORKER, "1")
+}
+
+/// The server skips the lines of the test harness, as it does all that is not a message.
+#[test]
+fn work_if_started_as_worker() {
+    if std::env::var_os(IS_WORKER).is_some() {
+        ttmem_serve::work();
+    }
+}
+
 /// A server that runs until it is dropped.
 pub struct Running {
     pub home: TempDir,
@@ -48,7 +72,7 @@ impl Running {
             port: Some(0),
             token: true,
             machine: None,
-            worker: Worker::new(env!("CARGO_BIN_EXE_ttmem-serve-worker"), [""; 0]),
+            worker: worker(),
             limits: Limits::default(),
         };
         change(&mut config);
