@@ -8,9 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use ttmem::Result;
 use ttmem::model::Profile;
 use ttmem::read::{self, Options, Progress};
+use ttmem::{Error, Result};
 
 use crate::console;
 
@@ -34,6 +34,39 @@ pub(crate) fn open_with(file: &str, options: Options) -> Result<Profile> {
         format!("{file}: read as {} in {seconds:.3} s ({} bytes)", profile.source.format, progress.read())
     });
     Ok(profile)
+}
+
+/// The profiles of several files.
+pub(crate) struct Opened {
+    /// Those that could be read.
+    pub profiles: Vec<Profile>,
+    /// 0, or that of the first file that could not be read.
+    pub exit_code: u8,
+}
+
+/// Opens each of several files. Errors are printed, so that the other files are answered; that of the only file is
+/// returned.
+pub(crate) fn open_each<F: AsRef<str>>(
+    files: &[F],
+    open: impl Fn(&str) -> Result<Profile>,
+) -> Result<Opened> {
+    if files.iter().filter(|file| file.as_ref() == "-").count() > 1 {
+        return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
+    }
+    let mut opened = Opened { profiles: Vec::new(), exit_code: 0 };
+    for file in files {
+        match open(file.as_ref()) {
+            Ok(profile) => opened.profiles.push(profile),
+            Err(error) if files.len() == 1 => return Err(error),
+            Err(error) => {
+                console::complain(&error);
+                if opened.exit_code == 0 {
+                    opened.exit_code = error.exit_code();
+                }
+            }
+        }
+    }
+    Ok(opened)
 }
 
 /// Does something that counts its bytes, with a bar where somebody would see it.

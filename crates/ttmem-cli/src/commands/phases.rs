@@ -105,33 +105,18 @@ pub(crate) struct Pictures {
 /// phases, is said, and the others are answered.
 pub(crate) fn run(args: &Phases) -> Result<u8> {
     let files: Vec<&String> = args.files.iter().chain(&args.logs).collect();
-    if files.iter().filter(|file| **file == "-").count() > 1 {
-        return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
-    }
     let pictures = wanted(&args.pictures, &files)?;
     let request = request(args)?;
-    let mut profiles = Vec::new();
-    let mut failed = None;
-    for file in &files {
-        let opened = reading::open(file, args.format.as_deref());
+    let opened = reading::open_each(&files, |file| {
+        let profile = reading::open(file, args.format.as_deref())?;
         // Alone first, so that one without phases does not keep the others from an answer.
-        let checked = opened.and_then(|profile| {
-            let alone = PhasesRequest::default();
-            query::phases(std::slice::from_ref(&profile), &alone).map(|_| profile)
-        });
-        match checked {
-            Ok(profile) => profiles.push(profile),
-            Err(error) if files.len() == 1 => return Err(error),
-            Err(error) => {
-                console::complain(&error);
-                failed = failed.or(Some(error.exit_code()));
-            }
-        }
+        query::phases(std::slice::from_ref(&profile), &PhasesRequest::default())?;
+        Ok(profile)
+    })?;
+    if opened.profiles.is_empty() {
+        return Ok(opened.exit_code);
     }
-    if let (Some(code), true) = (failed, profiles.is_empty()) {
-        return Ok(code);
-    }
-    let answer = query::phases(&profiles, &request)?;
+    let answer = query::phases(&opened.profiles, &request)?;
     console::warn(&answer.source);
     if args.json {
         console::print(|out| report::phases_json(&answer, out))?;
@@ -142,7 +127,7 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
         let svg = chart::peak_bars(&answer, args.pictures.title.as_deref())?;
         console::write_picture(&output, &picture.bytes(svg)?)?;
     }
-    Ok(failed.unwrap_or(0))
+    Ok(opened.exit_code)
 }
 
 /// The pictures to draw. Files that may not be replaced are refused before anything is read.

@@ -94,37 +94,25 @@ pub(crate) struct Form {
 /// Reads the files and prints the answer. A file that cannot be read is said, and the others are answered.
 pub(crate) fn run(args: &Summary) -> Result<u8> {
     let (files, expect) = wanted(args)?;
-    if files.iter().filter(|file| **file == "-").count() > 1 {
-        return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
-    }
     let output = Output::option(args.output.as_deref(), args.force, &files)?;
-    let mut profiles = Vec::new();
-    let mut failed = None;
-    for file in &files {
+    let opened = reading::open_each(&files, |file| {
         let options = Options {
             format: args.format.clone(),
             allow_interleaved: args.allow_interleaved,
             ..Options::default()
         };
-        match reading::open_with(file, options) {
-            Ok(profile) => profiles.push(profile),
-            Err(error) if files.len() == 1 => return Err(error),
-            Err(error) => {
-                console::complain(&error);
-                failed = failed.or(Some(error.exit_code()));
-            }
-        }
-    }
-    if let (Some(code), true) = (failed, profiles.is_empty()) {
-        return Ok(code);
+        reading::open_with(file, options)
+    })?;
+    if opened.profiles.is_empty() {
+        return Ok(opened.exit_code);
     }
     let top = args.top.filter(|_| !args.form.markdown);
     let (run, process) = (args.run, args.process);
     let request = Request { at: args.at, top, run, rank: args.rank.clone(), process, expect };
-    let summary = query::summary(&profiles, &request)?;
+    let summary = query::summary(&opened.profiles, &request)?;
     console::warn(&summary.source);
     print(&summary, &name(&files), args.form, args.top, output.as_ref())?;
-    Ok(failed.unwrap_or(0))
+    Ok(opened.exit_code)
 }
 
 /// The files, and what is expected; nothing where nobody asks.
