@@ -186,60 +186,40 @@ fn add_fields(value: &Value, fields: &mut BTreeSet<String>) {
     }
 }
 
+/// The names of all fields that a command prints in a folder of the corpus.
+fn printed_fields(folder: &str, arguments: &[&str]) -> BTreeSet<String> {
+    let mut command = Command::cargo_bin("ttmem").unwrap();
+    let output = command.current_dir(root().join("corpus").join(folder)).args(arguments).assert().success();
+    let mut fields = BTreeSet::new();
+    add_fields(&serde_json::from_slice(&output.get_output().stdout).unwrap(), &mut fields);
+    fields
+}
+
+fn assert_described(page: &str, fields: &BTreeSet<String>, least: usize) {
+    assert!(fields.len() > least, "only {fields:?} were found");
+    let text = read(page);
+    let missing: Vec<&String> = fields.iter().filter(|field| !text.contains(&format!("`{field}`"))).collect();
+    assert!(missing.is_empty(), "{page} says nothing of {missing:?}");
+}
+
 #[test]
 fn every_field_of_the_json_is_described() {
-    let mut fields = BTreeSet::new();
-    for log in logs() {
-        let output = Command::cargo_bin("ttmem")
-            .unwrap()
-            .current_dir(root().join("corpus/tt_log"))
-            .args(["summary", "--json", "--at", "0", "--expect", "weight=1GiB", &log])
-            .assert()
-            .success()
-            .get_output()
-            .clone();
-        add_fields(&serde_json::from_slice(&output.stdout).unwrap(), &mut fields);
-    }
-    assert!(fields.len() > 50, "only {fields:?} were found");
-    let page = read("docs/json.md");
-    let missing: Vec<&String> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
-    assert!(missing.is_empty(), "docs/json.md says nothing of {missing:?}");
+    let options = ["summary", "--json", "--at", "0", "--expect", "weight=1GiB"];
+    let fields =
+        logs().iter().flat_map(|log| printed_fields("tt_log", &[&options[..], &[log]].concat())).collect();
+    assert_described("docs/json.md", &fields, 50);
 }
 
 #[test]
 fn every_field_of_the_phases_is_described() {
-    let output = Command::cargo_bin("ttmem")
-        .unwrap()
-        .current_dir(root().join("corpus/tt_train"))
-        .args(["phases", "--json", "tinyllama.log"])
-        .assert()
-        .success()
-        .get_output()
-        .clone();
-    let mut fields = BTreeSet::new();
-    add_fields(&serde_json::from_slice(&output.stdout).unwrap(), &mut fields);
-    assert!(fields.len() > 50, "only {fields:?} were found");
-    let page = read("docs/phases.md");
-    let missing: Vec<&String> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
-    assert!(missing.is_empty(), "docs/phases.md says nothing of {missing:?}");
+    let fields = printed_fields("tt_train", &["phases", "--json", "tinyllama.log"]);
+    assert_described("docs/phases.md", &fields, 50);
 }
 
 #[test]
 fn every_field_of_the_gantt_chart_is_described() {
-    let output = Command::cargo_bin("ttmem")
-        .unwrap()
-        .current_dir(root().join("corpus/memory_profile"))
-        .args(["gantt", "--json", "threads.json"])
-        .assert()
-        .success()
-        .get_output()
-        .clone();
-    let mut fields = BTreeSet::new();
-    add_fields(&serde_json::from_slice(&output.stdout).unwrap(), &mut fields);
-    assert!(fields.len() > 40, "only {fields:?} were found");
-    let page = read("docs/gantt.md");
-    let missing: Vec<&String> = fields.iter().filter(|field| !page.contains(&format!("`{field}`"))).collect();
-    assert!(missing.is_empty(), "docs/gantt.md says nothing of {missing:?}");
+    let fields = printed_fields("memory_profile", &["gantt", "--json", "threads.json"]);
+    assert_described("docs/gantt.md", &fields, 40);
 }
 
 /// The targets of the links of a page, what is in fences left out.
