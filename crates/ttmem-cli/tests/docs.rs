@@ -211,6 +211,20 @@ fn every_field_of_the_json_is_described() {
 }
 
 #[test]
+fn every_suggestion_has_a_row() {
+    let page = read("docs/json.md");
+    let table = page.split_once("| rule | fires when |\n|---|---|\n").unwrap().1;
+    let rows = table.lines().take_while(|line| line.starts_with("| "));
+    let names = |row: &str| -> Vec<String> {
+        let cell = row.trim_start_matches("| ").split(" | ").next().unwrap_or_default();
+        cell.split(", ").map(|name| name.trim_matches('`').to_owned()).collect()
+    };
+    let described: BTreeSet<String> = rows.flat_map(names).collect();
+    let registered: BTreeSet<String> = ttmem::query::suggestion_names().map(str::to_owned).collect();
+    assert_eq!(described, registered);
+}
+
+#[test]
 fn every_field_of_the_phases_is_described() {
     let fields = printed_fields("tt_train", &["phases", "--json", "tinyllama.log"]);
     assert_described("docs/phases.md", &fields, 50);

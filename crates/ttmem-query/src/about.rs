@@ -17,6 +17,9 @@ pub struct About {
     pub peak: Option<AboutPeak>,
     /// Why memory ran out, where it did.
     pub oom: Option<String>,
+    /// The same as a sentence. Reports of earlier versions do not have it.
+    #[serde(default)]
+    pub oom_headline: Option<String>,
 }
 
 /// A peak in a few words.
@@ -112,13 +115,15 @@ impl About {
     /// A summary in a few words.
     pub fn of(summary: &Summary) -> Self {
         let peaks = summary.ranks.iter().filter_map(peak);
+        let oom = summary.ranks.iter().find_map(|rank| rank.oom.as_ref());
         Self {
             format: summary.source.format.clone(),
             ranks: summary.ranks.len(),
             operations: summary.ranks.iter().map(|rank| u64::from(rank.operations.reported)).sum(),
             // Of equals the first: `max_by_key` would take the last.
             peak: peaks.rev().max_by_key(|peak| (peak.per_bank, peak.total)),
-            oom: summary.ranks.iter().find_map(|rank| Some(rank.oom.as_ref()?.cause.to_owned())),
+            oom: oom.map(|oom| oom.cause.to_owned()),
+            oom_headline: oom.map(|oom| oom.statement.headline.clone()),
         }
     }
 }

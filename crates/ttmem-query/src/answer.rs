@@ -5,6 +5,8 @@
 use serde::Serialize;
 
 use super::named::Named;
+use super::statement::Statement;
+use super::suggestions::Urgency;
 use ttmem_model::{Block, Class, Position, Step};
 
 /// The answer.
@@ -85,6 +87,8 @@ pub struct RankSummary {
     pub inputs: Option<Declared>,
     /// The error that ended the program.
     pub oom: Option<Oom>,
+    /// The sentence on the exception that ended the program, if memory did not run out.
+    pub ended_by: Option<String>,
     /// All errors.
     pub faults: Vec<FaultSummary>,
     /// The sessions of phases.
@@ -171,18 +175,46 @@ pub struct ExpectedSummary {
 /// What could be changed, and what that would save.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// The rule that it is from.
+    /// The name of the suggestion.
     pub rule: &'static str,
+    /// How urgent it is.
+    pub urgency: Urgency,
     /// The pool that it is about.
     pub pool: String,
-    /// The sentence, with its numbers.
+    /// Its sentences.
+    #[serde(flatten)]
+    pub statement: Statement,
+    /// All of its sentences in one text.
     pub message: String,
     /// By how much the peak of the pool would be lower, in each bank.
     pub saves_per_bank: Option<u64>,
     /// The same of the device.
     pub saves_bytes: Option<u64>,
-    /// The step that it is about.
+    /// The first of the steps that it is about.
     pub step: Option<Step>,
+    /// The steps that it is about, in order.
+    pub steps: Vec<Step>,
+    /// The tensors that it is about, largest first; `None` where the evidence has no tensors.
+    pub tensors: Option<Vec<SuggestionTensor>>,
+    /// The number of these tensors, listed or not.
+    pub tensor_count: Option<usize>,
+}
+
+/// A tensor that a suggestion is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SuggestionTensor {
+    /// Its name, or its name in the program.
+    pub name: Option<String>,
+    /// Its name in the program.
+    pub ssa: Option<String>,
+    /// Its shape.
+    pub shape: Option<Vec<u64>>,
+    /// Its element.
+    pub dtype: Option<String>,
+    /// Its size in each bank.
+    pub per_bank: Option<u64>,
+    /// The step that made it.
+    pub born_step: Option<Step>,
 }
 
 /// Runs that were chosen, by their numbers from 1.
@@ -533,6 +565,9 @@ pub struct Declared {
 /// The error that ended the program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Oom {
+    /// The verdict in sentences.
+    #[serde(flatten)]
+    pub statement: Statement,
     /// The pool.
     pub pool: Option<String>,
     /// Why.
@@ -549,6 +584,8 @@ pub struct Oom {
     pub free_per_bank: Option<u64>,
     /// The largest piece of it.
     pub largest_free_per_bank: Option<u64>,
+    /// How many more bytes of each bank would have been enough.
+    pub lacks_per_bank: Option<u64>,
     /// What tensors held then; not there where the evidence is not a recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_per_bank: Option<u64>,

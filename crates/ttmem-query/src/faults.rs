@@ -2,13 +2,16 @@
 
 use super::answer::{FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
+use super::words::brief_line;
 use crate::analyze::oom;
 use ttmem_model::{Fault, FaultKind, Step};
 
+/// The message of an exception has at most this many characters in a sentence.
+const MESSAGE: usize = 300;
+
 impl View<'_> {
-    /// The verdict on the error that ended the program.
-    pub(super) fn oom(&self, fault: &Fault) -> Oom {
-        let verdict = oom::verdict(self.profile, self.rank, fault);
+    /// The error that ended the program, in the answer.
+    pub(super) fn oom(&self, verdict: &oom::Verdict<'_>) -> Oom {
         let owner = |owner: &oom::Owner| {
             let ty = self.profile.tensor_type(owner.ty)?;
             Some(OwnerSummary {
@@ -24,7 +27,9 @@ impl View<'_> {
                 widened: owner.widened,
             })
         };
+        let fault = verdict.fault;
         Oom {
+            statement: self.statement(verdict),
             pool: fault.pool.map(|pool| self.text(pool)),
             cause: verdict.cause.as_str(),
             evidence: if verdict.from_message { "message" } else { "state" },
@@ -33,9 +38,10 @@ impl View<'_> {
             banks: fault.banks,
             free_per_bank: verdict.free,
             largest_free_per_bank: verdict.largest_free,
-            allocated_per_bank: fault.allocated.filter(|_| self.rank.began.is_some()),
+            lacks_per_bank: verdict.lacks(),
+            allocated_per_bank: self.allocated_then(verdict),
             within: fault.step.and_then(|step| self.part_of(step)),
-            overlap_bytes: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
+            overlap_bytes: verdict.overlap,
             step: fault.step,
             op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
             loc: fault.step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
@@ -44,8 +50,23 @@ impl View<'_> {
         }
     }
 
+    /// What tensors held when an allocation failed, if the evidence is a recording.
+    pub(super) fn allocated_then(&self, verdict: &oom::Verdict<'_>) -> Option<u64> {
+        verdict.fault.allocated.filter(|_| self.rank.began.is_some())
+    }
+
+    /// The sentence on the exception that ended the program, unless memory ran out.
+    pub(super) fn ended_by(&self) -> Option<String> {
+        let is_end = |fault: &&Fault| {
+            fault.kind == FaultKind::Exception && fault.ended_program && self.is_within(fault)
+        };
+        let fault = self.rank.faults.iter().rfind(is_end)?;
+        let message = brief_line(self.profile.text(fault.message), MESSAGE);
+        Some(format!("The program ended with {message}"))
+    }
+
     /// The part of the program that a step ran in, as the program names it.
-    fn part_of(&self, step: Step) -> Option<String> {
+    pub(super) fn part_of(&self, step: Step) -> Option<String> {
         let call = self.rank.named_call(self.rank.within.get(step)??)?;
         let scope = self.rank.scopes.get(self.rank.calls.scope.get(call.index())?.index())?;
         Some(self.text(scope.name))

@@ -20,9 +20,11 @@ pub mod phases;
 mod ranks;
 pub mod registry;
 mod rows;
+mod statement;
 mod suggestions;
 mod summary;
 pub mod timeline;
+mod verdict;
 pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
@@ -30,7 +32,7 @@ pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
     FaultSummary, Fragmentation, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary, PaddedTensor,
     PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow, SessionSummary,
-    SourceSummary, Suggestion, Summary, Suspect, WarningSummary, Weight, Weights,
+    SourceSummary, Suggestion, SuggestionTensor, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
@@ -43,5 +45,7 @@ pub use phases::{Phases, PhasesRequest, phases};
 pub use ranks::{ProcessFilter, in_order};
 pub use registry::RegistryFile;
 pub use rows::{Entries, Shape};
+pub use statement::Statement;
+pub use suggestions::{Urgency, suggestion_names};
 pub use summary::{Request, RunFilter, summary};
 pub use ttmem_model::MemorySize;

@@ -15,8 +15,7 @@ use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
 use super::ranks::{ProcessFilter, in_order, process};
-use super::suggestions::suggestions;
-use crate::analyze::findings::{PoolAtPeak, Situation};
+use super::suggestions::{PoolAtPeak, Situation, suggestions};
 use crate::analyze::main_pool::main_pool;
 use crate::analyze::residue::{self, Who};
 use crate::analyze::{
@@ -225,6 +224,7 @@ impl<'a> View<'a> {
 
     fn summary(&self) -> Result<RankSummary> {
         let fault = oom::fatal(self.rank).filter(|fault| self.is_within(fault));
+        let verdict = fault.map(|fault| oom::verdict(self.profile, self.rank, fault));
         let peaks: Vec<Option<peak::Peak>> =
             self.accounts.iter().map(|account| peak::peak(account, self.span)).collect();
         let with_peaks = || self.accounts.iter().zip(peaks.iter().copied());
@@ -267,7 +267,8 @@ impl<'a> View<'a> {
             weights: self.weights(dram_peak.map(|(account, at)| (account.id, at))),
             inputs: weights::total(self.profile, self.rank, &[ArgumentKind::Input, ArgumentKind::Default])
                 .map(|total| Declared { count: total.count, bytes: total.bytes }),
-            oom: fault.map(|fault| self.oom(fault)),
+            oom: verdict.as_ref().map(|verdict| self.oom(verdict)),
+            ended_by: self.ended_by(),
             faults: self
                 .rank
                 .faults
@@ -280,23 +281,27 @@ impl<'a> View<'a> {
             expected: held_against(self.profile, self.rank, self.span, self.request.expect.as_ref()),
             checkpoints: self.checkpoints(),
             ran: self.parts.as_ref().map_or_else(Vec::new, Parts::ran),
-            suggestions: suggestions(&self.situation(&peaks, dram, fault)),
+            suggestions: suggestions(
+                &self.situation(&peaks, dram, verdict.as_ref()),
+                self.request.top.unwrap_or(RANKED),
+            ),
         })
     }
 
     /// What the rules look at.
-    fn situation(
-        &'a self,
+    fn situation<'v>(
+        &'v self,
         peaks: &[Option<peak::Peak>],
         main: Option<usize>,
-        fault: Option<&'a Fault>,
-    ) -> Situation<'a> {
+        verdict: Option<&'v oom::Verdict<'v>>,
+    ) -> Situation<'v> {
+        let fault = verdict.map(|verdict| verdict.fault);
         let main = main.and_then(|main| self.accounts.get(main)).map(|account| account.id);
         let pools = self.accounts.iter().zip(peaks);
-        let pools: Vec<PoolAtPeak<'a>> = pools
+        let pools: Vec<PoolAtPeak<'v>> = pools
             .filter_map(|(account, peak)| {
                 let capacity = self.capacity(account.pool, fault);
-                Some(PoolAtPeak { account, peak: (*peak)?, capacity })
+                Some(PoolAtPeak::new(self.profile, account, (*peak)?, capacity))
             })
             .collect();
         Situation {
@@ -305,7 +310,7 @@ impl<'a> View<'a> {
             span: self.span,
             main: pools.iter().position(|pool| Some(pool.account.id) == main),
             pools,
-            fault,
+            verdict,
         }
     }
 
@@ -351,7 +356,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether an error happened in the part that is asked about.
-    fn is_within(&self, fault: &Fault) -> bool {
+    pub(super) fn is_within(&self, fault: &Fault) -> bool {
         let within = |step| (self.span.first..self.span.end).contains(&step);
         match self.request.run {
             RunFilter::All => true,

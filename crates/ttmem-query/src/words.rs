@@ -46,6 +46,17 @@ pub fn brief(text: &str, most: usize) -> String {
     text.chars().take(head).chain(['…']).chain(tail).collect()
 }
 
+/// The same on one line: texts of the evidence are part of sentences, and no control character of theirs reaches a
+/// terminal.
+pub(crate) fn brief_line(text: &str, most: usize) -> String {
+    brief(&one_line(text), most)
+}
+
+/// A text with a visible mark in place of each control character.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
+}
+
 /// A number of bytes in a unit, with one digit after the point.
 pub fn tenths(bytes: u64, unit: u64) -> String {
     let scaled = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
@@ -67,6 +78,7 @@ mod tests {
         assert_eq!(brief("model.layers.31.mlp", 13), "mod…rs.31.mlp");
         assert_eq!(brief("äöü", 2).chars().count(), 2);
         assert_eq!((brief("abc", 1), brief("abc", 0)), ("…".into(), "…".into()));
+        assert_eq!(brief_line("a\u{1b}[31m\nb", 20), "a·[31m·b");
         // Marks without a width of their own count, too.
         assert_eq!(brief(&"\u{301}".repeat(1000), 60).chars().count(), 60);
     }

@@ -1,10 +1,9 @@
 //! Reports: answers as text, JSON, Markdown, charts, a page and files.
 //!
 //! All take a response of `query`. JSON and Markdown are written to a `Write`; text for a terminal is returned as styled
-//! lines ([`Text`]), which front ends colour and print. Units, words and layout are decided here, the numbers are not.
-//! `files` writes the files of a report folder, the profile among them.
+//! lines ([`Text`]), which front ends colour and print. Units and layout are decided here; numbers, verdicts and
+//! suggestions come from `query` as they are shown. `files` writes the files of a report folder, the profile among them.
 
-mod advice;
 pub mod chart;
 mod devices;
 pub mod files;

@@ -1,6 +1,5 @@
 //! A run in one line: while it goes on, and when it is over.
 
-use super::advice;
 use super::units::{Unit, count, percent, size};
 use ttmem_query::{AboutPeak, ShownPeak};
 use ttmem_read::Seen;
@@ -31,10 +30,9 @@ pub fn live(seconds: u64, seen: &Seen) -> String {
 
 /// What a run came to: `Out of memory: DRAM is full. Peak DRAM 1012.5 of 1024.0 MiB per bank (99 %).`
 ///
-/// Empty where neither is known.
-pub fn headline(peak: Option<&AboutPeak>, oom: Option<&str>) -> String {
+/// `verdict` is the headline of the verdict. Empty where neither is known.
+pub fn headline(peak: Option<&AboutPeak>, verdict: Option<&str>) -> String {
     let pool = peak.map_or("Memory", |peak| peak.pool.as_str());
-    let verdict = oom.map(|cause| advice::head(pool, cause));
     let level = peak.and_then(AboutPeak::shown).map(|ShownPeak { bytes, capacity, of }| {
         let of = of.in_words();
         match capacity {
@@ -46,7 +44,7 @@ pub fn headline(peak: Option<&AboutPeak>, oom: Option<&str>) -> String {
             None => format!("Peak {pool} {}{of}.", size(bytes)),
         }
     });
-    verdict.into_iter().chain(level).collect::<Vec<_>>().join(" ")
+    verdict.into_iter().chain(level.as_deref()).collect::<Vec<_>>().join(" ")
 }
 
 /// `12 s`, `3 min 05 s`, `2 h 07 min`.
@@ -96,11 +94,11 @@ mod tests {
         let full = peak(Some(1012 * MIB), Some(1024 * MIB));
         assert_eq!(headline(Some(&full), None), "Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %).");
         assert_eq!(
-            headline(Some(&full), Some("fragmentation")),
+            headline(Some(&full), Some("Out of memory: DRAM is fragmented.")),
             "Out of memory: DRAM is fragmented. Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %)."
         );
         assert_eq!(headline(Some(&peak(Some(3 * MIB), None)), None), "Peak DRAM 3.0 MiB per bank.");
-        assert_eq!(headline(Some(&peak(None, None)), Some("unknown")), "Out of memory.");
+        assert_eq!(headline(Some(&peak(None, None)), Some("Out of memory.")), "Out of memory.");
         let device = AboutPeak { total: Some(3 * MIB), of: Some(Extent::Device), ..peak(None, None) };
         assert_eq!(headline(Some(&device), None), "Peak DRAM 3.0 MiB.");
         assert_eq!(headline(None, None), "");

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 
+pub(super) use ttmem_query::words::one_line;
+
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
@@ -104,11 +106,6 @@ fn take_width(characters: impl Iterator<Item = char>, width: usize) -> String {
         }
     }
     taken
-}
-
-/// Names come from logs: no control character of theirs reaches the terminal.
-pub(super) fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
 }
 
 #[cfg(test)]

@@ -119,8 +119,9 @@ fn leave_out_unseen(whole: &mut Value, part: &mut Value) {
                 rank["pools"].as_object_mut().unwrap().remove(&pool);
                 rank["peaks"].as_object_mut().unwrap().remove(&pool);
                 if rank["oom"]["pool"] == pool.as_str() && rank["oom"]["evidence"] == "state" {
-                    rank["oom"]["free_per_bank"].take();
-                    rank["oom"]["largest_free_per_bank"].take();
+                    for unseen in ["free_per_bank", "largest_free_per_bank", "lacks_per_bank", "advice"] {
+                        rank["oom"][unseen].take();
+                    }
                 }
             }
         }
@@ -139,6 +140,9 @@ fn hold(log: &[u8], cut: &[u8], case: &str) {
     leave_out_unseen(&mut answers.0, &mut answers.1);
     for answer in [&mut answers.0, &mut answers.1] {
         for rank in answer.as_array_mut().unwrap() {
+            if rank["oom"].is_object() {
+                rank["oom"]["detail"].take();
+            }
             // Whether a tensor may have another shape depends on operations that the cut-out does not have; without them,
             // it proposes none.
             let of_shapes =
@@ -147,8 +151,11 @@ fn hold(log: &[u8], cut: &[u8], case: &str) {
         }
         for suggestion in answer.as_array_mut().unwrap().iter_mut().flat_map(suggestions) {
             // They name steps, whose numbers differ.
-            suggestion["step"].take();
-            suggestion["message"].take();
+            for named in ["step", "steps", "headline", "detail", "advice", "message"] {
+                suggestion[named].take();
+            }
+            // Those of equal size come in another order, and not all are listed.
+            suggestion["tensors"].take();
         }
     }
     let mut found = Vec::new();

@@ -585,6 +585,7 @@ fn failures_do_not_depend_on_the_limit() {
             assert_eq!(fault["step"].take().is_null(), fault["kind"] == "exception");
         }
         assert!(answer["oom"]["step"].take().is_number());
+        assert!(answer["oom"]["detail"].take().is_string());
         (rotations, answer["faults"].take(), answer["oom"].take())
     };
     let ((rotations, limited, oom), (_, whole, whole_oom)) = (faults(Some(40_000)), faults(None));

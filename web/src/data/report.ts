@@ -28,7 +28,6 @@ interface HeadMeta {
   generator: string;
   summary: Summary;
   /** For each rank, what its fatal error means in sentences. */
-  verdicts: ({ verdict: string; advice: string } | null)[];
 }
 
 interface RankMeta {
@@ -44,7 +43,6 @@ export class Report {
   readonly name: string;
   readonly generator: string;
   readonly summary: Summary;
-  private readonly verdicts: HeadMeta["verdicts"];
   private readonly loaded = new Map<number, Promise<Rank>>();
   private irLines: Promise<Lines | null> | undefined;
 
@@ -59,7 +57,6 @@ export class Report {
     for (const { pools, peaks, fragmentation } of this.summary.ranks) {
       for (const record of [pools, peaks, fragmentation]) Object.setPrototypeOf(record, null);
     }
-    this.verdicts = head.meta.verdicts;
   }
 
   /** Unpacks what every view needs. */
@@ -79,7 +76,7 @@ export class Report {
     if (!rank) {
       rank = unpack<RankMeta>(`rank-${index}`).then((block) => {
         if (!block) throw new Error(`there is no rank ${index} in this page`);
-        return new Rank(this, index, block, this.verdicts[index] ?? null);
+        return new Rank(this, index, block);
       });
       this.loaded.set(index, rank);
     }
@@ -291,8 +288,6 @@ export class Rank {
     readonly report: Report,
     readonly index: number,
     private readonly block: Block<RankMeta>,
-    /** What the error that ended the program means. */
-    readonly verdict: { verdict: string; advice: string } | null,
   ) {
     this.summary = report.summary.ranks[index];
     this.label = this.summary.rank;

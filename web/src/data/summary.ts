@@ -32,6 +32,8 @@ export interface RankSummary {
   weights: { count: number; bytes: number; kept_twice_bytes: number | null } | null;
   inputs: { count: number; bytes: number } | null;
   oom: Oom | null;
+  /** The sentence on the exception that ended the program. */
+  ended_by: string | null;
   faults: {
     kind: string;
     pool: string | null;
@@ -46,12 +48,35 @@ export interface RankSummary {
   suggestions: Suggestion[];
 }
 
-export interface Suggestion {
+/** The sentences of a verdict or a suggestion. They are displayed as they are. */
+export interface Statement {
+  headline: string;
+  detail: string | null;
+  advice: string | null;
+}
+
+export interface Suggestion extends Statement {
   rule: string;
+  urgency: "failure" | "risk" | "change" | "note";
   pool: string;
   message: string;
   saves_per_bank: number | null;
+  saves_bytes: number | null;
   step: number | null;
+  steps: number[];
+  /** The largest; null where the evidence has no tensors. */
+  tensors: SuggestionTensor[] | null;
+  tensor_count: number | null;
+}
+
+/** A tensor that a suggestion is about. */
+export interface SuggestionTensor {
+  name: string | null;
+  ssa: string | null;
+  shape: number[] | null;
+  dtype: string | null;
+  per_bank: number | null;
+  born_step: number | null;
 }
 
 export interface PoolSummary {
@@ -111,7 +136,7 @@ export interface MadeIn {
   per_bank: number;
 }
 
-export interface Oom {
+export interface Oom extends Statement {
   pool: string | null;
   cause: string;
   evidence: string;
@@ -120,6 +145,7 @@ export interface Oom {
   banks: number | null;
   free_per_bank: number | null;
   largest_free_per_bank: number | null;
+  lacks_per_bank: number | null;
   overlap_bytes: number | null;
   step: number | null;
   op: string | null;

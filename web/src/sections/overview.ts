@@ -4,7 +4,13 @@ import "./header.css";
 import { bankWords, poolText } from "../banks";
 import { isCompiled } from "../data/compiled";
 import type { Pool, Rank } from "../data/report";
-import { type MadeIn, type PoolSummary, rankTitle, type Suggestion } from "../data/summary";
+import {
+  type MadeIn,
+  type PoolSummary,
+  rankTitle,
+  type Suggestion,
+  type SuggestionTensor,
+} from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
 import { bringIntoView } from "../jump";
@@ -23,7 +29,7 @@ export function overviewSection(store: Store): Section {
     body.append(verdict, facts, pools, counts, changes, more);
     return (state) => {
       const { rank } = state;
-      fill(verdict, verdictBox(store, rank));
+      fill(verdict, verdictBox(store, rank), endBox(rank));
       fill(facts, factsText(rank), ...deviceLine(rank));
       fill(
         pools,
@@ -38,17 +44,23 @@ export function overviewSection(store: Store): Section {
 
 /** What the error that ended the program means, in sentences. */
 function verdictBox(store: Store, rank: Rank): HTMLElement | null {
-  const oom = rank.summary.oom;
-  if (!rank.verdict || !oom) return null;
-  const [head, ...rest] = rank.verdict.verdict.split(/(?<=\.) /);
+  const { oom } = rank.summary;
+  if (!oom) return null;
   return h(
     "div",
     { class: "verdict", role: "group", "aria-label": "Verdict", style: "margin-bottom: 12px" },
-    h("p", {}, h("strong", {}, head), ` ${rest.join(" ")}`),
-    h("p", {}, rank.verdict.advice.replaceAll("listed below", "listed under “What is alive”")),
+    h("p", {}, h("strong", {}, oom.headline), oom.detail && ` ${oom.detail}`),
+    oom.advice && h("p", {}, oom.advice),
     oom.step !== null &&
       h("p", {}, "Look at it: ", stepLink(store, oom.step, `what was alive before step ${count(oom.step)}`)),
   );
+}
+
+/** The exception that ended the program, if memory did not run out. */
+function endBox({ summary: { ended_by: sentence } }: Rank): HTMLElement | null {
+  if (sentence === null) return null;
+  const attributes = { class: "verdict", role: "group", "aria-label": "End", style: "margin-bottom: 12px" };
+  return h("div", attributes, h("p", {}, sentence));
 }
 
 /** So many suggestions are seen at once: what the memory did is not to be pushed out of sight. */
@@ -56,13 +68,14 @@ const SHOWN = 3;
 /** And so many parts of a program that made something. */
 const MAKERS = 8;
 
-/** What could be changed, in sentences, with what that would save. The verdict has said what went wrong. */
+/** What could be changed, and what that would save. The verdict has said what failed. */
 function changesBox(store: Store, rank: Rank): HTMLElement | null {
-  const found = rank.summary.suggestions.filter(({ rule }) => rule !== "out_of_memory");
+  const found = rank.summary.suggestions.filter(({ urgency }) => urgency !== "failure");
   if (found.length === 0) return null;
   const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.banks).aBank;
-  const row = ({ rule, pool, message, saves_per_bank: saves, step }: Suggestion) =>
-    h(
+  const row = (suggestion: Suggestion) => {
+    const { rule, pool, headline, detail, advice, saves_per_bank: saves, step } = suggestion;
+    return h(
       "li",
       { "data-rule": rule },
       h(
@@ -70,8 +83,21 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
         { class: "saves" },
         saves === null ? "" : h("span", {}, "−", sizeElement(saves), perBank(pool)),
       ),
-      h("p", {}, message, step !== null && " ", step !== null && stepLink(store, step)),
+      h(
+        "div",
+        {},
+        h(
+          "p",
+          {},
+          h("strong", {}, headline),
+          [detail, advice].map((text) => text && ` ${text}`),
+          step !== null && " ",
+          step !== null && stepLink(store, step),
+        ),
+        tensorList(store, rank, suggestion),
+      ),
     );
+  };
   return h(
     "div",
     { class: "changes", role: "group", "aria-label": "What to change" },
@@ -89,6 +115,36 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
         h("summary", {}, `${count(found.length - SHOWN)} more`),
         h("ol", {}, found.slice(SHOWN).map(row)),
       ),
+  );
+}
+
+/** The tensors that a suggestion is about, folded away. */
+function tensorList(
+  store: Store,
+  rank: Rank,
+  { tensors, tensor_count: total, pool }: Suggestion,
+): HTMLElement | null {
+  if (!tensors || tensors.length === 0 || total === null) return null;
+  const { aBank } = bankWords(rank.summary.pools[pool]?.banks);
+  const row = ({ name, shape, dtype, per_bank, born_step: step }: SuggestionTensor) =>
+    h(
+      "div",
+      {},
+      h("code", {}, name ?? "unnamed"),
+      shape && ` ${shape.join("x")}`,
+      dtype && ` ${dtype}`,
+      " ",
+      sizeElement(per_bank),
+      per_bank === null ? "" : aBank,
+      step !== null && " ",
+      step !== null && stepLink(store, step),
+    );
+  return h(
+    "details",
+    { class: "tensors" },
+    h("summary", {}, counted(total, "tensor")),
+    tensors.map(row),
+    total > tensors.length && h("p", { class: "note" }, `… and ${count(total - tensors.length)} more`),
   );
 }
 

@@ -13,6 +13,8 @@ export interface Stored {
   peak: Peak | null;
   /** Why memory ran out, where it did. */
   oom: string | null;
+  /** The same as a sentence; not there in reports of earlier versions. */
+  oom_headline: string | null;
   bytes: number;
   source: { path: string; size: number } | null;
   page: string | null;

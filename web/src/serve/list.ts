@@ -115,7 +115,7 @@ function rowOf(row: Stored): HTMLElement {
   );
 }
 
-function nameOf({ name, page, kind, oom, folder, source }: Stored): HTMLElement {
+function nameOf({ name, page, kind, oom, oom_headline: headline, folder, source }: Stored): HTMLElement {
   const title = source ? `made from ${source.path}` : folder;
   const text = page
     ? h("a", { href: page, title }, name)
@@ -130,7 +130,7 @@ function nameOf({ name, page, kind, oom, folder, source }: Stored): HTMLElement 
     "div",
     { class: "name" },
     text,
-    oom && h("span", { class: "mark bad", title: `Out of memory: ${words(oom)}` }, `OOM: ${words(oom)}`),
+    oom && h("span", { class: "mark bad", title: headline }, `OOM: ${words(oom)}`),
     kind === "run" && h("span", { class: "mark", title: `The folder of a run: ${folder}` }, "run"),
   );
 }

@@ -140,13 +140,21 @@ async function checkRank(page: Page, rank: RankAnswer): Promise<void> {
 
 /** What to change, as the command says it; what went wrong stands in the verdict. */
 async function checkSuggestions(page: Page, rank: RankAnswer): Promise<void> {
-  const found = rank.suggestions.filter(({ rule }) => rule !== "out_of_memory");
+  const found = rank.suggestions.filter(({ urgency }) => urgency !== "failure");
   const rows = page.locator("#overview .changes li");
   await expect(rows).toHaveCount(found.length);
-  for (const [index, { rule, message, saves_per_bank: saves }] of found.entries()) {
+  for (const [index, suggestion] of found.entries()) {
+    const { rule, message, headline, saves_per_bank: saves, tensors, tensor_count: total } = suggestion;
     const row = rows.nth(index);
     await expect(row).toHaveAttribute("data-rule", rule);
     await expect(row).toContainText(message.trim());
+    await expect(row.locator("strong")).toHaveText(headline);
+    const list = row.locator(".tensors");
+    await expect(list).toHaveCount(tensors?.length ? 1 : 0);
+    if (tensors?.length) {
+      await expect(list.locator("summary")).toContainText(`${count(total!)} tensor`);
+      expect(await values(list), rule).toEqual(tensors.map(({ per_bank }) => per_bank));
+    }
     expect(await values(row.locator(".saves")), rule).toEqual(saves === null ? [] : [saves]);
   }
 }
@@ -217,6 +225,8 @@ async function checkVerdict(page: Page, { oom }: RankAnswer): Promise<void> {
   if (!oom) return;
   await expect(verdict).toContainText(/Out of (memory|L1)/);
   await expect(verdict).toContainText("What helps");
+  await expect(verdict.locator("strong")).toHaveText(oom.headline);
+  for (const text of [oom.detail, oom.advice]) await expect(verdict).toContainText(text!);
   if (oom.pool !== null) await expect(verdict).toContainText(oom.pool);
   if (oom.op !== null) await expect(verdict).toContainText(oom.op);
   if (oom.loc !== null) await expect(verdict).toContainText(oom.loc);

@@ -26,6 +26,7 @@ function stored(name: string, more: Partial<Stored> = {}): Stored {
     operations: 10,
     peak: { pool: "DRAM", per_bank: 50, capacity_per_bank: 100, total: 600 },
     oom: null,
+    oom_headline: null,
     bytes: 1000,
     source: null,
     page: `/reports/${name}`,

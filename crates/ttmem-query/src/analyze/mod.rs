@@ -8,7 +8,6 @@ pub mod clock;
 pub mod contents;
 pub mod effects;
 pub mod expected;
-pub mod findings;
 pub mod fragmentation;
 pub mod held;
 pub mod hot_paths;

@@ -22,7 +22,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The contract's word for it.
+    /// Its name in the answer.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fragmentation => "fragmentation",
@@ -38,17 +38,37 @@ impl Cause {
 
 /// The verdict on an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Why.
+pub struct Verdict<'a> {
+    /// The error.
+    pub fault: &'a Fault,
+    /// Why it happened.
     pub cause: Cause,
-    /// Whether the numbers are the message's own; if not, they are those of the last state before.
+    /// Whether the numbers are from the message; if not, they are from the last state before it.
     pub from_message: bool,
     /// What was free of each bank.
     pub free: Option<u64>,
-    /// The largest piece of it.
+    /// The largest free block of a bank.
     pub largest_free: Option<u64>,
-    /// Whose size it is that did not fit.
+    /// The size of a bank.
+    pub capacity: Option<u64>,
+    /// By how much circular buffers do not fit, on a core.
+    pub overlap: Option<u64>,
+    /// The tensors of the size that did not fit.
     pub belongs_to: Vec<Owner>,
+}
+
+impl Verdict<'_> {
+    /// How many more bytes of each bank would have been enough; in one block if fragmentation is the cause.
+    pub fn lacks(&self) -> Option<u64> {
+        let requested = self.fault.requested_per_bank;
+        match self.cause {
+            Cause::Capacity => requested?.checked_sub(self.free?),
+            Cause::Fragmentation => requested?.checked_sub(self.largest_free?),
+            Cause::NeverFits => requested?.checked_sub(self.capacity?),
+            Cause::CircularBuffers => self.overlap,
+            Cause::TraceRegion | Cause::AddressLimit | Cause::Unknown => None,
+        }
+    }
 }
 
 /// A tensor of just the size that was asked for.
@@ -83,7 +103,7 @@ pub fn fatal(rank: &Rank) -> Option<&Fault> {
 }
 
 /// Why an error happened.
-pub fn verdict(profile: &Profile, rank: &Rank, fault: &Fault) -> Verdict {
+pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<'a> {
     let (mut free, mut largest_free, mut capacity) = (fault.free, fault.largest_free, fault.bank_size);
     // Only where memory ran out are the free bytes what the verdict is made of.
     let needs_state = fault.kind == FaultKind::OutOfMemory && (free.is_none() || largest_free.is_none());
@@ -101,7 +121,16 @@ pub fn verdict(profile: &Profile, rank: &Rank, fault: &Fault) -> Verdict {
         FaultKind::Exception => Cause::Unknown,
         FaultKind::OutOfMemory => out_of_memory(fault.requested_per_bank, capacity, free, largest_free),
     };
-    Verdict { cause, from_message, free, largest_free, belongs_to: owners(profile, rank, fault) }
+    Verdict {
+        fault,
+        cause,
+        from_message,
+        free,
+        largest_free,
+        capacity,
+        overlap: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
+        belongs_to: owners(profile, rank, fault),
+    }
 }
 
 fn out_of_memory(need: Option<u64>, capacity: Option<u64>, free: Option<u64>, largest: Option<u64>) -> Cause {

@@ -50,15 +50,25 @@ impl Excess<'_> {
         (passing > 0 && activations.saturating_add(passing) > over).then_some(passing)
     }
 
-    fn of_kind(&self, kind: &'static str, activations: Option<i64>) -> Advice {
+    /// An advice that says only what to do and why.
+    fn of_kind(
+        &self,
+        kind: &'static str,
+        activations: Option<i64>,
+        headline: impl Into<String>,
+        detail: String,
+    ) -> Advice {
+        let headline = headline.into();
         Advice {
             kind,
+            message: format!("{headline}: {detail}"),
+            headline,
+            detail,
             must_save_bytes: self.over,
             activations_bytes: activations,
             can_suffice: None,
             activations_share_pct: None,
             micro_batches: None,
-            message: String::new(),
         }
     }
 
@@ -76,24 +86,22 @@ impl Excess<'_> {
         } else {
             "that cannot be enough alone".to_owned()
         };
-        Advice {
-            can_suffice: Some(enough),
-            message: format!(
-                "Recompute activations (gradient checkpointing): it has to save more than {}, and activations take \
-                 {} at the peak; {verdict}.",
-                size(self.over),
-                shown(activations)
-            ),
-            ..self.of_kind("recomputation", Some(activations))
-        }
+        let detail = format!(
+            "it has to save more than {}, and activations take {} at the peak; {verdict}.",
+            size(self.over),
+            shown(activations)
+        );
+        let headline = "Recompute activations (gradient checkpointing)";
+        let advice = self.of_kind("recomputation", Some(activations), headline, detail);
+        Advice { can_suffice: Some(enough), ..advice }
     }
 
     fn smaller_batch(&self, activations: i64) -> Advice {
         let rest = self.may_stay(activations, 0);
         let passing = self.passing(activations).filter(|_| rest.is_none());
-        let message = match rest {
+        let detail = match rest {
             _ if passing.is_some() => format!(
-                "Reduce the batch: more than {} have to go, and activations take {} only; what {} needs besides while it \
+                "more than {} have to go, and activations take {} only; what {} needs besides while it \
                  runs ({}) shrinks with the batch as well, but nobody can tell by how much.",
                 size(self.over),
                 shown(activations),
@@ -101,13 +109,13 @@ impl Excess<'_> {
                 shown(passing.unwrap_or(0))
             ),
             Some(rest) => format!(
-                "Reduce the batch: activations grow with it, and would have to shrink below {} of what they take \
+                "activations grow with it, and would have to shrink below {} of what they take \
                  (to {}), so the batch to that share.",
                 share(rest.unsigned_abs(), activations),
                 shown(rest)
             ),
             None => format!(
-                "Reduce the batch: more than {} have to go, and activations take {} only; it cannot be enough alone.",
+                "more than {} have to go, and activations take {} only; it cannot be enough alone.",
                 size(self.over),
                 shown(activations)
             ),
@@ -115,8 +123,7 @@ impl Excess<'_> {
         Advice {
             can_suffice: passing.is_none().then_some(rest.is_some()),
             activations_share_pct: rest.and_then(|rest| percent_of(rest, activations)),
-            message,
-            ..self.of_kind("smaller_batch", Some(activations))
+            ..self.of_kind("smaller_batch", Some(activations), "Reduce the batch", detail)
         }
     }
 
@@ -134,20 +141,20 @@ impl Excess<'_> {
                 ", not counting the gradients that stay from the second on: their size is not known".into()
             }
         };
-        let message = match (rest, batches) {
+        let detail = match (rest, batches) {
             (Some(rest), Some(batches)) => format!(
-                "Accumulate gradients: the same batch in {batches} or more micro-batches leaves activations below \
+                "the same batch in {batches} or more micro-batches leaves activations below \
                  {}{beside}.",
                 shown(rest)
             ),
             _ if passing.is_some() => format!(
-                "Accumulate gradients: smaller micro-batches save more than the activations, but nobody can tell how much \
+                "smaller micro-batches save more than the activations, but nobody can tell how much \
                  of what {} needs besides while it runs{beside}; more than {} have to go.",
                 brief(self.phase, NAME),
                 size(self.over)
             ),
             _ => format!(
-                "Accumulate gradients: however small the micro-batches, it cannot be enough alone{beside}; more than \
+                "however small the micro-batches, it cannot be enough alone{beside}; more than \
                  {} have to go.",
                 size(self.over)
             ),
@@ -155,27 +162,32 @@ impl Excess<'_> {
         Advice {
             can_suffice: passing.is_none().then_some(rest.is_some()),
             micro_batches: batches,
-            message,
-            ..self.of_kind("gradient_accumulation", Some(activations))
+            ..self.of_kind("gradient_accumulation", Some(activations), "Accumulate gradients", detail)
         }
     }
 
     /// The peak is reached where no activations are kept, or nobody knows how much they take.
     fn without_activations(&self, activations: Option<i64>) -> Advice {
         let over = size(self.over);
-        let message = match activations {
-            Some(_) => format!(
-                "The peak is reached in {}, where forward passes keep nothing: recomputing activations or a smaller \
-                 batch does not help. More than {over} have to go: fewer parameters, a narrower dtype, an optimizer \
-                 with less state, or more devices.",
-                brief(self.phase, NAME)
+        let (headline, detail) = match activations {
+            Some(_) => (
+                format!(
+                    "The peak is reached in {}, where forward passes keep nothing",
+                    brief(self.phase, NAME)
+                ),
+                format!(
+                    "recomputing activations or a smaller batch does not help. More than {over} have to go: fewer \
+                     parameters, a narrower dtype, an optimizer with less state, or more devices."
+                ),
             ),
-            None => format!(
-                "More than {over} have to go. What the activations take is not known, as a figure is missing, so \
-                 nobody can tell whether recomputing them or a smaller batch is enough."
+            None => (
+                format!("More than {over} have to go"),
+                "what the activations take is not known, as a figure is missing, so nobody can tell whether recomputing \
+                 them or a smaller batch is enough."
+                    .to_owned(),
             ),
         };
-        Advice { message, ..self.of_kind("smaller_model", activations) }
+        self.of_kind("smaller_model", activations, headline, detail)
     }
 }
 

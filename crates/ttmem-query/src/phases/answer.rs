@@ -165,7 +165,11 @@ pub struct Advice {
     pub activations_share_pct: Option<f64>,
     /// Into how many micro-batches the batch would have to be cut.
     pub micro_batches: Option<u64>,
-    /// In words.
+    /// What to do, in a few words.
+    pub headline: String,
+    /// Why, and how much it can save.
+    pub detail: String,
+    /// Both as one text.
     pub message: String,
 }
 

@@ -2,7 +2,6 @@
 
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
-use crate::advice;
 use crate::devices::is_torch;
 use crate::units::{duration, mib, signed_percent, size};
 use ttmem_model::Class;
@@ -351,8 +350,8 @@ fn program_cache(peak: &PoolMoment) -> String {
 
 /// The exception that ended the program, if it was not for memory.
 fn ended_by(rank: &RankSummary) -> Option<Section> {
-    let message = advice::ended_by(rank)?;
-    Some(Section::new("## Ended by an Exception").paragraph(cell(&message, SENTENCE)))
+    let message = rank.ended_by.as_deref()?;
+    Some(Section::new("## Ended by an Exception").paragraph(cell(message, SENTENCE)))
 }
 
 fn out_of_memory(rank: &RankSummary) -> Option<Section> {
@@ -361,10 +360,12 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         0 | 1 => String::new(),
         errors => format!(" There are {errors} errors in all."),
     };
-    let section = Section::new("## Out of Memory").paragraph(cell(&advice::verdict(oom), SENTENCE) + &errors);
+    let section =
+        Section::new("## Out of Memory").paragraph(cell(&oom.statement.facts(), SENTENCE) + &errors);
+    let advice = oom.statement.advice.as_deref().unwrap_or_default();
     let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
     if !is_known {
-        return Some(section.paragraph(advice::advice(oom)));
+        return Some(section.paragraph(advice));
     }
     let columns = [
         ("Memory", Align::Left),
@@ -386,7 +387,7 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         mb(oom.largest_free_per_bank),
         (if oom.evidence == "message" { "the message" } else { "the state before" }).into(),
     ];
-    Some(section.table(columns, [row]).floors(1, 1).paragraph(advice::advice(oom)))
+    Some(section.table(columns, [row]).floors(1, 1).paragraph(advice))
 }
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {

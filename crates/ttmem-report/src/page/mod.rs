@@ -30,11 +30,10 @@ use self::block::Block;
 use self::gantt::{AboutGantt, gantt_block};
 use self::graphs::{AboutModule, Graphs};
 use self::lines::Lines;
-use super::advice::{advice, verdict};
 use super::threads::with_threads;
 use ttmem_model::Profile;
 use ttmem_query::timeline::{RankOutline, Texts, Timeline};
-use ttmem_query::{RankGantt, RankSummary, Summary, in_order};
+use ttmem_query::{RankGantt, Summary, in_order};
 
 /// The page without data.
 const PAGE: &str = include_str!("../../../../web/dist/report.html");
@@ -119,23 +118,12 @@ struct AboutAll<'a> {
     name: &'a str,
     generator: &'static str,
     summary: Summary,
-    verdicts: Vec<Option<Verdict>>,
-}
-
-#[derive(Serialize)]
-struct Verdict {
-    verdict: String,
-    advice: &'static str,
 }
 
 fn head<'a>(summary: &Summary, name: &'a str) -> AboutAll<'a> {
-    let verdict_of = |rank: &RankSummary| {
-        rank.oom.as_ref().map(|oom| Verdict { verdict: verdict(oom), advice: advice(oom) })
-    };
     AboutAll {
         name,
         generator: concat!("ttmem ", env!("CARGO_PKG_VERSION")),
-        verdicts: summary.ranks.iter().map(verdict_of).collect(),
         summary: without_lists(summary),
     }
 }

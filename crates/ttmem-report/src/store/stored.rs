@@ -33,6 +33,8 @@ pub struct Stored {
     pub peak: Option<AboutPeak>,
     /// Why memory ran out, where it did.
     pub oom: Option<String>,
+    /// The same as a sentence; not known of reports of earlier versions.
+    pub oom_headline: Option<String>,
     /// What its files take.
     pub bytes: u64,
     /// What it was made from, where that is remembered.
@@ -80,23 +82,18 @@ impl Stored {
         let about: Option<About> = fs::read(folder.join(files::about_of(&stem)))
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());
-        let (format, ranks, operations, peak, oom) = match about {
-            Some(about) => {
-                (Some(about.format), Some(about.ranks), Some(about.operations), about.peak, about.oom)
-            }
-            None => (None, None, None, None, None),
-        };
         Some(Self {
             name: name.to_owned(),
             kind: if is_link { Kind::Run } else { Kind::Report },
             written: main.modified().ok().and_then(|at| Timestamp::try_from(at).ok()),
             bytes: entries.iter().map(|(_, metadata)| metadata.len()).sum(),
             source: SourceId::read(&folder),
-            format,
-            ranks,
-            operations,
-            peak,
-            oom,
+            format: about.as_ref().map(|about| about.format.clone()),
+            oom: about.as_ref().and_then(|about| about.oom.clone()),
+            oom_headline: about.as_ref().and_then(|about| about.oom_headline.clone()),
+            ranks: about.as_ref().map(|about| about.ranks),
+            operations: about.as_ref().map(|about| about.operations),
+            peak: about.and_then(|about| about.peak),
             folder,
             stem,
         })

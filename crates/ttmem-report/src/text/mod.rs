@@ -4,7 +4,6 @@ mod overview;
 mod parts;
 
 use self::overview::overview;
-use super::advice;
 use super::devices::is_torch;
 use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
@@ -12,7 +11,7 @@ use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_p
 use ttmem_model::{Block, Class};
 use ttmem_query::{
     AtMoment, Caused, ChosenRuns, Extent, LiveTensor, Named, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SessionSummary, Suggestion, Summary,
+    ResidueRow, SessionSummary, Suggestion, Summary, Urgency,
 };
 
 /// The size of a text for a terminal.
@@ -134,15 +133,15 @@ impl Page<'_> {
     /// The verdict, in a sentence that a person understands, and what to do.
     fn oom(&self, out: &mut Text) {
         let Some(oom) = &self.rank.oom else { return };
-        out.sentence(&advice::verdict(oom), Style::Failure);
-        out.sentence(advice::advice(oom), Style::Plain);
+        out.sentence(&oom.statement.facts(), Style::Failure);
+        out.sentence(oom.statement.advice.as_deref().unwrap_or_default(), Style::Plain);
         out.blank();
     }
 
     /// The exception that ended the program, if it was not for memory.
     fn ended_by(&self, out: &mut Text) {
-        let Some(message) = advice::ended_by(self.rank) else { return };
-        out.sentence(&message, Style::Failure);
+        let Some(message) = &self.rank.ended_by else { return };
+        out.sentence(message, Style::Failure);
         out.blank();
     }
 
@@ -529,11 +528,10 @@ impl Page<'_> {
 
     /// What to change, last: that is where people look first.
     fn suggestions(&self, out: &mut Text) {
-        /// The verdict has said it, or there is nothing to change.
-        const NOT_HERE: [&str; 2] = ["out_of_memory", "load_cached"];
         const SHOWN: usize = 3;
-        let all = &self.rank.suggestions;
-        let found: Vec<&Suggestion> = all.iter().filter(|one| !NOT_HERE.contains(&one.rule)).collect();
+        // The verdict has said what failed, and notes change nothing.
+        let is_change = |one: &&Suggestion| matches!(one.urgency, Urgency::Risk | Urgency::Change);
+        let found: Vec<&Suggestion> = self.rank.suggestions.iter().filter(is_change).collect();
         if found.is_empty() || self.rank.at.is_some() {
             return;
         }

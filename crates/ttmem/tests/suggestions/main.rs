@@ -6,7 +6,7 @@ mod scene;
 
 use scene::{BANK, BANKS, KIB, L1_BANK, MIB, Of, Scene, bytes, tiled};
 use ttmem::model::{Class, FaultKind, TensorId};
-use ttmem::query::{Request, RunFilter, Suggestion, summary};
+use ttmem::query::{Request, RunFilter, Statement, Suggestion, Urgency, suggestion_names, summary};
 use ttmem_testkit::tt::{Options, Scenario, make};
 
 /// What a suggestion saves of a bank; that of the device must be as much of all banks.
@@ -679,6 +679,7 @@ fn check(rank: &ttmem::query::RankSummary) {
         let (saves, peak) = (suggestion.saves_per_bank, pool.and_then(|pool| pool.peak_per_bank));
         assert!(saves.is_none_or(|saves| saves > 0 && Some(saves) <= peak), "{suggestion:?}");
         assert_eq!(suggestion.saves_bytes.is_some(), saves.is_some());
+        check_parts(suggestion, rank);
         assert!(
             suggestion.message.chars().count() < 600 && suggestion.message.ends_with('.'),
             "{suggestion:?}"
@@ -688,6 +689,88 @@ fn check(rank: &ttmem::query::RankSummary) {
             "{suggestion:?}"
         );
     }
+}
+
+/// What holds for the parts of a suggestion.
+fn check_parts(suggestion: &Suggestion, rank: &ttmem::query::RankSummary) {
+    let Statement { headline, detail, advice } = &suggestion.statement;
+    assert!(suggestion_names().any(|name| name == suggestion.rule), "{suggestion:?}");
+    assert_eq!(suggestion.message, suggestion.statement.text());
+    for part in [Some(headline), detail.as_ref(), advice.as_ref()].into_iter().flatten() {
+        assert!(part.ends_with('.') && part.trim() == part, "{suggestion:?}");
+    }
+    assert!(suggestion.urgency != Urgency::Note || advice.is_none(), "{suggestion:?}");
+    assert_eq!(suggestion.step, suggestion.steps.first().copied());
+    assert_eq!(suggestion.tensors.is_some(), suggestion.tensor_count.is_some());
+    assert_eq!(suggestion.urgency == Urgency::Failure, suggestion.rule == "out_of_memory");
+    if let (Some(tensors), Some(count)) = (&suggestion.tensors, suggestion.tensor_count) {
+        assert_eq!(tensors.len(), count.min(10), "{suggestion:?}");
+        assert!(tensors.is_sorted_by(|a, b| a.per_bank >= b.per_bank), "{suggestion:?}");
+        let peak = rank.pools.get(&suggestion.pool).and_then(|pool| pool.peak_per_bank);
+        assert!(tensors.iter().all(|tensor| tensor.per_bank <= peak), "{suggestion:?}");
+    }
+}
+
+fn parts(suggestion: &Suggestion) -> [Option<&str>; 3] {
+    let Statement { headline, detail, advice } = &suggestion.statement;
+    [Some(headline), detail.as_deref(), advice.as_deref()]
+}
+
+#[test]
+fn a_suggestion_has_its_sentences_apart() {
+    let found = holding(950 * MIB).only("dram_over_90");
+    assert_eq!(
+        parts(&found),
+        [
+            Some("DRAM is 95.0% full at its peak, 50.0 MiB/bank (400.0 MiB on the device) are left."),
+            Some("Risk of running out of memory."),
+            Some(
+                "Taking 150.0 MiB/bank (1.17 GiB on the device) off brings it to 80%: reduce the batch or the model."
+            ),
+        ]
+    );
+    assert_eq!((found.urgency, &found.steps[..], found.tensor_count), (Urgency::Risk, &[0][..], Some(0)));
+
+    // The message tells nothing: there is nothing to advise.
+    let mut scene = holding(400 * MIB);
+    scene.fail("ttnn.matmul", "DRAM", |_| {});
+    let found = scene.only("out_of_memory");
+    let [_, detail, advice] = parts(&found);
+    assert_eq!((detail, advice, found.urgency), (None, None, Urgency::Failure));
+}
+
+#[test]
+fn a_suggestion_lists_its_largest_tensors() {
+    let scene = || {
+        let mut scene = Scene::new();
+        for number in 1..=12 {
+            scene.make("ttnn.relu", &[], &format!("%{number}"), &tiled(&[number * 1024, 1024], "f32"));
+        }
+        scene.make("ttnn.full", &[], "%other", &bytes(MIB));
+        scene
+    };
+    let found = scene().only("f32_tensors");
+    let tensors = found.tensors.as_ref().unwrap();
+    assert_eq!((found.tensor_count, tensors.len()), (Some(12), 10));
+    let first = &tensors[0];
+    assert_eq!((first.name.as_deref(), first.ssa.as_deref()), (Some("%12"), Some("%12")));
+    assert_eq!((first.shape.as_deref(), first.dtype.as_deref()), (Some(&[12 * 1024, 1024][..]), Some("f32")));
+    assert_eq!((first.per_bank, first.born_step), (Some(6 * MIB), Some(11)));
+
+    // As many as are asked for.
+    let request = Request { top: Some(3), ..Request::default() };
+    let answer = summary(&[scene().finish()], &request).unwrap();
+    let found = answer.ranks[0].suggestions.iter().find(|one| one.rule == "f32_tensors").unwrap();
+    assert_eq!((found.tensor_count, found.tensors.as_ref().unwrap().len()), (Some(12), 3));
+}
+
+/// Names are those of the evidence: no control character of theirs reaches a terminal in a sentence.
+#[test]
+fn sentences_have_no_control_characters() {
+    let mut scene = holding(400 * MIB);
+    scene.fail("ttnn.\u{1b}[31mmatmul\n", "DRAM", |_| {});
+    let found = scene.only("out_of_memory");
+    says(&found, &["ttnn.·[31mmatmul·"]);
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn report(folder: &RunFolder, name: &str, seen: Seen) -> Result<PathBuf> {
         console::warning(&log, None, &format!("`ttmem list` will not have this run: {error}"));
     }
     if let Some(stored) = Stored::in_folder(folder.path()) {
-        let what = headline(stored.peak.as_ref(), stored.oom.as_deref());
+        let what = headline(stored.peak.as_ref(), stored.oom_headline.as_deref());
         console::note(format!("{what} The log is {log}").trim_start());
     }
     Ok(folder.path().join(page_of(name)))

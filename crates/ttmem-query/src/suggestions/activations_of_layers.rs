@@ -1,71 +1,59 @@
-//! What programs that train can do without: activations that can be computed again, and the width of an optimizer's state.
+//! Activations of layers are kept for a backward pass that could compute them again.
+//!
+//! A layer then keeps only its input, which is the output of the layer before it, and has its activations again when
+//! the backward pass reaches it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Finding, LARGE, PoolAtPeak, Situation, What};
+use super::phrases::brief;
+use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::lowered::Saving;
 use crate::analyze::scopes::Alike;
 use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, StrId, TensorId};
 
-/// An optimizer with a state of 8 bits leaves tensors of fewer elements as they are.
-const FEWEST_ELEMENTS: u64 = 4096;
-/// It has a factor of 32 bits for so many elements.
-const ELEMENTS_OF_A_FACTOR: u64 = 256;
+pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 
-/// Layers that are alike, and what they hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layers {
-    /// Their name: `h.*`.
-    pub name: String,
-    /// How many.
-    pub count: usize,
-    /// What their activations take at the peak.
-    pub per_bank: u64,
-}
+const NAME: &str = "activations_of_layers";
 
-/// Activations of layers that are alike, which a backward pass could compute again.
-///
-/// Then a layer keeps only what it was given, which is what the one before it has given, and has all of its own again when the
-/// backward pass comes to it.
-pub fn recompute(situation: &Situation<'_>) -> Vec<Finding> {
+fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors().filter(|_| !situation.rank.calls.is_empty()) else {
         return Vec::new();
     };
     let layers = LayerOf::new(situation);
     let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
     let saves = situation.fall(&pool, &layers.kept_for_backward(situation, &pool, &found.name));
-    // What is gone before a backward pass saves nothing: the program does not train.
-    let finding = saves.map(|saves| Finding { saves: Some(saves), ..pool.finding(What::Recompute(found)) });
-    finding.into_iter().collect()
-}
-
-/// The state of an optimizer that could be narrower.
-pub fn optimizer_state(situation: &Situation<'_>) -> Vec<Finding> {
-    let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
-    let is_state = |tensor: &TensorId| situation.rank.tensors.class[tensor.index()] == Class::Optimizer;
-    let alive: Vec<TensorId> = pool.alive(situation.rank).into_iter().filter(is_state).collect();
-    let per_bank = situation.sum(&alive);
-    if !pool.is_share(per_bank, LARGE) {
+    // Activations that are freed before a backward pass save nothing: the program does not train.
+    if saves.is_none() {
         return Vec::new();
     }
-    let narrower = |tensor: TensorId| {
-        let ty = situation.ty(tensor)?;
-        let elements = ty.shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side))?;
-        let is_wide = situation.profile.text(ty.dtype) == "torch.float32" && elements >= FEWEST_ELEMENTS;
-        let narrow = elements.saturating_add(elements.div_ceil(ELEMENTS_OF_A_FACTOR).saturating_mul(4));
-        is_wide.then(|| (tensor, situation.per_bank(tensor).saturating_sub(narrow)))
-    };
-    let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_state).filter_map(narrower));
-    let finding = |saves| Finding { saves: Some(saves), ..pool.finding(What::OptimizerState { per_bank }) };
-    saves.map(finding).into_iter().collect()
+    let how = "Computed again in the backward pass (torch.utils.checkpoint around each layer), they lower";
+    let statement = Statement::new(format!(
+        "The activations of {} layers, {}, take {}.",
+        found.count,
+        brief(&found.name),
+        pool.share(found.per_bank),
+    ))
+    .advice(pool.lowers_about(how, saves));
+    vec![pool.finding(NAME, statement).tensors(found.activations).saves(saves)]
 }
 
-/// The layers that scopes are in, or are: the outermost of those that are alike.
+/// Layers that are alike, and their activations at the peak.
+struct Layers {
+    /// Their name: `h.*`.
+    name: String,
+    count: usize,
+    activations: Vec<TensorId>,
+    /// The size of the activations in each bank.
+    per_bank: u64,
+}
+
+/// The layer of each scope: the outermost scope around it, or itself, that has others like it.
 struct LayerOf<'a> {
     rank: &'a Rank,
-    /// By scope: the layer, and its name without its number.
+    /// For each scope, its layer and the index of that layer's name without its number.
     layers: Vec<Option<(ScopeId, usize)>>,
     names: Vec<String>,
 }
@@ -75,7 +63,7 @@ impl<'a> LayerOf<'a> {
         let (rank, alike) = (situation.rank, Alike::new(situation.profile, situation.rank));
         let (mut layers, mut names): (Vec<Option<(ScopeId, usize)>>, Vec<String>) = (Vec::new(), Vec::new());
         let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
-        // What a backward pass runs forward, it computes again already.
+        // A forward pass inside a backward pass is a recomputation already.
         let mut is_again: Vec<bool> = Vec::new();
         for (index, scope) in rank.scopes.iter().enumerate() {
             // A parent is always an earlier row.
@@ -103,31 +91,36 @@ impl<'a> LayerOf<'a> {
         self.layers.get(scope.index()).copied().flatten()
     }
 
-    /// The layers whose activations take most at a peak, where that is much.
+    /// The layers whose activations take most of the peak, if that is a large share.
     fn heaviest(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Layers> {
-        let mut sums: FxHashMap<usize, (FxHashSet<StrId>, u64)> = FxHashMap::default();
-        for tensor in pool.alive(self.rank).into_iter().filter(|tensor| self.is_activation(*tensor)) {
+        let mut found: FxHashMap<usize, (FxHashSet<StrId>, Vec<TensorId>)> = FxHashMap::default();
+        for tensor in situation.alive(pool).filter(|tensor| self.is_activation(*tensor)) {
             let Some((layer, name)) = self.rank.made_in(tensor).and_then(|scope| self.of(scope)) else {
                 continue;
             };
-            let sum = sums.entry(name).or_default();
-            sum.0.extend(self.rank.scopes.name.get(layer.index()));
-            sum.1 = sum.1.saturating_add(situation.per_bank(tensor));
+            let (layers, activations) = found.entry(name).or_default();
+            layers.extend(self.rank.scopes.name.get(layer.index()));
+            activations.push(tensor);
         }
-        let most = sums.into_iter().max_by_key(|(name, (_, bytes))| (*bytes, std::cmp::Reverse(*name)));
-        let (name, (layers, per_bank)) = most?;
-        let is_worth_it = layers.len() > 1 && pool.is_share(per_bank, LARGE);
-        is_worth_it.then(|| Layers { name: self.names[name].clone(), count: layers.len(), per_bank })
+        let sized = found.into_iter().map(|(name, (layers, activations))| {
+            let per_bank = situation.sum(&activations);
+            (per_bank, Reverse(name), layers.len(), activations)
+        });
+        let (per_bank, Reverse(name), count, activations) =
+            sized.max_by_key(|(per_bank, name, ..)| (*per_bank, *name))?;
+        let is_worth_it = count > 1 && pool.is_share(per_bank, LARGE_SHARE);
+        is_worth_it.then(|| Layers { name: self.names[name].clone(), count, activations, per_bank })
     }
 
-    /// What calls of layers keep for a backward pass and need not: all that outlives the call but what it has given, which is
-    /// made last. It is there again when it is a layer's turn in the backward pass: when what was made after it is gone, or
-    /// it begins to let go itself.
+    /// What recomputation saves: the activations that calls of layers keep for a backward pass, without their outputs.
+    ///
+    /// All that outlives a call is kept; its output is made last. The activations of a layer are in memory again when
+    /// the backward pass reaches it: when those of the layers after it are freed, or its own begin to be.
     fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Saving> {
         let mut activations: Vec<TensorId> =
             situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)).collect();
         activations.sort_by_key(|tensor| self.born(*tensor));
-        // By pass, which is the call that they are in: what the calls of its layers keep.
+        // For each pass (the call around the layers), what the calls of its layers keep.
         let mut passes: BTreeMap<Option<CallId>, BTreeMap<CallId, Vec<TensorId>>> = BTreeMap::new();
         for tensor in &activations {
             let Some((call, end)) = self.call_of_layer(*tensor, name) else { continue };
@@ -148,11 +141,11 @@ impl<'a> LayerOf<'a> {
                 kept.retain(|made| Some(*made) != given);
                 kept.sort_by_key(|made| self.dies(*made));
                 let Some(lets_go) = kept.get(kept.len() / 2).map(|made| self.dies(*made)) else { continue };
-                // Several passes may come before one that goes back through all of them.
+                // One backward pass may go through several forward passes.
                 let turn = later.or(following.filter(|end| *end <= lets_go));
                 let turn = turn.or_else(|| self.end_of_rest(&activations, call, pass?, lets_go));
                 later = kept.last().map(|made| self.dies(*made));
-                // Where nothing tells when the turn of the last one comes, it may be at the peak.
+                // Unless it is known when the last layer is recomputed, that may be at the peak.
                 let Some(until) = turn.map(|turn| turn.min(lets_go)) else { continue };
                 savings.extend(kept.iter().filter_map(|tensor| {
                     let saving = Saving::of(self.rank, *tensor, situation.per_bank(*tensor))?;
@@ -164,7 +157,7 @@ impl<'a> LayerOf<'a> {
         savings
     }
 
-    /// When the last is gone of what a pass has made after its last layer, and before that begins to let go.
+    /// When the last activation that a pass made after its last layer is freed, if that is before the layer's own are.
     fn end_of_rest(
         &self,
         activations: &[TensorId],
@@ -180,7 +173,7 @@ impl<'a> LayerOf<'a> {
         rest.map(|tensor| self.dies(*tensor)).filter(|dies| until < *dies && *dies <= lets_go).max()
     }
 
-    /// Whether a tensor is given back by a backward pass: what it was kept for.
+    /// Whether a backward pass frees a tensor, which was therefore kept for it.
     fn dies_in_backward(&self, tensor: TensorId) -> bool {
         let calls = &self.rank.calls;
         let kind = |call: &CallId| self.rank.scopes.kind.get(calls.scope.get(call.index())?.index());
@@ -199,7 +192,7 @@ impl<'a> LayerOf<'a> {
         self.rank.tensors.dies[tensor.index()]
     }
 
-    /// The call of a layer with that name in which a tensor was made, and where it ended.
+    /// The call of a layer with that name that made a tensor, and the position where the call ended.
     fn call_of_layer(&self, tensor: TensorId, name: &str) -> Option<(CallId, u32)> {
         let calls = &self.rank.calls;
         let (layer, of) = self.of(self.rank.made_in(tensor)?)?;

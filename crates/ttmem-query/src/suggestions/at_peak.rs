@@ -1,37 +1,27 @@
-//! What runs at the peak: matmuls and reductions that work on much of what is alive.
+//! A matmul or a reduction at the peak works on much of what is alive.
 
 use rustc_hash::FxHashSet;
 
-use super::{Finding, LARGE, PoolAtPeak, Situation, What};
+use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::names::Names;
 use crate::analyze::{Span, effects};
 use ttmem_model::{OpId, OpKind, Step, StrId, TensorId};
 
-/// A step at the peak that works on much of what is alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy {
-    /// What kind of operation it is.
-    pub family: Family,
-    /// Whether it brought the pool to its peak; if not, it begins there.
-    pub caused: bool,
-    /// What its operands and results take of the peak; what it added, where the evidence has no tensors.
-    pub per_bank: u64,
-    /// Its result, where that is alive at the peak.
-    pub result: Option<TensorId>,
-}
+pub(super) const RULE: Rule =
+    Rule { names: &["matmul_at_peak", "reduction_at_peak"], urgency: Urgency::Change, find };
 
-/// Operations that are known for what they do to memory.
+/// Operations whose need for memory is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// Their results are as large as rows times columns.
+enum Family {
+    /// Their results have rows times columns elements.
     Matmul,
-    /// They need buffers of their own between operand and result.
+    /// They need buffers between operand and result.
     Reduction,
 }
 
 impl Family {
-    /// The family of an operation: `ttnn.matmul`, or `MatmulOp` where that is all that is printed.
-    pub fn of(op: &str) -> Option<Self> {
+    /// The family of an operation: `ttnn.matmul`, or `MatmulOp` where the evidence has only that.
+    fn of(op: &str) -> Option<Self> {
         let name = op.rsplit('.').next()?;
         let name = name.strip_suffix("Op").unwrap_or(name).replace('_', "").to_ascii_lowercase();
         let is_reduction = matches!(
@@ -57,11 +47,22 @@ impl Family {
             _ => is_reduction.then_some(Self::Reduction),
         }
     }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Matmul => "matmul_at_peak",
+            Self::Reduction => "reduction_at_peak",
+        }
+    }
+
+    fn detail(self) -> Option<String> {
+        let in_between = "It may need buffers in between, which no state shows.";
+        (self == Self::Reduction).then(|| in_between.to_owned())
+    }
 }
 
-/// The step that brought DRAM to its peak and the one that begins there, if they are of a family that is known
-/// and work on much of what is alive.
-pub fn at_peak(situation: &Situation<'_>) -> Vec<Finding> {
+/// Looks at the step that brought the pool to its peak, and at the one that begins there.
+fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main() else { return Vec::new() };
     let caused = situation.cause(&pool);
     let begins = Some(pool.peak.at.position()).filter(|step| {
@@ -80,13 +81,30 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, step: Step, caused: bo
     let op = rank.op_id(step)?;
     let tensors = alive_at(situation, pool, step, &profile.ops.get(op)?.operands);
     let per_bank = if rank.has_tensors() { situation.sum(&tensors) } else { added(pool, step) };
-    if !pool.is_share(per_bank, LARGE) {
+    if !pool.is_share(per_bank, LARGE_SHARE) {
         return None;
     }
     let result = tensors.iter().copied().find(|tensor| situation.made_by(*tensor) == Some(step));
     let saves = result.and_then(|_| fall_by_halves(situation, pool, op));
-    let what = What::Busy(Busy { family, caused, per_bank, result });
-    Some(Finding { step: Some(step), saves, ..pool.finding(what) })
+    let (does, place) = if caused { ("brings", "to its peak") } else { ("begins with", "at its peak") };
+    let takes = match result.and_then(|result| situation.ty(result)) {
+        Some(ty) => format!("its operands and result, {}, take", situation.typed(ty)),
+        None if rank.has_tensors() => "its operands take".into(),
+        None => "it adds".into(),
+    };
+    let split = "Split in two halves, each used before the next is made, its result lowers";
+    let split = pool
+        .lowers(split, saves)
+        .unwrap_or_else(|| "Split it, so that less of that is there at once.".into());
+    let statement = Statement::new(format!(
+        "{} {does} {} {place}: {takes} {}.",
+        situation.step(step),
+        pool.label.name,
+        pool.share(per_bank)
+    ))
+    .detail(family.detail())
+    .advice(split);
+    Some(pool.finding(family.name(), statement).steps([step]).tensors(tensors).saves(saves))
 }
 
 /// What a step added to each bank.
@@ -107,7 +125,7 @@ fn alive_at(
     let operands: FxHashSet<TensorId> =
         operands.iter().filter_map(|operand| names.meant(step, *operand)).collect();
     let is_part = |tensor: &TensorId| situation.made_by(*tensor) == Some(step) || operands.contains(tensor);
-    pool.alive(situation.rank).into_iter().filter(is_part).collect()
+    situation.alive(pool).filter(is_part).collect()
 }
 
 /// By how much the peak would fall if an operation made its results in two halves, one after the other.

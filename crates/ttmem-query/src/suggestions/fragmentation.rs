@@ -1,0 +1,43 @@
+//! Free memory is in pieces, at the peak or where that is worst.
+
+use super::{Finding, Rule, Situation, Statement, Urgency};
+use crate::analyze::fragmentation::{Fragmented, worst};
+use crate::analyze::oom::Cause;
+use crate::words::size;
+
+pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+
+const NAME: &str = "fragmentation";
+
+fn find(situation: &Situation<'_>) -> Vec<Finding> {
+    // Where fragmentation ended the program, the verdict has said so.
+    if situation.verdict.is_some_and(|verdict| verdict.cause == Cause::Fragmentation) {
+        return Vec::new();
+    }
+    let Some(pool) = situation.main() else { return Vec::new() };
+    let Some(capacity) = pool.capacity else { return Vec::new() };
+    let state = pool.account.pool.reading(pool.peak.at);
+    let at_peak = state.free.zip(state.largest_free);
+    let at_peak = at_peak.map(|(free, largest_free)| Fragmented { at: pool.peak.at, free, largest_free });
+    let found = [at_peak, worst(pool.account, situation.span)];
+    let Some(found) = found.into_iter().flatten().find(|found| is_in_pieces(found, capacity)) else {
+        return Vec::new();
+    };
+    let statement = Statement::new(format!(
+        "Before step {}, {} of {} are free, but the largest piece has {}: what needs more of a bank does not fit.",
+        found.at.position(),
+        pool.label.per_bank(found.free),
+        pool.label.name,
+        size(found.largest_free),
+    ))
+    .advice("Allocate what lives long (weights, caches) before what lives short.".to_owned());
+    vec![pool.finding(NAME, statement).steps([found.at.position()])]
+}
+
+/// Whether the largest piece has less than half of what is free, and less than a quarter of a bank. If less than a hundredth of
+/// the bank is free, the bank is full, and fragmentation is not the problem.
+fn is_in_pieces(found: &Fragmented, capacity: u64) -> bool {
+    found.largest_free < found.free.div_ceil(2)
+        && found.largest_free < capacity / 4
+        && u128::from(found.free) * 100 >= u128::from(capacity)
+}

@@ -1,0 +1,194 @@
+//! What could be changed, and what that would save.
+//!
+//! Each file is one suggestion: its names, its urgency, the rule that finds it and its sentences. Its [`Rule`] is
+//! registered in [`RULES`], and docs/json.md has a row for each name. A rule is a pure function of the
+//! [`Situation`] of a rank. It makes only certain claims: a tensor with an unknown layout is left out of a saving,
+//! and a change that saves nothing has no saving.
+
+mod activations_of_layers;
+mod at_peak;
+mod bf16_weights;
+mod f32_tensors;
+mod fragmentation;
+mod full;
+mod grows;
+mod kv_cache;
+mod load_cached;
+mod optimizer_state;
+mod out_of_memory;
+mod padding;
+mod phrases;
+mod situation;
+mod tensor_padding;
+mod unexplained;
+mod weights_expanded;
+mod weights_kept_twice;
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+
+pub(super) use situation::{PoolAtPeak, Situation};
+
+use super::answer::{Suggestion, SuggestionTensor};
+use super::statement::Statement;
+use ttmem_model::{PoolId, Step, StrId, TensorId};
+
+/// All rules. Findings that are equally urgent and save the same are reported in this order.
+const RULES: &[Rule] = &[
+    out_of_memory::RULE,
+    full::RULE,
+    padding::RULE,
+    tensor_padding::RULE,
+    weights_kept_twice::RULE,
+    weights_expanded::RULE,
+    f32_tensors::RULE,
+    bf16_weights::RULE,
+    kv_cache::RULE,
+    at_peak::RULE,
+    fragmentation::RULE,
+    unexplained::RULE,
+    load_cached::RULE,
+    grows::RULE,
+    activations_of_layers::RULE,
+    optimizer_state::RULE,
+];
+
+/// A finding must concern at least this share of the peak, in percent, to be reported.
+const MIN_SHARE: u64 = 1;
+/// At least this share of the peak, in percent, is large.
+const LARGE_SHARE: u64 = 10;
+/// The number of suggestions in an answer, at most.
+const MAX_SUGGESTIONS: usize = 8;
+
+/// A suggestion that ttmem can make.
+struct Rule {
+    /// The names of its findings in the answer; most rules have one.
+    names: &'static [&'static str],
+    /// How urgent its findings are.
+    urgency: Urgency,
+    /// Finds what applies to a rank.
+    find: fn(&Situation<'_>) -> Vec<Finding>,
+}
+
+/// How urgent a suggestion is, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    /// Memory ran out.
+    Failure,
+    /// Memory may run out.
+    Risk,
+    /// The program could need less memory.
+    Change,
+    /// An explanation; there is nothing to change.
+    Note,
+}
+
+/// A suggestion as a rule finds it, with ids instead of names.
+#[derive(Debug)]
+struct Finding {
+    /// One of the names of its rule.
+    name: &'static str,
+    pool: PoolId,
+    statement: Statement,
+    /// The tensors it is about.
+    tensors: Vec<TensorId>,
+    /// The steps it is about, in order.
+    steps: Vec<Step>,
+    /// By how much the peak of the pool would be lower, in each bank; `None` where that is unknown.
+    saves: Option<u64>,
+}
+
+impl Finding {
+    fn new(name: &'static str, pool: PoolId, statement: Statement) -> Self {
+        Self { name, pool, statement, tensors: Vec::new(), steps: Vec::new(), saves: None }
+    }
+
+    fn tensors(self, tensors: Vec<TensorId>) -> Self {
+        Self { tensors, ..self }
+    }
+
+    fn steps(self, steps: impl IntoIterator<Item = Step>) -> Self {
+        Self { steps: steps.into_iter().collect(), ..self }
+    }
+
+    fn saves(self, saves: Option<u64>) -> Self {
+        Self { saves, ..self }
+    }
+
+    /// The suggestion in the answer; it lists so many of its tensors, the largest first.
+    fn suggestion(self, situation: &Situation<'_>, urgency: Urgency, max_tensors: usize) -> Suggestion {
+        let pool = situation.pool_label(self.pool);
+        let has_tensors = situation.rank.has_tensors();
+        let tensor_count = has_tensors.then_some(self.tensors.len());
+        let mut tensors = self.tensors;
+        tensors.sort_by_key(|tensor| (Reverse(situation.per_bank(*tensor)), *tensor));
+        tensors.truncate(max_tensors);
+        let tensors = tensors.into_iter().map(|tensor| situation.tensor(tensor)).collect();
+        Suggestion {
+            rule: self.name,
+            urgency,
+            pool: pool.name.to_owned(),
+            message: self.statement.text(),
+            statement: self.statement,
+            saves_per_bank: self.saves,
+            saves_bytes: self.saves.and_then(|saves| saves.checked_mul(pool.banks?.into())),
+            step: self.steps.first().copied(),
+            steps: self.steps,
+            tensors: has_tensors.then_some(tensors),
+            tensor_count,
+        }
+    }
+}
+
+/// The names of all suggestions: what `rule` in an answer can be.
+pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().flat_map(|rule| rule.names).copied()
+}
+
+/// The suggestions for a rank: the most urgent first, then those that save most.
+pub(super) fn suggestions(situation: &Situation<'_>, max_tensors: usize) -> Vec<Suggestion> {
+    let find =
+        |rule: &'static Rule| (rule.find)(situation).into_iter().map(|finding| (rule.urgency, finding));
+    let mut found: Vec<(Urgency, Finding)> = RULES.iter().flat_map(find).collect();
+    found.sort_by_key(|(urgency, finding)| (*urgency, Reverse(finding.saves)));
+    found.truncate(MAX_SUGGESTIONS);
+    let suggestion =
+        |(urgency, finding): (Urgency, Finding)| finding.suggestion(situation, urgency, max_tensors);
+    found.into_iter().map(suggestion).collect()
+}
+
+impl Situation<'_> {
+    fn tensor(&self, id: TensorId) -> SuggestionTensor {
+        let tensors = &self.rank.tensors;
+        let text = |column: &[Option<StrId>]| {
+            let id = column.get(id.index()).copied().flatten();
+            id.map(|id| self.profile.text(id).to_owned())
+        };
+        let ty = self.ty(id);
+        let ssa = text(&tensors.ssa);
+        SuggestionTensor {
+            name: text(&tensors.name).or_else(|| ssa.clone()),
+            ssa,
+            shape: ty.map(|ty| ty.shape.clone()),
+            dtype: ty.map(|ty| self.profile.text(ty.dtype).to_owned()),
+            per_bank: tensors.per_bank.get(id.index()).and_then(|bytes| bytes.get()),
+            born_step: self.made_by(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = suggestion_names().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

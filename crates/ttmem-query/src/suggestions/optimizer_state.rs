@@ -1,0 +1,38 @@
+//! The state of an optimizer could have fewer bits.
+
+use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
+use ttmem_model::{Class, TensorId};
+
+pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+
+const NAME: &str = "optimizer_state";
+
+/// An 8-bit optimizer leaves tensors with fewer elements as they are.
+const MIN_ELEMENTS: u64 = 4096;
+/// It has a 32-bit factor for each block of this many elements.
+const ELEMENTS_PER_FACTOR: u64 = 256;
+
+fn find(situation: &Situation<'_>) -> Vec<Finding> {
+    let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
+    let is_state = |tensor: &TensorId| situation.rank.tensors.class[tensor.index()] == Class::Optimizer;
+    let alive: Vec<TensorId> = situation.alive(&pool).filter(is_state).collect();
+    let per_bank = situation.sum(&alive);
+    if !pool.is_share(per_bank, LARGE_SHARE) {
+        return Vec::new();
+    }
+    let narrower = |tensor: TensorId| {
+        let ty = situation.ty(tensor)?;
+        let elements = ty.shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side))?;
+        let is_wide = situation.profile.text(ty.dtype) == "torch.float32" && elements >= MIN_ELEMENTS;
+        let narrow = elements.saturating_add(elements.div_ceil(ELEMENTS_PER_FACTOR).saturating_mul(4));
+        is_wide.then(|| (tensor, situation.per_bank(tensor).saturating_sub(narrow)))
+    };
+    let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_state).filter_map(narrower));
+    if saves.is_none() {
+        return Vec::new();
+    }
+    let how = "In 8 bits (bitsandbytes and torchao have such optimizers) it lowers";
+    let statement = Statement::new(format!("The state of the optimizer takes {}.", pool.share(per_bank)))
+        .advice(pool.lowers_about(how, saves));
+    vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]
+}

@@ -1,0 +1,81 @@
+//! Memory ran out: how much was missing.
+
+use super::phrases::PoolLabel;
+use super::{Finding, Rule, Situation, Statement, Urgency};
+use crate::analyze::oom::{Cause, Verdict};
+use crate::words::size;
+use ttmem_model::PoolId;
+
+pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Failure, find };
+
+const NAME: &str = "out_of_memory";
+
+fn find(situation: &Situation<'_>) -> Vec<Finding> {
+    let Some(verdict) = situation.verdict else { return Vec::new() };
+    let (profile, rank) = (situation.profile, situation.rank);
+    let named = verdict.fault.pool.and_then(|name| rank.pool_named(profile, profile.text(name)));
+    let Some(pool) = named.map(|(id, _)| id).or_else(|| PoolId::new(0)) else { return Vec::new() };
+    let step = verdict.fault.step;
+    let who = step.map_or_else(|| "A request".into(), |step| situation.step(step));
+    vec![Finding::new(NAME, pool, statement(&who, verdict, situation.pool_label(pool))).steps(step)]
+}
+
+fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statement {
+    let pool = label.name;
+    let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
+    let requested = verdict.fault.requested_per_bank;
+    let asked = requested.map_or_else(|| "unknown".into(), |bytes| label.per_bank(bytes));
+    let asked = format!("asked for {asked}");
+    let (free, largest) = (known(verdict.free), known(verdict.largest_free));
+    match (verdict.cause, verdict.lacks()) {
+        (Cause::Capacity, Some(lacks)) => Statement::new(format!(
+            "{who} lacks {} of {pool}: it {asked}, and {free} were free.",
+            label.with_total(lacks)
+        ))
+        .advice(format!(
+            "Free that much before it, or ask for less: {}.",
+            if pool.starts_with("L1") {
+                "smaller blocks, more cores, or DRAM instead"
+            } else {
+                "a smaller batch, a narrower dtype, more devices"
+            }
+        )),
+        (Cause::Fragmentation, Some(lacks)) => Statement::new(format!(
+            "{who} lacks {} of {pool} in one piece: it {asked}, {free} were free, but the largest piece had {largest}.",
+            label.per_bank(lacks)
+        ))
+        .advice("Allocate what lives long first, or free what lies between the pieces.".to_owned()),
+        (Cause::NeverFits, Some(_)) => {
+            Statement::new(format!("{who} {asked} of {pool}, and a bank has {}.", known(verdict.capacity)))
+                .advice(never_fits(pool, requested.unwrap_or(0), verdict.capacity))
+        }
+        (Cause::CircularBuffers, Some(lacks)) => Statement::new(format!(
+            "{who} lacks {} of L1 on a core for its circular buffers.",
+            size(lacks)
+        ))
+        .advice(
+            "Move as much of what is alive in L1 to DRAM, shard over more cores, or use smaller blocks."
+                .to_owned(),
+        ),
+        (Cause::TraceRegion, _) => Statement::new(format!("{who} {asked} for a trace."))
+            .advice("Open the device with a larger trace_region_size.".to_owned()),
+        (Cause::Unknown, _) if requested.is_some() && verdict.largest_free.is_some() => {
+            Statement::new(format!("{who} {asked} of {pool}, though {largest} were free in one piece."))
+                .advice(
+                    "Look for a limit that the program has set itself, and for others on the device."
+                        .to_owned(),
+                )
+        }
+        _ => Statement::new(format!(
+            "{who} failed for lack of {pool}; the log does not tell how much it lacked."
+        )),
+    }
+}
+
+fn never_fits(pool: &str, requested: u64, capacity: Option<u64>) -> String {
+    if pool == "L1_SMALL" {
+        return format!("Open the device with an l1_small_size of {requested} B or more.");
+    }
+    let parts = capacity.map_or(2, |capacity| requested.div_ceil(capacity.max(1)));
+    format!("Split the tensor into {parts} parts or more, or shard it over as many devices.")
+}

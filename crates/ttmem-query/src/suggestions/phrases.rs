@@ -1,0 +1,95 @@
+//! Phrases that the sentences of several suggestions share.
+
+use super::{PoolAtPeak, Situation};
+use crate::words::{brief_line, percent, shape, size};
+use ttmem_model::{PoolId, Profile, Rank, Step, StrId, TensorId, TensorType};
+
+/// Texts of the evidence have at most this many characters in a sentence.
+const MAX_CHARS: usize = 60;
+
+/// A text of the evidence as part of a sentence.
+pub(super) fn brief(text: &str) -> String {
+    brief_line(text, MAX_CHARS)
+}
+
+/// Selects a wording: `one` for a count of 1, `several` for any other.
+pub(super) fn by_count<'t>(count: usize, one: &'t str, several: &'t str) -> &'t str {
+    if count == 1 { one } else { several }
+}
+
+/// The name of a pool and the number of its banks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolLabel<'a> {
+    pub name: &'a str,
+    pub banks: Option<u32>,
+}
+
+impl<'a> PoolLabel<'a> {
+    pub(super) fn of(profile: &'a Profile, rank: &'a Rank, pool: PoolId) -> Self {
+        let pool = rank.pools.get(pool.index());
+        Self {
+            name: pool.map_or("memory", |pool| profile.text(pool.name)),
+            banks: pool.and_then(|pool| pool.banks),
+        }
+    }
+
+    /// `146.3 MiB/bank`; `146.3 MiB` where sizes are those of a whole device.
+    pub(super) fn per_bank(&self, bytes: u64) -> String {
+        let unit = if self.banks == Some(1) { "" } else { "/bank" };
+        format!("{}{unit}", size(bytes))
+    }
+
+    /// `146.3 MiB/bank (1.00 GiB on the device)`.
+    pub(super) fn with_total(&self, per_bank: u64) -> String {
+        let banks = self.banks.filter(|banks| *banks > 1);
+        let device = banks.and_then(|banks| per_bank.checked_mul(banks.into()));
+        let device = device.map_or_else(String::new, |bytes| format!(" ({} on the device)", size(bytes)));
+        format!("{}{device}", self.per_bank(per_bank))
+    }
+}
+
+impl PoolAtPeak<'_> {
+    /// `146.3 MiB/bank, 21.3% of the DRAM peak`.
+    pub(super) fn share(&self, per_bank: u64) -> String {
+        let share = percent(per_bank, self.peak.per_bank);
+        format!("{}, {share} of the {} peak", self.label.per_bank(per_bank), self.label.name)
+    }
+
+    /// `<how> the peak by 146.3 MiB/bank (1.00 GiB on the device).`
+    pub(super) fn lowers(&self, how: &str, saves: Option<u64>) -> Option<String> {
+        saves.map(|saves| format!("{how} the peak by {}.", self.label.with_total(saves)))
+    }
+
+    /// The same for a change whose exact saving is unknown, because the program then does something else.
+    pub(super) fn lowers_about(&self, how: &str, saves: Option<u64>) -> Option<String> {
+        saves.map(|saves| format!("{how} the peak by about {}.", self.label.with_total(saves)))
+    }
+}
+
+impl Situation<'_> {
+    /// `Step 100, ttnn.add at "subtract.3",`.
+    pub(super) fn step(&self, step: Step) -> String {
+        let op = self.profile.op_name(self.rank, step).map(|op| format!(", {}", brief(op)));
+        let loc = self.profile.op_loc(self.rank, step).map(|loc| format!(" at {},", brief(loc)));
+        let end = if loc.is_none() && op.is_some() { "," } else { "" };
+        format!("Step {step}{}{}{end}", op.unwrap_or_default(), loc.unwrap_or_default())
+    }
+
+    /// The name of an operation.
+    pub(super) fn op(&self, op: StrId) -> String {
+        brief(self.profile.text(op))
+    }
+
+    /// `1x32x64 (bf16)`.
+    pub(super) fn typed(&self, ty: &TensorType) -> String {
+        format!("{} ({})", brief(&shape(&ty.shape)), brief(self.profile.text(ty.dtype)))
+    }
+
+    /// The name of a tensor.
+    pub(super) fn name(&self, tensor: TensorId) -> String {
+        let tensors = &self.rank.tensors;
+        let name = tensors.name.get(tensor.index()).copied().flatten();
+        let name = name.or_else(|| tensors.ssa.get(tensor.index()).copied().flatten());
+        name.map_or_else(|| "one without a name".into(), |name| brief(self.profile.text(name)))
+    }
+}

@@ -1,0 +1,139 @@
+//! What rules look at: a rank, and its pools at their peaks.
+
+use super::phrases::PoolLabel;
+use super::{Finding, MIN_SHARE, Statement};
+use crate::analyze::interleaved::Interleaved;
+use crate::analyze::lowered::{self, Saving};
+use crate::analyze::oom::Verdict;
+use crate::analyze::peak::{self, Peak};
+use crate::analyze::{Account, Span};
+use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
+
+/// A rank at its peaks.
+#[derive(Debug)]
+pub(crate) struct Situation<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// The rank.
+    pub rank: &'a Rank,
+    /// The part of it that the request is about.
+    pub span: Span,
+    /// The pools that were in use.
+    pub pools: Vec<PoolAtPeak<'a>>,
+    /// The index in `pools` of the one that most rules look at: DRAM, or the first.
+    pub main: Option<usize>,
+    /// Why memory ran out, if that ended the program.
+    pub verdict: Option<&'a Verdict<'a>>,
+}
+
+/// A pool at its peak.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolAtPeak<'a> {
+    /// Its account.
+    pub account: &'a Account<'a>,
+    /// Its name and banks.
+    pub label: PoolLabel<'a>,
+    /// The peak.
+    pub peak: Peak,
+    /// The size of a bank.
+    pub capacity: Option<u64>,
+}
+
+impl<'a> Situation<'a> {
+    /// The pool that most rules look at, if it was used.
+    pub(super) fn main(&self) -> Option<PoolAtPeak<'a>> {
+        self.pools.get(self.main?).copied().filter(|pool| pool.peak.per_bank > 0)
+    }
+
+    /// The same, if the evidence has tensors.
+    pub(super) fn main_with_tensors(&self) -> Option<PoolAtPeak<'a>> {
+        self.main().filter(|_| self.rank.has_tensors())
+    }
+
+    /// The name and banks of a pool, also of one that was never in use.
+    pub(super) fn pool_label(&self, pool: PoolId) -> PoolLabel<'a> {
+        PoolLabel::of(self.profile, self.rank, pool)
+    }
+
+    /// The type of a tensor.
+    pub(super) fn ty(&self, tensor: TensorId) -> Option<&'a TensorType> {
+        self.profile.tensor_type((*self.rank.tensors.ty.get(tensor.index())?)?)
+    }
+
+    /// The layout of a tensor and its stored element type.
+    pub(super) fn stored(&self, tensor: TensorId) -> Option<(&'a Layout, &'a str)> {
+        let layout = self.ty(tensor)?.layout.as_ref()?;
+        Some((layout, self.profile.text(layout.stored_dtype)))
+    }
+
+    /// The tiles of a tensor, if they are interleaved over all banks of its pool.
+    pub(super) fn interleaved(&self, pool: &PoolAtPeak<'_>, tensor: TensorId) -> Option<Interleaved> {
+        let per_bank = self.rank.tensors.per_bank.get(tensor.index())?.get()?;
+        Interleaved::new(self.ty(tensor)?, per_bank, pool.account.pool.banks?)
+    }
+
+    /// All tensors that were ever in a pool: a change to a model changes every run of it.
+    pub(super) fn ever_in(&self, pool: &PoolAtPeak<'a>) -> impl Iterator<Item = TensorId> + 'a {
+        let (rank, id) = (self.rank, pool.account.id);
+        (0..rank.tensors.len()).filter(move |&index| rank.tensors.pool[index] == id).filter_map(TensorId::new)
+    }
+
+    /// The tensors that are alive at the peak of a pool.
+    pub(super) fn alive(&self, pool: &PoolAtPeak<'_>) -> impl Iterator<Item = TensorId> + use<'a> {
+        self.rank.live(pool.account.id, pool.peak.at).filter_map(TensorId::new)
+    }
+
+    /// The size of a tensor in each bank.
+    pub(super) fn per_bank(&self, tensor: TensorId) -> u64 {
+        self.rank.tensors.per_bank.get(tensor.index()).map_or(0, |bytes| bytes.or_zero())
+    }
+
+    /// The size of tensors in each bank.
+    pub(super) fn sum(&self, tensors: &[TensorId]) -> u64 {
+        tensors.iter().map(|tensor| self.per_bank(*tensor)).fold(0, u64::saturating_add)
+    }
+
+    /// The step that made a tensor.
+    pub(super) fn made_by(&self, tensor: TensorId) -> Option<Step> {
+        self.rank.tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get)
+    }
+
+    /// By how much the peak would fall; `None` where that is too little to report.
+    pub(super) fn fall(&self, pool: &PoolAtPeak<'_>, savings: &[Saving]) -> Option<u64> {
+        let fall = lowered::fall(pool.account, self.span, savings);
+        (fall > pool.account.pool.quantum && pool.is_share(fall, MIN_SHARE)).then_some(fall)
+    }
+
+    /// By how much the peak would fall if tensors were smaller by so many bytes for as long as they live.
+    pub(super) fn fall_of(
+        &self,
+        pool: &PoolAtPeak<'_>,
+        savings: impl Iterator<Item = (TensorId, u64)>,
+    ) -> Option<u64> {
+        let savings: Vec<Saving> =
+            savings.filter_map(|(tensor, saved)| Saving::of(self.rank, tensor, saved)).collect();
+        self.fall(pool, &savings)
+    }
+
+    /// The step that brought a pool to its peak.
+    pub(super) fn cause(&self, pool: &PoolAtPeak<'_>) -> Option<Step> {
+        peak::cause(self.profile, pool.account, pool.peak.at).step()
+    }
+}
+
+impl<'a> PoolAtPeak<'a> {
+    /// A pool at its peak.
+    pub fn new(profile: &'a Profile, account: &'a Account<'a>, peak: Peak, capacity: Option<u64>) -> Self {
+        Self { account, label: PoolLabel::of(profile, account.rank, account.id), peak, capacity }
+    }
+
+    /// Whether bytes are at least a share of the peak, in percent.
+    pub(super) fn is_share(&self, per_bank: u64, percent: u64) -> bool {
+        per_bank > 0 && u128::from(per_bank) * 100 >= u128::from(self.peak.per_bank) * u128::from(percent)
+    }
+
+    /// A finding about this pool.
+    pub(super) fn finding(&self, name: &'static str, statement: Statement) -> Finding {
+        Finding::new(name, self.account.id, statement)
+    }
+}

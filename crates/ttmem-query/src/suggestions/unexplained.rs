@@ -1,0 +1,64 @@
+//! The device reports more than the tensors add up to at the peak.
+
+use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use crate::analyze::live::live_set;
+use crate::analyze::residue::{self, LeftBehind, Who};
+use ttmem_model::difference;
+
+pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
+
+const NAME: &str = "unexplained";
+
+fn find(situation: &Situation<'_>) -> Vec<Finding> {
+    situation.main().and_then(|pool| look(situation, &pool)).into_iter().collect()
+}
+
+fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
+    let explained = pool.account.explained(pool.peak.at)?;
+    let live = live_set(situation.rank, pool.account.id, pool.peak.at)?;
+    let rest = u64::try_from(difference(pool.peak.per_bank, explained)).ok()?;
+    // A sum of which a part is unknown explains nothing.
+    if live.unknown > 0 || rest <= pool.account.pool.quantum || !pool.is_share(rest, MIN_SHARE) {
+        return None;
+    }
+    let rows = residue::by_operation(situation.profile, pool.account, pool.peak.at);
+    let most = rows.iter().filter(|row| kept(row) > 0).find(|row| row.op.is_some());
+    let left = most.and_then(|row| Some((row.op?, row))).map_or_else(String::new, |(op, row)| {
+        let (steps, s) = (row.steps.len(), if row.steps.len() == 1 { "" } else { "s" });
+        let bytes = pool.label.per_bank(kept(row));
+        format!("; {} left {bytes} of that behind, in {steps} step{s}", situation.op(op))
+    });
+    let found = Statement::new(format!("No tensor explains {}{left}.", pool.share(rest)));
+    let steps = most.map_or_else(Vec::new, |row| row.steps.clone());
+    Some(pool.finding(NAME, explain(found, pool, rest, &rows)).steps(steps))
+}
+
+/// Adds where most of the rest comes from, and what to do about it.
+fn explain(found: Statement, pool: &PoolAtPeak<'_>, rest: u64, rows: &[LeftBehind]) -> Statement {
+    let sum = |is_counted: &dyn Fn(&LeftBehind) -> bool| {
+        let rows = rows.iter().filter(|row| is_counted(row));
+        rows.map(kept).fold(0, u64::saturating_add).min(rest)
+    };
+    let once = sum(&|row| !row.steps.is_empty() && row.first_uses == row.steps.len());
+    let from_before = sum(&|row| row.who == Some(Who::Before));
+    let half = rest / 2;
+    if once > half {
+        return found.advice(format!(
+            "{} came when an operation first ran with its shapes: the program cache keeps that, and fewer \
+             different shapes keep it small.",
+            pool.label.per_bank(once)
+        ));
+    }
+    if from_before > half {
+        return found.detail(format!(
+            "{} were there before the first step: arguments that no step has used, or another program on the \
+             device.",
+            pool.label.per_bank(from_before)
+        ));
+    }
+    found.advice("Compare --run 1 with --run last: if it grows, something leaks.".to_owned())
+}
+
+fn kept(row: &LeftBehind) -> u64 {
+    u64::try_from(row.per_bank).unwrap_or(0)
+}
