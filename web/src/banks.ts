@@ -1,7 +1,7 @@
-// The words for the figures of a pool. Where it lies in several banks, or in nobody knows how many, they are those of
-// one bank; where it is one piece, as the memory of a process or of a GPU, they are all of it, and no bank is spoken of.
+// The words for the sizes of a pool: of one bank, of one core, or of all of it, as the memory of a process or of a GPU.
 
 import { counted, size } from "./format";
+import type { Extent } from "./generated/answers";
 
 export interface BankWords {
   /** After a size: ` per bank`. */
@@ -22,31 +22,35 @@ export interface BankWords {
   inside(pool: string): string;
 }
 
-const OF_A_BANK: BankWords = {
-  perBank: " per bank",
-  aBank: " a bank",
-  axis: "per bank",
-  heading: "Per bank",
-  ofABank: " of a bank",
-  piece: "A bank",
-  each: "each bank",
-  inside: (pool) => `each bank of ${pool}`,
+const ofEach = (part: "bank" | "core"): BankWords => ({
+  perBank: ` per ${part}`,
+  aBank: ` a ${part}`,
+  axis: `per ${part}`,
+  heading: `Per ${part}`,
+  ofABank: ` of a ${part}`,
+  piece: `A ${part}`,
+  each: `each ${part}`,
+  inside: (pool) => `each ${part} of ${pool}`,
+});
+
+const WORDS: Record<Extent, BankWords> = {
+  bank: ofEach("bank"),
+  core: ofEach("core"),
+  device: {
+    perBank: "",
+    aBank: "",
+    axis: "",
+    heading: "Size",
+    ofABank: "",
+    piece: "The pool",
+    each: "the pool",
+    inside: (pool) => pool,
+  },
 };
 
-const OF_ALL: BankWords = {
-  perBank: "",
-  aBank: "",
-  axis: "",
-  heading: "Size",
-  ofABank: "",
-  piece: "The pool",
-  each: "the pool",
-  inside: (pool) => pool,
-};
-
-/** How to speak of a pool with so many banks; `null`: nobody knows how many. */
-export function bankWords(banks: number | null | undefined): BankWords {
-  return banks === 1 ? OF_ALL : OF_A_BANK;
+/** The words for sizes of that extent. */
+export function bankWords(extent: Extent): BankWords {
+  return WORDS[extent];
 }
 
 /** `DRAM 12 banks × 1.00 GiB`, `cuda:0 79.1 GiB`; `null` where a pool of one piece has nothing to say. */

@@ -1,10 +1,10 @@
 // Unpacks the report and puts the sections together.
 
 import "./style.css";
-import { isCompiled, tellsPieces } from "./data/compiled";
 import { momentBefore, type Rank, Report } from "./data/report";
-import type { RankSummary } from "./data/summary";
+import { hasPieces, isTenstorrent } from "./data/summary";
 import { fill, h } from "./dom";
+import type { RankSummary } from "./generated/answers";
 import { bringIntoView } from "./jump";
 import { isOwnLink, readLink, writeLink } from "./link";
 import { preparePrinting } from "./print";
@@ -61,14 +61,14 @@ function arranged(sections: Section[]): HTMLElement[] {
 
 /** Sections about what the evidence cannot have are left out; what it could have told and did not is said. */
 function sectionsOfSteps(store: Store, ranks: RankSummary[]): Section[] {
-  const compiled = ranks.some(isCompiled);
+  const compiled = ranks.some(isTenstorrent);
   const only = (applies: boolean, section: (store: Store) => Section) => (applies ? [section(store)] : []);
   return [
     memorySection(store),
     liveSection(store),
     tensorsSection(store),
     ...only(compiled, paddingSection),
-    ...only(compiled || ranks.some(tellsPieces), fragmentationSection),
+    ...only(compiled || ranks.some(hasPieces), fragmentationSection),
     consumersSection(store),
     ...only(compiled, weightsSection),
     distributionSection(store),

@@ -38,6 +38,7 @@ pub struct BlockMap {
 
 /// A piece of a bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Block {
     /// Where it begins.
     pub address: u64,

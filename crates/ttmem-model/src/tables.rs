@@ -94,6 +94,7 @@ impl StepNumber {
 
 /// What a tensor is to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// A parameter or constant, or the result of a const-eval program.

@@ -63,7 +63,7 @@ impl Profile {
             word_of("process", &process)?.parse().map_err(PyValueError::new_err)
         })?;
         let expect = expect.map(|expect| expectations(&expect)).transpose()?;
-        let request = Request { at, top, run, rank, process, expect };
+        let request = Request { at, top, run, rank, process, expect, ..Request::default() };
         let text = self.ask(py, |profile| {
             let summary = answer(profile, &request)?;
             written(|out| json(&summary, out))

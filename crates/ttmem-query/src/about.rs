@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::answer::{PoolSummary, RankSummary, Summary};
+use super::answer::{RankSummary, Summary};
+use super::level::Level;
 
 /// A report in a few words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,7 @@ pub struct About {
 
 /// A peak in a few words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AboutPeak {
     /// The pool.
     pub pool: String,
@@ -39,10 +41,14 @@ pub struct AboutPeak {
     /// What the peak is a peak of. Reports of earlier versions do not have it.
     #[serde(default)]
     pub of: Option<Extent>,
+    /// How close it is to the capacity. Reports of earlier versions do not have it.
+    #[serde(default)]
+    pub level: Option<Level>,
 }
 
 /// What a size is a size of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
     /// One bank.
@@ -54,9 +60,9 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// What the sizes of a pool are sizes of.
-    pub fn of(name: &str, pool: &PoolSummary) -> Self {
-        match pool.banks {
+    /// What the sizes of a pool are sizes of, by its name and its number of banks.
+    pub(super) fn of(name: &str, banks: Option<u32>) -> Self {
+        match banks {
             // The evidence has totals only.
             Some(1) => Self::Device,
             // Evidence without the number of banks says of L1 what a core takes.
@@ -85,7 +91,8 @@ impl Extent {
 }
 
 /// A peak as it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ShownPeak {
     /// The bytes.
     pub bytes: u64,
@@ -139,6 +146,7 @@ fn highest_session(rank: &RankSummary) -> Option<AboutPeak> {
         total: peak,
         capacity_total: session.device_memory_bytes,
         of: Some(Extent::Device),
+        level: session.level,
     })
 }
 
@@ -157,6 +165,29 @@ fn peak(rank: &RankSummary) -> Option<AboutPeak> {
             .capacity_per_bank
             .zip(pool.banks)
             .and_then(|(bank, banks)| bank.checked_mul(banks.into())),
-        of: Some(Extent::of(name, pool)),
+        of: Some(pool.extent),
+        level: pool.level,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_shown_of_a_bank_where_that_is_known() {
+        let peak = |text: &str| serde_json::from_str::<AboutPeak>(text).ok().and_then(|peak| peak.shown());
+        let shown = |bytes, capacity, of| Some(ShownPeak { bytes, capacity, of });
+        let new = r#"{"pool":"DRAM","per_bank":15,"capacity_per_bank":30,"total":180,"capacity_total":360,"of":"bank"}"#;
+        assert_eq!(peak(new), shown(15, Some(30), Extent::Bank));
+        let training = r#"{"pool":"DRAM","per_bank":null,"capacity_per_bank":null,"total":15,"capacity_total":30,"of":"device"}"#;
+        assert_eq!(peak(training), shown(15, Some(30), Extent::Device));
+        let unknown = r#"{"pool":"DRAM","per_bank":null,"capacity_per_bank":5,"total":null,"of":"bank"}"#;
+        assert_eq!(peak(unknown), None);
+        // Earlier versions did not say what of; they wrote the total of a device without banks into both fields.
+        let device = r#"{"pool":"DRAM","per_bank":15,"capacity_per_bank":30,"total":15}"#;
+        assert_eq!(peak(device), shown(15, Some(30), Extent::Device));
+        let bank = r#"{"pool":"DRAM","per_bank":15,"capacity_per_bank":30,"total":180}"#;
+        assert_eq!(peak(bank), shown(15, Some(30), Extent::Bank));
+    }
 }

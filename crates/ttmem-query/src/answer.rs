@@ -4,13 +4,18 @@
 
 use serde::Serialize;
 
+use super::about::Extent;
+use super::device::DeviceKind;
+use super::level::Level;
 use super::named::Named;
 use super::statement::Statement;
 use super::suggestions::Urgency;
+use crate::analyze::fragmentation::Severity;
 use ttmem_model::{Block, Class, Position, Step};
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Summary {
     /// The version of this form.
     pub schema: u32,
@@ -22,6 +27,7 @@ pub struct Summary {
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SourceSummary {
     /// The name of the format.
     pub format: String,
@@ -35,6 +41,7 @@ pub struct SourceSummary {
 
 /// A warning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct WarningSummary {
     /// The file.
     pub file: String,
@@ -46,6 +53,7 @@ pub struct WarningSummary {
 
 /// The answer for one rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankSummary {
     /// Its label.
     pub rank: Option<String>,
@@ -55,6 +63,8 @@ pub struct RankSummary {
     pub processes: u32,
     /// The file it is in.
     pub file: String,
+    /// The kind of device it ran on.
+    pub device: Option<DeviceKind>,
     /// Top-level program runs.
     pub runs: usize,
     /// How often the sequence of programs ran.
@@ -98,10 +108,10 @@ pub struct RankSummary {
     /// What is expected of classes of tensors, and what they took.
     pub expected: Vec<ExpectedSummary>,
     /// The moments that the program has named, in order; not there where there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
     /// What ran, in order, as the program names it; not there where it names nothing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ran: Vec<Ran>,
     /// What could be changed, what matters most first.
     pub suggestions: Vec<Suggestion>,
@@ -109,6 +119,7 @@ pub struct RankSummary {
 
 /// A moment that the program has named.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Checkpoint {
     /// Its name.
     pub name: String,
@@ -122,6 +133,7 @@ pub struct Checkpoint {
 
 /// A part of the program, and what its calls came to that have ended: what they and the calls inside of them did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Ran {
     /// Its name.
     pub name: String,
@@ -149,6 +161,7 @@ pub struct Ran {
 
 /// What is expected of a class of tensors, and what it took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ExpectedSummary {
     /// The class.
     pub class: Class,
@@ -174,6 +187,7 @@ pub struct ExpectedSummary {
 
 /// What could be changed, and what that would save.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Suggestion {
     /// The name of the suggestion.
     pub rule: &'static str,
@@ -202,6 +216,7 @@ pub struct Suggestion {
 
 /// A tensor that a suggestion is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SuggestionTensor {
     /// Its name, or its name in the program.
     pub name: Option<String>,
@@ -219,6 +234,7 @@ pub struct SuggestionTensor {
 
 /// Runs that were chosen, by their numbers from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ChosenRuns {
     /// The first.
     pub first: usize,
@@ -230,6 +246,7 @@ pub struct ChosenRuns {
 
 /// How many operations there are.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Counts {
     /// All, deallocations included.
     pub total: u32,
@@ -243,6 +260,7 @@ pub struct Counts {
 
 /// How often an operation ran.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct OpCount {
     /// Its name.
     pub op: String,
@@ -252,13 +270,18 @@ pub struct OpCount {
 
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolSummary {
     /// In how many banks it lies.
     pub banks: Option<u32>,
+    /// What its sizes are sizes of, those that are called `per_bank`.
+    pub extent: Extent,
     /// The size of a bank.
     pub capacity_per_bank: Option<u64>,
     /// The highest use of a bank.
     pub peak_per_bank: Option<u64>,
+    /// How close that is to the capacity.
+    pub level: Option<Level>,
     /// The highest use of the device; by its own rule, where the evidence has one.
     pub peak_total: Option<u64>,
     /// The position of the peak.
@@ -278,25 +301,26 @@ pub struct PoolSummary {
     /// The step of rounding.
     pub quantum_per_bank: u64,
     /// What a caching allocator says besides; not there where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<AllocatorLevels>,
     /// It is a counter that was read now and then, beside pools whose every change was seen; not there where it is not.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub polled: bool,
     /// Where the peak is from, if the pool was only sampled: `counted` is the evidence's own figure, `sampled` the highest
     /// sample, which is a lower bound. Not there where every change was seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_source: Option<&'static str>,
     /// The highest sample of such a pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub highest_sample_per_bank: Option<u64>,
     /// What is not in these figures, in words; not there where nothing is known to be missing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_watched: Vec<String>,
 }
 
 /// The levels that a caching allocator tells apart, in bytes of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AllocatorLevels {
     /// What the program asked for, when most was allocated.
     pub requested_at_peak_total: Option<u64>,
@@ -310,6 +334,7 @@ pub struct AllocatorLevels {
 
 /// A pool at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolMoment {
     /// The pool.
     pub pool: String,
@@ -338,7 +363,7 @@ pub struct PoolMoment {
     /// How many tensors are alive.
     pub live_count: Option<usize>,
     /// Where those were made that running made, the most first; not there where the program names no parts.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_in: Option<Vec<MadeIn>>,
     /// The tensors, largest first.
     pub live: Option<Vec<LiveTensor>>,
@@ -348,6 +373,7 @@ pub struct PoolMoment {
 
 /// What a part of the program made of what is alive: activations, what is temporary, and what nobody knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct MadeIn {
     /// The part: `h.*.mlp` for layers that are alike; null for what was made outside of all parts.
     pub name: Option<String>,
@@ -363,6 +389,7 @@ pub struct MadeIn {
 
 /// The step that brought a pool to where it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Caused {
     /// The step.
     pub step: Step,
@@ -378,6 +405,7 @@ pub struct Caused {
 
 /// Bytes that no tensor explains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ResidueRow {
     /// The operation that left them behind; null where it was none, or one of several.
     pub op: Option<String>,
@@ -395,6 +423,7 @@ pub struct ResidueRow {
 
 /// A tensor that is alive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct LiveTensor {
     /// What people call it, or its name in the program.
     pub name: Option<String>,
@@ -411,7 +440,7 @@ pub struct LiveTensor {
     /// Where that stands.
     pub loc: Option<String>,
     /// The part of the program that it was made in; not there where the program names none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_in: Option<String>,
     /// What it is to the model.
     pub class: Class,
@@ -435,6 +464,7 @@ pub struct LiveTensor {
 
 /// A moment that was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AtMoment {
     /// The position.
     pub step: Position,
@@ -448,6 +478,7 @@ pub struct AtMoment {
 
 /// Padding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PaddingSummary {
     /// All bytes.
     pub padded_bytes: u64,
@@ -461,6 +492,7 @@ pub struct PaddingSummary {
 
 /// A tensor with padding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PaddedTensor {
     /// Its name.
     pub name: Option<String>,
@@ -486,6 +518,7 @@ pub struct PaddedTensor {
 
 /// A step that added much.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Suspect {
     /// The step.
     pub step: Step,
@@ -503,6 +536,7 @@ pub struct Suspect {
 
 /// A change between programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Outside {
     /// The pool.
     pub pool: String,
@@ -514,6 +548,7 @@ pub struct Outside {
 
 /// Fragmentation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Fragmentation {
     /// The position where it is worst.
     pub step: Position,
@@ -521,12 +556,15 @@ pub struct Fragmentation {
     pub free_per_bank: u64,
     /// The largest piece of it.
     pub largest_free_per_bank: u64,
+    /// How much it matters.
+    pub severity: Severity,
     /// How a bank is cut up there, where the evidence has block tables.
     pub blocks: Option<Vec<Block>>,
 }
 
 /// The weights.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Weights {
     /// How many.
     pub count: usize,
@@ -540,6 +578,7 @@ pub struct Weights {
 
 /// A weight.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Weight {
     /// What people call it.
     pub name: String,
@@ -555,6 +594,7 @@ pub struct Weight {
 
 /// The inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Declared {
     /// How many.
     pub count: usize,
@@ -564,6 +604,7 @@ pub struct Declared {
 
 /// The error that ended the program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Oom {
     /// The verdict in sentences.
     #[serde(flatten)]
@@ -587,10 +628,10 @@ pub struct Oom {
     /// How many more bytes of each bank would have been enough.
     pub lacks_per_bank: Option<u64>,
     /// What tensors held then; not there where the evidence is not a recording.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_per_bank: Option<u64>,
     /// The part of the program that the step ran in; not there where the program names none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
     /// Circular buffers: how many bytes they and the buffers both need.
     pub overlap_bytes: Option<u64>,
@@ -608,6 +649,7 @@ pub struct Oom {
 
 /// A tensor of the size that did not fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct OwnerSummary {
     /// `result`, `operand` or `argument`.
     pub part: &'static str,
@@ -625,6 +667,7 @@ pub struct OwnerSummary {
 
 /// An error.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct FaultSummary {
     /// What kind.
     pub kind: &'static str,
@@ -644,6 +687,7 @@ pub struct FaultSummary {
 
 /// A session of phases.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SessionSummary {
     /// What people call it.
     pub name: Option<String>,
@@ -661,12 +705,17 @@ pub struct SessionSummary {
     pub line: Option<u64>,
     /// The highest use of all phases that are known.
     pub peak_bytes: Option<i64>,
+    /// How close that is to the memory of the device.
+    pub level: Option<Level>,
+    /// Whether it is below the memory of the device.
+    pub fits: Option<bool>,
     /// The use at the end.
     pub final_bytes: Option<i64>,
 }
 
 /// A phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[allow(missing_docs, reason = "the glossary of the contract says each")]
 pub struct PhaseSummary {
     pub session: usize,

@@ -15,6 +15,7 @@ use crate::analyze::overlaps::{Overlap, overlaps};
 use ttmem_model::{CallEnd, Nanoseconds, PoolId, Profile, Rank, ScopeId, ScopeKind, StrId};
 use ttmem_model::{Error, Result};
 
+use super::about::Extent;
 use super::summary::is_rank;
 use super::timeline::{Column, Pattern, Texts, ascending, maybe, numbers, signed, sizes};
 
@@ -32,6 +33,7 @@ pub struct GanttRequest {
 
 /// What ran when.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Gantt<'a> {
     /// The version of this answer.
     pub schema: u32,
@@ -45,6 +47,7 @@ pub struct Gantt<'a> {
 
 /// What ran when, on one rank.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankGantt<'a> {
     /// What is said besides the columns.
     #[serde(flatten)]
@@ -63,6 +66,8 @@ pub struct RankGantt<'a> {
 
 /// What is said of a rank besides its columns.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "GanttOutline"))]
 pub struct Outline<'a> {
     /// The label of the rank.
     pub rank: Option<&'a str>,
@@ -73,6 +78,7 @@ pub struct Outline<'a> {
     /// When the last thing happened.
     pub last_ns: Nanoseconds,
     /// The kinds of scopes, by the numbers that `scopes.kind` has.
+    #[cfg_attr(feature = "typescript", ts(as = "Vec<&'static str>"))]
     pub kinds: [&'static str; ScopeKind::ALL.len()],
     /// Threads and streams.
     pub lanes: Vec<Lane<'a>>,
@@ -88,6 +94,7 @@ pub struct Outline<'a> {
 
 /// A thread or stream.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Lane<'a> {
     /// Its name.
     pub name: &'a str,
@@ -97,6 +104,7 @@ pub struct Lane<'a> {
 
 /// The tree of what a program does.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ScopeColumns<'a> {
     /// Names.
     pub name: Vec<&'a str>,
@@ -110,6 +118,7 @@ pub struct ScopeColumns<'a> {
 
 /// Calls in the order in which they began.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct CallColumns<'a> {
     /// The scope.
     pub scope: Vec<usize>,
@@ -143,6 +152,8 @@ pub struct CallColumns<'a> {
 
 /// A scope that takes time.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "HotPath"))]
 pub struct HotPathRow {
     /// The scope.
     pub scope: usize,
@@ -166,6 +177,7 @@ pub struct HotPathRow {
 
 /// The longest chain of calls without overlap.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ChainTotals {
     /// How long its calls take together.
     pub time_ns: Nanoseconds,
@@ -175,6 +187,8 @@ pub struct ChainTotals {
 
 /// What ran at once.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "Overlaps"))]
 pub struct OverlapRows {
     /// How long two or more lanes were in calls.
     pub time_ns: Nanoseconds,
@@ -186,6 +200,8 @@ pub struct OverlapRows {
 
 /// Scopes that ran at once.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "Overlap"))]
 pub struct OverlapRow {
     /// How many lanes.
     pub lanes: usize,
@@ -203,11 +219,14 @@ pub struct OverlapRow {
 
 /// What a pool held.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct MemoryColumns<'a> {
     /// The pool.
     pub pool: &'a str,
     /// In how many banks it lies.
     pub banks: Option<u32>,
+    /// What its sizes are sizes of.
+    pub extent: Extent,
     /// The step of rounding.
     pub quantum: u64,
     /// Whether there are tensors in it: the memory of a process is a pool, too, and nobody's bytes are named there.
@@ -221,6 +240,7 @@ pub struct MemoryColumns<'a> {
 
 /// Moments that somebody wanted to look at.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SnapshotColumns<'a> {
     /// What they are called.
     pub name: Vec<Option<&'a str>>,
@@ -469,6 +489,7 @@ impl<'a> MemoryColumns<'a> {
         (!curve.at.is_empty()).then(|| Self {
             pool: profile.text(account.pool.name),
             banks: account.pool.banks,
+            extent: Extent::of(profile.text(account.pool.name), account.pool.banks),
             quantum: account.pool.quantum,
             has_tensors: rank.tensors.pool.contains(&id),
             at_ns: curve.at,

@@ -6,11 +6,13 @@
 mod about;
 pub mod analyze;
 mod answer;
+mod device;
 mod expectations;
 mod expected;
 mod faults;
 pub mod gantt;
 pub mod ir;
+mod level;
 mod memory_profile;
 mod named;
 pub mod operations;
@@ -24,19 +26,24 @@ mod statement;
 mod suggestions;
 mod summary;
 pub mod timeline;
+#[cfg(feature = "typescript")]
+pub mod typescript;
 mod verdict;
 pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
+pub use analyze::fragmentation::Severity;
 pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
     FaultSummary, Fragmentation, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary, PaddedTensor,
     PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow, SessionSummary,
     SourceSummary, Suggestion, SuggestionTensor, Summary, Suspect, WarningSummary, Weight, Weights,
 };
+pub use device::DeviceKind;
 pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
 pub use ir::IrFile;
+pub use level::{Level, Limits, Thresholds};
 pub use memory_profile::{MemoryProfile, memory_profile};
 pub use named::Named;
 pub use operations::{MemoryFile, OperationsFile, highest_peak};

@@ -33,3 +33,25 @@ impl<T: Serialize> Serialize for Named<T> {
         map.end()
     }
 }
+
+#[cfg(feature = "typescript")]
+impl<T: ts_rs::TS> ts_rs::TS for Named<T> {
+    type WithoutGenerics = Named<ts_rs::Dummy>;
+    type OptionInnerType = Self;
+
+    fn name(config: &ts_rs::Config) -> String {
+        format!("Record<string, {}>", T::name(config))
+    }
+
+    fn inline(config: &ts_rs::Config) -> String {
+        Self::name(config)
+    }
+
+    fn visit_generics(visitor: &mut impl ts_rs::TypeVisitor)
+    where
+        Self: 'static,
+    {
+        visitor.visit::<T>();
+        T::visit_generics(visitor);
+    }
+}

@@ -6,6 +6,7 @@ use serde::Serialize;
 ///
 /// All sentences are composed in `query`. Front ends display these parts and never take them apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Statement {
     /// What happened or was found, in one sentence.
     pub headline: String,

@@ -4,13 +4,16 @@ use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
 
+use super::about::Extent;
 use super::answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, LiveTensor,
     OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
     SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
+use super::device::DeviceKind;
 use super::expectations::Expectations;
 use super::expected::held_against;
+use super::level::Thresholds;
 use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
@@ -44,6 +47,8 @@ pub struct Request {
     pub process: ProcessFilter,
     /// What is expected besides what the evidence has; with it, there must be something.
     pub expect: Option<Expectations>,
+    /// From when on a pool counts as high or full.
+    pub thresholds: Thresholds,
 }
 
 /// Which top-level runs are looked at.
@@ -242,6 +247,7 @@ impl<'a> View<'a> {
             process: process(self.rank),
             processes: self.profile.ranks.iter().map(process).max().unwrap_or(1),
             file: self.profile.source.file.clone(),
+            device: DeviceKind::of(self.profile, self.rank),
             runs: self.runs().count(),
             passes: self.passes(),
             chosen_runs: self.chosen_runs(),
@@ -276,7 +282,7 @@ impl<'a> View<'a> {
                 .filter(|fault| self.is_within(fault))
                 .map(|fault| self.fault(fault))
                 .collect(),
-            sessions: session_summaries(self.profile, self.rank),
+            sessions: session_summaries(self.profile, self.rank, &self.request.thresholds),
             phases: self.rank.phases.iter().map(|phase| phase_summary(self.profile, phase)).collect(),
             expected: held_against(self.profile, self.rank, self.span, self.request.expect.as_ref()),
             checkpoints: self.checkpoints(),
@@ -311,6 +317,7 @@ impl<'a> View<'a> {
             main: pools.iter().position(|pool| Some(pool.account.id) == main),
             pools,
             verdict,
+            thresholds: self.request.thresholds,
         }
     }
 
@@ -413,10 +420,14 @@ impl<'a> View<'a> {
         let end = self.end(account);
         let peak_per_bank = unseen.or(peak.map(|peak| peak.per_bank));
         let position = peak.and_then(|peak| peak.position());
+        let capacity_per_bank = self.capacity(pool, fault);
+        let name = self.profile.text(pool.name);
         PoolSummary {
             banks: pool.banks,
-            capacity_per_bank: self.capacity(pool, fault),
+            extent: Extent::of(name, pool.banks),
+            capacity_per_bank,
             peak_per_bank,
+            level: self.request.thresholds.level(name, peak_per_bank, capacity_per_bank),
             peak_total: match pool.totals {
                 Some(totals) => totals.peak.map(|peak| u64::try_from(peak).unwrap_or(0)),
                 None => total(peak_per_bank),
@@ -696,6 +707,7 @@ impl<'a> View<'a> {
             step: worst.at.position(),
             free_per_bank: worst.free,
             largest_free_per_bank: worst.largest_free,
+            severity: fragmentation::severity(account, self.span, &worst),
             blocks: account.pool.map_at(worst.at).map(|map| map.blocks.clone()),
         })
     }

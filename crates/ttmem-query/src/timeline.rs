@@ -22,6 +22,7 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::analyze::fragmentation::{self, Fragmented};
 use crate::analyze::reshaping::{Freedom, Reshaping};
 use crate::analyze::residue::{self, Who};
 use crate::analyze::tiles::friendly_shape;
@@ -31,6 +32,7 @@ use ttmem_model::{
     TensorType, TypeId,
 };
 
+use super::about::Extent;
 use super::rows::Shape;
 use super::summary::residue_note;
 
@@ -129,6 +131,7 @@ impl<'a> Texts<'a> {
 
 /// What is said of a rank besides its columns.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankOutline {
     /// How many steps there are.
     pub steps: u32,
@@ -142,15 +145,38 @@ pub struct RankOutline {
 
 /// What is said of a pool besides its columns.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolOutline {
     /// Its name.
     pub name: String,
-    /// In how many banks it lies.
-    pub banks: Option<u32>,
+    /// What its sizes are sizes of.
+    pub extent: Extent,
     /// The step of rounding.
     pub quantum: u64,
     /// When its peak was first reached; null where nothing was ever allocated.
     pub peak_moment: Option<usize>,
+    /// When its free memory was most in pieces, the worst moment first: empty where it was always in one piece, null where
+    /// the evidence does not state it.
+    pub fragmented: Option<Vec<FragmentedMoment>>,
+}
+
+/// What is free at a moment, and the largest piece of it, in each bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct FragmentedMoment {
+    /// When.
+    pub moment: usize,
+    /// What is free.
+    pub free: u64,
+    /// The largest piece of it.
+    pub largest_free: u64,
+}
+
+/// So many moments of fragmentation are listed.
+const FRAGMENTED: usize = 10;
+
+fn fragmented(found: &Fragmented) -> FragmentedMoment {
+    FragmentedMoment { moment: found.at.index(), free: found.free, largest_free: found.largest_free }
 }
 
 /// A rank, ready to be written as columns.
@@ -188,11 +214,13 @@ impl<'a> Timeline<'a> {
         let Tables { profile, rank, .. } = self.tables;
         let pool = |account: &Account<'_>| PoolOutline {
             name: profile.text(account.pool.name).to_owned(),
-            banks: account.pool.banks,
+            extent: Extent::of(profile.text(account.pool.name), account.pool.banks),
             quantum: account.pool.quantum,
             peak_moment: peak::peak(account, Span::whole(rank))
                 .filter(|peak| peak.position().is_some())
                 .map(|peak| peak.at.index()),
+            fragmented: fragmentation::worst_moments(account, Span::told(rank), FRAGMENTED)
+                .map(|moments| moments.iter().map(fragmented).collect()),
         };
         RankOutline {
             steps: rank.end(),

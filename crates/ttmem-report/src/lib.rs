@@ -5,7 +5,6 @@
 //! suggestions come from `query` as they are shown. `files` writes the files of a report folder, the profile among them.
 
 pub mod chart;
-mod devices;
 pub mod files;
 mod line;
 mod markdown;
@@ -35,6 +34,13 @@ use ttmem_query::{Gantt, Summary};
 pub fn json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, summary)?;
     writeln!(out)
+}
+
+/// Adds the types that pages read.
+#[cfg(feature = "typescript")]
+pub fn declare(declarations: &mut ttmem_query::typescript::Declarations) {
+    declarations.add::<Gantt<'static>>();
+    page::declare(declarations);
 }
 
 /// Writes what ran when as JSON.

@@ -90,6 +90,7 @@ mod tests {
             total: None,
             capacity_total: None,
             of: Some(Extent::Bank),
+            level: None,
         };
         let full = peak(Some(1012 * MIB), Some(1024 * MIB));
         assert_eq!(headline(Some(&full), None), "Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %).");

@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use ttmem::store::Store;
@@ -73,12 +73,22 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-async fn about(axum::extract::State(app): axum::extract::State<Arc<App>>) -> Json<Value> {
-    Json(json!({
-        "name": "ttmem",
-        "version": env!("CARGO_PKG_VERSION"),
-        "max_upload_bytes": app.limits.upload_bytes,
-    }))
+/// The answer at `/api`.
+#[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub(crate) struct ServerInfo {
+    name: &'static str,
+    version: &'static str,
+    /// The size of the largest upload that is accepted.
+    max_upload_bytes: u64,
+}
+
+async fn about(axum::extract::State(app): axum::extract::State<Arc<App>>) -> Json<ServerInfo> {
+    Json(ServerInfo {
+        name: "ttmem",
+        version: env!("CARGO_PKG_VERSION"),
+        max_upload_bytes: app.limits.upload_bytes,
+    })
 }
 
 async fn nothing() -> Refusal {

@@ -108,11 +108,11 @@ impl Job {
     pub(crate) fn shown(&self) -> Shown {
         let now = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, read_bytes, report, error) = match &*now {
-            Stage::Queued => ("queued", 0, None, None),
-            Stage::Reading(bytes) => ("reading", *bytes, None, None),
-            Stage::Writing => ("writing", self.size, None, None),
-            Stage::Done(report) => ("done", self.size, Some(report.clone()), None),
-            Stage::Failed(failure) => ("failed", 0, None, Some(failure.clone())),
+            Stage::Queued => (JobState::Queued, 0, None, None),
+            Stage::Reading(bytes) => (JobState::Reading, *bytes, None, None),
+            Stage::Writing => (JobState::Writing, self.size, None, None),
+            Stage::Done(report) => (JobState::Done, self.size, Some(report.clone()), None),
+            Stage::Failed(failure) => (JobState::Failed, 0, None, Some(failure.clone())),
         };
         Shown {
             id: self.id.clone(),
@@ -129,15 +129,29 @@ impl Job {
 
 /// A job as the interface says it.
 #[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "Job"))]
 pub(crate) struct Shown {
     pub(crate) id: String,
     file: String,
     size_bytes: u64,
-    state: &'static str,
+    state: JobState,
     read_bytes: u64,
     report: Option<String>,
     page: Option<String>,
     error: Option<Failure>,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JobState {
+    Queued,
+    Reading,
+    Writing,
+    Done,
+    Failed,
 }
 
 /// Begins a job for an upload that is all there.

@@ -44,3 +44,12 @@ mod worker;
 pub use limits::Limits;
 pub use server::{Config, Server};
 pub use worker::{Worker, work};
+
+/// Adds the types that pages read, those of reports included.
+#[cfg(feature = "typescript")]
+pub fn declare(declarations: &mut ttmem::query::typescript::Declarations) {
+    declarations.add::<app::ServerInfo>();
+    declarations.add::<jobs::Shown>();
+    declarations.add::<reports::Row>();
+    ttmem::report::declare(declarations);
+}

@@ -28,6 +28,8 @@ type Name = Result<Path<String>, PathRejection>;
 
 /// A row of the list: what `ttmem list --json` says, and where the rest is.
 #[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "StoredRow"))]
 pub(crate) struct Row {
     #[serde(flatten)]
     report: Stored,

@@ -1,9 +1,9 @@
 // What tooltips say of a moment: which step is next, where it is in the program, and rows of sizes.
 
 import type { Pool, Rank } from "../data/report";
-import type { Phase } from "../data/summary";
 import { h } from "../dom";
 import { change, count, shorten, size } from "../format";
+import type { PhaseSummary } from "../generated/answers";
 
 const LOCATION_LETTERS = 64;
 
@@ -30,7 +30,7 @@ export function runTitle(rank: Rank, step: number): string | null {
 
 /** The phase that a step is in; `null` where no phase has it. */
 export function phaseTitle(rank: Rank, step: number): string | null {
-  const isIn = ({ first_step: first, end_step: end }: Phase) =>
+  const isIn = ({ first_step: first, end_step: end }: PhaseSummary) =>
     first !== null && end !== null && first <= step && step < end;
   return rank.summary.phases.find(isIn)?.name ?? null;
 }

@@ -5,9 +5,17 @@
 // Time is counted in moments, as in the core: position i (before step i) has an early side, 2i, right after the step
 // before it, and a late side, 2i + 1, right before its step. `summary --at i` describes the late side.
 
+import type {
+  Extent,
+  FragmentedMoment,
+  PageHead,
+  RankHead,
+  RankSummary,
+  Summary,
+  Verdict,
+} from "../generated/answers";
 import { type Block, unpack } from "./block";
 import { Lines } from "./lines";
-import type { RankSummary, Summary } from "./summary";
 
 /** A tensor that is never given back dies here. */
 export const NEVER = 0xffffffff;
@@ -23,22 +31,6 @@ export const Kind = { Compute: 0, Deallocate: 1, GetDevice: 2, LoadCached: 3, Ca
 /** Facts about a step, as bits. */
 export const Mark = { Weight: 1, Failed: 2, View: 4, CacheMiss: 8, Retained: 16 } as const;
 
-interface HeadMeta {
-  name: string;
-  generator: string;
-  summary: Summary;
-  /** For each rank, what its fatal error means in sentences. */
-}
-
-interface RankMeta {
-  steps: number;
-  has_tensors: boolean;
-  classes: string[];
-  pools: { name: string; banks: number | null; quantum: number; peak_moment: number | null }[];
-  /** The compiled graphs, with the lines of `ir` that their texts are. */
-  modules: { name: string | null; stages: { stage: string; first: number; lines: number }[] }[];
-}
-
 export class Report {
   readonly name: string;
   readonly generator: string;
@@ -47,7 +39,7 @@ export class Report {
   private irLines: Promise<Lines | null> | undefined;
 
   private constructor(
-    head: Block<HeadMeta>,
+    head: Block<PageHead>,
     readonly texts: Lines,
   ) {
     this.name = head.meta.name;
@@ -61,7 +53,7 @@ export class Report {
 
   /** Unpacks what every view needs. */
   static async open(): Promise<Report> {
-    const [head, texts] = await Promise.all([unpack<HeadMeta>("head"), unpack("texts")]);
+    const [head, texts] = await Promise.all([unpack<PageHead>("head"), unpack("texts")]);
     if (!head || !texts) throw new Error("there is no data in this page");
     return new Report(head, new Lines(texts, "texts"));
   }
@@ -74,7 +66,7 @@ export class Report {
   rank(index: number): Promise<Rank> {
     let rank = this.loaded.get(index);
     if (!rank) {
-      rank = unpack<RankMeta>(`rank-${index}`).then((block) => {
+      rank = unpack<RankHead>(`rank-${index}`).then((block) => {
         if (!block) throw new Error(`there is no rank ${index} in this page`);
         return new Rank(this, index, block);
       });
@@ -120,11 +112,14 @@ export class Curve {
 /** A pool of a rank. */
 export class Pool {
   readonly name: string;
-  readonly banks: number | null;
+  /** What its sizes are sizes of. */
+  readonly extent: Extent;
   /** The step in which the evidence rounds; 0 where it does not. */
   readonly quantum: number;
   /** When the peak was first reached. */
   readonly peakMoment: number | null;
+  /** When free memory was most in pieces, the worst moment first; `null` where the evidence does not state it. */
+  readonly fragmented: FragmentedMoment[] | null;
   private readonly curves = new Map<string, Curve>();
   private looks: Uint32Array | undefined;
   private effects: Float64Array | undefined;
@@ -132,14 +127,15 @@ export class Pool {
   private peaks: { at: Int32Array; perBank: Float64Array } | undefined;
 
   constructor(
-    private readonly block: Block<RankMeta>,
+    private readonly block: Block<RankHead>,
     readonly index: number,
   ) {
     const meta = block.meta.pools[index];
     this.name = meta.name;
-    this.banks = meta.banks;
+    this.extent = meta.extent;
     this.quantum = meta.quantum;
     this.peakMoment = meta.peak_moment;
+    this.fragmented = meta.fragmented;
   }
 
   /** What a bank holds: as measured, or rebuilt where the evidence is silent. */
@@ -162,7 +158,7 @@ export class Pool {
 
   /** Whether it is spoken of what is free: of banks always, known or not; of a pool of one piece where it is known. */
   get tellsFree(): boolean {
-    return this.banks !== 1 || this.free.at.length > 0;
+    return this.extent !== "device" || this.free.at.length > 0;
   }
 
   /** The moments at which the pool was looked at. */
@@ -272,7 +268,7 @@ export class Rank {
   readonly hasTensors: boolean;
   readonly classes: string[];
   readonly pools: Pool[];
-  readonly modules: RankMeta["modules"];
+  readonly modules: RankHead["modules"];
   // Tables are decoded when they are first asked for: a page that has just been opened needs few of them.
   private stepTable: ReturnType<typeof stepTable> | undefined;
   private opTable: ReturnType<typeof opTable> | undefined;
@@ -287,7 +283,7 @@ export class Rank {
   constructor(
     readonly report: Report,
     readonly index: number,
-    private readonly block: Block<RankMeta>,
+    private readonly block: Block<RankHead>,
   ) {
     this.summary = report.summary.ranks[index];
     this.label = this.summary.rank;

@@ -5,48 +5,12 @@
 
 import { type Block, unpack } from "../data/block";
 import type { Lines } from "../data/lines";
-
-export interface Meta {
-  rank: string | null;
-  began_unix_ns: number | null;
-  first_ns: number;
-  last_ns: number;
-  /** What times in columns are counted in. */
-  unit_ns: number;
-  kinds: string[];
-  lanes: { name: string; rows: number }[];
-  further_calls: number;
-  hot_paths: HotPath[];
-  chain: { time_ns: number; calls: number };
-  overlaps: { time_ns: number; sets: number; longest: Overlap[] };
-  pools: { name: string; banks: number | null; quantum: number; has_tensors?: boolean }[];
-}
-
-export interface HotPath {
-  scope: number;
-  path: string;
-  count: number;
-  timed: number;
-  total_ns: number | null;
-  own_ns: number | null;
-  longest_ns: number | null;
-  longest_call: number | null;
-  change: number | null;
-}
-
-export interface Overlap {
-  lanes: number;
-  time_ns: number;
-  count: number;
-  from_ns: number;
-  until_ns: number;
-  calls: number[];
-}
+import type { Extent, GanttHead } from "../generated/answers";
 
 /** What a bank of a pool holds, in time, as changes. */
 export interface TimeCurve {
   name: string;
-  banks: number | null;
+  extent: Extent;
   /** Whether there are tensors in it; not known in older pages. */
   hasTensors?: boolean;
   at: Float64Array;
@@ -61,7 +25,7 @@ export interface Lane {
 }
 
 export class GanttData {
-  readonly meta: Meta;
+  readonly meta: GanttHead;
   readonly lanes: Lane[] = [];
   /** How many rows all lanes take. */
   readonly rowCount: number;
@@ -89,7 +53,7 @@ export class GanttData {
   private locColumn: Int32Array | undefined;
 
   constructor(
-    private readonly block: Block<Meta>,
+    private readonly block: Block<GanttHead>,
     private readonly texts: Lines,
   ) {
     const meta = block.meta;
@@ -122,9 +86,9 @@ export class GanttData {
     this.scopeName = Array.from(block.numbers("scopes.name"), (text) => texts.get(text));
     this.scopeKind = block.numbers("scopes.kind");
     this.chain = block.numbers("chain.call");
-    this.curves = meta.pools.map(({ name, banks, has_tensors: hasTensors }, pool) => ({
+    this.curves = meta.pools.map(({ name, extent, has_tensors: hasTensors }, pool) => ({
       name,
-      banks,
+      extent,
       ...(hasTensors !== undefined && { hasTensors }),
       at: times(`memory.${pool}.at`),
       value: block.sizes(`memory.${pool}.per_bank`),
@@ -212,6 +176,6 @@ function sortedByRow(row: Uint32Array, rows: number): [byRow: Uint32Array, start
 
 /** Unpacks what ran when on a rank; `null` where that is not known. */
 export async function unpackGantt(rank: number, texts: Lines): Promise<GanttData | null> {
-  const block = await unpack<Meta>(`gantt-${rank}`);
+  const block = await unpack<GanttHead>(`gantt-${rank}`);
   return block && new GanttData(block, texts);
 }

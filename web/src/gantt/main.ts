@@ -5,19 +5,13 @@ import "../sections/header.css";
 import { unpack } from "../data/block";
 import { Lines } from "../data/lines";
 import { fill, h } from "../dom";
+import type { GanttPageHead } from "../generated/answers";
 import { themeButton } from "../theme";
 import { unpackGantt } from "./data";
 import { GanttView } from "./view";
 
-interface Head {
-  name: string;
-  file: string;
-  generator: string;
-  ranks: (string | null)[];
-}
-
 async function start(app: HTMLElement): Promise<void> {
-  const [head, packed] = await Promise.all([unpack<Head>("head"), unpack("texts")]);
+  const [head, packed] = await Promise.all([unpack<GanttPageHead>("head"), unpack("texts")]);
   if (!head || !packed) throw new Error("there is no data in this page");
   const { name, file, generator, ranks } = head.meta;
   const texts = new Lines(packed, "texts");

@@ -178,7 +178,7 @@ function summaryOf(data: GanttData): string[] {
   if (data.curves.length === 0) parts.push(" No memory was read in time.");
   else {
     const texts = data.curves.map(
-      (curve) => `${curve.name} ${size(peakOf(curve))}${bankWords(curve.banks).perBank}`,
+      (curve) => `${curve.name} ${size(peakOf(curve))}${bankWords(curve.extent).perBank}`,
     );
     parts.push(` Most memory: ${texts.join(", ")}.`);
   }

@@ -25,7 +25,7 @@ export function drawMap(
   choose: (tensor: number) => void,
 ): void {
   const { perBank: sizes, class: classes } = rank.tensors;
-  const { perBank } = bankWords(pool.banks);
+  const { perBank } = bankWords(pool.extent);
   const groups = rank.classes
     .map((name, index) => ({
       name,

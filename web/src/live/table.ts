@@ -1,8 +1,8 @@
 // The table of a live set: what each tensor is, who made it, when it dies.
 
 import { bankWords } from "../banks";
-import { isCompiled } from "../data/compiled";
 import type { LiveSet, Pool, Rank } from "../data/report";
+import { isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, sizeElement, UNKNOWN } from "../format";
 import { stepLink } from "../moment";
@@ -27,8 +27,8 @@ export class LiveTable {
 
   show(rank: Rank, pool: Pool, live: LiveSet): void {
     this.rank = rank;
-    const { heading } = bankWords(pool.banks);
-    const compiled = isCompiled(rank.summary);
+    const { heading } = bankWords(pool.extent);
+    const compiled = isTenstorrent(rank.summary);
     const form = `${heading} ${compiled}`;
     if (!this.table || form !== this.form) {
       this.form = form;

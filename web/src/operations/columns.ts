@@ -66,8 +66,8 @@ function identity(rank: Rank): Column[] {
 function memory(store: Store, rank: Rank): Column[] {
   const pool = () => rank.pools[store.state.pool] ?? rank.pools[0];
   // The heading is there for all pools: it is spoken of banks where one of them has some.
-  const isWhole = rank.pools.every(({ banks }) => banks === 1);
-  const where = bankWords(isWhole ? 1 : null).each;
+  const isWhole = rank.pools.every(({ extent }) => extent === "device");
+  const where = bankWords(isWhole ? "device" : "bank").each;
   return [
     {
       key: "change_per_bank",

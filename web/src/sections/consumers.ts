@@ -2,8 +2,8 @@
 
 import "./lists.css";
 import { bankWords } from "../banks";
-import { isCompiled } from "../data/compiled";
 import { momentBefore, type Pool, type Rank } from "../data/report";
+import { isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
 import { jumpTo } from "../jump";
@@ -64,7 +64,7 @@ function best(effect: Float64Array, steps: number[]): number[] {
 const RESULT: [string, boolean] = ["Result", false];
 
 function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElement {
-  const hasResults = isCompiled(rank.summary) || rank.hasResults;
+  const hasResults = isTenstorrent(rank.summary) || rank.hasResults;
   const row = (step: number) => {
     const types = [...rank.ops.resultTypes.get(rank.steps.op[step])].filter((type) => type >= 0);
     return h(
@@ -88,7 +88,7 @@ function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElemen
   };
   const heads: [string, boolean][] = [
     ["Step", true],
-    [`Added${bankWords(pool.banks).perBank}`, true],
+    [`Added${bankWords(pool.extent).perBank}`, true],
     ["Allocated before", true],
     ["Operation", false],
     ...(hasResults ? [RESULT] : []),

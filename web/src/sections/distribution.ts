@@ -1,9 +1,8 @@
 // How often each operation ran, as bars.
 
 import "./lists.css";
-import { isCompiled } from "../data/compiled";
-import type { Rank } from "../data/report";
-import { Kind } from "../data/report";
+import { Kind, type Rank } from "../data/report";
+import { isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, percent } from "../format";
 import { type Section, section } from "../section";
@@ -29,7 +28,7 @@ export function distributionSection(store: Store): Section {
       const total = rows.reduce((sum, row) => sum + row.count, 0);
       note.textContent =
         rows.length > 0
-          ? `${count(total)} operations; ${isCompiled(rank.summary) ? "deallocations and get_device" : "deallocations"} are left out.`
+          ? `${count(total)} operations; ${isTenstorrent(rank.summary) ? "deallocations and get_device" : "deallocations"} are left out.`
           : "The log names no operations.";
       draw = () => {
         const shown = all ? rows : rows.slice(0, FIRST);

@@ -2,28 +2,17 @@
 
 import "./charts.css";
 import { bankWords } from "../banks";
-import {
-  type Fragmented,
-  inPieces,
-  isPrinted,
-  readingAt,
-  worstMoments,
-  worstShare,
-} from "../charts/fragments";
 import { LineChart } from "../charts/line-chart";
 import { factGrid, momentHead, momentTitle, stepNextTo } from "../charts/moment-facts";
 import type { Pool, Rank } from "../data/report";
-import type { Block } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, percent, size, sizeElement } from "../format";
+import type { Block, FragmentedMoment } from "../generated/answers";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
-const MOST = 10;
-/** Where less than this share of what is free is in smaller pieces, it can only be seen close by. */
-const LITTLE = 0.05;
-/** Where less than this share is, nobody needs to care. */
-const HARMLESS = 0.01;
+/** The free bytes outside of the largest piece. */
+const inPieces = ({ free, largest_free: largest }: FragmentedMoment): number => free - largest;
 
 export function fragmentationSection(store: Store): Section {
   const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
@@ -66,11 +55,11 @@ class FragmentationView {
     if (!pool || this.isEmpty) return;
     const found = rank.summary.fragmentation[pool.name];
     const worst = found ? size(found.free_per_bank - found.largest_free_per_bank) : "nothing";
-    const { perBank } = bankWords(pool.banks);
+    const { perBank } = bankWords(pool.extent);
     this.chart.draw(state, {
       curves: [pool.free, pool.largestFree],
       label: `Free memory of ${pool.name} and its largest piece over time${perBank && `,${perBank}`}: at most ${worst} in smaller pieces.`,
-      unit: bankWords(pool.banks).axis,
+      unit: bankWords(pool.extent).axis,
       snapTo: null,
     });
   }
@@ -81,42 +70,42 @@ class FragmentationView {
     fill(this.worst, pool?.name ?? "");
     const say = (text: string) => fill(this.body, h("p", { class: "note" }, text));
     this.isEmpty = true;
-    if (!pool || !isPrinted(pool)) {
+    if (!pool?.fragmented) {
       say(
         `The log does not print how much of ${pool?.name ?? "a pool"} is free and the largest piece of it.`,
       );
       return;
     }
     const found = rank.summary.fragmentation[pool.name];
-    if (!found) {
+    const [worst] = pool.fragmented;
+    if (!found || !worst) {
       say(`What was free of ${pool.name} was always in one piece.`);
       return;
     }
     this.isEmpty = false;
-    const worst = readingAt(pool, found.step, found.free_per_bank, found.largest_free_per_bank);
     fill(
       this.worst,
       `${pool.name}: at worst `,
       sizeElement(worst.free),
-      ` free${bankWords(pool.banks).perBank}, `,
-      sizeElement(worst.largest),
-      ` of it (${percent(worst.largest, worst.free)}) in one piece`,
+      ` free${bankWords(pool.extent).perBank}, `,
+      sizeElement(worst.largest_free),
+      ` of it (${percent(worst.largest_free, worst.free)}) in one piece`,
     );
-    fill(this.table, ...this.worstTable(rank, pool, worstMoments(pool, rank.end, worst, MOST)));
-    const share = inPieces(worst) / worst.free;
-    this.chart.setFit(share < LITTLE);
-    const isHarmless = worstShare(pool) < HARMLESS;
+    fill(this.table, ...this.worstTable(rank, pool, pool.fragmented));
+    // What is little can only be seen close by.
+    this.chart.setFit(found.severity !== "notable");
+    const isNegligible = found.severity === "negligible";
     const text =
       "Less than 1 % of what was free ever lay in smaller pieces: fragmentation costs nothing here.";
     const map =
-      found.blocks && found.blocks.length > 0 && blockMap(found.blocks, bankWords(pool.banks).piece);
-    fill(this.body, isHarmless && h("p", { class: "note" }, text), this.chart.element, map, this.table);
+      found.blocks && found.blocks.length > 0 && blockMap(found.blocks, bankWords(pool.extent).piece);
+    fill(this.body, isNegligible && h("p", { class: "note" }, text), this.chart.element, map, this.table);
   }
 
-  private worstTable(rank: Rank, pool: Pool, rows: Fragmented[]): Node[] {
+  private worstTable(rank: Rank, pool: Pool, rows: FragmentedMoment[]): Node[] {
     const heads = [
       "When",
-      `Free${bankWords(pool.banks).perBank}`,
+      `Free${bankWords(pool.extent).perBank}`,
       "Largest piece",
       "In smaller pieces",
       "Operation",
@@ -133,7 +122,7 @@ class FragmentationView {
     ];
   }
 
-  private worstRow(rank: Rank, row: Fragmented): HTMLElement {
+  private worstRow(rank: Rank, row: FragmentedMoment): HTMLElement {
     const step = stepNextTo(rank, row.moment);
     const pin = () => this.store.pinMoment(row.moment);
     return h(
@@ -145,7 +134,7 @@ class FragmentationView {
         h("button", { class: "link", type: "button", onclick: pin }, momentTitle(rank, row.moment)),
       ),
       h("td", { class: "number" }, sizeElement(row.free)),
-      h("td", { class: "number" }, sizeElement(row.largest)),
+      h("td", { class: "number" }, sizeElement(row.largest_free)),
       h("td", { class: "number" }, sizeElement(inPieces(row))),
       h("td", {}, step === null ? "–" : h("code", {}, rank.opName(step))),
     );

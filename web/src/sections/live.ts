@@ -3,8 +3,8 @@
 import "./live.css";
 import { bankWords } from "../banks";
 import { momentTitle } from "../charts/moment-facts";
-import { isCompiled } from "../data/compiled";
 import type { LiveSet, Pool, Rank } from "../data/report";
+import { isTenstorrent } from "../data/summary";
 import { fill, h, save } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
 import { MomentControls } from "../live/controls";
@@ -62,7 +62,7 @@ export function liveSection(store: Store): Section {
 
 /** Whether bytes of a pool may have names. A process has more memory than its tensors: nobody asks whose the rest is. */
 function isNamed(rank: Rank, pool: number): boolean {
-  return rank.hasTensors && (isCompiled(rank.summary) || rank.hasTensorsIn(pool));
+  return rank.hasTensors && (isTenstorrent(rank.summary) || rank.hasTensorsIn(pool));
 }
 
 function whyNone(rank: Rank, pool: Pool): string {
@@ -72,7 +72,7 @@ function whyNone(rank: Rank, pool: Pool): string {
 }
 
 function reason(rank: Rank): string {
-  if (!rank.hasResults && !isCompiled(rank.summary)) return "what this was read from names no tensors.";
+  if (!rank.hasResults && !isTenstorrent(rank.summary)) return "what this was read from names no tensors.";
   return rank.hasResults
     ? "what this was read from has the operations with their results, but not when those were given back."
     : "the log shows the state of the memory, but not the operations with their results. `ttmem formats` says which " +
@@ -92,8 +92,8 @@ function showFacts(
   held: number,
   live: LiveSet | null,
 ): void {
-  const { perBank } = bankWords(pool.banks);
-  const words = isCompiled(rank.summary) ? OF_A_DEVICE : live ? OF_TENSORS : OF_READINGS;
+  const { perBank } = bankWords(pool.extent);
+  const words = isTenstorrent(rank.summary) ? OF_A_DEVICE : live ? OF_TENSORS : OF_READINGS;
   const source = pool.isObserved(moment) ? words.measured : words.rebuilt;
   const rows: [string, Node | string, string][] = [
     [`allocated${perBank} (${source})`, sizeElement(held), "allocated"],

@@ -92,7 +92,7 @@ class MemoryView {
         (curve) => curve || null,
       ),
       label: chartLabel(state.rank, pool),
-      unit: bankWords(pool.banks).axis,
+      unit: bankWords(pool.extent).axis,
       snapTo: { curve: pool.held, tolerance: pool.quantum },
     });
     this.overview.draw(state, pool.held);
@@ -188,7 +188,7 @@ function whyEmpty(rank: Rank, pool: Pool | undefined): string | null {
 function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
   const summary = rank.summary.pools[pool.name];
   if (!summary || summary.peak_per_bank === null) return [];
-  const { perBank } = bankWords(summary.banks);
+  const { perBank } = bankWords(summary.extent);
   const facts: (Node | string)[] = ["peak ", sizeElement(summary.peak_per_bank)];
   if (summary.capacity_per_bank) {
     const share = percent(summary.peak_per_bank, summary.capacity_per_bank);
@@ -207,9 +207,9 @@ function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
 function chartLabel(rank: Rank, pool: Pool): string {
   const summary = rank.summary.pools[pool.name];
   const peak = `peak ${size(summary?.peak_per_bank ?? null)}`;
-  const hasRoom = pool.banks !== 1 || (summary?.capacity_per_bank ?? null) !== null;
+  const hasRoom = pool.extent !== "device" || (summary?.capacity_per_bank ?? null) !== null;
   const capacity = hasRoom ? `, capacity ${size(summary?.capacity_per_bank ?? null)}` : "";
-  const { perBank } = bankWords(pool.banks);
+  const { perBank } = bankWords(pool.extent);
   const when = pool.peakMoment === null ? "" : ` ${momentTitle(rank, pool.peakMoment)}`;
   return `Memory of ${pool.name} over time${perBank && `,${perBank}`}: ${peak}${when}${capacity}. Arrow keys move the pinned step.`;
 }

@@ -148,6 +148,6 @@ class OperationsView {
 }
 
 function poolNote(pool: Pool): string {
-  const where = bankWords(pool.banks).inside(pool.name);
+  const where = bankWords(pool.extent).inside(pool.name);
   return `Change: what the operation changed in ${where}. Before: what was allocated there right before it.`;
 }

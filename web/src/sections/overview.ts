@@ -2,18 +2,13 @@
 
 import "./header.css";
 import { bankWords, poolText } from "../banks";
-import { isCompiled } from "../data/compiled";
 import type { Pool, Rank } from "../data/report";
-import {
-  type MadeIn,
-  type PoolSummary,
-  rankTitle,
-  type Suggestion,
-  type SuggestionTensor,
-} from "../data/summary";
+import { isTenstorrent, rankTitle } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, size, sizeElement } from "../format";
+import type { MadeIn, PoolSummary, Suggestion, SuggestionTensor } from "../generated/answers";
 import { bringIntoView } from "../jump";
+import { levelClass } from "../level";
 import { operationText, stepLink } from "../moment";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
@@ -72,7 +67,7 @@ const MAKERS = 8;
 function changesBox(store: Store, rank: Rank): HTMLElement | null {
   const found = rank.summary.suggestions.filter(({ urgency }) => urgency !== "failure");
   if (found.length === 0) return null;
-  const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.banks).aBank;
+  const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.extent ?? "bank").aBank;
   const row = (suggestion: Suggestion) => {
     const { rule, pool, headline, detail, advice, saves_per_bank: saves, step } = suggestion;
     return h(
@@ -125,7 +120,7 @@ function tensorList(
   { tensors, tensor_count: total, pool }: Suggestion,
 ): HTMLElement | null {
   if (!tensors || tensors.length === 0 || total === null) return null;
-  const { aBank } = bankWords(rank.summary.pools[pool]?.banks);
+  const { aBank } = bankWords(rank.summary.pools[pool]?.extent ?? "bank");
   const row = ({ name, shape, dtype, per_bank, born_step: step }: SuggestionTensor) =>
     h(
       "div",
@@ -163,40 +158,25 @@ function factsText(rank: Rank): string {
   return parts.filter(Boolean).join(" · ");
 }
 
-/** From which share of its capacity on a pool is called high, and critical. */
-function limits(pool: string): [number, number] {
-  return pool.startsWith("L1") ? [0.9, 0.95] : [0.8, 0.9];
-}
-
-function levelOf(pool: string, summary: PoolSummary): { level: string; text: string } | null {
-  const { peak_per_bank: peak, capacity_per_bank: capacity } = summary;
-  if (peak === null || !capacity) return null;
-  const [high, critical] = limits(pool);
-  const share = peak / capacity;
-  if (share >= critical) return { level: "bad", text: "critical" };
-  return share >= high ? { level: "warn", text: "high" } : { level: "good", text: "fine" };
-}
-
 function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
   const { rank, run } = state;
   const summary = rank.summary.pools[pool.name];
-  const level = levelOf(pool.name, summary);
-  const { peak_per_bank: peak, capacity_per_bank: capacity, banks } = summary;
+  const { peak_per_bank: peak, capacity_per_bank: capacity, extent, level } = summary;
   const share = peak !== null && capacity ? peak / capacity : 0;
   return h(
     "article",
-    { class: `card ${level?.level ?? ""}`, "data-pool": pool.name },
+    { class: `card ${levelClass(level)}`, "data-pool": pool.name },
     h(
       "h3",
       {},
       `${pool.name} peak`,
-      level && h("span", { class: "level" }, `${percent(peak!, capacity!)} · ${level.text}`),
+      level && h("span", { class: "level" }, `${percent(peak!, capacity!)} · ${level}`),
     ),
     h(
       "div",
       { class: "big", "data-fact": "peak" },
       sizeElement(peak),
-      h("small", {}, bankWords(banks).perBank),
+      h("small", {}, bankWords(extent).perBank),
     ),
     capacity ? h("div", { class: "bar" }, h("i", { style: `width: ${Math.min(100, share * 100)}%` })) : null,
     roomText(summary),
@@ -222,8 +202,8 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
 }
 
 /** What there is room for. */
-function roomText({ banks, capacity_per_bank: capacity }: PoolSummary): HTMLElement | null {
-  if (banks === 1) return capacity === null ? null : h("p", {}, "of ", sizeElement(capacity));
+function roomText({ banks, extent, capacity_per_bank: capacity }: PoolSummary): HTMLElement | null {
+  if (extent === "device") return capacity === null ? null : h("p", {}, "of ", sizeElement(capacity));
   return h(
     "p",
     {},
@@ -234,8 +214,8 @@ function roomText({ banks, capacity_per_bank: capacity }: PoolSummary): HTMLElem
 }
 
 /** The peak of all banks together; of one it has been said. */
-function totalText({ banks, peak_total: total, peak_per_bank: peak }: PoolSummary): HTMLElement | null {
-  if (total === null || (banks === 1 && total === peak)) return null;
+function totalText({ extent, peak_total: total, peak_per_bank: peak }: PoolSummary): HTMLElement | null {
+  if (total === null || (extent === "device" && total === peak)) return null;
   return h("p", { "data-fact": "total" }, sizeElement(total), " on the device");
 }
 
@@ -359,8 +339,7 @@ function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLEle
   const { sessions } = rank.summary;
   if (sessions.length === 0) return usual(rank);
   return sessions.map((session, index) => {
-    const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters } = session;
-    const fits = peak === null || device === null ? null : peak <= device;
+    const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters, fits } = session;
     return h(
       "article",
       { class: `card ${fits === null ? "" : fits ? "good" : "bad"}`, "data-session": index },
@@ -382,7 +361,7 @@ function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLEle
 /** Operations, weights, padding, and what nobody explains. */
 function countCards(rank: Rank): HTMLElement[] {
   const { operations, weights, padding, inputs, peak, pools } = rank.summary;
-  const compiled = isCompiled(rank.summary);
+  const compiled = isTenstorrent(rank.summary);
   const card = (fact: string, title: string, big: (Node | string)[], ...lines: (Node | string | null)[]) =>
     h(
       "article",
@@ -440,7 +419,7 @@ function countCards(rank: Rank): HTMLElement[] {
       card(
         "unexplained",
         `Unexplained at the ${peak.pool} peak`,
-        [sizeElement(rest), h("small", {}, rest === null ? "" : bankWords(pools[peak.pool]?.banks).perBank)],
+        [sizeElement(rest), h("small", {}, rest === null ? "" : bankWords(pools[peak.pool]?.extent ?? "bank").perBank)],
         unexplainedText(rest, all, pools[peak.pool]),
       ),
     );

@@ -1,9 +1,9 @@
 // The phases of a training log: what each had at its beginning, how high it went, what it left.
 
 import "./phases.css";
-import type { Phase, RankSummary, Session } from "../data/summary";
 import { fill, h } from "../dom";
 import { changeElement, sizeElement } from "../format";
+import type { PhaseSummary, RankSummary, SessionSummary } from "../generated/answers";
 import { type Section, section } from "../section";
 import type { Store } from "../state";
 
@@ -33,7 +33,7 @@ function sessionTable(summary: RankSummary, index: number): HTMLElement {
   const session = summary.sessions[index];
   const phases = summary.phases.filter((phase) => phase.session === index);
   // One scale for all: they are there to be compared.
-  const most = ({ peak_bytes: peak, device_memory_bytes: device }: Session) =>
+  const most = ({ peak_bytes: peak, device_memory_bytes: device }: SessionSummary) =>
     Math.max(peak ?? 0, device ?? 0);
   const scale = Math.max(1, ...summary.sessions.map(most));
   const limit = session.device_memory_bytes;
@@ -68,7 +68,7 @@ function sessionTable(summary: RankSummary, index: number): HTMLElement {
   );
 }
 
-function row(phase: Phase, before: number | null, scale: number, limit: number | null): HTMLElement {
+function row(phase: PhaseSummary, before: number | null, scale: number, limit: number | null): HTMLElement {
   const cells = [
     sizeElement(phase.segment_peak_bytes),
     changeElement(phase.change_bytes),

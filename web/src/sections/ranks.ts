@@ -32,7 +32,7 @@ export function ranksSection(store: Store, choose: (rank: number) => void): Sect
         imbalance(
           report.summary.ranks.map((rank) => rank.pools[pool]?.peak_per_bank ?? null),
           pool,
-          bankWords(of.banks).perBank,
+          bankWords(of.extent).perBank,
         ),
       );
       const most = Math.min(report.rankCount, MOST);

@@ -8,8 +8,8 @@ import type { Key } from "../charts/legend";
 import { LineChart, type Paint, type Window } from "../charts/line-chart";
 import { type Fact, factGrid, momentTitle } from "../charts/moment-facts";
 import type { Spot } from "../charts/time-overlay";
-import { isCompiled } from "../data/compiled";
 import { NEVER, type Pool, type Rank } from "../data/report";
+import { isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, shorten, size } from "../format";
 import { type Section, section } from "../section";
@@ -77,7 +77,7 @@ class TensorsView {
     this.chart.draw(state, {
       curves: [pool.held],
       label: chartLabel(state.rank, pool),
-      unit: bankWords(pool.banks).axis,
+      unit: bankWords(pool.extent).axis,
       snapTo: { curve: pool.held, tolerance: pool.quantum },
       prepare: (window) => this.prepare(pool, window),
     });
@@ -116,7 +116,7 @@ class TensorsView {
     if (!rank.hasTensors && rank.hasResults) {
       return "It is not known when the results of the operations were given back, so nobody can say whose the bytes are.";
     }
-    if (!rank.hasTensors && !isCompiled(rank.summary)) {
+    if (!rank.hasTensors && !isTenstorrent(rank.summary)) {
       return "What this was read from names no tensors, so nobody can say whose the bytes are.";
     }
     if (!rank.hasTensors) {
@@ -126,7 +126,7 @@ class TensorsView {
       );
     }
     if (classesIn(rank, pool).size === 0) {
-      return isCompiled(rank.summary)
+      return isTenstorrent(rank.summary)
         ? `No tensor that the log names was ever in ${name}.`
         : `No tensor was ever seen in ${name}.`;
     }
@@ -138,7 +138,7 @@ class TensorsView {
     const high = columns.held.reduce((most, bytes) => Math.max(most, bytes || 0), 0);
     const low = fits ? columns.held.reduce((least, bytes) => Math.min(least, bytes || least), high) : 0;
     const { tensors, classes, summary } = this.rank;
-    const restless = isCompiled(summary) ? RESTLESS : RESTLESS_UNCOMPILED;
+    const restless = isTenstorrent(summary) ? RESTLESS : RESTLESS_UNCOMPILED;
     this.stack = stackTensors(tensors, columns, {
       pool: pool.index,
       restless: classes.map((name) => restless.includes(name)),
@@ -217,7 +217,7 @@ function classesIn(rank: Rank, pool: number): Set<number> {
 /** What a tooltip says of what is under the cursor. */
 function hitLines(rank: Rank, pool: Pool, hit: Hit, column: number): HTMLElement[] {
   if (!hit) return [];
-  const { heading } = bankWords(pool.banks);
+  const { heading } = bankWords(pool.extent);
   if (hit.kind === "unexplained") {
     return [
       h("div", {}, h("strong", {}, "not explained by tensors")),
@@ -272,7 +272,7 @@ function noteOf(stack: Stack, unknown: number): string {
 
 function chartLabel(rank: Rank, pool: Pool): string {
   const peak = rank.summary.peaks[pool.name];
-  const start = `Tensors in ${pool.name} over time, as bands stacked up to the allocated bytes${bankWords(pool.banks).ofABank}.`;
+  const start = `Tensors in ${pool.name} over time, as bands stacked up to the allocated bytes${bankWords(pool.extent).ofABank}.`;
   if (!peak || peak.allocated_per_bank === null) return start;
   const classes = Object.entries(peak.by_class_per_bank ?? {})
     .map(([name, bytes]) => `${name} ${percent(bytes, peak.allocated_per_bank ?? 0)}`)

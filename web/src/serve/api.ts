@@ -1,60 +1,6 @@
-// What the server answers: the types of docs/http.md, and the requests for them.
+// The requests of docs/http.md.
 
-/** A stored report: a row of `ttmem list --json`, with the address of its page. */
-export interface Stored {
-  name: string;
-  kind: "report" | "run";
-  folder: string;
-  /** When it was written, as ISO 8601. */
-  written: string | null;
-  format: string | null;
-  ranks: number | null;
-  operations: number | null;
-  peak: Peak | null;
-  /** Why memory ran out, where it did. */
-  oom: string | null;
-  /** The same as a sentence; not there in reports of earlier versions. */
-  oom_headline: string | null;
-  bytes: number;
-  source: { path: string; size: number } | null;
-  page: string | null;
-}
-
-export interface Peak {
-  pool: string;
-  per_bank: number | null;
-  capacity_per_bank: number | null;
-  total: number | null;
-  /** Not there in reports of earlier versions, as the next. */
-  capacity_total?: number | null;
-  /** What the peak is a peak of. */
-  of?: Extent | null;
-}
-
-export type Extent = "bank" | "core" | "device";
-
-/** An upload on its way to a report. */
-export interface Job {
-  id: string;
-  file: string;
-  size_bytes: number;
-  state: "queued" | "reading" | "writing" | "done" | "failed";
-  read_bytes: number;
-  report: string | null;
-  page: string | null;
-  error: Failure | null;
-}
-
-export interface Failure {
-  kind: "no_memory_data" | "not_there" | "unreadable" | "full" | "bug" | "ended";
-  exit_code: number;
-  message: string;
-}
-
-export interface About {
-  version: string;
-  max_upload_bytes: number;
-}
+import type { Job, ServerInfo, StoredRow } from "../generated/answers";
 
 /** A refusal, in the words of the server. */
 export class Refused extends Error {
@@ -92,8 +38,8 @@ async function ask<Answer>(path: string): Promise<Answer> {
   return answer.json();
 }
 
-export const about = () => ask<About>("/api");
-export const reports = () => ask<Stored[]>("/api/reports");
+export const about = () => ask<ServerInfo>("/api");
+export const reports = () => ask<StoredRow[]>("/api/reports");
 export const jobs = () => ask<Job[]>("/api/jobs");
 export const job = (id: string) => ask<Job>(`/api/jobs/${encodeURIComponent(id)}`);
 

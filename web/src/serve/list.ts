@@ -2,18 +2,10 @@
 
 import { fill, h } from "../dom";
 import { count, percent, size, sizeElement, UNKNOWN } from "../format";
-import { answerOf, type Extent, type Peak, type Stored } from "./api";
-import {
-  type Column,
-  FIRST,
-  hasAnswers,
-  levelOf,
-  type Order,
-  reordered,
-  shareOf,
-  shownPeak,
-  shownRows,
-} from "./rows";
+import type { Extent, StoredRow } from "../generated/answers";
+import { levelClass } from "../level";
+import { answerOf } from "./api";
+import { type Column, FIRST, hasAnswers, type Order, reordered, shareOf, shownRows } from "./rows";
 
 interface Heading {
   column: Column;
@@ -34,11 +26,11 @@ const HEADINGS: Heading[] = [
 export interface List {
   element: HTMLElement;
   /** Shows these reports; those that are new stand out for a moment. */
-  show(rows: Stored[]): void;
+  show(rows: StoredRow[]): void;
 }
 
 export function list(): List {
-  let rows: Stored[] = [];
+  let rows: StoredRow[] = [];
   let order: Order = FIRST;
   const search = h("input", {
     type: "search",
@@ -98,7 +90,7 @@ function firstSteps(): HTMLElement {
   );
 }
 
-function rowOf(row: Stored): HTMLElement {
+function rowOf(row: StoredRow): HTMLElement {
   const cell = (title: string, number: boolean, ...children: (Node | string | null)[]) =>
     h("td", { "data-title": title, class: number ? "number" : null }, ...children);
   return h(
@@ -107,7 +99,7 @@ function rowOf(row: Stored): HTMLElement {
     h("th", { scope: "row" }, nameOf(row)),
     cell("Written", false, timeOf(row.written)),
     cell("Format", false, row.format === null ? unknown() : h("code", {}, row.format)),
-    cell("Peak", true, row.peak ? peakOf(row.peak) : unknown()),
+    cell("Peak", true, peakOf(row)),
     cell("Full", true, fullOf(row)),
     cell("Operations", true, row.operations === null ? unknown() : count(row.operations)),
     cell("Size", true, sizeElement(row.bytes)),
@@ -115,7 +107,7 @@ function rowOf(row: Stored): HTMLElement {
   );
 }
 
-function nameOf({ name, page, kind, oom, oom_headline: headline, folder, source }: Stored): HTMLElement {
+function nameOf({ name, page, kind, oom, oom_headline: headline, folder, source }: StoredRow): HTMLElement {
   const title = source ? `made from ${source.path}` : folder;
   const text = page
     ? h("a", { href: page, title }, name)
@@ -150,29 +142,23 @@ function timeOf(written: string | null): HTMLElement {
 /** The unit behind a size: `686.4 MiB/bank`. */
 const SUFFIX: Record<Extent, string> = { bank: "/bank", core: "/core", device: "" };
 
-function peakOf(peak: Peak): HTMLElement {
-  const shown = shownPeak(peak);
-  if (shown === null) return unknown();
+function peakOf({ peak, shown }: StoredRow): HTMLElement {
+  if (peak === null || shown === null) return unknown();
   const device = peak.total === null ? null : `${size(peak.total)} on the device`;
   return h("span", { title: device }, sizeElement(shown.bytes), `${SUFFIX[shown.of]} ${peak.pool}`);
 }
 
-function fullOf(row: Stored): HTMLElement {
+function fullOf(row: StoredRow): HTMLElement {
+  const { peak, shown } = row;
   const share = shareOf(row);
-  const shown = shownPeak(row.peak);
-  if (share === null || shown === null || row.peak === null) return unknown();
+  if (share === null || shown === null || peak === null) return unknown();
   const bar = h("meter", { min: 0, max: 1, value: Math.min(share, 1), "aria-hidden": "true" });
   const text = percent(shown.bytes, shown.capacity ?? 0);
-  const capacity = `of ${size(shown.capacity)}${SUFFIX[shown.of]} of ${row.peak.pool}`;
-  return h(
-    "span",
-    { class: `full ${levelOf(row.peak.pool, share)}`, title: capacity },
-    bar,
-    h("span", {}, text),
-  );
+  const capacity = `of ${size(shown.capacity)}${SUFFIX[shown.of]} of ${peak.pool}`;
+  return h("span", { class: `full ${levelClass(peak.level)}`, title: capacity }, bar, h("span", {}, text));
 }
 
-function answersOf({ name, format, page }: Stored): (Node | string)[] {
+function answersOf({ name, format, page }: StoredRow): (Node | string)[] {
   if (!hasAnswers({ format, page })) return [];
   const link = (what: "summary" | "markdown", text: string) =>
     h("a", { href: answerOf(name, what), "aria-label": `${text} of ${name}` }, text);

@@ -1,7 +1,7 @@
 // How far an upload is, in words and as a share.
 
 import { size } from "../format";
-import type { Failure, Job } from "./api";
+import type { Failure, Job } from "../generated/answers";
 
 /** Where an upload is. */
 export type Stage =

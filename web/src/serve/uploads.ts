@@ -2,6 +2,7 @@
 
 import { fill, h } from "../dom";
 import { size } from "../format";
+import type { Job } from "../generated/answers";
 import * as api from "./api";
 import { hasEnded, hasFailed, lacksMemoryData, SETTINGS, type Stage, shareDone, wordsOf } from "./stage";
 
@@ -15,7 +16,7 @@ export interface Uploads {
   /** What the server takes. */
   setLimit(bytes: number): void;
   /** Goes on with what was begun before this page was opened. */
-  follow(job: api.Job): void;
+  follow(job: Job): void;
 }
 
 /** `done` is called when there is a new report. */
@@ -50,7 +51,7 @@ export function uploads(done: () => void): Uploads {
       row.show({ at: "refused", message: error instanceof Error ? error.message : String(error) });
     }
   };
-  const watch = async (job: api.Job, row: Row) => {
+  const watch = async (job: Job, row: Row) => {
     let now = job;
     for (let asked = 0; ; asked++) {
       row.show({ at: "job", job: now });
@@ -117,7 +118,7 @@ function uploadRow(name: string): Row {
 }
 
 /** A link to the report, or what to do so that the next log has memory data in it. */
-function whatNext({ state, report, page, error }: api.Job): HTMLElement | null {
+function whatNext({ state, report, page, error }: Job): HTMLElement | null {
   if (state === "done" && page) return h("a", { href: page, "aria-label": `Open ${report}` }, "Open");
   if (!lacksMemoryData(error)) return null;
   const copy = h("button", { type: "button" }, "Copy");

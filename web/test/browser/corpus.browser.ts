@@ -2,6 +2,7 @@
 
 import type { Page } from "@playwright/test";
 import { count, percent, size } from "../../src/format";
+import type { RankSummary } from "../../src/generated/answers";
 import {
   choosePool,
   expect,
@@ -20,7 +21,6 @@ import {
   evidence,
   jsonFilesOf,
   logOf,
-  type RankAnswer,
   recordingOfPyTorch,
   summary,
   trainingLog,
@@ -125,7 +125,7 @@ test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in 
   expect(heads.map((text) => text.trim())).toContain("Size");
 });
 
-async function checkRank(page: Page, rank: RankAnswer): Promise<void> {
+async function checkRank(page: Page, rank: RankSummary): Promise<void> {
   await show(page, "overview");
   await checkPoolCards(page, rank);
   await checkCountCards(page, rank);
@@ -139,7 +139,7 @@ async function checkRank(page: Page, rank: RankAnswer): Promise<void> {
 }
 
 /** What to change, as the command says it; what went wrong stands in the verdict. */
-async function checkSuggestions(page: Page, rank: RankAnswer): Promise<void> {
+async function checkSuggestions(page: Page, rank: RankSummary): Promise<void> {
   const found = rank.suggestions.filter(({ urgency }) => urgency !== "failure");
   const rows = page.locator("#overview .changes li");
   await expect(rows).toHaveCount(found.length);
@@ -159,7 +159,7 @@ async function checkSuggestions(page: Page, rank: RankAnswer): Promise<void> {
   }
 }
 
-async function checkPoolCards(page: Page, rank: RankAnswer): Promise<void> {
+async function checkPoolCards(page: Page, rank: RankSummary): Promise<void> {
   await expect(page.locator("#overview [data-pool]")).toHaveCount(Object.keys(rank.pools).length);
   for (const [name, pool] of Object.entries(rank.pools)) {
     const card = page.locator(`#overview [data-pool="${name}"]`);
@@ -187,7 +187,7 @@ async function checkPoolCards(page: Page, rank: RankAnswer): Promise<void> {
   }
 }
 
-async function checkCountCards(page: Page, rank: RankAnswer): Promise<void> {
+async function checkCountCards(page: Page, rank: RankSummary): Promise<void> {
   const card = (of: string) => page.locator(`#overview [data-card="${of}"]`);
   const { operations, weights, padding, inputs, peak } = rank;
   expect(await values(card("operations"))).toEqual([operations.reported]);
@@ -219,7 +219,7 @@ async function checkCountCards(page: Page, rank: RankAnswer): Promise<void> {
   else await expect(card("unexplained")).toHaveCount(0);
 }
 
-async function checkVerdict(page: Page, { oom }: RankAnswer): Promise<void> {
+async function checkVerdict(page: Page, { oom }: RankSummary): Promise<void> {
   const verdict = page.locator("#overview").getByRole("group", { name: "Verdict" });
   await expect(verdict).toHaveCount(oom ? 1 : 0);
   if (!oom) return;
@@ -237,7 +237,7 @@ async function checkVerdict(page: Page, { oom }: RankAnswer): Promise<void> {
 }
 
 /** The steps that added most to DRAM are the suspects. */
-async function checkConsumers(page: Page, { pools, suspects }: RankAnswer): Promise<void> {
+async function checkConsumers(page: Page, { pools, suspects }: RankSummary): Promise<void> {
   if (!("DRAM" in pools)) return;
   const section = await show(page, "consumers");
   await choosePool(page, "consumers", "DRAM");
@@ -253,7 +253,7 @@ async function checkConsumers(page: Page, { pools, suspects }: RankAnswer): Prom
   }
 }
 
-async function checkDistribution(page: Page, { distribution }: RankAnswer): Promise<void> {
+async function checkDistribution(page: Page, { distribution }: RankSummary): Promise<void> {
   const section = await show(page, "distribution");
   const all = section.getByRole("button", { name: /^Show all/ });
   if (await all.isVisible()) await all.click();
@@ -263,7 +263,7 @@ async function checkDistribution(page: Page, { distribution }: RankAnswer): Prom
   if (distribution.length === 0) await expect(section).toContainText("The log names no operations");
 }
 
-async function checkWeights(page: Page, { weights }: RankAnswer): Promise<void> {
+async function checkWeights(page: Page, { weights }: RankSummary): Promise<void> {
   const section = await show(page, "weights");
   if (!weights) {
     await expect(section).toContainText("What is a weight is not known");
@@ -290,7 +290,7 @@ async function checkWeights(page: Page, { weights }: RankAnswer): Promise<void> 
   }
 }
 
-async function checkPadding(page: Page, { padding }: RankAnswer): Promise<void> {
+async function checkPadding(page: Page, { padding }: RankSummary): Promise<void> {
   const section = await show(page, "padding");
   if (!padding) {
     await expect(section.locator(".note").filter({ hasText: /tensors/ })).not.toHaveCount(0);
@@ -305,7 +305,7 @@ async function checkPadding(page: Page, { padding }: RankAnswer): Promise<void> 
   ]);
 }
 
-async function checkFragmentation(page: Page, { fragmentation, pools }: RankAnswer): Promise<void> {
+async function checkFragmentation(page: Page, { fragmentation, pools }: RankSummary): Promise<void> {
   for (const pool of Object.keys(pools)) {
     await show(page, "live");
     await choosePool(page, "live", pool);
@@ -326,7 +326,7 @@ async function checkFragmentation(page: Page, { fragmentation, pools }: RankAnsw
   }
 }
 
-async function checkRanks(page: Page, ranks: RankAnswer[]): Promise<void> {
+async function checkRanks(page: Page, ranks: RankSummary[]): Promise<void> {
   const section = await show(page, "ranks");
   for (const pool of Object.keys(ranks[0].pools)) {
     await choosePool(page, "ranks", pool);

@@ -7,8 +7,9 @@ import type { Locator, Page } from "@playwright/test";
 import { count } from "../../src/format";
 import { gutterOf, Layout, RIGHT, ROW } from "../../src/gantt/layout";
 import { duration } from "../../src/gantt/time";
+import type { Gantt } from "../../src/generated/answers";
 import { expect, frames, open as openReport, show, test } from "./support/page";
-import { evidence, type GanttAnswer, ganttAnswer, ganttPage, writtenProfile } from "./support/tool";
+import { evidence, ganttAnswer, ganttPage, writtenProfile } from "./support/tool";
 
 const MS = 1e6;
 const THREADS = evidence("memory_profile/threads.json");
@@ -31,7 +32,7 @@ async function shown(page: Page): Promise<[from: number, to: number]> {
 /** Where a time is in a row of the chart, on the screen. */
 async function placeOf(
   page: Page,
-  answer: GanttAnswer,
+  answer: Gantt,
   row: number,
   ns: number,
 ): Promise<{ x: number; y: number }> {
@@ -56,13 +57,13 @@ async function placeOf(
 }
 
 /** The row of the chart that a call is in. */
-function rowOf(answer: GanttAnswer, call: number): number {
+function rowOf(answer: Gantt, call: number): number {
   const [{ lanes, calls }] = answer.ranks;
   const before = lanes.slice(0, calls.lane[call]).reduce((sum, { rows }) => sum + rows, 0);
   return before + calls.row[call];
 }
 
-async function hover(page: Page, answer: GanttAnswer, call: number): Promise<Locator> {
+async function hover(page: Page, answer: Gantt, call: number): Promise<Locator> {
   const { began_ns, ended_ns } = answer.ranks[0].calls;
   const middle = (began_ns[call] + (ended_ns[call] ?? began_ns[call])) / 2;
   const place = await placeOf(page, answer, rowOf(answer, call), middle);

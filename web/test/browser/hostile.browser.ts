@@ -2,8 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
+import type { LiveTensor, Summary } from "../../src/generated/answers";
 import { expect, follow, frames, NO_NUMBER, show, showAll, test, values, wordsOf } from "./support/page";
-import { type Answer, type LiveTensor, logOf, summary, writtenLog } from "./support/tool";
+import { logOf, summary, writtenLog } from "./support/tool";
 
 /** What stands in for names, as MLIR writes it: quotes and backslashes are escaped. */
 const HOSTILE = [
@@ -166,7 +167,7 @@ async function checkWidth(page: Page, widths: number[]): Promise<void> {
 }
 
 /** A summary without names: what must not change. */
-function numbersOf({ ranks }: Answer): unknown {
+function numbersOf({ ranks }: Summary): unknown {
   const tensor = ({ shape, dtype, class: kind, per_bank, born_step, dies_step }: LiveTensor) => [
     ...[shape, dtype, kind],
     ...[per_bank, born_step, dies_step],

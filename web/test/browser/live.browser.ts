@@ -2,8 +2,9 @@
 
 import type { Page } from "@playwright/test";
 import { count } from "../../src/format";
+import type { LiveTensor, PoolMoment } from "../../src/generated/answers";
 import { csvOf, expect, randomNumbers, recordsOf, show, test } from "./support/page";
-import { type LiveTensor, logOf, type Moment, madeLog, summary } from "./support/tool";
+import { logOf, madeLog, summary } from "./support/tool";
 
 /** Which logs, which rank of them, and at how many random positions they are looked at. */
 const CASES: { name: string; log: () => string; rank?: number; positions: number }[] = [
@@ -105,7 +106,7 @@ async function look(page: Page): Promise<Shown> {
   return { facts, rows: recordsOf(csv) };
 }
 
-function compare({ facts, rows }: Shown, moment: Moment): void {
+function compare({ facts, rows }: Shown, moment: PoolMoment): void {
   const where = `${moment.pool} at ${moment.step}`;
   const { allocated_per_bank: allocated, explained_per_bank: explained } = moment;
   expect(facts, where).toEqual([allocated, explained, moment.unexplained_per_bank, moment.live_count]);

@@ -1,21 +1,14 @@
 // The page of the server: which reports are shown in which order, what is said of an upload, a few at a time.
 
 import { describe, expect, it } from "vitest";
-import { type Job, refusalOf, type Stored } from "../../src/serve/api";
-import {
-  FIRST,
-  hasAnswers,
-  levelOf,
-  type Order,
-  reordered,
-  shareOf,
-  shownPeak,
-  shownRows,
-} from "../../src/serve/rows";
+import type { Job, StoredRow } from "../../src/generated/answers";
+import { levelClass } from "../../src/level";
+import { refusalOf } from "../../src/serve/api";
+import { FIRST, hasAnswers, type Order, reordered, shareOf, shownRows } from "../../src/serve/rows";
 import { hasEnded, hasFailed, lacksMemoryData, SETTINGS, shareDone, wordsOf } from "../../src/serve/stage";
 import { queue } from "../../src/serve/uploads";
 
-function stored(name: string, more: Partial<Stored> = {}): Stored {
+function stored(name: string, more: Partial<StoredRow> = {}): StoredRow {
   return {
     name,
     kind: "report",
@@ -24,7 +17,16 @@ function stored(name: string, more: Partial<Stored> = {}): Stored {
     format: "tt_log",
     ranks: 1,
     operations: 10,
-    peak: { pool: "DRAM", per_bank: 50, capacity_per_bank: 100, total: 600 },
+    peak: {
+      pool: "DRAM",
+      per_bank: 50,
+      capacity_per_bank: 100,
+      total: 600,
+      capacity_total: 1200,
+      of: "bank",
+      level: "ok",
+    },
+    shown: { bytes: 50, capacity: 100, of: "bank" },
     oom: null,
     oom_headline: null,
     bytes: 1000,
@@ -37,8 +39,12 @@ function stored(name: string, more: Partial<Stored> = {}): Stored {
 const ROWS = [
   stored("vae", { written: "2026-11-15T08:12:50Z", operations: 30 }),
   stored("Llama", { written: "2026-11-16T08:12:50Z", oom: "circular_buffers", operations: 20 }),
-  stored("old", { written: null, format: null, operations: null, peak: null }),
-  stored("bert", { source: { path: "/data/bert_large.log", size: 9 }, kind: "run", operations: 40 }),
+  stored("old", { written: null, format: null, operations: null, peak: null, shown: null }),
+  stored("bert", {
+    source: { path: "/data/bert_large.log", size: 9, hash: "00" },
+    kind: "run",
+    operations: 40,
+  }),
 ];
 const names = (search: string, order: Order = FIRST) =>
   shownRows(ROWS, search, order).map(({ name }) => name);
@@ -78,22 +84,16 @@ describe("the list", () => {
 
   it("knows a share only where both sizes are known", () => {
     expect(shareOf(stored("x"))).toBe(0.5);
-    const peak = { pool: "DRAM", per_bank: 50, capacity_per_bank: null, total: null };
-    expect(shareOf(stored("x", { peak }))).toBeNull();
-    expect(shareOf(stored("x", { peak: { ...peak, per_bank: null, capacity_per_bank: 5 } }))).toBeNull();
-    expect(shareOf(stored("x", { peak: null }))).toBeNull();
-    // A training log has totals of the device, and so had earlier versions, in both fields.
-    const device = { pool: "DRAM", per_bank: null, capacity_per_bank: null, total: 15, capacity_total: 30 };
-    expect(shownPeak({ ...device, of: "device" })).toEqual({ bytes: 15, capacity: 30, of: "device" });
-    expect(shareOf(stored("x", { peak: { ...device, of: "device" } }))).toBe(0.5);
-    const earlier = { pool: "DRAM", per_bank: 15, capacity_per_bank: 30, total: 15 };
-    expect(shownPeak(earlier)).toEqual({ bytes: 15, capacity: 30, of: "device" });
-    expect(shownPeak({ ...earlier, total: 180 })).toEqual({ bytes: 15, capacity: 30, of: "bank" });
+    expect(shareOf({ shown: { bytes: 50, capacity: null, of: "bank" } })).toBeNull();
+    expect(shareOf({ shown: { bytes: 15, capacity: 30, of: "device" } })).toBe(0.5);
+    expect(shareOf({ shown: null })).toBeNull();
   });
 
-  it("warns as the report does", () => {
-    expect([0.79, 0.8, 0.9].map((share) => levelOf("DRAM", share))).toEqual(["good", "warn", "bad"]);
-    expect([0.89, 0.9, 0.95].map((share) => levelOf("L1", share))).toEqual(["good", "warn", "bad"]);
+  it("shows the level that it is told, and none where there is none", () => {
+    expect(levelClass("ok")).toBe("good");
+    expect(levelClass("high")).toBe("warn");
+    expect(levelClass("full")).toBe("bad");
+    expect(levelClass(null)).toBe("");
   });
 });
 

@@ -108,7 +108,8 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     }
     let top = args.top.filter(|_| !args.form.markdown);
     let (run, process) = (args.run, args.process);
-    let request = Request { at: args.at, top, run, rank: args.rank.clone(), process, expect };
+    let request =
+        Request { at: args.at, top, run, rank: args.rank.clone(), process, expect, ..Request::default() };
     let summary = query::summary(&opened.profiles, &request)?;
     console::warn(&summary.source);
     print(&summary, &name(&files), args.form, args.top, output.as_ref())?;

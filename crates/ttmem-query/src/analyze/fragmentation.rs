@@ -1,9 +1,13 @@
 //! Fragmentation: how much is free, and how much of it in one piece.
 
-use super::{Account, Span};
-use ttmem_model::{CurveKind, Moment};
+use std::cmp::Reverse;
 
-/// A moment at which much of what is free is in pieces.
+use serde::Serialize;
+
+use super::{Account, Span};
+use ttmem_model::{Curve, CurveKind, Moment, Pool};
+
+/// What is free at a moment, and the largest piece of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmented {
     /// When.
@@ -19,7 +23,33 @@ impl Fragmented {
     fn in_pieces(&self) -> u64 {
         self.free.saturating_sub(self.largest_free)
     }
+
+    /// Whether at least a share of what is free, in percent, lies outside of the largest piece.
+    fn has_share_in_pieces(&self, percent: u64) -> bool {
+        self.in_pieces() > 0
+            && u128::from(self.in_pieces()) * 100 >= u128::from(self.free) * u128::from(percent)
+    }
 }
+
+/// How much fragmentation matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Less than 1% of what was free lay outside of the largest piece at any moment.
+    Negligible,
+    /// Less than 5% of what was free lay outside of it at the worst moment.
+    Minor,
+    /// More than that.
+    Notable,
+}
+
+/// Below this share of what is free, in percent, fragmentation is negligible.
+const NEGLIGIBLE: u64 = 1;
+/// Below this share it is minor.
+const MINOR: u64 = 5;
+/// A span is divided into so many stretches; each contributes its worst moment at most.
+const STRETCHES: usize = 60;
 
 /// Two ordered lists of moments as one.
 fn merged<'a>(a: &'a [Moment], b: &'a [Moment]) -> impl Iterator<Item = Moment> + 'a {
@@ -31,26 +61,140 @@ fn merged<'a>(a: &'a [Moment], b: &'a [Moment]) -> impl Iterator<Item = Moment> 
     })
 }
 
-/// The moment of a span at which the most free bytes lie outside of the largest piece.
-pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
+/// Both curves of a pool; `None` where the evidence does not state them.
+fn curves(pool: &Pool) -> Option<(&Curve, &Curve)> {
+    let curve = |kind| pool.curve(kind).filter(|curve| !curve.at.is_empty());
+    Some((curve(CurveKind::Free)?, curve(CurveKind::LargestFree)?))
+}
+
+/// What is free whenever that or its largest piece changes, in order.
+fn readings<'a>(account: &Account<'a>, span: Span) -> Option<impl Iterator<Item = Fragmented> + use<'a>> {
     let (rank, pool) = (account.rank, account.pool);
-    let (free, largest) = (pool.curve(CurveKind::Free)?, pool.curve(CurveKind::LargestFree)?);
+    let (free, largest) = curves(pool)?;
     let (mut free_values, mut largest_values) = (free.cursor(), largest.cursor());
-    let mut worst: Option<Fragmented> = None;
     // A span may begin with what has not changed for long.
     let first = pool.observed.range(span.start(), span.last(rank)).next();
-    let changes = merged(&free.at, &largest.at).filter(|at| span.contains(*at, rank));
-    for at in first.into_iter().chain(changes) {
-        if let (Some(free), Some(largest_free)) = (free_values.value_at(at), largest_values.value_at(at)) {
-            let found = Fragmented { at, free, largest_free };
-            // As much in pieces hurts more where less is free.
-            let is_worse = |worst: Fragmented| {
-                let (new, old) = (found.in_pieces(), worst.in_pieces());
-                new > old.saturating_add(pool.quantum)
-                    || (new.abs_diff(old) <= pool.quantum && found.free < worst.free)
-            };
-            worst = worst.filter(|worst| !is_worse(*worst)).or(Some(found));
+    let changes = merged(&free.at, &largest.at).filter(move |at| span.contains(*at, rank));
+    Some(first.into_iter().chain(changes).filter_map(move |at| {
+        let (free, largest_free) = (free_values.value_at(at), largest_values.value_at(at));
+        Some(Fragmented { at, free: free?, largest_free: largest_free? })
+    }))
+}
+
+/// The moment of a span at which the most free bytes lie outside of the largest piece.
+pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
+    let quantum = account.pool.quantum;
+    let mut worst: Option<Fragmented> = None;
+    for found in readings(account, span)? {
+        // As much in pieces hurts more where less is free.
+        let is_worse = |worst: Fragmented| {
+            let (new, old) = (found.in_pieces(), worst.in_pieces());
+            new > old.saturating_add(quantum) || (new.abs_diff(old) <= quantum && found.free < worst.free)
+        };
+        worst = worst.filter(|worst| !is_worse(*worst)).or(Some(found));
+    }
+    worst.filter(|worst| worst.in_pieces() > quantum)
+}
+
+/// How much the fragmentation of a span matters, given its worst moment.
+pub fn severity(account: &Account<'_>, span: Span, worst: &Fragmented) -> Severity {
+    if worst.has_share_in_pieces(MINOR) {
+        return Severity::Notable;
+    }
+    let mut readings = readings(account, span).into_iter().flatten();
+    if readings.any(|reading| reading.has_share_in_pieces(NEGLIGIBLE)) {
+        Severity::Minor
+    } else {
+        Severity::Negligible
+    }
+}
+
+/// The worst moment of a span and further ones in other parts of it, the worst first. It is empty where free memory was
+/// always in one piece, and `None` where the evidence does not state it.
+pub fn worst_moments(account: &Account<'_>, span: Span, most: usize) -> Option<Vec<Fragmented>> {
+    let readings = readings(account, span)?;
+    let Some(worst) = worst(account, span) else { return Some(Vec::new()) };
+    let quantum = account.pool.quantum;
+    let positions = span.end.saturating_sub(span.first) as usize + 1;
+    let stretch = positions.div_ceil(STRETCHES).max(1) * 2;
+    Some(apart(readings.filter(|reading| reading.in_pieces() > quantum), worst, stretch, most))
+}
+
+/// The worst reading, then the summits of others that are more than a stretch of moments away, the highest first.
+fn apart(
+    readings: impl Iterator<Item = Fragmented>,
+    worst: Fragmented,
+    stretch: usize,
+    most: usize,
+) -> Vec<Fragmented> {
+    let mut stretches: Vec<Option<Fragmented>> = Vec::new();
+    for reading in readings {
+        let index = reading.at.index() / stretch;
+        if stretches.len() <= index {
+            stretches.resize(index + 1, None);
+        }
+        let highest = &mut stretches[index];
+        if highest.is_none_or(|highest| reading.in_pieces() > highest.in_pieces()) {
+            *highest = Some(reading);
         }
     }
-    worst.filter(|worst| worst.in_pieces() > pool.quantum)
+    let height = |index: usize| stretches.get(index).copied().flatten().map(|reading| reading.in_pieces());
+    // The slopes of a summit are high as well: a stretch counts only if neither neighbour is higher.
+    let is_summit = |index: usize| {
+        height(index) > index.checked_sub(1).and_then(height) && height(index) >= height(index + 1)
+    };
+    let mut summits: Vec<Fragmented> =
+        (0..stretches.len()).filter(|index| is_summit(*index)).filter_map(|index| stretches[index]).collect();
+    summits.sort_by_key(|summit| (Reverse(summit.in_pieces()), summit.at));
+    let mut chosen = vec![worst];
+    for summit in summits {
+        let is_near = |other: &Fragmented| other.at.index().abs_diff(summit.at.index()) <= stretch;
+        if chosen.len() < most && !chosen.iter().any(is_near) {
+            chosen.push(summit);
+        }
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readings of 100 free bytes: at which moment, and the largest piece.
+    fn readings(changes: &[(usize, u64)]) -> Vec<Fragmented> {
+        let reading = |&(at, largest_free): &(usize, u64)| {
+            Some(Fragmented { at: Moment::from_index(at)?, free: 100, largest_free })
+        };
+        changes.iter().filter_map(reading).collect()
+    }
+
+    fn found(changes: &[(usize, u64)], worst: usize, most: usize) -> Vec<usize> {
+        let all = readings(changes);
+        let in_pieces = all.iter().copied().filter(|reading| reading.in_pieces() > 0);
+        // 300 steps: 12 moments a stretch.
+        apart(in_pieces, all[worst], 12, most).iter().map(|reading| reading.at.index()).collect()
+    }
+
+    #[test]
+    fn each_part_of_a_run_has_one_moment() {
+        let changes = [(1, 100), (3, 90), (5, 60), (7, 80), (9, 100), (201, 30), (203, 100)];
+        assert_eq!(found(&changes, 5, 10), [201, 5]);
+        assert_eq!(found(&changes, 5, 1), [201]);
+    }
+
+    #[test]
+    fn what_is_next_to_the_worst_moment_is_part_of_it() {
+        assert_eq!(found(&[(1, 100), (50, 40), (60, 45), (61, 41), (70, 100)], 1, 10), [50]);
+        // Neighbouring stretches: only the higher one is a summit.
+        assert_eq!(found(&[(1, 20), (100, 40), (110, 30), (121, 50)], 0, 10), [1, 110]);
+    }
+
+    #[test]
+    fn a_share_is_reached_exactly() {
+        let reading = |free, largest_free| Fragmented { at: Moment::START, free, largest_free };
+        assert!(reading(100, 95).has_share_in_pieces(5));
+        assert!(!reading(100, 96).has_share_in_pieces(5));
+        assert!(!reading(0, 0).has_share_in_pieces(5));
+        assert!(reading(u64::MAX, 0).has_share_in_pieces(5));
+    }
 }

@@ -10,6 +10,7 @@ pub use answer::{Advice, Comparison, Figure, Origin, Part, PartKind, PartSource,
 use rustc_hash::FxHashMap;
 
 use super::answer::{PhaseSummary, SessionSummary, WarningSummary};
+use super::level::Thresholds;
 use super::summary::{is_rank, no_such_rank, source};
 use super::words::{brief, size};
 use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
@@ -132,7 +133,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn session(&self, index: usize, session: &Session, known: &[Known<'_>]) -> SessionPhases {
-        let summary = session_summary(self.profile, session, known);
+        let summary = session_summary(self.profile, session, known, &Thresholds::default());
         let (device_memory_bytes, device_memory_source) = self.device(session);
         let expected = self.expected(session);
         let measured = phases::measured(known);
@@ -140,8 +141,7 @@ impl View<'_> {
         let at = holder.and_then(|holder| phases::at_peak(known, holder));
         let peak_phase = holder.and_then(|holder| known.get(holder)).map(|known| self.name(known.phase));
         let peak = summary.peak_bytes;
-        let left =
-            peak.map(|peak| i64::try_from(device_memory_bytes).unwrap_or(i64::MAX).saturating_sub(peak));
+        let left = peak.map(|peak| left_of(device_memory_bytes, peak));
         let figure = |expected: Option<(u64, Origin)>, measured: Option<i64>| Figure {
             expected_bytes: expected.map(|(bytes, _)| bytes),
             expected_source: expected.map(|(_, source)| source),
@@ -383,14 +383,30 @@ fn by_session<'a>(profile: &Profile, rank: &'a Rank) -> Vec<Vec<Known<'a>>> {
 }
 
 /// The sessions of a rank, as summaries have them.
-pub(super) fn session_summaries(profile: &Profile, rank: &Rank) -> Vec<SessionSummary> {
+pub(super) fn session_summaries(
+    profile: &Profile,
+    rank: &Rank,
+    thresholds: &Thresholds,
+) -> Vec<SessionSummary> {
     let of_sessions = by_session(profile, rank);
     let sessions = rank.sessions.iter().zip(&of_sessions);
-    sessions.map(|(session, known)| session_summary(profile, session, known)).collect()
+    sessions.map(|(session, known)| session_summary(profile, session, known, thresholds)).collect()
 }
 
-fn session_summary(profile: &Profile, session: &Session, known: &[Known<'_>]) -> SessionSummary {
+/// What a peak leaves of the memory of a device; negative where it does not fit.
+fn left_of(device_memory: u64, peak: i64) -> i64 {
+    i64::try_from(device_memory).unwrap_or(i64::MAX).saturating_sub(peak)
+}
+
+fn session_summary(
+    profile: &Profile,
+    session: &Session,
+    known: &[Known<'_>],
+    thresholds: &Thresholds,
+) -> SessionSummary {
     let last = known.last().and_then(|known| known.phase.cumulative_current);
+    let peak = phases::peak(session, known);
+    let peak_in_bytes = peak.and_then(|peak| u64::try_from(peak).ok());
     SessionSummary {
         name: session.name.map(|name| profile.text(name).to_owned()),
         parameters: session.parameters,
@@ -399,7 +415,11 @@ fn session_summary(profile: &Profile, session: &Session, known: &[Known<'_>]) ->
         estimated: session.estimated,
         finished: session.totals.is_some(),
         line: session.line,
-        peak_bytes: phases::peak(session, known),
+        peak_bytes: peak,
+        level: peak_in_bytes
+            .zip(session.device_memory)
+            .and_then(|(peak, device)| thresholds.other.level(peak, device)),
+        fits: session.device_memory.zip(peak).map(|(device, peak)| left_of(device, peak) > 0),
         final_bytes: session.totals.and_then(|totals| totals.current).or(last),
     }
 }

@@ -1,35 +1,33 @@
 //! A pool is nearly full at its peak.
 
 use super::{Finding, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use crate::level::{Level, Limits};
 use crate::words::percent;
 
 pub(super) const RULE: Rule = Rule {
-    names: &["dram_over_90", "dram_over_80", "l1_over_95", "l1_over_90"],
+    names: &["dram_over_90", "dram_over_80", "l1_over_95", "l1_over_90", "memory_over_90", "memory_over_80"],
     urgency: Urgency::Risk,
     find,
 };
 
-/// Above the first share of a bank, in percent, a pool is fuller than it should be; above the second it may run out.
-const DRAM: [u64; 2] = [80, 90];
-/// Kernels also need room in L1, which no state shows; but nothing else allocates there.
-const L1: [u64; 2] = [90, 95];
+/// Regions whose size a program chooses for what it puts there. A full one is as large as it needs to be.
+const SIZED_BY_THE_PROGRAM: [&str; 2] = ["L1_SMALL", "TRACE"];
 
 /// A pool that is fuller than it should be.
 #[derive(Clone, Copy, Debug)]
 struct Full {
-    /// The share of a bank that it is over, in percent.
-    over: u64,
-    /// The share that it should be under, in percent.
+    /// High or full.
+    level: Level,
+    /// The share of its capacity that it should stay below, in percent.
     target: u64,
     peak: u64,
     capacity: u64,
 }
 
 impl Full {
-    fn new(peak: u64, capacity: u64, [target, risk]: [u64; 2]) -> Option<Self> {
-        let is_over = |percent: u64| u128::from(peak) * 100 > u128::from(capacity) * u128::from(percent);
-        let over = [risk, target].into_iter().find(|percent| is_over(*percent))?;
-        (capacity > 0).then_some(Self { over, target, peak, capacity })
+    fn new(peak: u64, capacity: u64, limits: Limits) -> Option<Self> {
+        let level = limits.level(peak, capacity).filter(|level| *level > Level::Ok)?;
+        Some(Self { level, target: limits.high, peak, capacity })
     }
 
     /// What is left of each bank at the peak.
@@ -46,17 +44,18 @@ impl Full {
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let look = |pool: &PoolAtPeak<'_>| {
-        let limits = match pool.label.name {
-            "DRAM" => DRAM,
-            "L1" => L1,
-            _ => return None,
-        };
+        if SIZED_BY_THE_PROGRAM.contains(&pool.label.name) {
+            return None;
+        }
+        let limits = situation.thresholds.limits(pool.label.name);
         let full = Full::new(pool.peak.per_bank, pool.capacity?, limits)?;
-        let name = match (pool.label.name, full.over) {
-            ("L1", 95..) => "l1_over_95",
+        let name = match (pool.label.name, full.level) {
+            ("L1", Level::Full) => "l1_over_95",
             ("L1", _) => "l1_over_90",
-            (_, 90..) => "dram_over_90",
-            _ => "dram_over_80",
+            ("DRAM", Level::Full) => "dram_over_90",
+            ("DRAM", _) => "dram_over_80",
+            (_, Level::Full) => "memory_over_90",
+            _ => "memory_over_80",
         };
         Some(pool.finding(name, statement(situation, pool, full)).steps(situation.cause(pool)))
     };
@@ -81,7 +80,7 @@ fn statement(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, full: Full) -> St
             )
             .advice(format!("{goal}: move tensors to DRAM, or shard them over more cores."));
     }
-    let is_risky = full.over >= 90 && situation.verdict.is_none();
+    let is_risky = full.level == Level::Full && situation.verdict.is_none();
     found
         .detail(is_risky.then(|| "Risk of running out of memory.".to_owned()))
         .advice(format!("{goal}: reduce the batch or the model."))

@@ -73,6 +73,7 @@ struct Rule {
 
 /// How urgent a suggestion is, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Urgency {
     /// Memory ran out.

@@ -7,6 +7,7 @@ use crate::analyze::lowered::{self, Saving};
 use crate::analyze::oom::Verdict;
 use crate::analyze::peak::{self, Peak};
 use crate::analyze::{Account, Span};
+use crate::level::Thresholds;
 use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
 
 /// A rank at its peaks.
@@ -24,6 +25,8 @@ pub(crate) struct Situation<'a> {
     pub main: Option<usize>,
     /// Why memory ran out, if that ended the program.
     pub verdict: Option<&'a Verdict<'a>>,
+    /// From when on a pool counts as high or full.
+    pub thresholds: Thresholds,
 }
 
 /// A pool at its peak.

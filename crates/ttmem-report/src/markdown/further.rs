@@ -2,11 +2,11 @@
 
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
-use crate::devices::is_torch;
 use crate::units::{duration, mib, signed_percent, size};
 use ttmem_model::Class;
 use ttmem_query::{
-    Checkpoint, ExpectedSummary, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow, Summary,
+    Checkpoint, DeviceKind, ExpectedSummary, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary,
+    ResidueRow, Summary,
 };
 
 /// How many rows lists have at most.
@@ -156,7 +156,7 @@ fn at_moment(rank: &RankSummary) -> Option<Section> {
 
 /// What sizes are of: PyTorch's devices have no banks.
 fn per(rank: &RankSummary) -> &'static str {
-    if is_torch(rank) { "MB" } else { "MB/bank" }
+    if rank.device == Some(DeviceKind::Torch) { "MB" } else { "MB/bank" }
 }
 
 /// Where those were made that running made.

@@ -19,7 +19,7 @@ use document::Document;
 
 use super::units::{mib, shape};
 use ttmem_query::words::percent;
-use ttmem_query::{RankSummary, Summary};
+use ttmem_query::{Level, PoolSummary, RankSummary, Summary};
 
 /// The document has at most so many bytes, if what always stays leaves it the choice.
 const BUDGET: usize = 6000;
@@ -81,6 +81,16 @@ fn share(part: Option<u64>, whole: Option<u64>) -> String {
         Some((_, 0)) => none(),
         Some((part, whole)) => percent(part, whole),
         None => unknown(),
+    }
+}
+
+/// The share of a pool that its peak takes; where little is left, with its level.
+fn of_capacity(pool: &PoolSummary) -> String {
+    let share = share(pool.peak_per_bank, pool.capacity_per_bank);
+    match pool.level {
+        Some(Level::Full) => format!("{share} (full)"),
+        Some(Level::High) => format!("{share} (high)"),
+        Some(Level::Ok) | None => share,
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::document::{Align, Section};
 use super::torch;
-use super::{LOCATION, NAME, cell, location, mb, named, none, number, share, typed, unknown, whole_mb};
-use crate::devices::is_torch;
+use super::{LOCATION, NAME, cell, location, mb, named, none, number, of_capacity, typed, unknown, whole_mb};
 use crate::units::{count, mib, shape};
-use ttmem_query::{ChosenRuns, PoolMoment, PoolSummary, RankSummary, Summary, words};
+use ttmem_query::{ChosenRuns, DeviceKind, PoolMoment, PoolSummary, RankSummary, Summary, words};
 
 /// How many rows the ranked tables have.
 const ROWS: usize = 10;
@@ -25,7 +24,7 @@ fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
 
 /// The promised sections, in order.
 pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
-    if is_torch(rank) {
+    if rank.device == Some(DeviceKind::Torch) {
         return torch::sections(summary, rank);
     }
     vec![
@@ -40,7 +39,7 @@ pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
 
 /// The line above the sections. A number that is not known is called so; the rest of the line stays.
 pub(super) fn headline(rank: &RankSummary) -> String {
-    if is_torch(rank) {
+    if rank.device == Some(DeviceKind::Torch) {
         return torch::headline(rank);
     }
     let pool = |name: &str| rank.pools.get(name);
@@ -118,7 +117,7 @@ fn peak_memory(rank: &RankSummary) -> Section {
         [
             cell(name, NAME),
             mb(pool.peak_per_bank),
-            share(pool.peak_per_bank, pool.capacity_per_bank),
+            of_capacity(pool),
             whole_mb(pool.peak_total),
             mb(pool.free_at_peak_per_bank),
             mb(pool.largest_free_at_peak_per_bank),

@@ -2,7 +2,7 @@
 
 use super::document::{Align, Section};
 use super::promised::{at_end, cause, of_rank};
-use super::{LOCATION, NAME, cell, location, mb, named, none, number, share, typed};
+use super::{LOCATION, NAME, cell, location, mb, named, none, number, of_capacity, typed};
 use crate::units::mib;
 use ttmem_model::Class;
 use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, words};
@@ -65,7 +65,7 @@ fn peak_memory(rank: &RankSummary) -> Section {
         [
             cell(name, NAME),
             mb(pool.peak_per_bank),
-            pool.capacity_per_bank.map_or_else(none, |all| share(pool.peak_per_bank, Some(all))),
+            pool.capacity_per_bank.map_or_else(none, |_| of_capacity(pool)),
             level(levels.map(|levels| levels.requested_at_peak_total)),
             level(levels.map(|levels| levels.reserved_at_peak_total)),
             at_end(pool),

@@ -16,7 +16,7 @@ use super::{Texts, texts_block, with_data};
 use crate::threads::with_threads;
 use ttmem_model::{Nanoseconds, Profile};
 use ttmem_query::gantt::Outline;
-use ttmem_query::{Gantt, RankGantt};
+use ttmem_query::{Extent, Gantt, RankGantt};
 
 /// The page without data.
 const PAGE: &str = include_str!("../../../../web/dist/gantt.html");
@@ -67,7 +67,9 @@ pub(super) fn gantt_block<'a>(rank: &RankGantt<'a>, texts: &mut Texts<'a>) -> Bl
 struct Nothing {}
 
 #[derive(Serialize)]
-struct Head<'a> {
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "GanttPageHead"))]
+pub(super) struct Head<'a> {
     name: &'a str,
     file: &'a str,
     generator: &'static str,
@@ -76,6 +78,8 @@ struct Head<'a> {
 
 /// What is said of a rank besides its columns.
 #[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "GanttHead"))]
 pub(super) struct AboutGantt<'a> {
     #[serde(flatten)]
     outline: &'a Outline<'a>,
@@ -84,9 +88,11 @@ pub(super) struct AboutGantt<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "GanttPool"))]
 struct AboutPool<'a> {
     name: &'a str,
-    banks: Option<u32>,
+    extent: Extent,
     quantum: u64,
     has_tensors: bool,
 }
@@ -100,7 +106,7 @@ impl<'a> AboutGantt<'a> {
             pools: pools
                 .map(|memory| AboutPool {
                     name: memory.pool,
-                    banks: memory.banks,
+                    extent: memory.extent,
                     quantum: memory.quantum,
                     has_tensors: memory.has_tensors,
                 })

@@ -22,12 +22,16 @@ const TOGETHER: usize = 16;
 
 /// A graph of a rank.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "GraphHead"))]
 pub(super) struct AboutModule {
     name: Option<String>,
     stages: Vec<AboutStage>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "GraphStage"))]
 struct AboutStage {
     stage: &'static str,
     /// The first of its lines among those of all graphs.

@@ -77,7 +77,7 @@ fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Resul
     jobs.push(("head".into(), Block::default(), About::All(head(summary, name))));
     jobs.push(("texts".into(), texts_block(&texts), About::Nothing {}));
     for (number, ((outline, block), (modules, links))) in columns.into_iter().zip(graphs.ranks).enumerate() {
-        jobs.push((format!("rank-{number}"), block, About::Rank { outline, modules }));
+        jobs.push((format!("rank-{number}"), block, About::Rank(AboutRank { outline, modules })));
         jobs.push((format!("ir-{number}"), links, About::Nothing {}));
     }
     for (number, (block, gantt)) in
@@ -105,15 +105,23 @@ fn texts_block(texts: &Texts<'_>) -> Block {
 enum About<'a> {
     Nothing {},
     All(AboutAll<'a>),
-    Rank {
-        #[serde(flatten)]
-        outline: RankOutline,
-        modules: Vec<AboutModule>,
-    },
+    Rank(AboutRank),
     Gantt(AboutGantt<'a>),
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "RankHead"))]
+struct AboutRank {
+    #[serde(flatten)]
+    outline: RankOutline,
+    /// The compiled graphs, with the lines of the block `ir` that their texts are.
+    modules: Vec<AboutModule>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "PageHead"))]
 struct AboutAll<'a> {
     name: &'a str,
     generator: &'static str,
@@ -138,6 +146,15 @@ fn without_lists(summary: &Summary) -> Summary {
         }
     }
     summary
+}
+
+/// Adds the types that the pages read.
+#[cfg(feature = "typescript")]
+pub(super) fn declare(declarations: &mut ttmem_query::typescript::Declarations) {
+    declarations.add::<AboutAll<'static>>();
+    declarations.add::<AboutRank>();
+    declarations.add::<AboutGantt<'static>>();
+    declarations.add::<gantt::Head<'static>>();
 }
 
 /// A text in HTML.

@@ -61,7 +61,7 @@ fn format(report: &Stored) -> String {
 /// `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of the device.
 fn peak(report: &Stored) -> String {
     let peak = report.peak.as_ref().and_then(|peak| {
-        let ShownPeak { bytes, capacity, of } = peak.shown()?;
+        let ShownPeak { bytes, capacity, of } = report.shown?;
         let share = capacity.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
         Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
     });

@@ -15,6 +15,7 @@ const PART: u64 = 64 << 10;
 
 /// A source: equal if it is the same file with, as far as anybody looks, the same content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SourceId {
     /// The file, as an absolute path.
     pub path: String,

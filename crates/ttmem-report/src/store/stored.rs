@@ -8,11 +8,12 @@ use serde::{Serialize, Serializer};
 
 use super::{SourceId, write};
 use crate::files;
-use ttmem_query::{About, AboutPeak};
+use ttmem_query::{About, AboutPeak, ShownPeak};
 use ttmem_read::Among;
 
 /// A stored report. As JSON it is a row of `ttmem list --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Stored {
     /// Its name.
     pub name: String,
@@ -22,6 +23,7 @@ pub struct Stored {
     #[serde(serialize_with = "as_text")]
     pub folder: PathBuf,
     /// When it was last written.
+    #[cfg_attr(feature = "typescript", ts(as = "Option<String>"))]
     pub written: Option<Timestamp>,
     /// The format of the evidence; not known of folders that the seeds' tool wrote, as all that follows.
     pub format: Option<String>,
@@ -31,6 +33,8 @@ pub struct Stored {
     pub operations: Option<u64>,
     /// The peak that matters most.
     pub peak: Option<AboutPeak>,
+    /// That peak as a list shows it.
+    pub shown: Option<ShownPeak>,
     /// Why memory ran out, where it did.
     pub oom: Option<String>,
     /// The same as a sentence; not known of reports of earlier versions.
@@ -46,6 +50,8 @@ pub struct Stored {
 
 /// How a report came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+#[cfg_attr(feature = "typescript", ts(rename = "StoredKind"))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// It was made from a file.
@@ -82,18 +88,30 @@ impl Stored {
         let about: Option<About> = fs::read(folder.join(files::about_of(&stem)))
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());
+        let (format, ranks, operations, peak, oom, oom_headline) = match about {
+            Some(about) => (
+                Some(about.format),
+                Some(about.ranks),
+                Some(about.operations),
+                about.peak,
+                about.oom,
+                about.oom_headline,
+            ),
+            None => (None, None, None, None, None, None),
+        };
         Some(Self {
             name: name.to_owned(),
             kind: if is_link { Kind::Run } else { Kind::Report },
             written: main.modified().ok().and_then(|at| Timestamp::try_from(at).ok()),
             bytes: entries.iter().map(|(_, metadata)| metadata.len()).sum(),
             source: SourceId::read(&folder),
-            format: about.as_ref().map(|about| about.format.clone()),
-            oom: about.as_ref().and_then(|about| about.oom.clone()),
-            oom_headline: about.as_ref().and_then(|about| about.oom_headline.clone()),
-            ranks: about.as_ref().map(|about| about.ranks),
-            operations: about.as_ref().map(|about| about.operations),
-            peak: about.and_then(|about| about.peak),
+            format,
+            ranks,
+            operations,
+            shown: peak.as_ref().and_then(AboutPeak::shown),
+            peak,
+            oom,
+            oom_headline,
             folder,
             stem,
         })

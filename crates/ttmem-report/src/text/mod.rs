@@ -4,14 +4,13 @@ mod overview;
 mod parts;
 
 use self::overview::overview;
-use super::devices::is_torch;
 use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 use ttmem_model::{Block, Class};
 use ttmem_query::{
-    AtMoment, Caused, ChosenRuns, Extent, LiveTensor, Named, PoolMoment, PoolSummary, RankSummary,
-    ResidueRow, SessionSummary, Suggestion, Summary, Urgency,
+    AtMoment, Caused, ChosenRuns, DeviceKind, Extent, Level, LiveTensor, Named, PoolMoment, PoolSummary,
+    RankSummary, ResidueRow, SessionSummary, Severity, Suggestion, Summary, Urgency,
 };
 
 /// The size of a text for a terminal.
@@ -152,7 +151,7 @@ impl Page<'_> {
         };
         let pools: Vec<(&str, &PoolSummary)> = self.rank.pools.iter().filter(shown).collect();
         let name_width = pools.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let figures: Vec<String> = pools.iter().map(|(name, pool)| figure(name, pool)).collect();
+        let figures: Vec<String> = pools.iter().map(|(_, pool)| figure(pool)).collect();
         let width = figures.iter().map(String::len).max().unwrap_or(0);
         for ((name, pool), figure) in pools.iter().zip(&figures) {
             let peak = pool.peak_per_bank;
@@ -168,8 +167,7 @@ impl Page<'_> {
             let head = format!("  {name:<name_width$}   {figure:>width$}   {share:>5}   ");
             // The bar gives way, so that the line fits.
             let room = self.screen.width.saturating_sub(head.chars().count() + DEVICE_WIDTH);
-            let used = peak.zip(pool.capacity_per_bank);
-            let bar = used.map(|(peak, all)| usage_bar(name, peak, all, room.clamp(8, 24) as u64));
+            let bar = usage_bar(pool, room.clamp(8, 24) as u64);
             out.row_spans([Span::plain(head)].into_iter().chain(bar).chain([Span::plain(device)]));
         }
         if !pools.is_empty() {
@@ -226,7 +224,7 @@ impl Page<'_> {
 
     /// What the sizes of a pool are of: as a heading, and behind a size.
     fn part(&self, name: &str) -> (&'static str, &'static str) {
-        self.rank.pools.get(name).map_or(("a bank", " of each bank"), |pool| part(name, pool))
+        self.rank.pools.get(name).map_or(("a bank", " of each bank"), part)
     }
 
     fn at(&self, at: &AtMoment, out: &mut Text) {
@@ -293,7 +291,7 @@ impl Page<'_> {
                 "  The file lists the largest tensors of a snapshot at most, so memory can't be attributed",
                 "  to tensors; a recording (.ttmem) has all of them.",
             ],
-            _ if is_torch(self.rank) => [
+            _ if self.rank.device == Some(DeviceKind::Torch) => [
                 "  Only counters were read (level phases), so nobody's bytes can be told: level",
                 "  tensors sees who holds them.",
             ],
@@ -479,8 +477,7 @@ impl Page<'_> {
 
     fn fragments(&self, out: &mut Text) {
         for (name, worst) in self.rank.fragmentation.iter() {
-            // A few percent in small pieces are nobody's problem.
-            if worst.largest_free_per_bank > worst.free_per_bank / 100 * 95 {
+            if worst.severity != Severity::Notable {
                 continue;
             }
             let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
@@ -570,18 +567,19 @@ fn amount(bytes: i64) -> String {
 /// What `   11.10 GiB on the device (12 banks)` takes at most.
 const DEVICE_WIDTH: usize = 40;
 
-/// How much of a pool is used at its peak, as a bar of `width` cells.
-fn usage_bar(pool: &str, peak: u64, capacity: u64, width: u64) -> Span {
+/// How much of a pool is used at its peak, as a bar of `width` cells in the style of its level.
+fn usage_bar(pool: &PoolSummary, width: u64) -> Option<Span> {
+    let (peak, capacity) = pool.peak_per_bank.zip(pool.capacity_per_bank)?;
     let filled = if capacity == 0 { 0 } else { (peak.saturating_mul(width)).div_ceil(capacity).min(width) };
     let cells = |count: u64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or(0));
     let bar = format!("{}{}", cells(filled, "▓"), cells(width - filled, "░"));
-    let (amber, red) = if pool.starts_with("L1") { (90, 95) } else { (80, 90) };
-    let style = match peak.saturating_mul(100).checked_div(capacity).unwrap_or(0) {
-        share if share >= red => Style::Critical,
-        share if share >= amber => Style::Warning,
-        _ => Style::Good,
+    let style = match pool.level {
+        Some(Level::Full) => Style::Critical,
+        Some(Level::High) => Style::Warning,
+        Some(Level::Ok) => Style::Good,
+        None => Style::Plain,
     };
-    Span::new(bar, style)
+    Some(Span::new(bar, style))
 }
 
 /// How many cells the picture of a bank has.
@@ -610,8 +608,8 @@ fn block_bar(blocks: &[Block], cells: u64) -> String {
 }
 
 /// `686.4 of 4080.0 MiB a bank`.
-fn figure(name: &str, pool: &PoolSummary) -> String {
-    let each = match part(name, pool).0 {
+fn figure(pool: &PoolSummary) -> String {
+    let each = match part(pool).0 {
         "size" => String::new(),
         each => format!(" {each}"),
     };
@@ -629,8 +627,8 @@ fn figure(name: &str, pool: &PoolSummary) -> String {
 }
 
 /// What the sizes of a pool are of: as a heading, and behind a size.
-fn part(name: &str, pool: &PoolSummary) -> (&'static str, &'static str) {
-    match Extent::of(name, pool) {
+fn part(pool: &PoolSummary) -> (&'static str, &'static str) {
+    match pool.extent {
         Extent::Device => ("size", ""),
         Extent::Core => ("a core", " of a core"),
         Extent::Bank => ("a bank", " of each bank"),

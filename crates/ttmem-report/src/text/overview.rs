@@ -3,7 +3,7 @@
 use super::super::styled::Text;
 use super::super::table::{Align, Table};
 use super::super::units::{count, percent, size};
-use ttmem_query::{Extent, PoolSummary, RankSummary, Summary};
+use ttmem_query::{PoolSummary, RankSummary, Summary};
 
 /// One line for each rank: who needs most.
 pub(super) fn overview(summary: &Summary, out: &mut Text) {
@@ -21,7 +21,7 @@ pub(super) fn overview(summary: &Summary, out: &mut Text) {
             let peak = pool.peak_per_bank.unwrap_or(0);
             let share =
                 pool.capacity_per_bank.map_or_else(String::new, |all| format!(" ({})", percent(peak, all)));
-            format!("{name} {}{}{share}", size(peak), Extent::of(name, pool).suffix())
+            format!("{name} {}{}{share}", size(peak), pool.extent.suffix())
         };
         let peaks: Vec<String> = rank.pools.iter().filter(used).map(show).collect();
         table.row([

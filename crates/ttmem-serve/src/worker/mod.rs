@@ -60,6 +60,7 @@ pub(crate) enum Message {
 
 /// Why a task came to nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// What the command exits with after the same.
@@ -69,6 +70,7 @@ pub(crate) struct Failure {
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
     /// The format is known, but there is no memory data in it.

@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
-import type { Oom, PoolMoment, RankSummary } from "../../../src/data/summary";
+import type { Gantt, Summary } from "../../../src/generated/answers";
 
 const WEB = resolve(import.meta.dirname, "../../..");
 const TTMEM = resolve(WEB, process.env.TTMEM_BIN ?? "../target/debug/ttmem");
@@ -18,43 +18,6 @@ process.on("exit", () => rmSync(FILES, { recursive: true, force: true }));
 export const KEPT = resolve(WEB, "test-results");
 
 /** A tensor in a live set. */
-export interface LiveTensor {
-  name: string | null;
-  class: string;
-  shape: number[] | null;
-  dtype: string | null;
-  per_bank: number | null;
-  padded_bytes: number | null;
-  logical_bytes: number | null;
-  op: string | null;
-  born_step: number | null;
-  dies_step: number | null;
-}
-
-/** A moment with its tensors, which the page has as columns and the command as a list. */
-export type Moment = PoolMoment & { live: LiveTensor[] | null };
-
-export type RankAnswer = Omit<RankSummary, "peak" | "peaks" | "oom"> & {
-  peak: Moment | null;
-  peaks: Record<string, Moment>;
-  at: { step: number; pools: Record<string, Moment> } | null;
-  weights: (RankSummary["weights"] & { largest: Weight[] }) | null;
-  oom: Oom | null;
-};
-
-export interface Weight {
-  name: string;
-  shape: number[] | null;
-  dtype: string | null;
-  bytes: number | null;
-  kept_twice: boolean | null;
-}
-
-export interface Answer {
-  source: { warnings: { message: string }[] };
-  ranks: RankAnswer[];
-}
-
 /** A training log. */
 export function trainingLog(): string {
   return resolve(CORPUS, "../tt_train/tinyllama.log");
@@ -101,22 +64,8 @@ export function writtenProfile(name: string, profile: unknown): string {
   return file;
 }
 
-/** What `ttmem gantt --json` answers, as far as tests look at it. */
-export interface GanttAnswer {
-  ranks: {
-    first_ns: number;
-    last_ns: number;
-    lanes: { name: string; rows: number }[];
-    hot_paths: { path: string; count: number }[];
-    chain: { time_ns: number; calls: number };
-    overlaps: { time_ns: number; sets: number };
-    scopes: { name: string[] };
-    calls: Record<"scope" | "lane" | "row" | "began_ns", number[]> &
-      Record<"ended_ns" | "change" | "allocated" | "freed" | "peak" | "kept", (number | null)[]>;
-  }[];
-}
-
-export function ganttAnswer(file: string): GanttAnswer {
+/** What `ttmem gantt --json` answers. */
+export function ganttAnswer(file: string): Gantt {
   const output = execFileSync(TTMEM, ["gantt", "--json", file], {
     maxBuffer: 1 << 28,
     stdio: ["ignore", "pipe", "ignore"],
@@ -140,7 +89,7 @@ export function writtenLog(name: string, text: string): string {
 }
 
 /** What `ttmem summary --json` answers. */
-export function summary(log: string, ...options: string[]): Answer {
+export function summary(log: string, ...options: string[]): Summary {
   const output = execFileSync(TTMEM, ["summary", "--json", log, ...options], {
     maxBuffer: 1 << 28,
     stdio: ["ignore", "pipe", "ignore"],

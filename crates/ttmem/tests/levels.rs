@@ -1,0 +1,185 @@
+//! How full a pool is, is decided once: another threshold in a request changes every front end.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use flate2::read::ZlibDecoder;
+use serde_json::{Value, json};
+use ttmem::model::Profile;
+use ttmem::query::{About, Level, Limits, Request, Summary, Thresholds, summary};
+use ttmem::report::{Screen, Style};
+use ttmem::store::Stored;
+use ttmem::{read, report};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn profile() -> Profile {
+    read::open(root().join("corpus/tt_log/llm-decode.log").to_str().unwrap()).unwrap()
+}
+
+fn answer(profile: &Profile, thresholds: Thresholds) -> Summary {
+    summary(std::slice::from_ref(profile), &Request { thresholds, ..Request::default() }).unwrap()
+}
+
+/// What each front end shows of the level of DRAM.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    /// The style of the bar on the screen.
+    screen: Style,
+    /// The word in Markdown.
+    markdown: Option<&'static str>,
+    /// In the data of the page.
+    page: Value,
+    /// In the row of the list, which `ttmem list --json` and the server send.
+    list: Value,
+    /// Whether there is a suggestion.
+    suggestion: bool,
+}
+
+fn shown(profile: &Profile, thresholds: Thresholds) -> Shown {
+    let answer = answer(profile, thresholds);
+    let mut markdown = Vec::new();
+    report::markdown(&answer, "levels", &mut markdown).unwrap();
+    let markdown = String::from_utf8(markdown).unwrap();
+    let row = markdown.lines().filter(|line| line.starts_with("| DRAM")).nth(1).unwrap().to_owned();
+    Shown {
+        screen: screen(&answer),
+        markdown: ["(high)", "(full)"].into_iter().find(|word| row.contains(word)),
+        page: page_head(profile, &answer)["summary"]["ranks"][0]["pools"]["DRAM"]["level"].clone(),
+        list: row_of(profile, &answer)["peak"]["level"].clone(),
+        suggestion: answer.ranks[0].suggestions.iter().any(|one| one.rule.starts_with("dram_over_")),
+    }
+}
+
+fn screen(answer: &Summary) -> Style {
+    let text = report::text(answer, Screen::default());
+    let line = text.lines().iter().find(|line| line.to_string().contains("DRAM   ")).unwrap();
+    line.spans().iter().find(|span| span.text().contains('▓')).unwrap().style()
+}
+
+/// The JSON of the first block of the page.
+fn page_head(profile: &Profile, answer: &Summary) -> Value {
+    let mut page = Vec::new();
+    report::page(profile, answer, "levels", &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    let text = page.split_once("id=\"ttmem-head\">").unwrap().1.split_once("</script>").unwrap().0;
+    let packed = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+    let mut all = Vec::new();
+    ZlibDecoder::new(&packed[..]).read_to_end(&mut all).unwrap();
+    let length = u32::from_le_bytes(all[..4].try_into().unwrap()) as usize;
+    serde_json::from_slice(&all[4..4 + length]).unwrap()
+}
+
+/// The row of a list, read from a stored report with what this answer has to say.
+fn row_of(profile: &Profile, answer: &Summary) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    report::files::write(profile, "levels", folder.path(), &[]).unwrap();
+    let about = serde_json::to_vec(&About::of(answer)).unwrap();
+    fs::write(folder.path().join("levels_about.json"), about).unwrap();
+    serde_json::to_value(Stored::in_folder(folder.path()).unwrap()).unwrap()
+}
+
+#[test]
+fn one_threshold_changes_the_screen_markdown_the_page_and_the_list() {
+    let profile = profile();
+    let pool = &answer(&profile, Thresholds::default()).ranks[0].pools.get("DRAM").unwrap().clone();
+    let share = pool.peak_per_bank.unwrap() * 100 / pool.capacity_per_bank.unwrap();
+    assert!((2..99).contains(&share), "the log is no example: {share}%");
+    let with = |high, full| Thresholds { other: Limits { high, full }, ..Thresholds::default() };
+    let expect = |screen, markdown, level: Value, suggestion| Shown {
+        screen,
+        markdown,
+        page: level.clone(),
+        list: level,
+        suggestion,
+    };
+    assert_eq!(shown(&profile, with(share + 1, 100)), expect(Style::Good, None, json!("ok"), false));
+    assert_eq!(
+        shown(&profile, with(share - 1, 100)),
+        expect(Style::Warning, Some("(high)"), json!("high"), true)
+    );
+    assert_eq!(
+        shown(&profile, with(1, share - 1)),
+        expect(Style::Critical, Some("(full)"), json!("full"), true)
+    );
+    // L1 has limits of its own.
+    let l1 = Thresholds { l1: Limits { high: 0, full: 0 }, ..with(share + 1, 100) };
+    assert_eq!(shown(&profile, l1), expect(Style::Good, None, json!("ok"), false));
+}
+
+#[test]
+fn reports_of_earlier_versions_have_no_level() {
+    let profile = profile();
+    let folder = tempfile::tempdir().unwrap();
+    report::files::write(&profile, "old", folder.path(), &[]).unwrap();
+    let path = folder.path().join("old_about.json");
+    let mut about: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    assert!(about["peak"].as_object_mut().unwrap().remove("level").is_some());
+    fs::write(&path, serde_json::to_vec(&about).unwrap()).unwrap();
+    let stored = Stored::in_folder(folder.path()).unwrap();
+    assert!(stored.peak.is_some());
+    assert_eq!(stored.peak.unwrap().level, None);
+    assert!(stored.shown.is_some(), "the rest is shown");
+}
+
+#[test]
+fn a_pool_that_pytorch_allocates_on_is_judged_as_any_other() {
+    let level = |pool, peak| Thresholds::default().level(pool, Some(peak), Some(100));
+    assert_eq!(level("cuda:0", 85), Some(Level::High));
+    assert_eq!(level("cuda:0", 99), Some(Level::Full));
+}
+
+/// Files below a folder, with their texts.
+fn sources(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path, extension));
+        } else if path.extension().is_some_and(|have| have == extension) {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+/// No front end may compare a share with a limit of its own. This finds the forms that such limits have had here: two of
+/// them in a list, one in a comparison, and names of pools that begin with `L1`.
+#[test]
+fn no_front_end_has_thresholds() {
+    let mut files = sources(&root().join("web/src"), "ts");
+    for folder in ["crates/ttmem/src/report", "crates/ttmem-serve/src", "crates/ttmem-cli/src"] {
+        files.extend(sources(&root().join(folder), "rs"));
+    }
+    assert!(files.len() > 100, "the sources are gone");
+    for (path, text) in files {
+        for line in text.lines() {
+            assert!(!has_threshold(line), "{}: {line}", path.display());
+        }
+    }
+    for limit in ["(90, 95)", "[0.8, 0.9]", "share >= 0.95", "peak * 100 > all * 80", "starts_with(\"L1\")"] {
+        assert!(has_threshold(limit), "{limit}");
+    }
+}
+
+fn has_threshold(line: &str) -> bool {
+    const LIMITS: [&str; 8] = ["80", "90", "95", "0.8", "0.9", "0.95", "0.80", "0.90"];
+    let words = |text: &str| -> Vec<String> {
+        let is_between = |c: char| !c.is_ascii_alphanumeric() && c != '.';
+        text.split(is_between).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let is_limit = |word: &String| LIMITS.contains(&word.as_str());
+    let is_pair = |pair: &[String]| pair.iter().all(is_limit) && pair[0] != pair[1];
+    let is_compared =
+        |operator: &str| line.split(operator).skip(1).any(|right| words(right).iter().any(is_limit));
+    words(line).windows(2).any(is_pair)
+        || [" < ", " <= ", " > ", " >= "].into_iter().any(is_compared)
+        || ["starts_with(\"L1\")", "startsWith(\"L1\")"].iter().any(|guess| line.contains(guess))
+}
