@@ -57,17 +57,31 @@ fn formatted(declaration: &str) -> String {
             }
             continue;
         }
-        let (line, end) = match line.strip_suffix(" };") {
-            Some(field) if !indent.is_empty() => (field, "};\n"),
-            _ => (line, ""),
-        };
-        let _ = writeln!(text, "{indent}{line}");
-        text.push_str(end);
-        if line.ends_with('{') {
-            indent = "  ";
+        let mut rest = line;
+        if let Some((head, fields)) = line.split_once(" = {") {
+            let _ = writeln!(text, "{head} = {{");
+            (indent, rest) = ("  ", fields);
+        }
+        for field in fields(rest) {
+            let indent = if field == "};" { "" } else { indent };
+            let _ = writeln!(text, "{indent}{field}");
         }
     }
     text
+}
+
+/// The fields of a line, each with its comma.
+fn fields(line: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    let ends_field = move |c: char| {
+        match c {
+            '<' | '[' | '(' => depth += 1,
+            '>' | ']' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    line.split_inclusive(ends_field).map(str::trim).filter(|field| !field.is_empty())
 }
 
 fn write_comment(text: &mut String, indent: &str, lines: &[&str]) {
@@ -78,4 +92,19 @@ fn write_comment(text: &mut String, indent: &str, lines: &[&str]) {
             writeln!(text, "{indent}{space}{line}")
         }),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::formatted;
+
+    #[test]
+    fn each_field_has_a_line() {
+        let made = "/**\n * A row.\n */\nexport type Row = { name: string, \n/**\n * Sizes,\n * by pool.\n */\npools: \
+                    Record<string, number>, at?: Array<number | null>, };";
+        let expected = "/** A row. */\nexport type Row = {\n  name: string,\n  /**\n   * Sizes,\n   * by pool.\n   */\n  \
+                        pools: Record<string, number>,\n  at?: Array<number | null>,\n};\n";
+        assert_eq!(formatted(made), expected);
+        assert_eq!(formatted("export type Kind = \"a\" | \"b\";"), "export type Kind = \"a\" | \"b\";\n");
+    }
 }

@@ -39,9 +39,8 @@ fn a_verdict_has_its_sentences_apart() {
 
 /// The text of a screen as one line.
 fn screen(answer: &Summary) -> String {
-    let mut out = Vec::new();
-    write!(out, "{}", text(answer, Screen { width: 100, rows: 10, ..Screen::default() })).unwrap();
-    String::from_utf8(out).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    let shown = text(answer, Screen { width: 100, rows: 10, ..Screen::default() }).to_string();
+    shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]

@@ -419,7 +419,10 @@ function countCards(rank: Rank): HTMLElement[] {
       card(
         "unexplained",
         `Unexplained at the ${peak.pool} peak`,
-        [sizeElement(rest), h("small", {}, rest === null ? "" : bankWords(pools[peak.pool]?.extent ?? "bank").perBank)],
+        [
+          sizeElement(rest),
+          h("small", {}, rest === null ? "" : bankWords(pools[peak.pool]?.extent ?? "bank").perBank),
+        ],
         unexplainedText(rest, all, pools[peak.pool]),
       ),
     );

@@ -125,7 +125,12 @@ describe("the curve", () => {
   it("keeps every peak, however narrow a pixel is", () => {
     const random = numbers(9);
     const at = Float64Array.from({ length: 5000 }, (_, n) => n * 7);
-    const curve: TimeCurve = { name: "cpu", extent: "device", at, value: at.map(() => Math.floor(random() * 1e9)) };
+    const curve: TimeCurve = {
+      name: "cpu",
+      extent: "device",
+      at,
+      value: at.map(() => Math.floor(random() * 1e9)),
+    };
     const pixels = pixelsOf(curve, { from: 0, to: 35_000, width: 321 });
     expect(highestIn(pixels)).toBe(Math.max(...curve.value));
     expect(Math.min(...pixels.low)).toBe(Math.min(...curve.value));
@@ -166,7 +171,12 @@ describe("the curve", () => {
   });
 
   it("is unknown before its first change", () => {
-    const curve: TimeCurve = { name: "cpu", extent: "device", at: Float64Array.of(50), value: Float64Array.of(8) };
+    const curve: TimeCurve = {
+      name: "cpu",
+      extent: "device",
+      at: Float64Array.of(50),
+      value: Float64Array.of(8),
+    };
     const { high, low } = pixelsOf(curve, { from: 0, to: 100, width: 10 });
     expect([...high.slice(0, 5)].every(Number.isNaN)).toBe(true);
     expect([high[5], low[9]]).toEqual([8, 8]);

@@ -1,4 +1,4 @@
-//! How full a pool is, is decided once: another threshold in a request changes every front end.
+//! What front ends must not decide for themselves: how full a pool is, the kind of device, where memory is fragmented.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
 
@@ -10,7 +10,7 @@ use base64::Engine;
 use flate2::read::ZlibDecoder;
 use serde_json::{Value, json};
 use ttmem::model::Profile;
-use ttmem::query::{About, Level, Limits, Request, Summary, Thresholds, summary};
+use ttmem::query::{About, DeviceKind, Level, Limits, Request, Summary, Thresholds, summary};
 use ttmem::report::{Screen, Style};
 use ttmem::store::Stored;
 use ttmem::{read, report};
@@ -19,8 +19,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+fn opened(path: &str) -> Profile {
+    read::open(root().join(path).to_str().unwrap()).unwrap()
+}
+
 fn profile() -> Profile {
-    read::open(root().join("corpus/tt_log/llm-decode.log").to_str().unwrap()).unwrap()
+    opened("corpus/tt_log/llm-decode.log")
 }
 
 fn answer(profile: &Profile, thresholds: Thresholds) -> Summary {
@@ -51,7 +55,7 @@ fn shown(profile: &Profile, thresholds: Thresholds) -> Shown {
     Shown {
         screen: screen(&answer),
         markdown: ["(high)", "(full)"].into_iter().find(|word| row.contains(word)),
-        page: page_head(profile, &answer)["summary"]["ranks"][0]["pools"]["DRAM"]["level"].clone(),
+        page: block_head(profile, &answer, "head")["summary"]["ranks"][0]["pools"]["DRAM"]["level"].clone(),
         list: row_of(profile, &answer)["peak"]["level"].clone(),
         suggestion: answer.ranks[0].suggestions.iter().any(|one| one.rule.starts_with("dram_over_")),
     }
@@ -63,12 +67,12 @@ fn screen(answer: &Summary) -> Style {
     line.spans().iter().find(|span| span.text().contains('▓')).unwrap().style()
 }
 
-/// The JSON of the first block of the page.
-fn page_head(profile: &Profile, answer: &Summary) -> Value {
+/// The JSON of a block of the page.
+fn block_head(profile: &Profile, answer: &Summary, id: &str) -> Value {
     let mut page = Vec::new();
     report::page(profile, answer, "levels", &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
-    let text = page.split_once("id=\"ttmem-head\">").unwrap().1.split_once("</script>").unwrap().0;
+    let text = page.split_once(&format!("id=\"ttmem-{id}\">")).unwrap().1.split_once("</script>").unwrap().0;
     let packed = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
     let mut all = Vec::new();
     ZlibDecoder::new(&packed[..]).read_to_end(&mut all).unwrap();
@@ -76,13 +80,21 @@ fn page_head(profile: &Profile, answer: &Summary) -> Value {
     serde_json::from_slice(&all[4..4 + length]).unwrap()
 }
 
+/// The folder of a report.
+fn stored_in(home: &Path, profile: &Profile) -> PathBuf {
+    let folder = home.join("report");
+    fs::create_dir(&folder).unwrap();
+    report::files::write(profile, "report", &folder, &[]).unwrap();
+    folder
+}
+
 /// The row of a list, read from a stored report with what this answer has to say.
 fn row_of(profile: &Profile, answer: &Summary) -> Value {
-    let folder = tempfile::tempdir().unwrap();
-    report::files::write(profile, "levels", folder.path(), &[]).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let folder = stored_in(home.path(), profile);
     let about = serde_json::to_vec(&About::of(answer)).unwrap();
-    fs::write(folder.path().join("levels_about.json"), about).unwrap();
-    serde_json::to_value(Stored::in_folder(folder.path()).unwrap()).unwrap()
+    fs::write(folder.join("report_about.json"), about).unwrap();
+    serde_json::to_value(Stored::in_folder(&folder).unwrap()).unwrap()
 }
 
 #[test]
@@ -116,13 +128,13 @@ fn one_threshold_changes_the_screen_markdown_the_page_and_the_list() {
 #[test]
 fn reports_of_earlier_versions_have_no_level() {
     let profile = profile();
-    let folder = tempfile::tempdir().unwrap();
-    report::files::write(&profile, "old", folder.path(), &[]).unwrap();
-    let path = folder.path().join("old_about.json");
+    let home = tempfile::tempdir().unwrap();
+    let folder = stored_in(home.path(), &profile);
+    let path = folder.join("report_about.json");
     let mut about: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     assert!(about["peak"].as_object_mut().unwrap().remove("level").is_some());
     fs::write(&path, serde_json::to_vec(&about).unwrap()).unwrap();
-    let stored = Stored::in_folder(folder.path()).unwrap();
+    let stored = Stored::in_folder(&folder).unwrap();
     assert!(stored.peak.is_some());
     assert_eq!(stored.peak.unwrap().level, None);
     assert!(stored.shown.is_some(), "the rest is shown");
@@ -133,6 +145,50 @@ fn a_pool_that_pytorch_allocates_on_is_judged_as_any_other() {
     let level = |pool, peak| Thresholds::default().level(pool, Some(peak), Some(100));
     assert_eq!(level("cuda:0", 85), Some(Level::High));
     assert_eq!(level("cuda:0", 99), Some(Level::Full));
+}
+
+#[test]
+fn the_kind_of_device_is_part_of_the_answer() {
+    let device = |path: &str| answer(&opened(path), Thresholds::default()).ranks[0].device;
+    for tenstorrent in [
+        "corpus/tt_log/vae-decoder.log",
+        "corpus/tt_log/info-only.log",
+        "corpus/tt_json/small_model",
+        "corpus/ttnn_db/db.sqlite",
+        "corpus/ttnn_graph/linear-old.json",
+        "corpus/tt_train/tinyllama.log",
+    ] {
+        assert_eq!(device(tenstorrent), Some(DeviceKind::Tenstorrent), "{tenstorrent}");
+    }
+    for torch in ["corpus/memory_profile/threads.json", "web/test/browser/recordings/train.ttmem"] {
+        assert_eq!(device(torch), Some(DeviceKind::Torch), "{torch}");
+    }
+}
+
+#[test]
+fn the_page_lists_the_worst_fragmentation_of_the_summary_first() {
+    let mut fragmented = 0;
+    for log in ["oom-fragmentation", "vae-decoder", "llm-decode", "info-only", "memory-snapshot"] {
+        let profile = opened(&format!("corpus/tt_log/{log}.log"));
+        let answer = answer(&profile, Thresholds::default());
+        let head = block_head(&profile, &answer, "rank-0");
+        for pool in head["pools"].as_array().unwrap() {
+            let name = pool["name"].as_str().unwrap();
+            let Some(worst) = answer.ranks[0].fragmentation.get(name) else {
+                // Not stated, or always in one piece.
+                assert!(pool["fragmented"].as_array().is_none_or(Vec::is_empty), "{log} {name}");
+                continue;
+            };
+            fragmented += 1;
+            let listed = pool["fragmented"].as_array().unwrap();
+            let first = &listed[0];
+            assert_eq!(first["free"], json!(worst.free_per_bank), "{log} {name}");
+            assert_eq!(first["largest_free"], json!(worst.largest_free_per_bank), "{log} {name}");
+            assert_eq!(first["moment"].as_u64().unwrap() / 2, u64::from(worst.step), "{log} {name}");
+            assert!(listed.len() <= 10, "{log} {name}");
+        }
+    }
+    assert!(fragmented >= 3, "the logs are no examples");
 }
 
 /// Files below a folder, with their texts.
@@ -155,7 +211,7 @@ fn sources(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
 #[test]
 fn no_front_end_has_thresholds() {
     let mut files = sources(&root().join("web/src"), "ts");
-    for folder in ["crates/ttmem/src/report", "crates/ttmem-serve/src", "crates/ttmem-cli/src"] {
+    for folder in ["crates/ttmem-report/src", "crates/ttmem-serve/src", "crates/ttmem-cli/src"] {
         files.extend(sources(&root().join(folder), "rs"));
     }
     assert!(files.len() > 100, "the sources are gone");
