@@ -5,7 +5,7 @@ use std::io::Read;
 use serde_json::Value;
 
 use super::time::{Printed, When};
-use crate::json::{Found, Json, Trouble};
+use crate::json::{Json, JsonError, Parsed};
 
 const MIB: f64 = 1_048_576.0;
 /// What a number of MiB may be off a whole number of bytes for being a double.
@@ -97,95 +97,55 @@ impl Document {
     }
 
     /// Reads all of it. What came before an error stays.
-    pub fn take_all(&mut self, json: &mut Json<impl Read>) -> Found<()> {
-        if !json.accept(b'{')? {
-            return Err(Trouble::Wrong("it is no object"));
-        }
-        let mut is_first = true;
-        while json.goes_on(is_first, b'}')? {
-            is_first = false;
-            match json.key()?.as_str() {
-                "metadata" => {
-                    let value = object(json.value()?);
-                    self.began = value.as_ref().and_then(|value| value.get("began_unix_ns")?.as_u64());
-                }
-                "snapshots" => self.list(json, Self::snapshot)?,
-                "pytorch_operations" => self.list(json, Self::operation)?,
-                "operation_allocations" => self.allocations(json)?,
-                "operation_summary" => self.summary(json)?,
-                "device_totals" => self.device_totals(json)?,
-                _ => json.skip()?,
+    pub fn take_all(&mut self, json: &mut Json<impl Read>) -> Parsed<()> {
+        let is_object = json.object(|json, key| match key.as_str() {
+            "metadata" => {
+                let value = object(json)?;
+                self.began = value.get("began_unix_ns").and_then(Value::as_u64);
+                Ok(())
             }
-        }
-        json.end()
+            "snapshots" => self.rows(json, Self::snapshot),
+            "pytorch_operations" => self.rows(json, Self::operation),
+            "operation_allocations" => self.entries(json, |document, json, name| {
+                document.rows(json, |document, row| document.invocation(&name, row))
+            }),
+            "operation_summary" => self.entries(json, |document, json, name| {
+                let count = object(json)?.get("invocation_count").and_then(Value::as_u64);
+                document.counts.extend(count.map(|count| (name, count)));
+                Ok(())
+            }),
+            "device_totals" => self.entries(json, |document, json, name| {
+                let peak = object(json)?.get("peak_bytes").and_then(Value::as_u64);
+                document.peaks.extend(peak.map(|peak| (name, peak)));
+                Ok(())
+            }),
+            _ => json.skip(),
+        })?;
+        if is_object { Ok(()) } else { Err(JsonError::Syntax("it is no object")) }
     }
 
-    fn list(&mut self, json: &mut Json<impl Read>, take: fn(&mut Self, &Value)) -> Found<()> {
-        if !json.accept(b'[')? {
-            self.trouble.parts += 1;
-            return json.skip();
-        }
-        let mut is_first = true;
-        while json.goes_on(is_first, b']')? {
-            is_first = false;
-            let value = object(json.value()?).unwrap_or(Value::Null);
-            take(self, &value);
-        }
-        Ok(())
+    /// Takes the rows of a list; what is no list is counted.
+    fn rows<R: Read>(&mut self, json: &mut Json<R>, mut take: impl FnMut(&mut Self, &Value)) -> Parsed<()> {
+        let is_list = json.list(|json| {
+            take(self, &object(json)?);
+            Parsed::Ok(())
+        })?;
+        if is_list { Ok(()) } else { self.skip_part(json) }
     }
 
-    fn allocations(&mut self, json: &mut Json<impl Read>) -> Found<()> {
-        if !json.accept(b'{')? {
-            self.trouble.parts += 1;
-            return json.skip();
-        }
-        let mut is_first = true;
-        while json.goes_on(is_first, b'}')? {
-            is_first = false;
-            let name = json.key()?;
-            if !json.accept(b'[')? {
-                self.trouble.parts += 1;
-                json.skip()?;
-                continue;
-            }
-            let mut is_first = true;
-            while json.goes_on(is_first, b']')? {
-                is_first = false;
-                let value = object(json.value()?).unwrap_or(Value::Null);
-                self.invocation(&name, &value);
-            }
-        }
-        Ok(())
+    /// Takes the entries of an object, whose keys are names; what is no object is counted.
+    fn entries<R: Read>(
+        &mut self,
+        json: &mut Json<R>,
+        take: fn(&mut Self, &mut Json<R>, String) -> Parsed<()>,
+    ) -> Parsed<()> {
+        let is_object = json.object(|json, name| take(self, json, name))?;
+        if is_object { Ok(()) } else { self.skip_part(json) }
     }
 
-    fn summary(&mut self, json: &mut Json<impl Read>) -> Found<()> {
-        if !json.accept(b'{')? {
-            self.trouble.parts += 1;
-            return json.skip();
-        }
-        let mut is_first = true;
-        while json.goes_on(is_first, b'}')? {
-            is_first = false;
-            let name = json.key()?;
-            let count = object(json.value()?).and_then(|value| value.get("invocation_count")?.as_u64());
-            self.counts.extend(count.map(|count| (name, count)));
-        }
-        Ok(())
-    }
-
-    fn device_totals(&mut self, json: &mut Json<impl Read>) -> Found<()> {
-        if !json.accept(b'{')? {
-            self.trouble.parts += 1;
-            return json.skip();
-        }
-        let mut is_first = true;
-        while json.goes_on(is_first, b'}')? {
-            is_first = false;
-            let name = json.key()?;
-            let peak = object(json.value()?).and_then(|value| value.get("peak_bytes")?.as_u64());
-            self.peaks.extend(peak.map(|peak| (name, peak)));
-        }
-        Ok(())
+    fn skip_part(&mut self, json: &mut Json<impl Read>) -> Parsed<()> {
+        self.trouble.parts += 1;
+        json.skip()
     }
 
     fn snapshot(&mut self, row: &Value) {
@@ -285,8 +245,10 @@ impl Document {
     }
 }
 
-fn object(bytes: &[u8]) -> Option<Value> {
-    serde_json::from_slice(bytes).ok().filter(Value::is_object)
+/// The next value, if it is an object; else null, which has no entries.
+fn object(json: &mut Json<impl Read>) -> Parsed<Value> {
+    let value = serde_json::from_slice(json.value()?).ok();
+    Ok(value.filter(Value::is_object).unwrap_or(Value::Null))
 }
 
 fn text(row: &Value, key: &str) -> Option<String> {

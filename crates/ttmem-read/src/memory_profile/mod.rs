@@ -11,7 +11,7 @@ mod time;
 use memchr::memmem;
 
 use self::document::Document;
-use super::json::{Json, Trouble, keys, without_mark};
+use super::json::{self, Damage, keys};
 use super::{Input, Reader, Sniff};
 use ttmem_model::Sink;
 use ttmem_model::{Error, Result};
@@ -43,10 +43,7 @@ impl Reader for MemoryProfile {
             b"\"memory_delta_mb\"",
             b"\"total_mb\"",
         ];
-        if without_mark(head).trim_ascii_start().first() != Some(&b'{') {
-            return Sniff::No;
-        }
-        let Some((keys, _)) = keys(&mut Json::new(head)) else { return Sniff::No };
+        let Some(keys) = keys(head) else { return Sniff::No };
         let has = |key: &str| keys.iter().any(|known| known == key);
         let is_signed = || SIGNS.iter().any(|sign| memmem::find(head, sign).is_some());
         if has("operation_allocations") || (has("snapshots") && is_signed()) { Sniff::Yes } else { Sniff::No }
@@ -54,14 +51,7 @@ impl Reader for MemoryProfile {
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let mut document = Document::default();
-        let mut json = Json::new(input.stream);
-        let damage = match document.take_all(&mut json) {
-            Ok(()) => None,
-            Err(Trouble::Read(source)) if document.is_empty() => {
-                return Err(Error::Read { path: input.name.into(), source });
-            }
-            Err(trouble) => Some((json.line(), trouble.words())),
-        };
+        let damage = json::read(input.stream, |json| document.take_all(json))?;
         if document.is_empty() {
             return Err(nothing(input.name, damage));
         }
@@ -70,12 +60,11 @@ impl Reader for MemoryProfile {
 }
 
 /// Why there is nothing to answer.
-fn nothing(file: &str, damage: Option<(u64, String)>) -> Error {
-    let file = file.to_owned();
+fn nothing(file: &str, damage: Option<Damage>) -> Error {
     match damage {
-        Some((line, why)) => Error::Damaged { file, message: format!("line {line}: {why}; there is nothing before it") },
+        Some(damage) => damage.into_error(file, "there is nothing before it"),
         None => Error::NoMemoryData {
-            file,
+            file: file.into(),
             message: "there are neither snapshots nor operations with a time in it: the tracker was never asked for \
                       one (memory_checkpoint, track_operation), or stopped before its first interval"
                 .into(),

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::document::{Document, Invocation};
 use super::time::Clock;
+use crate::json::Damage;
 use ttmem_model::{
     Call, CallId, Event, LaneId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position, RankEvent,
     RankId, Reading, Scope, ScopeId, ScopeKind, Seen, Sink, Snapshot, StepMarks, StepRow, StrId, Warning,
@@ -25,7 +26,7 @@ const ALL_DEVICES: &str = "all devices";
 const NO_THREAD: &str = "operations";
 
 /// Says all of a file.
-pub(super) fn tell(document: &Document, damage: Option<(u64, String)>, sink: &mut dyn Sink) -> Result<()> {
+pub(super) fn tell(document: &Document, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
     let times =
         document.snapshots.iter().map(|row| row.when).chain(document.calls.iter().map(|row| row.when));
     let clock = Clock::new(document.began, times);
@@ -50,7 +51,7 @@ pub(super) fn tell(document: &Document, damage: Option<(u64, String)>, sink: &mu
         }))?;
     }
     telling.warnings(document)?;
-    if let Some((line, why)) = damage {
+    if let Some(Damage { line, why }) = damage {
         let message = format!("the profile is damaged ({why}); what stands before is answered");
         return telling.warn(Some(line), message);
     }

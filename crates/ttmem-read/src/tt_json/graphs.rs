@@ -4,18 +4,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use serde::de::MapAccess;
+use serde::de::IgnoredAny;
 
-use super::document::Document;
-use super::field::{Field, Object};
+use super::document::{Document, JsonStream};
 use super::notes::Notes;
-use super::rows::{GraphRow, RegistryRow, StageRow};
+use super::rows::RegistryRow;
+use crate::json::field::{Field, Object};
+use crate::json::{Parsed, Stop};
 use crate::tt_log::tables::Tables;
 use ttmem_model::{Argument, ArgumentKind, ByteRange, ModuleId, RankEvent, RankId, Stage, StrId};
 use ttmem_model::{Error, Result};
 
-/// A text longer than this is not worth its place in a report.
-const LONGEST: usize = 64 << 20;
+/// The longest text of a graph that is kept.
+const MAX_TEXT: usize = 64 << 20;
+/// What such a text takes in JSON, with line breaks and quotes escaped.
+const MAX_ESCAPED: usize = 2 * MAX_TEXT;
 
 /// The graphs, by the numbers that the files give them.
 #[derive(Debug, Default)]
@@ -60,20 +63,15 @@ impl Graphs {
         self.ids.get(&number).copied()
     }
 
-    /// Takes a text along.
+    /// Adds a text to a graph.
     fn add_text(
         &mut self,
         graph: u32,
         stage: &'static str,
         text: String,
-        notes: &mut Notes,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
         if text.is_empty() {
-            return Ok(());
-        }
-        if text.len() > LONGEST {
-            notes.warn(format!("the {stage} text of graph {graph} is longer than 64 MiB and was left out"));
             return Ok(());
         }
         let source = ByteRange { start: self.texts, end: self.texts + text.len() as u64 };
@@ -94,10 +92,9 @@ pub(super) struct Registry<'a, 's> {
 
 impl Document for Registry<'_, '_> {
     const ROWS: &'static str = "entries";
-    type Row = RegistryRow;
 
-    fn row(&mut self, row: Field<Object<RegistryRow>>) -> Result<()> {
-        if let Some(Object(row)) = self.notes.row(row) {
+    fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
+        if let Some(Object(row)) = self.notes.row(json.parse()?) {
             self.argument(row)?;
         }
         self.notes.next_row();
@@ -145,61 +142,117 @@ pub(super) fn type_text(shape: Option<String>, dtype: Option<String>) -> Option<
     }
 }
 
+/// The stages that a graph has texts of.
+const STAGES: [&str; 2] = ["ttir", "ttnn"];
+
+/// The texts of a graph, by stage.
+type StageTexts = [StageText; STAGES.len()];
+
+/// The text of a stage.
+#[derive(Debug, Default)]
+enum StageText {
+    #[default]
+    None,
+    Text(String),
+    TooLong,
+}
+
 /// The file of the graphs' texts, being read.
 pub(super) struct Texts<'a, 's> {
     pub graphs: &'a mut Graphs,
     pub notes: &'a mut Notes,
     pub tables: &'a mut Tables<'s>,
-    /// The texts that stand outside of the list: those of the first graph that ran, again where there is a list.
-    first: Vec<(&'static str, Field<Object<StageRow>>)>,
+    /// The texts outside of the list: those of the first graph that ran, repeated where there is a list.
+    first: StageTexts,
     listed: bool,
 }
 
 impl<'a, 's> Texts<'a, 's> {
     pub fn new(graphs: &'a mut Graphs, notes: &'a mut Notes, tables: &'a mut Tables<'s>) -> Self {
-        Self { graphs, notes, tables, first: Vec::new(), listed: false }
+        Self { graphs, notes, tables, first: StageTexts::default(), listed: false }
     }
 
-    /// Takes the texts outside of the list, where there was none.
+    /// Takes the texts outside of the list, if there was no list.
     pub fn finish(mut self) -> Result<()> {
         let first = std::mem::take(&mut self.first);
-        if self.listed {
-            return Ok(());
-        }
-        first.into_iter().try_for_each(|(name, stage)| self.stage(0, name, stage))
+        if self.listed { Ok(()) } else { self.add(0, first) }
     }
 
-    fn stage(&mut self, graph: u32, name: &'static str, stage: Field<Object<StageRow>>) -> Result<()> {
-        let Some(Object(stage)) = self.notes.known(stage, name) else { return Ok(()) };
-        let Some(text) = self.notes.known(stage.text, "text") else { return Ok(()) };
-        self.graphs.add_text(graph, name, text, self.notes, self.tables)
+    fn add(&mut self, graph: u32, texts: StageTexts) -> Result<()> {
+        for (stage, text) in STAGES.into_iter().zip(texts) {
+            match text {
+                StageText::None => {}
+                StageText::Text(text) => self.graphs.add_text(graph, stage, text, self.tables)?,
+                StageText::TooLong => self.notes.warn(format!(
+                    "the {stage} text of graph {graph} is longer than 64 MiB and was left out"
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// The stage under a key, an object with a text.
+    fn stage(&mut self, name: &str, json: &mut JsonStream) -> Parsed<StageText> {
+        let mut text = StageText::None;
+        let is_object = json.object(|json, key| {
+            if key == "text" {
+                text = self.text(json)?;
+                Ok(())
+            } else {
+                json.skip()
+            }
+        })?;
+        if !is_object {
+            // Null is not an error, and an object cannot follow.
+            self.notes.known(json.parse::<Field<Object<IgnoredAny>>>()?, name);
+        }
+        Ok(text)
+    }
+
+    /// A text that may be longer than any other value.
+    fn text(&mut self, json: &mut JsonStream) -> Parsed<StageText> {
+        if json.peek()? != Some(b'"') {
+            self.notes.known(json.parse::<Field<String>>()?, "text");
+            return Ok(StageText::None);
+        }
+        let text: Option<String> = json.parse_within(MAX_ESCAPED)?;
+        Ok(text.filter(|text| text.len() <= MAX_TEXT).map_or(StageText::TooLong, StageText::Text))
     }
 }
 
 impl Document for Texts<'_, '_> {
     const ROWS: &'static str = "graphs";
-    type Row = GraphRow;
 
-    fn row(&mut self, row: Field<Object<GraphRow>>) -> Result<()> {
-        if let Some(Object(row)) = self.notes.row(row)
-            && let Some(number) = self.notes.known(row.graph, "graph")
-        {
+    fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
+        let (mut graph, mut name, mut texts) = (Field::Missing, Field::Missing, StageTexts::default());
+        let is_object = json.object(|json, key| {
+            match key.as_str() {
+                "graph" => graph = json.parse()?,
+                "name" => name = json.parse()?,
+                stage => match STAGES.iter().position(|known| *known == stage) {
+                    Some(index) => texts[index] = self.stage(STAGES[index], json)?,
+                    None => json.skip()?,
+                },
+            }
+            Parsed::Ok(())
+        })?;
+        if !is_object {
+            self.notes.row(json.parse::<Field<Object<IgnoredAny>>>()?);
+        } else if let Some(graph) = self.notes.known(graph, "graph") {
             self.listed = true;
-            let name = self.notes.known(row.name, "name");
+            let name: Option<String> = self.notes.known(name, "name");
             let name = name.map(|name| self.tables.text(name.as_bytes())).transpose()?;
-            self.graphs.by_number.entry(number).or_default().name = name;
-            self.stage(number, "ttir", row.ttir)?;
-            self.stage(number, "ttnn", row.ttnn)?;
+            self.graphs.by_number.entry(graph).or_default().name = name;
+            self.add(graph, texts)?;
         }
         self.notes.next_row();
         Ok(())
     }
 
-    fn entry<'de, A: MapAccess<'de>>(&mut self, key: &str, object: &mut A) -> Result<(), A::Error> {
-        let known = ["ttir", "ttnn"].into_iter().find(|stage| *stage == key);
-        match known {
-            Some(stage) => self.first.push((stage, object.next_value()?)),
-            None => drop(object.next_value::<serde::de::IgnoredAny>()?),
+    fn entry(&mut self, key: &str, json: &mut JsonStream) -> Result<(), Stop> {
+        match STAGES.iter().position(|stage| *stage == key) {
+            Some(index) => self.first[index] = self.stage(STAGES[index], json)?,
+            None => json.skip()?,
         }
         Ok(())
     }

@@ -15,11 +15,9 @@
 //! alive, and no tensors are made. The states at deallocations are not in the files either; a warning says what
 //! that means.
 //!
-//! Nothing holds more of a file than a row (of the texts: a text). Whatever is no part of the format is passed over and
-//! counted.
+//! No more of a file is held than a row, or a text of a graph. What the format does not have is skipped and counted.
 
 mod document;
-mod field;
 mod graphs;
 mod notes;
 mod operations;
@@ -27,6 +25,7 @@ mod rows;
 mod runs;
 mod states;
 mod steps;
+mod values;
 
 use std::fs::File;
 use std::io::Read;
@@ -39,6 +38,7 @@ use self::graphs::{Graphs, Registry, Texts};
 use self::notes::Notes;
 use self::operations::Operations;
 use self::steps::Steps;
+use super::json::{Damage, JsonError};
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sibling, Siblings, Sniff};
 use ttmem_model::Sink;
@@ -213,10 +213,10 @@ fn read_operations(
     Ok((reading.operations, Some(name)))
 }
 
-fn no_memory_data(name: &str, rows: u32, damage: Option<document::Damage>) -> Error {
+fn no_memory_data(name: &str, rows: u32, damage: Option<Damage>) -> Error {
     match damage {
-        Some(document::Damage { line: None, why }) => Error::Read { path: name.into(), source: why },
-        Some(document::Damage { why, .. }) => Error::NoMemoryData {
+        Some(Damage { why: JsonError::Read(source), .. }) => Error::Read { path: name.into(), source },
+        Some(Damage { why, .. }) => Error::NoMemoryData {
             file: name.into(),
             message: format!("the file is damaged before its first state ({why}); make it anew from the log"),
         },

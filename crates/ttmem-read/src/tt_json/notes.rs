@@ -1,7 +1,7 @@
 //! What the reader noticed, said as warnings at the end.
 
-use super::document::Damage;
-use super::field::Field;
+use crate::json::Damage;
+use crate::json::field::Field;
 use crate::tt_log::tables::Tables;
 use ttmem_model::Result;
 
@@ -66,7 +66,7 @@ impl Notes {
     /// Wants people to know that the file that is read was not read to its end.
     pub fn damaged(&mut self, damage: &Damage) {
         let message = format!("{} is damaged ({}); what stands before is answered", self.file, damage.why);
-        self.warnings.push((damage.line, message));
+        self.warnings.push((Some(damage.line), message));
     }
 
     /// Says everything.

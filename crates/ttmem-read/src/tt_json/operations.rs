@@ -2,11 +2,13 @@
 
 use rustc_hash::FxHashMap;
 
-use super::document::Document;
-use super::field::{Field, Names, Object, Types};
+use super::document::{Document, JsonStream};
 use super::graphs::{Graphs, type_text};
 use super::notes::Notes;
 use super::rows::OperationRow;
+use super::values::{Names, Types};
+use crate::json::Stop;
+use crate::json::field::{Field, Object};
 use crate::tt_log::operation::ParsedOp;
 use crate::tt_log::tables::{OpRef, Tables};
 use ttmem_model::Result;
@@ -76,11 +78,10 @@ pub(super) struct Reading<'a, 's> {
 
 impl Document for Reading<'_, '_> {
     const ROWS: &'static str = "operations";
-    type Row = OperationRow;
 
-    fn row(&mut self, row: Field<Object<OperationRow>>) -> Result<()> {
-        let (index, listed) = match self.notes.row(row) {
-            Some(Object(mut row)) => {
+    fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
+        let (index, listed) = match self.notes.row(json.parse()?) {
+            Some(Object::<OperationRow>(mut row)) => {
                 let index = self.notes.known(std::mem::take(&mut row.index), "index");
                 (index, self.listed(row)?)
             }

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::field::{ByName, Field, Mib, Names, Object, Types};
+use super::values::{Mib, Names, Types};
+use crate::json::field::{ByName, Field};
 
 /// `metadata` of the memory file.
 #[derive(Debug, Default, Deserialize)]
@@ -92,21 +93,4 @@ pub(super) struct RegistryRow {
     pub kind: Field<String>,
     pub shape: Field<String>,
     pub dtype: Field<String>,
-}
-
-/// A graph of the texts' file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct GraphRow {
-    pub graph: Field<u32>,
-    pub name: Field<String>,
-    pub ttir: Field<Object<StageRow>>,
-    pub ttnn: Field<Object<StageRow>>,
-}
-
-/// A stage of a graph.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct StageRow {
-    pub text: Field<String>,
 }

@@ -1,8 +1,9 @@
 //! What the pools held before each operation.
 
-use super::field::{ByName, Mib, Object};
 use super::notes::Notes;
 use super::rows::{PoolConfig, PoolState};
+use super::values::Mib;
+use crate::json::field::{ByName, Object};
 use crate::tt_log::tables::Tables;
 use crate::tt_log::view::QUANTUM;
 use ttmem_model::{Error, Result};
@@ -49,7 +50,7 @@ struct State {
 }
 
 impl State {
-    fn new(state: PoolState, notes: &mut Notes) -> Self {
+    fn new(state: &PoolState, notes: &mut Notes) -> Self {
         Self {
             banks: notes.known(state.banks, "numBanks"),
             total: notes.known(state.total, "totalBytesPerBank_MB"),
@@ -90,7 +91,7 @@ impl Pools {
         let mut found: Vec<(String, State)> = Vec::with_capacity(states.0.len());
         for (name, state) in states.0 {
             match notes.known(state, "memory") {
-                Some(Object(state)) => found.push((name, State::new(state, notes))),
+                Some(Object(state)) => found.push((name, State::new(&state, notes))),
                 None => found.push((name, State::default())),
             }
         }

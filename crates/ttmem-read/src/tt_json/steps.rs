@@ -1,15 +1,14 @@
 //! The memory file: a step for each row, with what the pools held before it.
 
-use serde::de::{IgnoredAny, MapAccess};
-
-use super::document::Document;
-use super::field::{Field, Object};
+use super::document::{Document, JsonStream};
 use super::graphs::Graphs;
 use super::notes::Notes;
 use super::operations::{Listed, Operations, location, operation_name};
 use super::rows::{MemoryRow, Metadata};
 use super::runs::{Place, Runs};
 use super::states::Pools;
+use crate::json::Stop;
+use crate::json::field::{Field, Object};
 use crate::tt_log::operation::ParsedOp;
 use crate::tt_log::tables::{OpRef, Tables};
 use ttmem_model::{Error, Result};
@@ -42,10 +41,9 @@ pub(super) struct Steps<'a, 's> {
 
 impl Document for Steps<'_, '_> {
     const ROWS: &'static str = "operations";
-    type Row = MemoryRow;
 
-    fn row(&mut self, row: Field<Object<MemoryRow>>) -> Result<()> {
-        if let Some(Object(row)) = self.notes.row(row) {
+    fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
+        if let Some(Object(row)) = self.notes.row(json.parse()?) {
             self.step(row)?;
         }
         self.rows += 1;
@@ -53,12 +51,11 @@ impl Document for Steps<'_, '_> {
         Ok(())
     }
 
-    fn entry<'de, A: MapAccess<'de>>(&mut self, key: &str, object: &mut A) -> Result<(), A::Error> {
+    fn entry(&mut self, key: &str, json: &mut JsonStream) -> Result<(), Stop> {
         if key != "metadata" {
-            return object.next_value::<IgnoredAny>().map(drop);
+            return Ok(json.skip()?);
         }
-        let metadata: Field<Object<Metadata>> = object.next_value()?;
-        if let Some(Object(metadata)) = self.notes.known(metadata, "metadata") {
+        if let Some(Object::<Metadata>(metadata)) = self.notes.known(json.parse()?, "metadata") {
             self.label = self.notes.known(metadata.rank, "rank");
             self.total = self.notes.known(metadata.total_operations, "total_operations");
             if let Some(config) = self.notes.known(metadata.memory_config, "memory_config") {

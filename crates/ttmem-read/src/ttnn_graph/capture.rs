@@ -6,7 +6,7 @@ use super::evidence::Evidence;
 use super::lives::{Buffer, Lives, Place, Share, TensorNode};
 use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
 use super::{Allocator, Device, Lowest, Report};
-use crate::json::Number;
+use crate::json::{Damage, Number};
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
 use ttmem_model::Result;
@@ -580,7 +580,7 @@ impl<'s> Capture<'s> {
     }
 
     /// Says what is known at the end. `damage` is where and why the file could not be read any further.
-    pub fn finish(mut self, report: &Report, damage: Option<&(u64, String)>) -> Result<()> {
+    pub fn finish(mut self, report: &Report, damage: Option<&Damage>) -> Result<()> {
         self.close()?;
         while !self.calls.is_empty() {
             self.pop()?;
@@ -645,10 +645,10 @@ impl<'s> Capture<'s> {
         Ok(all.into())
     }
 
-    fn warn(&mut self, report: &Report, damage: Option<&(u64, String)>) -> Result<()> {
+    fn warn(&mut self, report: &Report, damage: Option<&Damage>) -> Result<()> {
         let notes = std::mem::take(&mut self.notes);
         let mut warn = |line, message: String| self.tables.warn(line, message);
-        if let Some((line, why)) = damage {
+        if let Some(Damage { line, why }) = damage {
             warn(
                 Some(*line),
                 format!("the capture is damaged ({why}); the {} nodes before are answered", self.nodes),

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
+use super::Document;
 use super::capture::Capture;
-use super::{Document, Report};
-use crate::json::Json;
+use crate::json::{self, Damage};
 use crate::tt_log::tables::Tables;
 use ttmem_model::{Change, Event, Sink};
 use ttmem_model::{Error, Result};
@@ -13,20 +13,19 @@ use ttmem_model::{Error, Result};
 /// it. They are counted by ttnn's own rules.
 ///
 /// A capture that is damaged, or not in the order of execution, is an error.
-pub fn graph_changes(json: impl Read) -> Result<Vec<Change>> {
+pub fn graph_changes(capture: impl Read) -> Result<Vec<Change>> {
     const NAME: &str = "the graph capture";
-    let mut document = Document { json: Json::new(json), file: NAME, report: Report::default() };
     let mut nowhere = Nowhere;
-    let mut capture = Capture::with_changes(Tables::new(&mut nowhere));
-    let damage = document.walk(&mut capture)?.err().map(|trouble| (document.json.line(), trouble.words()));
-    if capture.known == 0 {
-        return Err(document.nothing(&capture, damage));
+    let mut document = Document::new(Capture::with_changes(Tables::new(&mut nowhere)));
+    let damage = json::read(capture, |json| document.walk(json))?;
+    if document.capture.known == 0 {
+        return Err(document.nothing(NAME, damage));
     }
     let damaged = |message: String| Error::Damaged { file: NAME.into(), message };
-    if let Some((line, why)) = damage {
+    if let Some(Damage { line, why }) = damage {
         return Err(damaged(format!("line {line}: {why}")));
     }
-    capture.into_changes().map_err(damaged)
+    document.capture.into_changes().map_err(damaged)
 }
 
 /// Takes events and forgets them.

@@ -1,10 +1,10 @@
 //! Reads the graph captures of ttnn: the bare list of nodes, and the report that wraps it.
 //!
 //! The nodes say in order which function ran, and which buffers it took and gave back. `node` is one of them as it is
-//! written, `capture` walks them, `feed` tells a tracker of them, `lives` keeps the pools and what lies in them, `evidence`
-//! finds out the architecture, and with it the alignment of the allocator. The figures of the capture's one phase are
-//! those of ttnn's own `extract_dram_usage` and `extract_resource_usage_per_core`; they are counted by
-//! [`Segment`](ttmem_model::Segment) and know nothing of what was there before the capture began. The pools hold what
+//! written, `capture` walks them, `changes` lists their changes of memory for a tracker, `lives` keeps the pools and what
+//! lies in them, `evidence` finds out the architecture, and with it the alignment of the allocator. The figures of the
+//! capture's one phase are those of ttnn's own `extract_dram_usage` and `extract_resource_usage_per_core`; they are counted
+//! by [`Segment`](ttmem_model::Segment) and know nothing of what was there before the capture began. The pools hold what
 //! the allocator holds, with its alignment.
 //!
 //! A step is a stretch of one call in which memory is first given back and then taken: within it no pool is higher than
@@ -26,7 +26,7 @@ use memchr::memmem;
 use serde::Deserialize;
 
 use self::capture::Capture;
-use super::json::{Found, Json, Number, Trouble, without_mark};
+use super::json::{self, Damage, Json, JsonError, Number, Stop, without_mark};
 use super::tt_log::tables::Tables;
 use super::ttnn_arch::Arch;
 use super::{Input, Reader, Sniff};
@@ -77,20 +77,12 @@ impl Reader for TtnnGraph {
     }
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
-        let mut document =
-            Document { json: Json::new(input.stream), file: input.name, report: Report::default() };
-        let mut capture = Capture::new(Tables::new(sink));
-        let damage = match document.walk(&mut capture)? {
-            Ok(()) => None,
-            Err(Trouble::Read(source)) if capture.known == 0 => {
-                return Err(Error::Read { path: input.name.into(), source });
-            }
-            Err(trouble) => Some((document.json.line(), trouble.words())),
-        };
-        if capture.known == 0 {
-            return Err(document.nothing(&capture, damage));
+        let mut document = Document::new(Capture::new(Tables::new(sink)));
+        let damage = json::read(input.stream, |json| document.walk(json))?;
+        if document.capture.known == 0 {
+            return Err(document.nothing(input.name, damage));
         }
-        capture.finish(&document.report, damage.as_ref())
+        document.capture.finish(&document.report, damage.as_ref())
     }
 }
 
@@ -163,118 +155,75 @@ struct Metadata {
 }
 
 /// The file, being read.
-struct Document<'n, R> {
-    json: Json<R>,
-    file: &'n str,
+struct Document<'s> {
     report: Report,
+    capture: Capture<'s>,
 }
 
-impl<R: Read> Document<'_, R> {
-    /// Walks the whole file. What fails on our side is the outer error, what is wrong with the file the inner one.
-    fn walk(&mut self, capture: &mut Capture<'_>) -> Result<Found<()>> {
-        let found = self.value(capture)?;
-        Ok(found.and_then(|()| self.json.end()))
+impl<'s> Document<'s> {
+    fn new(capture: Capture<'s>) -> Self {
+        Self { report: Report::default(), capture }
     }
 
-    fn value(&mut self, capture: &mut Capture<'_>) -> Result<Found<()>> {
-        match self.json.peek() {
-            Ok(Some(b'[')) => self.nodes(capture),
-            Ok(Some(b'{')) => self.entries(capture),
-            Ok(_) => Ok(Err(Trouble::Wrong("it is neither a list nor an object"))),
-            Err(trouble) => Ok(Err(trouble)),
+    /// Walks the whole file.
+    fn walk(&mut self, json: &mut Json<impl Read>) -> Result<(), Stop> {
+        if json.peek()? == Some(b'[') {
+            return self.nodes(json);
         }
+        let is_object = json.object(|json, key| self.entry(&key, json))?;
+        if is_object { Ok(()) } else { Err(JsonError::Syntax("it is neither a list nor an object").into()) }
     }
 
-    fn entries(&mut self, capture: &mut Capture<'_>) -> Result<Found<()>> {
-        if let Err(trouble) = self.json.accept(b'{') {
-            return Ok(Err(trouble));
-        }
-        let mut is_first = true;
-        loop {
-            match self.next_key(is_first) {
-                Ok(None) => return Ok(Ok(())),
-                Ok(Some(key)) => {
-                    let found = self.entry(&key, capture)?;
-                    if found.is_err() {
-                        return Ok(found);
-                    }
-                }
-                Err(trouble) => return Ok(Err(trouble)),
-            }
-            is_first = false;
-        }
-    }
-
-    fn next_key(&mut self, is_first: bool) -> Found<Option<String>> {
-        if self.json.goes_on(is_first, b'}')? { self.json.key().map(Some) } else { Ok(None) }
-    }
-
-    fn entry(&mut self, key: &str, capture: &mut Capture<'_>) -> Result<Found<()>> {
+    fn entry(&mut self, key: &str, json: &mut Json<impl Read>) -> Result<(), Stop> {
         if key == "graph" {
-            self.report.has_graph = true;
-            return self.nodes(capture);
+            return self.nodes(json);
         }
         if self.report.keys.len() < 4 {
             self.report.keys.push(key.to_owned());
         }
-        Ok(match key {
-            "devices" => self.json.value().map(|value| {
-                let devices: Vec<Device> = serde_json::from_slice(value).unwrap_or_default();
+        match key {
+            "devices" => {
+                let devices: Vec<Device> = serde_json::from_slice(json.value()?).unwrap_or_default();
                 self.report.device = devices.into_iter().next();
-            }),
-            "metadata" => self.json.value().map(|value| {
-                let metadata: Metadata = serde_json::from_slice(value).unwrap_or_default();
+            }
+            "metadata" => {
+                let metadata: Metadata = serde_json::from_slice(json.value()?).unwrap_or_default();
                 let is_one_of_many = metadata.world_size.get().is_some_and(|size| size > 1);
                 self.report.rank = metadata.rank.get().filter(|_| is_one_of_many);
-            }),
-            _ => self.json.skip(),
-        })
+            }
+            _ => json.skip()?,
+        }
+        Ok(())
     }
 
-    fn nodes(&mut self, capture: &mut Capture<'_>) -> Result<Found<()>> {
+    fn nodes(&mut self, json: &mut Json<impl Read>) -> Result<(), Stop> {
         self.report.has_graph = true;
-        match self.json.accept(b'[') {
-            Ok(true) => {}
-            Ok(false) => return Ok(Err(Trouble::Wrong("its graph is no list of nodes"))),
-            Err(trouble) => return Ok(Err(trouble)),
-        }
-        let mut is_first = true;
-        loop {
-            match self.json.goes_on(is_first, b']') {
-                Ok(true) => {}
-                Ok(false) => return Ok(Ok(())),
-                Err(trouble) => return Ok(Err(trouble)),
-            }
-            is_first = false;
-            let offset = self.json.offset();
-            match self.json.value() {
-                Ok(bytes) => capture.take(bytes, offset, self.report.device.as_ref())?,
-                Err(trouble) => return Ok(Err(trouble)),
-            }
-        }
+        let is_list = json.list(|json| -> Result<(), Stop> {
+            let offset = json.offset();
+            Ok(self.capture.take(json.value()?, offset, self.report.device.as_ref())?)
+        })?;
+        if is_list { Ok(()) } else { Err(JsonError::Syntax("its graph is no list of nodes").into()) }
     }
 
     /// Why nothing could be read.
-    fn nothing(self, capture: &Capture<'_>, damage: Option<(u64, String)>) -> Error {
-        let file = self.file.to_owned();
-        match damage {
-            Some((line, why)) => {
-                Error::Damaged { file, message: format!("line {line}: {why}; there is no capture in it") }
-            }
-            None if capture.nodes > 0 => Error::UnknownFormat {
-                file,
-                what: format!("JSON: a list of {} elements, and none is a node of a capture", capture.nodes),
-            },
-            None if self.report.has_graph => Error::NoMemoryData {
+    fn nothing(&self, file: &str, damage: Option<Damage>) -> Error {
+        if let Some(damage) = damage {
+            return damage.into_error(file, "there is no capture in it");
+        }
+        let (file, nodes) = (file.to_owned(), self.capture.nodes);
+        if nodes > 0 {
+            let what = format!("JSON: a list of {nodes} elements, and none is a node of a capture");
+            return Error::UnknownFormat { file, what };
+        }
+        if self.report.has_graph {
+            return Error::NoMemoryData {
                 file,
                 message: "the capture has no nodes: begin it before the program runs, and end it after"
                     .into(),
-            },
-            None => {
-                let keys: Vec<String> = self.report.keys.iter().map(|key| format!("{key:?}")).collect();
-                let what = format!("JSON: an object with {}, and no \"graph\"", keys.join(", "));
-                Error::UnknownFormat { file, what }
-            }
+            };
         }
+        let keys: Vec<String> = self.report.keys.iter().map(|key| format!("{key:?}")).collect();
+        let what = format!("JSON: an object with {}, and no \"graph\"", keys.join(", "));
+        Error::UnknownFormat { file, what }
     }
 }

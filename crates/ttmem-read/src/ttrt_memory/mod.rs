@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use self::nesting::{Call, nested, runs};
 use self::record::{Record, View};
-use super::json::{Found, Json, Trouble, without_mark};
+use super::json::{self, Damage, Json, JsonError, Parsed, without_mark};
 use super::tt_log::operation::ParsedOp;
 use super::tt_log::told::Told;
 use super::{Input, Reader, Sniff};
@@ -58,14 +58,7 @@ impl Reader for TtrtMemory {
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let mut results = Results::default();
-        let mut json = Json::new(input.stream);
-        let damage = match results.take_all(&mut json) {
-            Ok(()) => None,
-            Err(Trouble::Read(source)) if results.rows.is_empty() => {
-                return Err(Error::Read { path: input.name.into(), source });
-            }
-            Err(trouble) => Some((json.line(), trouble.words())),
-        };
+        let damage = json::read(input.stream, |json| results.take_all(json))?;
         if !results.has_states() {
             return Err(nothing(input.name, results.rows.len(), damage));
         }
@@ -74,15 +67,17 @@ impl Reader for TtrtMemory {
 }
 
 /// Why there is nothing to answer.
-fn nothing(file: &str, records: usize, damage: Option<(u64, String)>) -> Error {
+fn nothing(file: &str, records: usize, damage: Option<Damage>) -> Error {
+    if let Some(damage) = damage {
+        return damage.into_error(file, "there is nothing before it");
+    }
     let file = file.to_owned();
-    match damage {
-        Some((line, why)) => Error::Damaged { file, message: format!("line {line}: {why}; there is nothing before it") },
-        None if records == 0 => Error::NoMemoryData {
+    match records {
+        0 => Error::NoMemoryData {
             file,
             message: "there are no operations in it: the program ran none, or ttrt was built without a trace of them".into(),
         },
-        None => Error::NoMemoryData {
+        _ => Error::NoMemoryData {
             file,
             message: format!("its {records} records have no memory in them: run ttrt with --memory"),
         },
@@ -132,30 +127,26 @@ struct Results {
 }
 
 impl Results {
-    fn take_all(&mut self, json: &mut Json<impl Read>) -> Found<()> {
-        let is_list = json.accept(b'[')?;
-        if !is_list && !json.accept(b'{')? {
-            return Err(Trouble::Wrong("it is neither a list nor an object"));
-        }
+    fn take_all(&mut self, json: &mut Json<impl Read>) -> Parsed<()> {
         let mut place = 0;
-        while json.goes_on(place == 0, if is_list { b']' } else { b'}' })? {
-            let key = if is_list { place } else { json.key()?.parse().unwrap_or(u64::MAX) };
-            let offset = json.offset();
-            self.take(key, offset, json.value()?);
+        let is_known = json.list(|json| {
             place += 1;
-        }
-        json.end()
+            self.take(Some(place - 1), json)
+        })? || json.object(|json, key| self.take(key.parse().ok(), json))?;
+        if is_known { Ok(()) } else { Err(JsonError::Syntax("it is neither a list nor an object")) }
     }
 
-    fn take(&mut self, key: u64, offset: u64, bytes: &[u8]) {
-        let Ok(record) = serde_json::from_slice::<Record<'_>>(bytes) else {
-            self.no_records += 1;
-            return;
-        };
-        if key == u64::MAX {
-            self.no_records += 1;
-            return;
+    /// Takes the record of a key, which is its number.
+    fn take(&mut self, key: Option<u64>, json: &mut Json<impl Read>) -> Parsed<()> {
+        let offset = json.offset();
+        match (key, serde_json::from_slice(json.value()?)) {
+            (Some(key), Ok(record)) => self.keep(key, offset, record),
+            _ => self.no_records += 1,
         }
+        Ok(())
+    }
+
+    fn keep(&mut self, key: u64, offset: u64, record: Record<'_>) {
         let text = self.text(&record);
         let views = [record.dram, record.l1, record.l1_small, record.trace];
         let mut row = Row { key, text, offset, views: [None; POOLS.len()] };
@@ -213,7 +204,7 @@ impl Results {
     }
 
     /// Tells the execution.
-    fn tell(mut self, program: &str, damage: Option<(u64, String)>, sink: &mut dyn Sink) -> Result<()> {
+    fn tell(mut self, program: &str, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
         let was_sorted = self.rows.is_sorted_by_key(|row| row.key);
         self.rows.sort_by_key(|row| row.key);
         let operations: Vec<Option<ParsedOp<'_>>> =
@@ -242,7 +233,7 @@ impl Results {
                 "the records do not stand in the order of their numbers; they are answered in that order",
             )?;
         }
-        if let Some((line, why)) = damage {
+        if let Some(Damage { line, why }) = damage {
             let count = self.rows.len();
             let message =
                 format!("the results are damaged ({why}); the {count} operations before are answered");

@@ -1,0 +1,344 @@
+//! Streaming JSON: the one reader of JSON evidence, which may be larger than memory.
+//!
+//! [`Json`] walks the lists and objects of a document and hands out the values in them one at a time: parsed by
+//! `serde_json` ([`Json::parse`]), as bytes ([`Json::value`]), or not at all ([`Json::skip`]). It holds one value and never
+//! the document. Only `parse` checks the whole grammar of a value; the others check what finding its end requires.
+//!
+//! [`read`] runs a walk over a stream, and separates damage of the file, after which everything before it still counts, from
+//! failures of the program. [`field`] has the types of values that may be of another type than expected, [`describe`] names
+//! JSON that no reader knows.
+
+mod describe;
+mod end;
+pub(super) mod field;
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use memchr::memchr_iter;
+use serde::Deserialize;
+
+pub(super) use self::describe::{describe, keys};
+use self::end::ValueEnd;
+pub(super) use self::field::Number;
+use ttmem_model::Error;
+
+/// The largest value that is held in memory.
+const MAX_VALUE: usize = 64 << 20;
+/// How much is read at once.
+const CHUNK: usize = 256 << 10;
+
+/// A JSON document being read.
+pub(super) struct Json<R> {
+    stream: R,
+    buffer: Vec<u8>,
+    /// How much of the buffer was taken.
+    taken: usize,
+    /// The offset of the buffer in the stream.
+    offset: u64,
+    /// The line of the first byte that was not taken, from 1.
+    line: u64,
+    ended: bool,
+}
+
+/// Why a document cannot be read any further.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JsonError {
+    #[error("{0}")]
+    Read(io::Error),
+    #[error("it ends in the middle of a value")]
+    Truncated,
+    /// The structure is wrong at the current line.
+    #[error("{0}")]
+    Syntax(&'static str),
+    /// A value that was parsed is wrong at a line of its own.
+    #[error("{why}")]
+    Value { line: u64, why: String },
+}
+
+/// What was read, or why it could not be.
+pub(super) type Parsed<T> = Result<T, JsonError>;
+
+/// Why a walk ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The document is damaged.
+    Damaged(JsonError),
+    /// The program failed, for example to write what it read.
+    Failed(Error),
+}
+
+impl From<JsonError> for Stop {
+    fn from(error: JsonError) -> Self {
+        Self::Damaged(error)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Why and where a document could not be read to its end.
+#[derive(Debug)]
+pub(super) struct Damage {
+    /// The line, from 1.
+    pub line: u64,
+    pub why: JsonError,
+}
+
+impl Damage {
+    /// The error for a file in which nothing useful precedes the damage. `lacks` says what it lacks.
+    pub fn into_error(self, file: &str, lacks: &str) -> Error {
+        let Self { line, why } = self;
+        match why {
+            JsonError::Read(source) => Error::Read { path: file.into(), source },
+            why => Error::Damaged { file: file.into(), message: format!("line {line}: {why}; {lacks}") },
+        }
+    }
+}
+
+/// Reads a stream with `walk`, which must take the one value that the stream is. Returns the damage that ended the walk
+/// early, if the stream is damaged: what the walk has read until then is valid.
+pub(super) fn read<R: Read, E: Into<Stop>>(
+    stream: R,
+    walk: impl FnOnce(&mut Json<R>) -> Result<(), E>,
+) -> Result<Option<Damage>, Error> {
+    let mut json = Json::new(stream);
+    match walk(&mut json).map_err(Into::into).and_then(|()| Ok(json.end()?)) {
+        Ok(()) => Ok(None),
+        Err(Stop::Failed(error)) => Err(error),
+        Err(Stop::Damaged(why)) => {
+            let line = if let JsonError::Value { line, .. } = why { line } else { json.line };
+            Ok(Some(Damage { line, why }))
+        }
+    }
+}
+
+impl<R: Read> Json<R> {
+    pub fn new(stream: R) -> Self {
+        Self { stream, buffer: Vec::new(), taken: 0, offset: 0, line: 1, ended: false }
+    }
+
+    /// The offset of the next byte in the stream.
+    pub fn offset(&self) -> u64 {
+        self.offset + self.taken as u64
+    }
+
+    /// The next byte that is not white space, without taking it; `None` at the end.
+    pub fn peek(&mut self) -> Parsed<Option<u8>> {
+        if self.offset() == 0 && (!self.buffer.is_empty() || self.fill()?) {
+            self.take(self.buffer.len() - without_mark(&self.buffer).len());
+        }
+        loop {
+            let rest = &self.buffer[self.taken..];
+            if let Some(blank) = rest.iter().position(|byte| !byte.is_ascii_whitespace()) {
+                self.take(blank);
+                return Ok(Some(self.buffer[self.taken]));
+            }
+            self.take(rest.len());
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Calls `element` before each element of a list; it has to take the element. Returns `false`, having taken nothing, if
+    /// the next value is not a list.
+    pub fn list<E: From<JsonError>>(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if !self.accept(b'[')? {
+            return Ok(false);
+        }
+        let mut is_first = true;
+        while self.goes_on(is_first, b']')? {
+            is_first = false;
+            element(self)?;
+        }
+        Ok(true)
+    }
+
+    /// Calls `entry` with the key of each entry of an object; it has to take the value. Returns `false`, having taken
+    /// nothing, if the next value is not an object.
+    pub fn object<E: From<JsonError>>(
+        &mut self,
+        mut entry: impl FnMut(&mut Self, String) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if !self.accept(b'{')? {
+            return Ok(false);
+        }
+        let mut is_first = true;
+        while self.goes_on(is_first, b'}')? {
+            is_first = false;
+            let key = self.key()?;
+            entry(self, key)?;
+        }
+        Ok(true)
+    }
+
+    /// Parses the next value. What `T` rejects is damage, at the line where it stands in the document.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a mut self) -> Parsed<T> {
+        self.peek()?;
+        let line = self.line;
+        self.parse_within(MAX_VALUE)?.ok_or_else(|| JsonError::Value { line, why: TOO_LARGE.into() })
+    }
+
+    /// Parses the next value; `None` if it is longer than `limit`, and then skips it.
+    pub fn parse_within<'a, T: Deserialize<'a>>(&'a mut self, limit: usize) -> Parsed<Option<T>> {
+        self.peek()?;
+        let first_line = self.line;
+        let value = match self.find_value(limit) {
+            Ok(Found::At(value)) if value.len() <= limit => value,
+            Ok(Found::At(_)) => return Ok(None),
+            Ok(Found::TooLarge(end)) => return self.skip_rest(end).map(|()| None),
+            // The parser knows best what the end of the file cuts off.
+            Err(JsonError::Truncated) => self.taken..self.buffer.len(),
+            Err(error) => return Err(error),
+        };
+        serde_json::from_slice(&self.buffer[value]).map(Some).map_err(|error| {
+            let why = error.to_string();
+            // This place is relative to the value.
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let why = why.strip_suffix(&place).unwrap_or(&why).to_owned();
+            JsonError::Value { line: first_line + (error.line() as u64).saturating_sub(1), why }
+        })
+    }
+
+    /// The bytes of the next value.
+    pub fn value(&mut self) -> Parsed<&[u8]> {
+        match self.find_value(MAX_VALUE)? {
+            Found::At(value) => Ok(&self.buffer[value]),
+            Found::TooLarge(_) => Err(JsonError::Syntax(TOO_LARGE)),
+        }
+    }
+
+    /// Skips the next value, whatever its size.
+    pub fn skip(&mut self) -> Parsed<()> {
+        match self.find_value(0)? {
+            Found::At(_) => Ok(()),
+            Found::TooLarge(end) => self.skip_rest(end),
+        }
+    }
+
+    /// Finds the next value in the buffer and takes it. If it does not end within the buffer, and the buffer has more than
+    /// `limit` of it, nothing is taken.
+    fn find_value(&mut self, limit: usize) -> Parsed<Found> {
+        self.peek()?;
+        let mut end = ValueEnd::default();
+        let mut searched = 0;
+        loop {
+            let rest = &self.buffer[self.taken..];
+            if let Some(length) = end.find(&rest[searched..]).map(|length| searched + length) {
+                return if length == 0 { Err(MISSING_VALUE) } else { Ok(Found::At(self.take(length))) };
+            }
+            searched = rest.len();
+            if searched > limit {
+                return Ok(Found::TooLarge(end));
+            }
+            if !self.fill()? {
+                let is_whole = end.is_bare() && searched > 0;
+                return if is_whole { Ok(Found::At(self.take(searched))) } else { Err(JsonError::Truncated) };
+            }
+        }
+    }
+
+    /// Takes the rest of a value that does not end within the buffer.
+    fn skip_rest(&mut self, mut end: ValueEnd) -> Parsed<()> {
+        loop {
+            self.take(self.buffer.len() - self.taken);
+            if !self.fill()? {
+                return if end.is_bare() { Ok(()) } else { Err(JsonError::Truncated) };
+            }
+            if let Some(length) = end.find(&self.buffer) {
+                self.take(length);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the next byte that is not white space if it is `wanted`.
+    fn accept(&mut self, wanted: u8) -> Parsed<bool> {
+        let is_next = self.peek()? == Some(wanted);
+        self.take(usize::from(is_next));
+        Ok(is_next)
+    }
+
+    /// Whether a list or an object has another element. Takes the comma before it, or the closing bracket.
+    fn goes_on(&mut self, is_first: bool, close: u8) -> Parsed<bool> {
+        match self.peek()? {
+            None => Err(JsonError::Truncated),
+            Some(byte) if byte == close => {
+                self.take(1);
+                Ok(false)
+            }
+            Some(b',') if !is_first => {
+                self.take(1);
+                Ok(true)
+            }
+            Some(_) if is_first => Ok(true),
+            Some(_) => Err(JsonError::Syntax("a comma is missing between two values")),
+        }
+    }
+
+    /// The key of the next entry. Takes the colon after it.
+    fn key(&mut self) -> Parsed<String> {
+        if self.peek()? != Some(b'"') {
+            return Err(JsonError::Syntax("an object has an entry without a key"));
+        }
+        let key = serde_json::from_slice(self.value()?);
+        let key = key.map_err(|_| JsonError::Syntax("a key is not a valid string"))?;
+        if self.accept(b':')? { Ok(key) } else { Err(JsonError::Syntax("a colon is missing after a key")) }
+    }
+
+    /// Checks that nothing follows.
+    fn end(&mut self) -> Parsed<()> {
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => Err(JsonError::Syntax("something follows where it should end")),
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Range<usize> {
+        let taken = self.taken..self.taken + bytes;
+        self.line += memchr_iter(b'\n', &self.buffer[taken.clone()]).count() as u64;
+        self.taken = taken.end;
+        taken
+    }
+
+    /// Reads more; `false` at the end.
+    fn fill(&mut self) -> Parsed<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        self.buffer.drain(..self.taken);
+        self.offset += self.taken as u64;
+        self.taken = 0;
+        // A long value is read in ever larger pieces, so that what was read of it is not moved for every piece.
+        let wanted = CHUNK.max(self.buffer.len());
+        let read = self.stream.by_ref().take(wanted as u64).read_to_end(&mut self.buffer);
+        self.ended = read.map_err(JsonError::Read)? == 0;
+        Ok(!self.ended)
+    }
+}
+
+const MISSING_VALUE: JsonError = JsonError::Syntax("a value is missing");
+const TOO_LARGE: &str = "a value is larger than any that belongs there";
+
+/// Where a value is.
+enum Found {
+    /// There in the buffer.
+    At(Range<usize>),
+    /// Beyond the end of the buffer; the search for its end, as far as the buffer goes.
+    TooLarge(ValueEnd),
+}
+
+/// Text without the byte order mark that some editors put before it.
+pub(super) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests;
