@@ -5,17 +5,10 @@ use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use ttmem::history::snapshot::Line;
 
 /// Lines further out than this are left away.
 const DEEPEST: usize = 48;
-
-/// A line of the program, in a function.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    pub function: String,
-    pub file: String,
-    pub number: u32,
-}
 
 /// A frame of Python.
 type Frame = *mut ffi::PyFrameObject;

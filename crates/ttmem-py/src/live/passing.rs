@@ -4,11 +4,12 @@
 //! the autograd engine have none of their own: there, every module that the engine comes to says so.
 
 use pyo3::prelude::*;
+use ttmem::history::snapshot::call_metadata;
 use ttmem::model::ScopeKind;
 use ttmem::record::live::CallRef;
 
 use super::call::{self, Call};
-use super::watch::{METADATA, Watch, Within};
+use super::watch::{Watch, Within};
 
 impl Watch {
     /// The context is inside of another call again, or of none.
@@ -25,7 +26,7 @@ impl Watch {
         let text = self.state.with(py, |state| {
             let number = state.recorder.call_number(call?)?;
             let name = state.recorder.scope_of(call).map_or("", |scope| state.recorder.scope_name(scope));
-            Some(format!("{METADATA}{number}:{name}"))
+            Some(call_metadata(number, name))
         });
         if let Err(error) = pass.call1(py, (text.flatten().unwrap_or_default(),)) {
             self.failed(py, error);

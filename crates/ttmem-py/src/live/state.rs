@@ -4,12 +4,11 @@
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
+use ttmem::history::snapshot::Line;
 use ttmem::model::{
     Change, Class, DramUsage, Frame, OpId, PoolId, ScopeKind, Segment, StackId, StrId, TypeId,
 };
 use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
-
-use super::lines::Line;
 
 /// Lines that were seen are forgotten beyond this many, with the code that they hold: programs may make code up.
 const MOST_SITES: usize = 1 << 17;

@@ -21,8 +21,6 @@ use crate::errors::raised;
 
 /// What "makes" a storage that nobody saw come.
 const SEEN_LATER: &str = "(seen later)";
-/// What is passed to allocators begins with this; then comes the number of a call, and its name.
-pub(super) const METADATA: &str = "ttmem:";
 
 static WATCHES: AtomicU64 = AtomicU64::new(0);
 

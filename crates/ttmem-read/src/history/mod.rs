@@ -3,8 +3,8 @@
 //! Such an allocator says afterwards what it did, in a ring that may have lost its beginning. `contents` finds what was
 //! there before the first thing that it still knows; `tiling` knows how large the blocks are that it gives out, which it
 //! does not say; `place` gives everything its place among the steps of a profile. `restored` finds the tensors of a peak in
-//! another file of the same recording. Reading the words of a framework is the
-//! business of who has them: a reader of its files, or the Python package.
+//! another file of the same recording. [`snapshot`] turns what PyTorch says of such an allocator into rows of a history,
+//! whether it comes from a running program or from a file.
 
 mod device;
 mod late_calls;
@@ -13,6 +13,7 @@ mod open_calls;
 mod place;
 mod placed;
 mod restored;
+pub mod snapshot;
 
 pub use place::place;
 pub use restored::{lacks_peak, restore_peak};

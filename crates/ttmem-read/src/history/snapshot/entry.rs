@@ -1,0 +1,189 @@
+//! Entries of a trace: what the allocator did, one thing after the other.
+
+use super::stacks::StackIndex;
+use ttmem_model::HistoryAction;
+
+/// Something that an allocator did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it did: `action`.
+    pub action: HistoryAction,
+    /// Where: the number under the [`AddressKey`] of the action.
+    pub address: u64,
+    /// How much: `size`, as the program asked for it.
+    pub bytes: u64,
+    /// Unix time in microseconds: `time_us`.
+    pub time_us: u64,
+    /// Where the program was: `frames`.
+    pub stack: Option<StackIndex>,
+    /// In which call: `user_metadata`.
+    pub within: Within,
+}
+
+/// The action of a word; `None` for words that have nothing to do with memory (snapshots, annotations), and unknown ones.
+pub fn action_of(word: &str) -> Option<HistoryAction> {
+    Some(match word {
+        "alloc" => HistoryAction::Allocated,
+        "free_requested" => HistoryAction::FreeRequested,
+        "free_completed" => HistoryAction::FreeCompleted,
+        "segment_alloc" => HistoryAction::Reserved,
+        "segment_free" => HistoryAction::Released,
+        "segment_map" => HistoryAction::Mapped,
+        "segment_unmap" => HistoryAction::Unmapped,
+        "oom" => HistoryAction::OutOfMemory,
+        _ => return None,
+    })
+}
+
+/// The key under which an entry has its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressKey {
+    /// `addr`.
+    Addr,
+    /// `device_free`: a failed allocation has no address, but says what the driver had left.
+    DeviceFree,
+}
+
+impl AddressKey {
+    /// That of entries with an action.
+    pub fn of(action: HistoryAction) -> Self {
+        if action == HistoryAction::OutOfMemory { Self::DeviceFree } else { Self::Addr }
+    }
+}
+
+/// The call in which an entry was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// The call of this number.
+    Call(u64),
+    /// No call.
+    NoCall,
+    /// The entry does not say.
+    Unknown,
+}
+
+/// What the live tracker passes to an allocator begins with this.
+const PREFIX: &str = "ttmem:";
+
+/// The text that tells an allocator which call runs in a thread: its number, and its name for other tools.
+pub fn call_metadata(number: u64, name: &str) -> String {
+    format!("{PREFIX}{number}:{name}")
+}
+
+impl Within {
+    /// The call that `user_metadata` of an entry names. Threads that run Python have an empty text outside of calls; those of
+    /// the autograd engine have one as well, whatever runs, and no stack.
+    pub fn new(user_metadata: Option<&str>, has_stack: bool) -> Self {
+        let number = |text: &str| text.strip_prefix(PREFIX)?.split(':').next()?.parse().ok();
+        match user_metadata {
+            Some("") if has_stack => Self::NoCall,
+            Some(text) => number(text).map_or(Self::Unknown, Self::Call),
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// Entries in order. A block that is given back and completely free right away is one entry ([`HistoryAction::Freed`]), not
+/// two.
+#[derive(Debug, Default)]
+pub struct Entries {
+    all: Vec<Entry>,
+    allocations: u64,
+}
+
+impl Entries {
+    /// Entries of which so many will come.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { all: Vec::with_capacity(capacity), allocations: 0 }
+    }
+
+    /// Adds an entry.
+    pub fn push(&mut self, entry: Entry) {
+        self.allocations += u64::from(entry.action == HistoryAction::Allocated);
+        match self.all.last_mut() {
+            Some(last)
+                if last.action == HistoryAction::FreeRequested
+                    && entry.action == HistoryAction::FreeCompleted
+                    && last.address == entry.address =>
+            {
+                last.action = HistoryAction::Freed;
+            }
+            _ => self.all.push(entry),
+        }
+    }
+
+    /// All of them.
+    pub fn as_slice(&self) -> &[Entry] {
+        &self.all
+    }
+
+    /// How many of them are allocations.
+    pub fn allocations(&self) -> u64 {
+        self.allocations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(word: &str, address: u64) -> Entry {
+        let action = action_of(word).unwrap();
+        Entry { action, address, bytes: 64, time_us: 0, stack: None, within: Within::Unknown }
+    }
+
+    #[test]
+    fn a_call_is_known_by_its_number() {
+        assert_eq!(Within::new(Some(&call_metadata(17, "a:b")), true), Within::Call(17));
+        assert_eq!(Within::new(Some(&call_metadata(0, "")), false), Within::Call(0));
+        assert_eq!(Within::new(Some(""), true), Within::NoCall);
+        assert_eq!(Within::new(Some(""), false), Within::Unknown);
+        for text in ["ttmem:", "ttmem:x:y", "ttmem:-1:y", "mine", "ttmem:99999999999999999999:y"] {
+            assert_eq!(Within::new(Some(text), true), Within::Unknown, "{text}");
+        }
+        assert_eq!(Within::new(None, true), Within::Unknown);
+    }
+
+    #[test]
+    fn words_that_are_not_about_memory_are_no_actions() {
+        for word in ["snapshot", "annotate", "user_defined", "", "ALLOC", "workspace_alloc"] {
+            assert_eq!(action_of(word), None, "{word}");
+        }
+        assert_eq!(action_of("oom").map(AddressKey::of), Some(AddressKey::DeviceFree));
+        assert_eq!(action_of("segment_unmap").map(AddressKey::of), Some(AddressKey::Addr));
+    }
+
+    #[test]
+    fn a_free_that_waits_for_nothing_is_one_entry() {
+        let mut entries = Entries::with_capacity(0);
+        for (word, address) in [
+            ("alloc", 1),
+            ("alloc", 2),
+            ("free_requested", 1),
+            ("free_completed", 1),
+            ("free_requested", 2),
+            ("alloc", 1),
+            ("free_completed", 2),
+            ("free_completed", 3),
+        ] {
+            entries.push(entry(word, address));
+        }
+        let found: Vec<_> = entries.as_slice().iter().map(|entry| (entry.action, entry.address)).collect();
+        let wanted = [
+            (HistoryAction::Allocated, 1),
+            (HistoryAction::Allocated, 2),
+            (HistoryAction::Freed, 1),
+            (HistoryAction::FreeRequested, 2),
+            (HistoryAction::Allocated, 1),
+            (HistoryAction::FreeCompleted, 2),
+            (HistoryAction::FreeCompleted, 3),
+        ];
+        assert_eq!((found.as_slice(), entries.allocations()), (wanted.as_slice(), 3));
+    }
+
+    /// There are millions of them.
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<Entry>() <= 48, "{}", size_of::<Entry>());
+    }
+}

@@ -1,0 +1,153 @@
+//! What a snapshot has that is new, and the rows of a history that say so.
+
+use super::entry::{Entries, Entry, Within};
+use super::mark::{Mark, Trace};
+use super::stacks::StackIndex;
+use ttmem_model::rules::allocator::Contents;
+use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
+
+/// The name of the operation of an allocation whose stack is not known.
+pub const ALLOCATION: &str = "alloc";
+/// The name of the operation of everything that is not an allocation.
+pub const OTHER: &str = "free";
+
+/// How far the history of a device was read, from snapshot to snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    is_begun: bool,
+    mark: Mark,
+    /// The number of allocations that the device had made by then.
+    allocations: u64,
+}
+
+impl Progress {
+    /// The first entry of a trace that was not read before.
+    pub fn first_new<T: Trace>(&self, trace: &T) -> Result<usize, T::Error> {
+        self.mark.find(trace)
+    }
+
+    /// Takes the `entries` that were not read before. `mark` is the end of their trace, `end` what the memory of the device
+    /// holds after it, and `counted` how many allocations the device has made, where its allocator counts them.
+    pub fn advance(
+        &mut self,
+        entries: Entries,
+        end: Contents,
+        mark: Option<Mark>,
+        counted: Option<u64>,
+    ) -> Update {
+        let seen = entries.allocations();
+        let since = counted.unwrap_or(0).saturating_sub(self.allocations);
+        let forgotten = if self.is_begun { since.saturating_sub(seen) } else { 0 };
+        let start = (!self.is_begun || forgotten > 0).then(|| {
+            let actions = entries.as_slice().iter().map(|entry| (entry.action, entry.address, entry.bytes));
+            end.before(actions)
+        });
+        self.is_begun = true;
+        if let Some(mark) = mark {
+            self.mark = mark;
+        }
+        if let Some(counted) = counted {
+            // Other threads may have allocated between the count and the snapshot.
+            self.allocations = counted.max(self.allocations.saturating_add(seen));
+        }
+        Update { forgotten, start, entries }
+    }
+}
+
+/// What is new in the history of a device.
+#[derive(Debug)]
+pub struct Update {
+    /// How many allocations the ring has lost since the last snapshot.
+    forgotten: u64,
+    /// What the memory held before the first entry, where that does not follow from an earlier snapshot.
+    start: Option<Contents>,
+    entries: Entries,
+}
+
+/// The recording that rows go into.
+#[derive(Clone, Copy, Debug)]
+pub struct RowIds {
+    /// The memory of the device.
+    pub pool: PoolId,
+    /// The operation called [`ALLOCATION`].
+    pub allocation: OpId,
+    /// The operation called [`OTHER`].
+    pub other: OpId,
+    /// Unix time at which the recording began, in nanoseconds.
+    pub began: u64,
+    /// The time since then: that of rows which have none of their own.
+    pub now: Nanoseconds,
+}
+
+impl RowIds {
+    /// The time of an entry. The middle of its microsecond, as the rest is not known.
+    fn time(&self, time_us: u64) -> Nanoseconds {
+        time_us.saturating_mul(1000).saturating_add(500).saturating_sub(self.began)
+    }
+}
+
+/// A row of a history, and what the ids in it follow from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UpdateRow {
+    /// The row.
+    pub row: HistoryRow,
+    /// The stack of an allocation: `row.op` should be the operation that allocates there.
+    pub stack: Option<StackIndex>,
+    /// The number of the call: `row.during` should be that call. As it is, it holds where there is no such call.
+    pub call: Option<u64>,
+}
+
+impl Update {
+    /// How many entries are new.
+    pub fn len(&self) -> usize {
+        self.entries.as_slice().len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows that say what is new, in order.
+    pub fn rows(&self, ids: RowIds) -> impl Iterator<Item = UpdateRow> + '_ {
+        let entries = self.entries.as_slice();
+        let began = entries.first().map_or(ids.now, |entry| ids.time(entry.time_us));
+        let forgotten = (self.forgotten > 0).then_some(HistoryRow {
+            pool: ids.pool,
+            action: HistoryAction::Forgotten,
+            address: 0,
+            bytes: self.forgotten,
+            block: Bytes::UNKNOWN,
+            op: ids.other,
+            during: During::NoCall,
+            time: began,
+        });
+        let start = self.start.iter().flat_map(move |start| start.rows(ids.pool, began));
+        let before = forgotten.into_iter().chain(start).map(|row| UpdateRow { row, stack: None, call: None });
+        before.chain(entries.iter().map(move |entry| row_of(entry, ids)))
+    }
+}
+
+fn row_of(entry: &Entry, ids: RowIds) -> UpdateRow {
+    let Entry { action, address, bytes, time_us, stack, within } = *entry;
+    let is_allocation = matches!(action, HistoryAction::Allocated | HistoryAction::OutOfMemory);
+    let (during, call) = match within {
+        Within::Call(number) => (During::ByTime, Some(number)),
+        Within::NoCall => (During::NoCall, None),
+        Within::Unknown => (During::ByTime, None),
+    };
+    let row = HistoryRow {
+        pool: ids.pool,
+        action,
+        address,
+        bytes,
+        block: Bytes::UNKNOWN,
+        op: if is_allocation { ids.allocation } else { ids.other },
+        during,
+        time: ids.time(time_us),
+    };
+    UpdateRow { row, stack: stack.filter(|_| is_allocation), call }
+}
+
+#[cfg(test)]
+mod tests;

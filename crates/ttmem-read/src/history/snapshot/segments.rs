@@ -1,0 +1,134 @@
+//! The memory of a device at the time of a snapshot, from its segments and their blocks.
+
+use ttmem_model::rules::allocator::{Block, Contents};
+
+/// A segment: memory that the allocator has from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it begins: `address`.
+    pub address: u64,
+    /// Its bytes: `total_size`.
+    pub total_size: u64,
+    /// Whether it grows and shrinks: `is_expandable`.
+    pub is_expandable: bool,
+}
+
+/// A block of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentBlock {
+    /// Where it begins: `address`. Before PyTorch 2.1 blocks have none: each begins where the one before it ends.
+    pub address: Option<u64>,
+    /// What it takes: `size`.
+    pub size: u64,
+    /// What the program asked for: `requested_size`, where there is one.
+    pub requested_size: Option<u64>,
+    /// Whether it is in use: `state`.
+    pub state: BlockState,
+}
+
+/// Whether a block is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockState {
+    /// It is free.
+    Inactive,
+    /// It is allocated.
+    Allocated,
+    /// The program has given it back, and a stream may still use it.
+    PendingFree,
+}
+
+impl BlockState {
+    /// The state of a word. There are two words for blocks that wait, `active_pending_free` and `active_awaiting_free`.
+    pub fn new(word: &str) -> Self {
+        match word {
+            "inactive" => Self::Inactive,
+            "active_allocated" => Self::Allocated,
+            _ => Self::PendingFree,
+        }
+    }
+}
+
+/// The segments of a device, being read: each is followed by its blocks.
+#[derive(Debug, Default)]
+pub struct Segments {
+    contents: Contents,
+    /// Where the next block begins if it does not say.
+    next: u64,
+}
+
+impl Segments {
+    /// A segment, of which the blocks follow.
+    pub fn segment(&mut self, segment: Segment) {
+        self.contents.add_segment(segment.address, segment.total_size, segment.is_expandable);
+        self.next = segment.address;
+    }
+
+    /// The next block of the segment.
+    pub fn block(&mut self, block: SegmentBlock) {
+        let address = block.address.unwrap_or(self.next);
+        self.next = address.saturating_add(block.size);
+        let is_waiting = match block.state {
+            BlockState::Inactive => return,
+            BlockState::Allocated => false,
+            BlockState::PendingFree => true,
+        };
+        let bytes = block.requested_size.unwrap_or(block.size);
+        self.contents.add_block(address, Block { bytes, block: Some(block.size), is_waiting });
+    }
+
+    /// What there is in the memory of the device.
+    pub fn finish(self) -> Contents {
+        self.contents
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_model::{HistoryAction, HistoryRow, PoolId};
+
+    #[test]
+    fn blocks_without_addresses_follow_each_other() {
+        let blocks = [
+            (512, Some(300), "active_allocated"),
+            (1024, None, "inactive"),
+            (512, None, "active_pending_free"),
+            (1024, Some(1000), "active_awaiting_free"),
+        ];
+        let contents = |is_with: bool| {
+            let mut segments = Segments::default();
+            let mut address = 4096;
+            segments.segment(Segment { address, total_size: 1 << 20, is_expandable: false });
+            for (size, requested_size, word) in blocks {
+                let state = BlockState::new(word);
+                let address_of = is_with.then_some(address);
+                segments.block(SegmentBlock { address: address_of, size, requested_size, state });
+                address += size;
+            }
+            let rows: Vec<HistoryRow> = segments.finish().rows(PoolId::new(0).unwrap(), 0).collect();
+            rows
+        };
+        assert_eq!(contents(true), contents(false));
+        let found: Vec<_> = contents(true).iter().map(|row| (row.action, row.address, row.bytes)).collect();
+        let wanted = [
+            (HistoryAction::Reserved, 4096, 1 << 20),
+            (HistoryAction::There, 4096, 300),
+            (HistoryAction::There, 4096 + 1536, 512),
+            (HistoryAction::FreeRequested, 4096 + 1536, 512),
+            (HistoryAction::There, 4096 + 2048, 1000),
+            (HistoryAction::FreeRequested, 4096 + 2048, 1000),
+        ];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn addresses_at_the_end_of_the_address_space_do_no_harm() {
+        let mut segments = Segments::default();
+        segments.segment(Segment { address: u64::MAX, total_size: u64::MAX, is_expandable: true });
+        for size in [u64::MAX, 1, u64::MAX] {
+            let state = BlockState::Allocated;
+            segments.block(SegmentBlock { address: None, size, requested_size: None, state });
+        }
+        assert!(!segments.finish().is_empty());
+    }
+}

@@ -1,0 +1,121 @@
+//! The stacks of a snapshot, each once.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+/// A line of a program, in a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The function.
+    pub function: String,
+    /// Its file, as the program knows it.
+    pub file: String,
+    /// The number of the line, from 1; 0 where it is not known.
+    pub number: u32,
+}
+
+impl Line {
+    /// The name of an operation that allocates here, from the file without its ending and the function: `linear.forward`.
+    pub fn operation(&self) -> String {
+        let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
+        let stem = file.strip_suffix(".py").unwrap_or(file);
+        format!("{stem}.{}", self.function)
+    }
+}
+
+/// A line in [`Stacks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LineIndex(u32);
+
+/// A stack in [`Stacks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackIndex(NonZeroU32);
+
+impl StackIndex {
+    /// Its place among the stacks, from 0.
+    pub fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// The stacks of a snapshot.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    lines: Vec<Line>,
+    all: Vec<Arc<[LineIndex]>>,
+    by_lines: FxHashMap<Arc<[LineIndex]>, StackIndex>,
+}
+
+impl Stacks {
+    /// How many stacks there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Adds a line. A snapshot has one object for each distinct line, so who reads it knows which are the same. `None` if
+    /// there are more lines than can be counted.
+    pub fn add_line(&mut self, line: Line) -> Option<LineIndex> {
+        let index = LineIndex(u32::try_from(self.lines.len()).ok()?);
+        self.lines.push(line);
+        Some(index)
+    }
+
+    /// The stack of lines, innermost first; `None` for no lines, and if there are more stacks than can be counted.
+    pub fn add(&mut self, lines: &[LineIndex]) -> Option<StackIndex> {
+        if lines.is_empty() {
+            return None;
+        }
+        if let Some(&known) = self.by_lines.get(lines) {
+            return Some(known);
+        }
+        let count = u32::try_from(self.all.len()).ok()?.checked_add(1)?;
+        let stack = StackIndex(NonZeroU32::new(count)?);
+        let lines: Arc<[LineIndex]> = lines.into();
+        self.all.push(Arc::clone(&lines));
+        self.by_lines.insert(lines, stack);
+        Some(stack)
+    }
+
+    /// The lines of a stack, innermost first.
+    pub fn lines_of(&self, stack: StackIndex) -> impl Iterator<Item = &Line> {
+        let lines = self.all.get(stack.index()).into_iter().flat_map(|lines| lines.iter());
+        lines.filter_map(|line| self.lines.get(line.0 as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(function: &str, file: &str, number: u32) -> Line {
+        Line { function: function.into(), file: file.into(), number }
+    }
+
+    #[test]
+    fn a_stack_is_known_by_its_lines() {
+        let mut stacks = Stacks::default();
+        let [inner, outer] = ["inner", "outer"].map(|name| stacks.add_line(line(name, "a.py", 1)).unwrap());
+        let both = stacks.add(&[inner, outer]).unwrap();
+        assert_eq!(stacks.add(&[inner, outer]), Some(both));
+        let other = stacks.add(&[outer, inner]).unwrap();
+        assert_ne!(both, other);
+        assert_eq!((stacks.add(&[]), stacks.len(), both.index(), other.index()), (None, 2, 0, 1));
+        let names: Vec<&str> = stacks.lines_of(other).map(|line| line.function.as_str()).collect();
+        assert_eq!(names, ["outer", "inner"]);
+    }
+
+    #[test]
+    fn operations_are_named_after_file_and_function() {
+        assert_eq!(line("forward", "/lib/torch/nn/linear.py", 9).operation(), "linear.forward");
+        assert_eq!(line("main", r"C:\work\train.py", 9).operation(), "train.main");
+        assert_eq!(line("<module>", "<stdin>", 1).operation(), "<stdin>.<module>");
+        assert_eq!(line("f", "", 0).operation(), ".f");
+    }
+}
