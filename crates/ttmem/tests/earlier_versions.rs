@@ -10,7 +10,8 @@ use ttmem::query::{Request, summary};
 use ttmem::read;
 
 /// Keys of sentences and paths, which may change from version to version.
-const NOT_COMPARED: &[&str] = &["source", "message", "note", "not_watched"];
+const NOT_COMPARED: &[&str] =
+    &["source", "headline", "detail", "advice", "message", "ended_by", "note", "not_watched"];
 
 fn answer(file: &Path) -> Value {
     let profile = read::open(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{error}"));

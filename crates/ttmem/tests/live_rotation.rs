@@ -586,6 +586,7 @@ fn failures_do_not_depend_on_the_limit() {
         }
         assert!(answer["oom"]["step"].take().is_number());
         assert!(answer["oom"]["detail"].take().is_string());
+        assert_eq!(answer["ended_by"], "The program ended with ValueError: x (train.py:3 in main)");
         (rotations, answer["faults"].take(), answer["oom"].take())
     };
     let ((rotations, limited, oom), (_, whole, whole_oom)) = (faults(Some(40_000)), faults(None));
