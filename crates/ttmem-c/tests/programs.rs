@@ -175,3 +175,17 @@ fn guards_and_exceptions_of_cpp() {
     let program = build(&folder, "crates/ttmem-c/tests/guard.cpp", Link::Static, flags);
     assert_eq!(run(&mut Command::new(program)), "as it should be\n");
 }
+
+#[test]
+fn a_child_after_fork_leaves_the_recording_to_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(&folder, "crates/ttmem-c/tests/fork.c", Link::Static, &[]);
+    let [parent, child] = ["parent.ttmem", "child.ttmem"].map(|name| folder.path().join(name));
+    run(Command::new(program).arg(&parent).arg(&child));
+    for (path, names) in [(parent, vec!["BEFORE", "AFTER"]), (child, vec!["ITS OWN"])] {
+        let profile = ttmem_read::open(path.to_str().unwrap()).unwrap();
+        assert!(profile.complete && profile.warnings.is_empty(), "{:?}", profile.warnings);
+        let phases = profile.ranks[0].phases.iter();
+        assert_eq!(phases.map(|phase| profile.strings.get(phase.name)).collect::<Vec<_>>(), names);
+    }
+}

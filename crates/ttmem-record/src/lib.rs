@@ -1,9 +1,20 @@
 //! Records the memory of a running program into a `.ttmem` file.
 //!
 //! [`tracker`] is for programs that report every buffer themselves, in phases. [`live`] is for bindings to a framework,
-//! with calls, source lines and times. Both write events of [`ttmem_model`] through its codec, [`ttmem_model::frame`].
+//! with calls, source lines and times. They know different things, but write them in the same way:
+//!
+//! ```text
+//! recorder ──► Recording ──► queue ──► writer thread ──► RecordSink ──► EventFile ──► ttmem_model::frame
+//! ```
+//!
+//! `recording` has the handle that a recorder puts records into, and the thread that takes them out of the `queue`. The
+//! recorder's narrator, a `RecordSink`, turns records into events; `event_file` numbers the rows that events define, and
+//! `level` decides which states of a pool are written.
 
+mod event_file;
 mod level;
 pub mod live;
+mod queue;
+mod recording;
 mod replace;
 pub mod tracker;

@@ -1,4 +1,4 @@
-//! The file that a recording goes into.
+//! Creates the file of a recording, without replacing anything but an earlier recording.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::Path;
 use ttmem_model::frame;
 use ttmem_model::{Error, Result};
 
-/// Makes the file. An earlier recording is replaced; anything else is not.
+/// Creates the file. An earlier recording is replaced; any other file is an error.
 pub(super) fn create(path: &Path) -> Result<File> {
     clear(path)?;
     File::create_new(path).map_err(|source| Error::Write { path: path.to_owned(), source })

@@ -1,4 +1,4 @@
-//! Where the recorder has the time from: the system's clock, which never goes back, or somebody who tells it.
+//! The clock of a recorder: the system's monotonic clock, or one that is set by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,46 +6,46 @@ use std::time::Instant;
 
 use ttmem_model::Nanoseconds;
 
-/// A clock. Its times are since it was made.
+/// A clock. Its times count from its creation.
 #[derive(Clone, Debug)]
-pub struct Clock(Of);
+pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
-enum Of {
+enum Source {
     System(Instant),
-    Told(Arc<AtomicU64>),
+    Manual(Arc<AtomicU64>),
 }
 
-/// Tells a clock what time it is: so a day passes in a second.
+/// Sets a clock, so that a day can pass in a second.
 #[derive(Clone, Debug)]
 pub struct Hands(Arc<AtomicU64>);
 
 impl Default for Clock {
-    /// The clock of the system.
+    /// The system's clock.
     fn default() -> Self {
-        Self(Of::System(Instant::now()))
+        Self(Source::System(Instant::now()))
     }
 }
 
 impl Clock {
-    /// A clock that stands still unless its hands are moved.
+    /// A clock that stands still until its hands are moved.
     pub fn told() -> (Self, Hands) {
         let time = Arc::new(AtomicU64::new(0));
-        (Self(Of::Told(Arc::clone(&time))), Hands(time))
+        (Self(Source::Manual(Arc::clone(&time))), Hands(time))
     }
 
     /// The time now.
     #[inline]
     pub fn now(&self) -> Nanoseconds {
         match &self.0 {
-            Of::System(began) => u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            Of::Told(time) => time.load(Ordering::Relaxed),
+            Source::System(began) => u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Source::Manual(time) => time.load(Ordering::Relaxed),
         }
     }
 }
 
 impl Hands {
-    /// Time passes.
+    /// Lets time pass.
     pub fn advance(&self, by: Nanoseconds) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }

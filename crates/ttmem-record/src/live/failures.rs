@@ -1,33 +1,33 @@
-//! What went wrong in the program: allocations that failed, and the exception that ended it.
+//! Errors of the program: allocations that failed, and the exception that ended it.
 
-use super::queue::Parcel;
+use super::record::Message;
 use super::{CallRef, Recorder};
 use ttmem_model::{Fault, FaultKind, OpId, StrId};
 
 /// An allocation that failed.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAllocation<'a> {
-    /// The pool that it was to lie in.
+    /// The pool.
     pub pool: &'a str,
-    /// The bytes asked for, where the message says so.
+    /// The requested bytes, if known.
     pub bytes: Option<u64>,
-    /// What was free then, where that is known.
+    /// The free bytes at that time, if known.
     pub free: Option<u64>,
-    /// The operation that asked; it becomes a step. `None`: not known.
+    /// The operation, which becomes a step; `None` if unknown.
     pub op: Option<OpId>,
-    /// The call it ran in.
+    /// The call that it ran in.
     pub within: Option<CallRef>,
     /// The message of the error.
     pub message: &'a str,
 }
 
 impl Recorder {
-    /// An allocation failed. The program may go on: [`last_failure_ended_program`](Self::last_failure_ended_program) says
-    /// that it did not.
+    /// Reports a failed allocation. The program may go on; if it does not, call
+    /// [`last_failure_ended_program`](Self::last_failure_ended_program).
     pub fn allocation_failed(&mut self, failed: FailedAllocation<'_>) {
         let pool = self.pool(failed.pool, false);
         let allocated = self.pools.get(pool.index()).filter(|figures| figures.allocations > 0);
-        // Below level `tensors`, none was seen.
+        // Below level `tensors`, allocations are unknown.
         let allocated = allocated.map(|figures| figures.now);
         let (name, message) = (self.text(failed.pool), self.text(failed.message));
         let within = self.calls.running(failed.within);
@@ -41,19 +41,19 @@ impl Recorder {
             free: failed.free,
             ..fault(FaultKind::OutOfMemory, message)
         };
-        self.send(Parcel::Fault(fault, failed.op));
+        self.recording.send(Message::Fault(fault, failed.op));
     }
 
-    /// The allocation that failed last has ended the program.
+    /// Reports that the last failed allocation has ended the program.
     pub fn last_failure_ended_program(&mut self) {
-        self.send(Parcel::FaultEnded);
+        self.recording.send(Message::FaultEnded);
     }
 
-    /// An exception that is no failed allocation has ended the program.
+    /// Reports that an exception other than a failed allocation has ended the program.
     pub fn ended_by(&mut self, message: &str) {
         let message = self.text(message);
         let fault = Fault { ended_program: true, ..fault(FaultKind::Exception, message) };
-        self.send(Parcel::Fault(fault, None));
+        self.recording.send(Message::Fault(fault, None));
     }
 }
 

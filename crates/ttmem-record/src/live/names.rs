@@ -1,25 +1,25 @@
-//! The ids of texts, types, lines, stacks, operations, pools, threads and scopes: each is given out once, and what is
-//! new comes with the event that says it.
+//! Assigns the ids of texts, types, lines, stacks, operations, pools, threads and scopes. What is new comes with the event
+//! that defines it.
 
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
 use super::narrator::{FREE, FURTHER, TEXTS};
+use crate::event_file::plain_op;
 use ttmem_model::{
     Bytes, Event, Frame, FrameId, LaneId, Op, OpId, OpKind, OpStack, PoolId, Scope, ScopeId, ScopeKind,
     Stack, StackId, StrId, TensorType, TypeId,
 };
 
-/// More scopes than this are names that a program makes up: requests by their number, for example.
-const MOST_SCOPES: usize = 1 << 16;
-/// Scopes are not nested deeper than this: what is deeper lies beside.
-const DEEPEST: u8 = 64;
-/// More texts than this are not told apart, and neither are more types, lines and stacks: a program must not be able to
-/// fill its own memory with names, nor its recording.
-const MOST_NAMES: usize = 1 << 20;
-/// More threads than this are one to each request, or the like.
-const MOST_LANES: usize = 1 << 14;
+/// The maximum number of scopes. More are names that a program makes up, such as numbered requests.
+const MAX_SCOPES: usize = 1 << 16;
+/// The maximum depth of scopes. Deeper ones become siblings.
+const MAX_DEPTH: u8 = 64;
+/// The maximum number of texts, and of types, lines and stacks: names must not fill the program's memory or the recording.
+const MAX_NAMES: usize = 1 << 20;
+/// The maximum number of threads. More are, for example, one per request.
+const MAX_LANES: usize = 1 << 14;
 
 /// A tensor type, as frameworks without layouts have it.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +32,14 @@ pub struct TypeOf<'a> {
     pub bytes: u64,
 }
 
-/// What has an id.
+/// Everything that has an id.
 #[derive(Debug)]
 pub(super) struct Names {
     texts: FxHashMap<Box<str>, StrId>,
     by_id: Vec<Box<str>>,
-    /// By the element's id, the bytes, and the shape.
     /// Operations with the types of their arguments.
     typed: FxHashMap<(StrId, Box<[TypeId]>), OpId>,
+    /// By the element's id, the bytes, and the shape.
     types: FxHashMap<Box<[u64]>, TypeId>,
     key: Vec<u64>,
     frames: FxHashMap<Frame, FrameId>,
@@ -56,7 +56,7 @@ pub(super) struct Names {
 }
 
 impl Default for Names {
-    /// With what every recording begins with: the word for what gives memory back, and its operation.
+    /// The names that every recording begins with, and the operation that frees memory.
     fn default() -> Self {
         let mut names = Self {
             texts: FxHashMap::default(),
@@ -89,12 +89,12 @@ fn id<T>(new: fn(usize) -> Option<T>, index: usize) -> T {
 }
 
 impl Names {
-    /// A text; beyond the limit, all are one.
+    /// A text. Beyond the limit, one stands for all.
     pub fn text(&mut self, text: &str) -> (StrId, Option<Event<'static>>) {
         if let Some(id) = self.texts.get(text) {
             return (*id, None);
         }
-        if self.by_id.len() >= MOST_NAMES {
+        if self.by_id.len() >= MAX_NAMES {
             return (id(StrId::new, FURTHER), None);
         }
         let new = id(StrId::new, self.by_id.len());
@@ -107,7 +107,7 @@ impl Names {
         self.by_id.get(id.index()).map_or("", |text| text)
     }
 
-    /// A type; beyond the limit, none is known.
+    /// A type; `None` beyond the limit.
     pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> (Option<TypeId>, Option<Event<'static>>) {
         self.key.clear();
         self.key.extend([ty.dtype.index() as u64, ty.bytes]);
@@ -115,7 +115,7 @@ impl Names {
         if let Some(id) = self.types.get(self.key.as_slice()) {
             return (Some(*id), None);
         }
-        if self.types.len() >= MOST_NAMES {
+        if self.types.len() >= MAX_NAMES {
             return (None, None);
         }
         let new = id(TypeId::new, self.types.len());
@@ -128,10 +128,10 @@ impl Names {
         (Some(new), Some(Event::Type(ty)))
     }
 
-    /// A line; beyond the limit, all are one that nobody knows.
+    /// A line. Beyond the limit, one stands for all.
     pub fn frame(&mut self, mut frame: Frame) -> (FrameId, Option<Event<'static>>) {
         let next = self.frames.len();
-        if next >= MOST_NAMES && !self.frames.contains_key(&frame) {
+        if next >= MAX_NAMES && !self.frames.contains_key(&frame) {
             let further = id(StrId::new, FURTHER);
             frame = Frame { function: further, file: further, line: 0 };
         }
@@ -143,10 +143,10 @@ impl Names {
         (id, new)
     }
 
-    /// A stack; beyond the limit, what is called is all that there is of a new one, or at least its caller.
+    /// A stack. Beyond the limit, a new one is its caller, or its only line.
     pub fn stack(&mut self, frame: FrameId, caller: Option<StackId>) -> (StackId, Option<Event<'static>>) {
         let next = self.stacks.len();
-        if next >= MOST_NAMES
+        if next >= MAX_NAMES
             && let Some(caller) = caller.filter(|_| !self.stacks.contains_key(&(frame, caller)))
         {
             return (caller, None);
@@ -159,16 +159,15 @@ impl Names {
         (id, new)
     }
 
-    /// An operation that is called from a place, and the two events that say so.
+    /// An operation that is called from a stack, and the events that define it.
     pub fn op(
         &mut self,
         name: StrId,
         stack: Option<StackId>,
         loc: Option<StrId>,
     ) -> (OpId, [Option<Event<'static>>; 2]) {
-        let is_too_many =
-            |ops: &FxHashMap<_, _>| ops.len() >= MOST_NAMES && !ops.contains_key(&(name, stack));
-        // Beyond the limit, operations are told apart by their names alone: of these there are not so many.
+        let is_too_many = |ops: &FxHashMap<_, _>| ops.len() >= MAX_NAMES && !ops.contains_key(&(name, stack));
+        // Beyond the limit, operations differ by name only.
         let (stack, loc) = if is_too_many(&self.ops) { (None, None) } else { (stack, loc) };
         if let Some(id) = self.ops.get(&(name, stack)) {
             return (*id, [None, None]);
@@ -180,10 +179,10 @@ impl Names {
         (new, [Some(Event::Op(op(name, loc))), of_op])
     }
 
-    /// An operation with the types of its arguments, and the event that says so.
+    /// An operation with the types of its arguments, and the event that defines it.
     pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> (OpId, Option<Event<'static>>) {
-        // Beyond the limit, operations are told apart by their names alone.
-        let types = if self.typed.len() >= MOST_NAMES { &[] } else { types };
+        // Beyond the limit, operations differ by name only.
+        let types = if self.typed.len() >= MAX_NAMES { &[] } else { types };
         if let Some(id) = self.typed.get(&(name, types.into())) {
             return (*id, None);
         }
@@ -211,16 +210,16 @@ impl Names {
         self.pools.get(index).map_or("", |name| self.text_of(*name))
     }
 
-    /// The next thread: two may have the same name. Beyond the limit, all are the last one, which is not new.
+    /// The next thread, and whether it is new. Names may repeat. Beyond the limit, the last one stands for all.
     pub fn lane(&mut self) -> (LaneId, bool) {
-        let is_new = self.lanes < MOST_LANES;
+        let is_new = self.lanes < MAX_LANES;
         self.lanes += usize::from(is_new);
         (id(LaneId::new, self.lanes - 1), is_new)
     }
 
-    /// What the next thread is called: the last one stands for all beyond.
+    /// The name of the next thread: the last one stands for all beyond the limit.
     pub fn lane_name<'a>(&self, name: &'a str) -> &'a str {
-        if self.lanes + 1 < MOST_LANES { name } else { TEXTS[FURTHER] }
+        if self.lanes + 1 < MAX_LANES { name } else { TEXTS[FURTHER] }
     }
 
     pub fn known_scope(&self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> Option<ScopeId> {
@@ -228,9 +227,9 @@ impl Names {
         self.scope_ids.get(&(parent, *name, kind)).copied()
     }
 
-    /// The scope to put another one into, instead of one that lies too deep.
+    /// The parent of a new scope: one level higher if it would be too deep.
     pub fn room_in(&self, parent: Option<ScopeId>) -> Option<ScopeId> {
-        if self.depth_below(parent) < DEEPEST {
+        if self.depth_below(parent) < MAX_DEPTH {
             return parent;
         }
         parent.and_then(|parent| self.scope_row(parent)).and_then(|scope| scope.parent)
@@ -242,7 +241,7 @@ impl Names {
     }
 
     pub fn has_room_for_scopes(&self) -> bool {
-        self.scopes.len() < MOST_SCOPES
+        self.scopes.len() < MAX_SCOPES
     }
 
     /// A scope, and whether it is new.
@@ -268,15 +267,5 @@ impl Names {
 }
 
 fn op(name: StrId, loc: Option<StrId>) -> Op {
-    Op {
-        name,
-        results: Vec::new(),
-        operands: Vec::new(),
-        operand_types: Vec::new(),
-        result_types: Vec::new(),
-        attributes: None,
-        callee: None,
-        loc,
-        kind: OpKind::Compute,
-    }
+    Op { loc, ..plain_op(name, OpKind::Compute) }
 }

@@ -1,15 +1,18 @@
-//! What a tracker knows: the phases so far, the account of the one that runs, and which ids are there.
+//! What a tracker knows: the phases so far, the figures of the current one, and the allocations that are there.
 //!
-//! Nothing here writes or waits, except that a batch of what happened is handed to the recording, if there is one.
+//! Nothing here writes to the disk: every change is put into the queue of the recording, if there is one.
 
 use rustc_hash::FxHashMap;
 
-use super::record::Record;
-use super::recording::{Message, Outlet};
+use super::record::{Message, Record};
 use super::{Pool, RunMode, TrackerError};
+use crate::recording::Recording;
 use ttmem_model::{Change, Segment};
 
-/// A phase that ended.
+/// The maximum number of texts in a recording: more are made up by the program, and would fill its memory.
+const MAX_TEXTS: usize = 4096;
+
+/// A phase that has ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PhaseFigures {
     pub name: String,
@@ -25,9 +28,9 @@ struct Live {
     pool: Pool,
 }
 
-/// What was odd since the last `clear`.
+/// Calls since the last `clear` that do not fit together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Oddities {
+struct Mismatches {
     unknown_frees: u64,
     repeated_allocations: u64,
 }
@@ -35,32 +38,39 @@ struct Oddities {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub phases: Vec<PhaseFigures>,
-    /// The mode of the capture that runs, or of the phases that are kept.
+    /// The mode of the current capture and of the phases so far.
     mode: Option<RunMode>,
-    /// Which capture runs, or ran last, from 1.
+    /// The number of the current or the last capture, from 1.
     pub capture: u64,
     pub is_capturing: bool,
     segment: Segment,
     live: FxHashMap<u64, Live>,
-    /// The circular buffers and what else belongs to programs: whether there is any.
+    /// Whether there are circular buffers, or other buffers of programs.
     has_program_buffers: bool,
-    odd: Oddities,
-    /// As much of it as the recording was told.
-    told: Oddities,
-    /// How many allocations there were, over all captures: their rows in the recording.
+    mismatches: Mismatches,
+    /// The mismatches that the recording has warned of.
+    warned: Mismatches,
+    /// The number of allocations in all captures, which is the row of the next in the recording.
     tensors: u32,
-    /// The rows of allocations that `clear` has forgotten; the recording lets them go when the next session begins.
+    /// The rows of allocations that `clear` has forgotten. The recording ends them when the next session begins.
     forgotten: Vec<u32>,
-    pub outlet: Option<Outlet>,
+    /// The numbers of texts in the recording.
+    texts: FxHashMap<Box<str>, u32>,
+    pub recording: Recording<Record, Message>,
 }
 
 impl Account {
-    /// Tells a recording of all that is to come; gives it back while a capture runs.
-    pub fn attach(&mut self, outlet: Outlet) -> Result<(), Outlet> {
+    /// Forgets everything, and exchanges the recording. Does nothing and returns an error while a capture is running.
+    pub fn exchange_recording(
+        &mut self,
+        recording: &mut Recording<Record, Message>,
+    ) -> Result<(), TrackerError> {
         if self.is_capturing {
-            return Err(outlet);
+            return Err(TrackerError::AlreadyCapturing);
         }
-        *self = Self { capture: self.capture, outlet: Some(outlet), ..Self::default() };
+        let before = std::mem::take(self);
+        self.capture = before.capture;
+        self.recording = std::mem::replace(recording, before.recording);
         Ok(())
     }
 
@@ -78,7 +88,7 @@ impl Account {
         self.segment = Segment::default();
         if is_new {
             let forgotten = std::mem::take(&mut self.forgotten);
-            self.say(Message::Session { estimated: mode == RunMode::NoDispatch, forgotten });
+            self.recording.send(Message::Session { estimated: mode == RunMode::NoDispatch, forgotten });
         }
         Ok(())
     }
@@ -90,13 +100,13 @@ impl Account {
         }
         let segment = std::mem::take(&mut self.segment);
         self.phases.push(PhaseFigures { name: name.to_owned(), segment });
-        if self.outlet.is_some() {
-            self.say(Message::Phase { name: name.into(), segment });
-            self.tell_oddities(name, is_last);
+        if self.recording.is_open() {
+            self.recording.send(Message::Phase { name: name.into(), segment });
+            self.warn_of_mismatches(name, is_last);
         }
         if is_last {
             self.is_capturing = false;
-            self.say(Message::Ended);
+            self.recording.send(Message::Ended);
         }
         Ok(())
     }
@@ -108,12 +118,12 @@ impl Account {
         self.phases.clear();
         self.segment = Segment::default();
         self.has_program_buffers = false;
-        (self.odd, self.told) = (Oddities::default(), Oddities::default());
+        (self.mismatches, self.warned) = (Mismatches::default(), Mismatches::default());
         let live = std::mem::take(&mut self.live);
-        if self.outlet.is_some() {
+        if self.recording.is_open() {
             let before = self.forgotten.len();
             self.forgotten.extend(live.into_values().map(|live| live.tensor));
-            // The map has no order, and a recording of the same run should be the same.
+            // The map has no order, and recordings of the same run should be the same.
             self.forgotten[before..].sort_unstable();
         }
     }
@@ -121,44 +131,48 @@ impl Account {
     pub fn allocated(&mut self, id: u64, bytes: u64, pool: Pool) {
         let tensor = self.next_tensor();
         if let Some(earlier) = self.live.insert(id, Live { bytes, tensor, pool }) {
-            self.odd.repeated_allocations += 1;
+            self.mismatches.repeated_allocations += 1;
             self.segment.apply(freed(earlier.pool, earlier.bytes));
-            self.tell(Record::Replaced { tensor: earlier.tensor, pool: earlier.pool, bytes: earlier.bytes });
+            self.recording.put(Record::Replaced {
+                tensor: earlier.tensor,
+                pool: earlier.pool,
+                bytes: earlier.bytes,
+            });
         }
         self.segment.apply(allocated(pool, bytes));
-        self.tell(Record::Allocated { pool, bytes });
+        self.recording.put(Record::Allocated { pool, bytes });
     }
 
     pub fn freed(&mut self, id: u64) {
         match self.live.remove(&id) {
             Some(Live { bytes, tensor, pool }) => {
                 self.segment.apply(freed(pool, bytes));
-                self.tell(Record::Freed { tensor, pool, bytes });
+                self.recording.put(Record::Freed { tensor, pool, bytes });
             }
             None => {
-                self.odd.unknown_frees += 1;
-                self.tell(Record::UnknownFreed);
+                self.mismatches.unknown_frees += 1;
+                self.recording.put(Record::UnknownFreed);
             }
         }
     }
 
     pub fn circular_buffer(&mut self, bytes: u64, cores: &str) {
-        let cores = self.outlet.as_mut().and_then(|outlet| outlet.text(cores));
+        let cores = self.text(cores);
         self.next_tensor();
         self.has_program_buffers = true;
         self.segment.apply(Change::CircularBuffer(bytes));
-        self.tell(Record::CircularBuffer { bytes, cores });
+        self.recording.put(Record::CircularBuffer { bytes, cores });
     }
 
     pub fn program_buffers_gone(&mut self) {
-        // It is said before every program, also where the one before had none.
+        // Reported before every program, even if the previous one had none.
         if std::mem::take(&mut self.has_program_buffers) {
             self.segment.apply(Change::ProgramBuffersGone);
-            self.tell(Record::ProgramBuffersGone);
+            self.recording.put(Record::ProgramBuffersGone);
         }
     }
 
-    /// A change of which only the size is known: that of evidence that is read phase by phase.
+    /// A change of which only the size is known.
     pub fn changed(&mut self, change: Change) {
         if let Change::ProgramBuffersGone = change {
             return self.program_buffers_gone();
@@ -167,18 +181,18 @@ impl Account {
             self.has_program_buffers = true;
         }
         self.segment.apply(change);
-        self.tell(Record::Nameless(change));
+        self.recording.put(Record::Nameless(change));
     }
 
     pub fn unknown_frees(&self) -> u64 {
-        self.odd.unknown_frees
+        self.mismatches.unknown_frees
     }
 
     pub fn repeated_allocations(&self) -> u64 {
-        self.odd.repeated_allocations
+        self.mismatches.repeated_allocations
     }
 
-    /// The one phase of that name.
+    /// The only phase of that name.
     pub fn phase(&self, name: &str) -> Result<&PhaseFigures, TrackerError> {
         let mut found = self.phases.iter().filter(|phase| phase.name == name);
         match (found.next(), found.count()) {
@@ -197,43 +211,45 @@ impl Account {
         tensor
     }
 
-    /// Says in the recording what was odd, as soon as a phase of it is over, and what it came to at the end.
-    fn tell_oddities(&mut self, phase: &str, is_last: bool) {
-        let (odd, told) = (self.odd, self.told);
-        if odd == told || told != Oddities::default() && !is_last {
+    /// The number of a text in the recording; `None` if there are too many, or no recording.
+    fn text(&mut self, text: &str) -> Option<u32> {
+        if !self.recording.is_open() {
+            return None;
+        }
+        if let Some(number) = self.texts.get(text) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.texts.len()).ok().filter(|_| self.texts.len() < MAX_TEXTS)?;
+        self.texts.insert(text.into(), number);
+        self.recording.send(Message::Text(text.into()));
+        Some(number)
+    }
+
+    /// Warns in the recording at the end of the first phase with mismatches, and again at the end with the final counts.
+    fn warn_of_mismatches(&mut self, phase: &str, is_last: bool) {
+        let (now, before) = (self.mismatches, self.warned);
+        if now == before || before != Mismatches::default() && !is_last {
             return;
         }
-        self.told = odd;
-        if odd.unknown_frees > told.unknown_frees {
-            let frees = odd.unknown_frees;
-            self.say(Message::Warning(format!(
+        self.warned = now;
+        if now.unknown_frees > before.unknown_frees {
+            let frees = now.unknown_frees;
+            self.recording.send(Message::Warning(format!(
                 "up to phase {phase}, {frees} frees are of ids that were not allocated in this capture: what they gave \
                  back is not known and not counted; begin the capture before they are allocated"
             )));
         }
-        if odd.repeated_allocations > told.repeated_allocations {
-            let times = odd.repeated_allocations;
-            self.say(Message::Warning(format!(
+        if now.repeated_allocations > before.repeated_allocations {
+            let times = now.repeated_allocations;
+            self.recording.send(Message::Warning(format!(
                 "up to phase {phase}, an id was allocated again {times} times without a free: the earlier allocation \
                  was taken as freed then; record every free, or give each allocation an id of its own"
             )));
         }
     }
-
-    fn tell(&mut self, record: Record) {
-        if let Some(outlet) = &mut self.outlet {
-            outlet.tell(record);
-        }
-    }
-
-    fn say(&mut self, message: Message) {
-        if let Some(outlet) = &mut self.outlet {
-            outlet.say(message);
-        }
-    }
 }
 
-/// To phases, traces are DRAM, and small buffers are L1.
+/// In the figures of phases, TRACE counts as DRAM and L1_SMALL as L1.
 fn allocated(pool: Pool, bytes: u64) -> Change {
     match pool {
         Pool::Dram | Pool::Trace => Change::DramAllocated(bytes),

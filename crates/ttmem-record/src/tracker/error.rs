@@ -1,30 +1,30 @@
-//! What a tracker refuses, said so that people know what to do about it.
+//! The errors of a tracker, with what to do about them.
 
 use thiserror::Error;
 
 use super::RunMode;
 
-/// Why a tracker did not do what it was asked.
+/// An error of a tracker.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrackerError {
-    /// One capture at a time.
+    /// A capture is running.
     #[error(
         "a capture is running already: end it with end_capture(NAME), or drop its guard, before the next begins"
     )]
     AlreadyCapturing,
-    /// Phases are of a capture.
+    /// No capture is running.
     #[error("{call} outside of a capture: call begin_capture first, and keep its guard while you capture")]
     NotCapturing {
-        /// What was called.
+        /// The function that was called.
         call: &'static str,
     },
-    /// Estimates and measurements do not add up.
+    /// Estimates and measurements can't be added.
     #[error(
         "the phases so far were captured in mode {kept}, those to come would be in mode {wanted}: call clear() first"
     )]
     OtherMode {
-        /// The mode of the phases that are kept.
+        /// The mode of the phases so far.
         kept: RunMode,
         /// The mode that was asked for.
         wanted: RunMode,
@@ -34,7 +34,7 @@ pub enum TrackerError {
     NoSuchPhase {
         /// The name.
         name: String,
-        /// The names that there are, in order.
+        /// The existing names, in order.
         names: Vec<String>,
     },
     /// Several phases have that name.
@@ -44,32 +44,32 @@ pub enum TrackerError {
     Ambiguous {
         /// The name.
         name: String,
-        /// How often it was given.
+        /// The number of phases with it.
         times: usize,
     },
-    /// A graph capture cannot be read.
+    /// A graph capture can't be read.
     #[error("{0}; nothing of it was taken down")]
     Graph(#[source] ttmem_model::Error),
-    /// The file of a recording cannot be written.
+    /// The file of a recording can't be written.
     #[error(transparent)]
     Recording(#[from] ttmem_model::Error),
 }
 
 fn known(names: &[String]) -> String {
-    /// More names than this help nobody.
-    const MOST: usize = 20;
+    /// The maximum number of names in a message.
+    const MAX: usize = 20;
     let mut shown: Vec<&str> = Vec::new();
     for name in names {
         if !shown.contains(&name.as_str()) {
             shown.push(name);
         }
-        if shown.len() > MOST {
+        if shown.len() > MAX {
             break;
         }
     }
     match shown.len() {
         0 => "none was captured yet; snapshot(NAME) ends the first".to_owned(),
-        1..=MOST => format!("there are {}", shown.join(", ")),
-        _ => format!("there are {}, and more", shown[..MOST].join(", ")),
+        1..=MAX => format!("there are {}", shown.join(", ")),
+        _ => format!("there are {}, and more", shown[..MAX].join(", ")),
     }
 }

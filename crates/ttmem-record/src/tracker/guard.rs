@@ -2,12 +2,12 @@
 
 use super::MemoryUsageTracker;
 
-/// The name of the phase that a guard ends, where nobody else has.
+/// The name of a phase that is ended by a guard.
 pub const DEFAULT_TRACE_NAME: &str = "END_TRACE";
 
 /// Ends its capture and clears the tracker when it is dropped, unless it is released.
 ///
-/// It looks after its own capture only: once another has begun, it does nothing.
+/// Does nothing if another capture has begun since.
 #[derive(Debug)]
 #[must_use = "a capture ends when its guard is dropped"]
 pub struct CaptureGuard {
@@ -25,7 +25,7 @@ impl CaptureGuard {
         self.tracker = None;
     }
 
-    /// The number of its capture, for who keeps guards of another kind and lets this one go.
+    /// Releases the capture and returns its number, for callers with guards of their own.
     pub fn into_capture(mut self) -> u64 {
         self.tracker = None;
         self.capture

@@ -1,14 +1,14 @@
-//! The tracker: cuts a program into phases and says what each of them used.
+//! The phase tracker: divides a program into phases and measures what each of them uses.
 //!
-//! A program tells it of every allocation and free, and calls [`snapshot`](MemoryUsageTracker::snapshot) at the end of
-//! each phase. The tracker has exact figures at any time; and, if asked to, a recording in which every allocation is
-//! found again, with the phases and the peak. What a phase comes to is [`model::Segment`](ttmem_model::Segment)'s rule.
+//! A program reports every allocation and free, and calls [`snapshot`](MemoryUsageTracker::snapshot) at the end of each
+//! phase. The tracker has exact figures at any time and optionally writes a recording with every allocation, the phases and
+//! the peak. [`Segment`](ttmem_model::Segment) defines the figures of a phase.
 //!
-//! Here lives the interface. `account` is what the tracker knows; `recording` and `narrator` make the file; `usage_text`
-//! prints.
+//! This file is the interface. `account` keeps the figures, `narrator` turns records into the events of the file, and
+//! `usage_text` prints.
 //!
 //! ```
-//! use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
+//! use ttmem_record::tracker::{MemoryUsageTracker, Pool, RunMode};
 //!
 //! let tracker = MemoryUsageTracker::new();
 //! let guard = tracker.begin_capture(RunMode::Normal)?;
@@ -28,7 +28,6 @@ mod error;
 mod guard;
 mod narrator;
 mod record;
-mod recording;
 mod usage_text;
 
 pub use error::TrackerError;
@@ -42,17 +41,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
 use account::Account;
-use recording::Recording;
+use narrator::Narrator;
 
+use super::recording::{Finishing, Recording};
 use ttmem_model::{Change, DramUsage, L1Usage};
 
-/// What is done with the operations of a program while it is captured.
+/// How a program runs while it is captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunMode {
-    /// They run.
+    /// Operations run.
     #[default]
     Normal,
-    /// They do not run, and nothing is allocated: only sizes are told. The figures are estimates.
+    /// Operations don't run, and nothing is allocated: the program only reports sizes. The figures are estimates.
     NoDispatch,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for RunMode {
     }
 }
 
-/// Where an allocation lies. Sizes in DRAM and TRACE are of the whole device, in L1 and L1_SMALL of one core.
+/// The pool of an allocation. Sizes in DRAM and TRACE are of the whole device, in L1 and L1_SMALL of one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Pool {
@@ -73,9 +73,9 @@ pub enum Pool {
     Dram,
     /// The memory of the cores.
     L1,
-    /// The part of L1 that is kept for small buffers; it counts as L1 in the figures of phases.
+    /// The part of L1 that is reserved for small buffers. It counts as L1 in the figures of phases.
     L1Small,
-    /// The part of DRAM that is kept for traces; it counts as DRAM in the figures of phases.
+    /// The part of DRAM that is reserved for traces. It counts as DRAM in the figures of phases.
     Trace,
 }
 
@@ -97,18 +97,17 @@ impl Pool {
     }
 }
 
-/// Cuts a program into phases and says what each of them used.
+/// Divides a program into phases and measures what each of them uses.
 ///
-/// It is a handle: clones are the same tracker, and any thread may use any of them.
+/// Clones are handles of the same tracker, and any thread may use them.
 #[derive(Clone, Debug)]
 pub struct MemoryUsageTracker(Arc<Tracker>);
 
 #[derive(Debug)]
 struct Tracker {
-    /// What the account says, without locking it: outside of a capture nothing is to be done.
+    /// The account's flag, readable without its lock: outside of a capture there is nothing to do.
     is_capturing: AtomicBool,
-    account: Arc<Mutex<Account>>,
-    recording: Mutex<Option<Recording>>,
+    account: Mutex<Account>,
 }
 
 impl Default for MemoryUsageTracker {
@@ -118,16 +117,12 @@ impl Default for MemoryUsageTracker {
 }
 
 impl MemoryUsageTracker {
-    /// A tracker that keeps figures only.
+    /// A tracker without a recording.
     pub fn new() -> Self {
-        Self(Arc::new(Tracker {
-            is_capturing: AtomicBool::new(false),
-            account: Arc::default(),
-            recording: Mutex::new(None),
-        }))
+        Self(Arc::new(Tracker { is_capturing: AtomicBool::new(false), account: Mutex::default() }))
     }
 
-    /// A tracker whose captures also go into a `.ttmem` file, as they happen.
+    /// A tracker that also writes its captures to a `.ttmem` file while the program runs.
     ///
     /// An earlier recording of that name is replaced; any other file is an error. The recording is finished by
     /// [`finish`](Self::finish), or when the last handle is dropped.
@@ -139,26 +134,20 @@ impl MemoryUsageTracker {
 
     /// Begins a recording of the captures to come; an earlier one is finished.
     ///
-    /// That must happen outside of a capture, and forgets the phases so far: a recording has whole sessions.
+    /// Returns an error during a capture. Forgets the phases so far: a recording has whole sessions.
     pub fn record_to(&self, path: impl AsRef<Path>) -> Result<(), TrackerError> {
         if self.is_capturing() {
             return Err(TrackerError::AlreadyCapturing);
         }
         self.finish()?;
-        let mut recording = lock(&self.0.recording);
-        let (begun, outlet) = Recording::begin(path.as_ref(), &self.0.account)?;
-        match self.lock().attach(outlet) {
-            Ok(()) => *recording = Some(begun),
-            // Another thread was faster.
-            Err(outlet) => {
-                begun.finish(Some(outlet))?;
-                return Err(TrackerError::AlreadyCapturing);
-            }
-        }
-        Ok(())
+        let mut recording = Recording::start(path.as_ref(), Narrator::create(path.as_ref())?)?;
+        let exchanged = self.lock().exchange_recording(&mut recording);
+        // Another thread may have begun a recording or a capture in the meantime: then one of the two is left over.
+        recording.finish()?;
+        exchanged
     }
 
-    /// Begins a capture, and its first phase. It ends when the guard is dropped, at the latest.
+    /// Begins a capture and its first phase. It ends when the guard is dropped, at the latest.
     pub fn begin_capture(&self, mode: RunMode) -> Result<CaptureGuard, TrackerError> {
         let mut account = self.lock();
         account.begin(mode)?;
@@ -166,73 +155,73 @@ impl MemoryUsageTracker {
         Ok(CaptureGuard::new(self.clone(), account.capture))
     }
 
-    /// Ends the phase, which gets its name now, and begins the next. Names may repeat.
+    /// Ends the current phase, which gets its name now, and begins the next. Names may repeat.
     pub fn snapshot(&self, name: &str) -> Result<(), TrackerError> {
         self.lock().end_phase(name, false, "snapshot")?;
-        Recording::flush(&self.0.account);
+        self.flush();
         Ok(())
     }
 
-    /// Ends the last phase, and the capture with it.
+    /// Ends the last phase and the capture.
     pub fn end_capture(&self, name: &str) -> Result<(), TrackerError> {
         let mut account = self.lock();
         account.end_phase(name, true, "end_capture")?;
         self.0.is_capturing.store(false, Ordering::Release);
         drop(account);
-        Recording::flush(&self.0.account);
+        self.flush();
         Ok(())
     }
 
-    /// Forgets the phases and everything that is known of allocations. A capture that runs is over.
+    /// Forgets the phases and all allocations. Ends the current capture.
     pub fn clear(&self) {
         let mut account = self.lock();
         self.0.is_capturing.store(false, Ordering::Release);
         account.clear();
     }
 
-    /// What the guard of a capture does in the end; nothing if another capture has begun since.
+    /// Ends a capture and clears the tracker, as its guard does. Does nothing if another capture has begun since.
     pub fn end_and_clear(&self, capture: u64) {
         let mut account = self.lock();
         if account.capture != capture {
             return;
         }
-        // Outside of a capture there is no phase to end.
+        // Fails outside of a capture, where there is no phase to end.
         let _ = account.end_phase(DEFAULT_TRACE_NAME, true, "end_capture");
         self.0.is_capturing.store(false, Ordering::Release);
         account.clear();
         drop(account);
-        Recording::flush(&self.0.account);
+        self.flush();
     }
 
-    /// Takes an allocation down. `bytes` are those of the whole device in DRAM, and of one core in L1.
+    /// Records an allocation. `bytes` are of the whole device in DRAM, and of one core in L1.
     ///
-    /// The id is that of the allocation until it is freed: an address, a buffer's number. Outside of a capture nothing
-    /// happens, here and in all that follows.
+    /// The id belongs to the allocation until it is freed: for example its address. Outside of a capture, this and the
+    /// following functions do nothing.
     #[inline]
     pub fn record_alloc(&self, id: u64, bytes: u64, pool: Pool) {
         self.record(|account| account.allocated(id, bytes, pool));
     }
 
-    /// Takes down that an allocation is gone. One that is not known is counted: [`unknown_frees`](Self::unknown_frees).
+    /// Records that an allocation was freed. Unknown ids are counted: [`unknown_frees`](Self::unknown_frees).
     #[inline]
     pub fn record_free(&self, id: u64) {
         self.record(|account| account.freed(id));
     }
 
-    /// Takes a circular buffer of a program down: what it takes of a core, and on which cores it is. One that lies in
-    /// a buffer that is there already (`globally_allocated`) takes nothing.
+    /// Records a circular buffer of a program, with its bytes per core and its cores. One that is part of another buffer
+    /// (`globally_allocated`) takes no memory.
     pub fn record_circular_buffer(&self, bytes: u64, cores: &str, globally_allocated: bool) {
         if !globally_allocated {
             self.record(|account| account.circular_buffer(bytes, cores));
         }
     }
 
-    /// Takes down that all circular buffers are gone: a program begins, or is over.
+    /// Records that all circular buffers are gone, because a program begins or ends.
     pub fn record_circular_buffers_gone(&self) {
         self.record(Account::program_buffers_gone);
     }
 
-    /// Takes changes down of which only the sizes are known: evidence that is read phase by phase.
+    /// Records changes of which only the sizes are known, for example those of a graph capture.
     pub fn record_changes(&self, changes: impl IntoIterator<Item = Change>) {
         self.record(|account| changes.into_iter().for_each(|change| account.changed(change)));
     }
@@ -249,49 +238,49 @@ impl MemoryUsageTracker {
         Ok(())
     }
 
-    /// What a phase did in DRAM. A name that several phases have is an error.
+    /// The DRAM usage of a phase. Returns an error if several phases have that name.
     pub fn get_dram_usage(&self, name: &str) -> Result<DramUsage, TrackerError> {
         Ok(self.lock().phase(name)?.segment.dram())
     }
 
-    /// What a phase did in L1. A name that several phases have is an error.
+    /// The L1 usage of a phase. Returns an error if several phases have that name.
     pub fn get_l1_usage(&self, name: &str) -> Result<L1Usage, TrackerError> {
         Ok(self.lock().phase(name)?.segment.l1())
     }
 
-    /// What all phases did in DRAM, in order.
+    /// The DRAM usage of all phases, in order.
     pub fn get_dram_usage_all(&self) -> Vec<(String, DramUsage)> {
         self.lock().phases.iter().map(|phase| (phase.name.clone(), phase.segment.dram())).collect()
     }
 
-    /// What all phases did in L1, in order.
+    /// The L1 usage of all phases, in order.
     pub fn get_l1_usage_all(&self) -> Vec<(String, L1Usage)> {
         self.lock().phases.iter().map(|phase| (phase.name.clone(), phase.segment.l1())).collect()
     }
 
-    /// What all phases did in DRAM and in L1, in order.
+    /// The DRAM and L1 usage of all phases, in order.
     pub fn get_usage_all(&self) -> Vec<(String, DramUsage, L1Usage)> {
         let account = self.lock();
         let phases = account.phases.iter();
         phases.map(|phase| (phase.name.clone(), phase.segment.dram(), phase.segment.l1())).collect()
     }
 
-    /// The names of the phases, in order; they may repeat.
+    /// The names of the phases, in order. They may repeat.
     pub fn get_trace_names(&self) -> Vec<String> {
         self.lock().phases.iter().map(|phase| phase.name.clone()).collect()
     }
 
-    /// How many frees were of ids that are not known: allocated before the capture, as a rule.
+    /// The number of frees of unknown ids. Usually these were allocated before the capture.
     pub fn unknown_frees(&self) -> u64 {
         self.lock().unknown_frees()
     }
 
-    /// How often an id was allocated that was there already. What it was before is taken as freed then.
+    /// The number of allocations with an id that had not been freed. The earlier allocation counts as freed then.
     pub fn repeated_allocations(&self) -> u64 {
         self.lock().repeated_allocations()
     }
 
-    /// Whether a capture runs.
+    /// Whether a capture is running.
     pub fn is_capturing(&self) -> bool {
         self.0.is_capturing.load(Ordering::Acquire)
     }
@@ -307,10 +296,18 @@ impl MemoryUsageTracker {
         out.write_all(self.memory_usage_text().as_bytes())
     }
 
-    /// Finishes the recording, if there is one, and says what went wrong with it: a program is not disturbed by that
-    /// while it runs. The tracker goes on without.
+    /// Finishes the recording, if there is one. Returns the error that ended it early, which does not disturb the program
+    /// while it runs. The tracker goes on without a recording.
     pub fn finish(&self) -> Result<(), TrackerError> {
         Ok(self.0.finish()?)
+    }
+
+    /// Waits until everything so far is in the file.
+    fn flush(&self) {
+        let flushing = self.lock().recording.begin_flush();
+        if let Some(flushing) = flushing {
+            flushing.wait();
+        }
     }
 
     #[inline]
@@ -324,8 +321,7 @@ impl MemoryUsageTracker {
         }
     }
 
-    /// Who holds it is done within some nanoseconds: a thread that goes to sleep for it makes the other one wake it up,
-    /// which takes longer than all that either of them does here. So it asks some times before.
+    /// Tries several times before it sleeps: the lock is held for nanoseconds, and waking a thread takes longer than that.
     fn lock(&self) -> MutexGuard<'_, Account> {
         for _ in 0..8 {
             match self.0.account.try_lock() {
@@ -340,20 +336,19 @@ impl MemoryUsageTracker {
 
 impl Tracker {
     fn finish(&self) -> ttmem_model::Result<()> {
-        let Some(recording) = lock(&self.recording).take() else { return Ok(()) };
-        let outlet = lock(&self.account).outlet.take();
-        recording.finish(outlet)
+        let finishing = lock(&self.account).recording.begin_finish();
+        finishing.map_or(Ok(()), Finishing::wait)
     }
 }
 
 impl Drop for Tracker {
     fn drop(&mut self) {
-        // Who wants to know what went wrong calls `finish`.
+        // Errors are returned by `finish` only.
         let _ = self.finish();
     }
 }
 
-/// A thread that panicked elsewhere is no reason to panic here: what it held is whole after every call.
+/// Ignores poisoning: the account is consistent after every call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

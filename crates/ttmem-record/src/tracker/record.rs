@@ -1,24 +1,41 @@
-//! What happened, as small as it can be said: the tracker's threads leave these behind, and the recording's thread makes
-//! events of them.
+//! What the tracker tells the thread that writes its recording.
 
 use super::Pool;
-use ttmem_model::Change;
+use crate::queue::Entry;
+use ttmem_model::{Change, Segment};
 
-/// One thing that happened.
+/// A change of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// The next tensor is there.
+    /// The next tensor was allocated.
     Allocated { pool: Pool, bytes: u64 },
-    /// A tensor is gone.
+    /// A tensor was freed.
     Freed { tensor: u32, pool: Pool, bytes: u64 },
-    /// A tensor was gone already, unseen: its id is about to be allocated again.
+    /// A tensor was freed unseen: its id is allocated again by the next record.
     Replaced { tensor: u32, pool: Pool, bytes: u64 },
-    /// Something is gone that nobody saw come.
+    /// A buffer was freed that was not allocated in this capture.
     UnknownFreed,
-    /// The next tensor is a circular buffer; the number is that of the text that says on which cores.
+    /// The next tensor is a circular buffer. `cores` is the number of a text.
     CircularBuffer { bytes: u64, cores: Option<u32> },
-    /// All that belongs to programs is gone.
+    /// All buffers of programs are gone.
     ProgramBuffersGone,
-    /// Bytes of nobody's.
+    /// A change of which only the size is known.
     Nameless(Change),
+}
+
+const _: () = assert!(size_of::<Entry<Record>>() <= 24, "a record costs the watched program time and memory");
+
+/// What happens rarely.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// The next text that records refer to by its number.
+    Text(Box<str>),
+    /// A session begins, and everything before it is forgotten: `forgotten` are the tensors that were still there.
+    Session { estimated: bool, forgotten: Vec<u32> },
+    /// A phase ends.
+    Phase { name: Box<str>, segment: Segment },
+    /// The capture ends.
+    Ended,
+    /// Something that people should know.
+    Warning(String),
 }

@@ -1,12 +1,11 @@
-//! The figures of phases as text, in the format of tt-train's tracker, to the byte: `ttmem` and other people's scripts
-//! read it.
+//! The figures of phases as text, byte for byte in the format of tt-train's tracker: `ttmem` and other scripts read it.
 
 use std::fmt::Write;
 
 use super::account::PhaseFigures;
 use ttmem_model::Cumulative;
 
-/// What [`print_memory_usage`](super::MemoryUsageTracker::print_memory_usage) prints.
+/// The text that [`print_memory_usage`](super::MemoryUsageTracker::print_memory_usage) prints.
 pub(super) fn memory_usage(phases: &[PhaseFigures]) -> String {
     if phases.is_empty() {
         return "WARNING: No traces captured\n".to_owned();
@@ -45,7 +44,7 @@ pub(super) fn memory_usage(phases: &[PhaseFigures]) -> String {
     text
 }
 
-/// `1863.25`: MiB with two digits, as C's `%.2f` rounds a number that it holds exactly: a tie goes to the even digit.
+/// `1863.25`: MiB with two digits, rounded like C's `%.2f`: ties to even.
 fn mb(bytes: i128) -> String {
     const MIB: u128 = 1 << 20;
     let scaled = bytes.unsigned_abs() * 100;
@@ -56,7 +55,7 @@ fn mb(bytes: i128) -> String {
     format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// A name stays on its line, whatever it is.
+/// Replaces control characters, so that a name stays on its line.
 fn one_line(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

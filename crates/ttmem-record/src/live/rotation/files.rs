@@ -1,176 +1,180 @@
-//! The files of a recording: the newest, the one before it, and the one with the peak; and how one follows another.
+//! The files of a recording with a limit: the newest, the one before it, and the one with the peak.
 //!
-//! `NAME.ttmem` is always there, and always the newest. A new file is written beside it, under a name of its own, and put
-//! in its place when everything is in it; the file that was there gets another name first. So whoever kills the program,
-//! whenever, leaves a file of that name behind that can be read, with everything in it.
+//! `NAME.ttmem` always exists, and is the newest. When it is full, the next file is written under another name. It begins
+//! with everything that matters of the time before (`opening`), and takes the place of `NAME.ttmem` when all of that is
+//! written; the full file gets another name first. So a program may be killed at any point: `NAME.ttmem` can be read, and
+//! is not missing anything.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::kept::Kept;
-use super::narrator::Narrator;
+use super::opening::write_opening;
 use super::past::Point;
-use super::retold::retell;
 use super::rounds::Rounds;
+use crate::event_file::EventFile;
+use crate::live::RecordingStatus;
+use crate::live::narrator::Narrator;
+use crate::live::record::{Message, Record};
+use crate::recording::RecordSink;
 use crate::replace;
-use ttmem_model::frame::Writer;
 use ttmem_model::{Error, Result};
-use ttmem_model::{Event, Nanoseconds, Sink, Warning};
+use ttmem_model::{Nanoseconds, RankEvent};
 
-/// A recording has so many files at most; each may take its part of the limit.
+/// The maximum number of files of a recording. Each may take its part of the limit.
 const FILES: u64 = 3;
 
-/// How far a change of files has come: a program may be killed at any of these points.
+/// The steps of a change of files: a program may be killed after any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// All is in the file.
+enum Stage {
+    /// Everything is in the full file.
     Flushed,
-    /// The file that will be replaced is gone.
+    /// The file whose name the full one will get is gone.
     Cleared,
-    /// The new file is whole, under its own name.
-    Retold,
-    /// The old file has its end.
+    /// The opening of the next file is written, under its own name.
+    Opened,
+    /// The full file has its end.
     Ended,
-    /// The old file has both names.
+    /// The full file has both names.
     Linked,
-    /// The new file is in its place.
+    /// The next file is in its place.
     Replaced,
 }
 
 /// The files of a recording.
-#[derive(Debug)]
-pub(super) struct Files {
+pub(in crate::live) struct Files {
+    narrator: Narrator,
     path: PathBuf,
     began: u64,
     limit: Option<u64>,
     /// How large the newest may become before another follows.
-    most: u64,
-    /// How many steps there were when the newest began.
+    max_size: u64,
+    /// The number of steps when the newest began.
     since: u64,
-    /// How large the others are.
+    /// The sizes of the others.
     before: u64,
     peak: u64,
     /// There is a file with the peak.
     peak_is_kept: bool,
-    /// How often one followed another.
-    pub rotations: u64,
-    /// The most that all of them took, as far as it was counted: at every change.
-    pub most_on_disk: u64,
-    /// What the last change had to say again.
-    pub carried: u64,
+    status: Arc<Mutex<RecordingStatus>>,
 }
 
 impl Files {
-    /// Begins a recording. Files that an earlier one of the same name left behind are replaced, too.
-    pub fn begin(path: &Path, began: u64, limit: Option<u64>) -> Result<(Self, Narrator<File>)> {
+    /// Begins a recording; `began` is its Unix time in nanoseconds. An earlier recording of that name is replaced, with all
+    /// its files.
+    pub fn create(path: &Path, began: u64, limit: Option<u64>) -> Result<Self> {
         let file = replace::create(path)?;
         for beside in ["before", "peak", "next"] {
             replace::clear(&beside_of(path, beside))?;
         }
-        let writer = Writer::create(file, path)?.quick()?;
-        let mut narrator = Narrator::new(writer, &path.display().to_string(), began)?;
+        let mut narrator = Narrator::new(begin_file(file, path, began)?)?;
         narrator.kept.rounds = limit.map_or_else(Rounds::default, |limit| Rounds::fitting(limit / FILES));
         narrator.flush()?;
-        let files = Self {
+        Ok(Self {
+            narrator,
             path: path.to_owned(),
             began,
             limit,
-            most: limit.map_or(u64::MAX, |limit| limit / FILES),
+            max_size: limit.map_or(u64::MAX, |limit| limit / FILES),
             since: 0,
             before: 0,
             peak: 0,
             peak_is_kept: false,
-            rotations: 0,
-            most_on_disk: 0,
-            carried: 0,
-        };
-        Ok((files, narrator))
+            status: Arc::default(),
+        })
     }
 
-    /// Whether another file has to follow.
+    /// How far the recording has come, for others to see.
+    pub fn status(&self) -> Arc<Mutex<RecordingStatus>> {
+        Arc::clone(&self.status)
+    }
+
     #[inline]
-    pub fn is_full(&self, narrator: &Narrator<File>) -> bool {
-        narrator.size_at_most() > self.most || narrator.is_full()
+    fn rotate_if_full(&mut self) -> Result<()> {
+        let file = &self.narrator.file;
+        if file.max_size() > self.max_size || file.is_full() {
+            self.rotate(&mut |_| {})?;
+        }
+        Ok(())
     }
 
-    /// Goes on in a new file. `watch` is told of each point that is reached.
-    pub fn rotate(
-        &mut self,
-        mut narrator: Narrator<File>,
-        watch: &mut dyn FnMut(Stage),
-    ) -> Result<Narrator<File>> {
-        narrator.flush()?;
+    /// Goes on in a new file. `watch` is called after each stage.
+    #[cold]
+    fn rotate(&mut self, watch: &mut dyn FnMut(Stage)) -> Result<()> {
+        self.narrator.flush()?;
         watch(Stage::Flushed);
-        let size = narrator.size_at_most();
-        self.most_on_disk = self.most_on_disk.max(size + self.before + self.peak);
-        let has_peak = highest(&narrator.kept).is_some_and(|(_, peak)| peak.after.position > self.since);
+        let size = self.narrator.file.max_size();
+        let has_peak = highest(&self.narrator.kept).is_some_and(|(_, peak)| peak.after.position > self.since);
         let beside = beside_of(&self.path, if has_peak { "peak" } else { "before" });
+        let mut on_disk = size + self.before + self.peak;
         replace::clear(&beside)?;
         *(if has_peak { &mut self.peak } else { &mut self.before }) = 0;
         watch(Stage::Cleared);
         self.peak_is_kept |= has_peak;
 
         let next = beside_of(&self.path, "next");
-        let note = self.note(&narrator.kept);
-        let (kept, mut ended) = narrator.into_parts();
-        let following = self.retold(&next, kept, &note);
-        let mut following = following.inspect_err(|_| {
-            // Half a file is of no use, and the disk may be full. That this fails, too, is not the point.
+        let opened = self.open(&next).inspect_err(|_| {
+            // Half a file is useless, and the disk may be full. An error here would hide the first.
             let _ = fs::remove_file(&next);
         })?;
-        watch(Stage::Retold);
-        self.carried = following.size_at_most();
-        self.most_on_disk = self.most_on_disk.max(size + self.before + self.peak + self.carried);
-        ended.take(Event::End)?;
-        ended.flush()?;
+        watch(Stage::Opened);
+        let carried = opened.max_size();
+        on_disk = on_disk.max(size + self.before + self.peak + carried);
+        self.narrator.file.end()?;
         watch(Stage::Ended);
         put_aside(&self.path, &beside).map_err(|source| self.failed(source))?;
         watch(Stage::Linked);
         fs::rename(&next, &self.path).map_err(|source| self.failed(source))?;
         watch(Stage::Replaced);
         *(if has_peak { &mut self.peak } else { &mut self.before }) = size;
-        self.since = following.kept.last.position;
-        self.rotations += 1;
-        self.make_room(&mut following)?;
-        Ok(following)
+        self.narrator.go_on_in(opened);
+        self.since = self.narrator.kept.last.position;
+        self.update(|status| {
+            status.rotations += 1;
+            status.carried = carried;
+            status.most_on_disk = status.most_on_disk.max(on_disk);
+        });
+        self.make_room(carried)
     }
 
-    /// Writes what has to be said again into a new file.
-    fn retold(&self, next: &Path, kept: Kept, note: &str) -> Result<Narrator<File>> {
+    /// Writes the opening of the next file.
+    fn open(&mut self, next: &Path) -> Result<EventFile> {
+        let note = self.note();
         replace::clear(next)?;
         let file = File::create_new(next).map_err(|source| self.failed(source))?;
         // Messages are of the file as people know it.
-        let writer = Writer::create(file, &self.path)?.quick()?;
-        let mut narrator = Narrator::of(writer, kept)?;
-        retell(&mut narrator, &self.path.display().to_string(), self.began, note)?;
-        narrator.flush()?;
-        Ok(narrator)
+        let mut file = begin_file(file, &self.path, self.began)?;
+        write_opening(&mut file, &mut self.narrator.kept, note)?;
+        file.flush()?;
+        Ok(file)
     }
 
-    /// A file that begins half full would soon be followed by another, and that one, too. Where what is there takes so
-    /// much, files are larger than the limit says, and that is said.
-    fn make_room(&mut self, narrator: &mut Narrator<File>) -> Result<()> {
+    /// Lets files become larger than the limit, with a warning, if the opening takes more than half of one: each would soon
+    /// be followed by another.
+    fn make_room(&mut self, carried: u64) -> Result<()> {
         let Some(limit) = self.limit else { return Ok(()) };
-        let needed = self.carried.saturating_mul(2);
-        if needed <= self.most {
+        let needed = carried.saturating_mul(2);
+        if needed <= self.max_size {
             return Ok(());
         }
-        if self.most == limit / FILES {
+        if self.max_size == limit / FILES {
             let message = format!(
-                "what is in memory takes {} bytes of the recording: more than the limit of {limit} bytes leaves \
-                 room for, so the recording is larger. Choose a limit of at least {} bytes",
-                self.carried,
+                "what is in memory takes {carried} bytes of the recording: more than the limit of {limit} bytes \
+                 leaves room for, so the recording is larger. Choose a limit of at least {} bytes",
                 needed.saturating_mul(FILES)
             );
-            narrator.take(Event::Warning(Warning { line: None, message }))?;
+            self.narrator.warn(message)?;
         }
-        self.most = needed;
+        self.max_size = needed;
         Ok(())
     }
 
-    /// What people should know of the file that follows.
-    fn note(&self, kept: &Kept) -> String {
+    /// The warning in the next file: what is missing, and where it is.
+    fn note(&self) -> String {
+        let kept = &self.narrator.kept;
         let name = |beside: &str| {
             let path = beside_of(&self.path, beside);
             path.file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -189,16 +193,64 @@ impl Files {
                 name("peak")
             ));
         }
-        if kept.looks.gone() > 0 {
-            notes.push(format!("{} of the older snapshots are no longer there", kept.looks.gone()));
+        if kept.snapshots.dropped() > 0 {
+            notes.push(format!("{} of the older snapshots are no longer there", kept.snapshots.dropped()));
         }
         notes.push(format!("the time right before may be in {}", name("before")));
         notes.join("; ")
     }
 
+    fn update(&self, update: impl FnOnce(&mut RecordingStatus)) {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        update(&mut status);
+        (status.size, status.kept) = (self.narrator.file.max_size(), self.narrator.kept.sizes());
+    }
+
     fn failed(&self, source: io::Error) -> Error {
         Error::Write { path: self.path.clone(), source }
     }
+}
+
+impl RecordSink for Files {
+    type Record = Record;
+    type Message = Message;
+
+    const FLUSH_INTERVAL: Duration = Duration::from_millis(50);
+
+    #[inline]
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.narrator.record(record)?;
+        self.rotate_if_full()
+    }
+
+    fn message(&mut self, message: Message) -> Result<()> {
+        self.narrator.message(message)?;
+        self.rotate_if_full()
+    }
+
+    fn warn(&mut self, message: String) -> Result<()> {
+        self.narrator.warn(message)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.narrator.flush()?;
+        self.rotate_if_full()?;
+        self.update(|_| {});
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.narrator.finish()?;
+        self.update(|_| {});
+        Ok(())
+    }
+}
+
+/// Writes what every file begins with.
+fn begin_file(file: File, path: &Path, began: u64) -> Result<EventFile> {
+    let mut file = EventFile::begin(file, path, "recording")?;
+    file.write_rank(RankEvent::Began(began))?;
+    Ok(file)
 }
 
 /// The pool that was highest, and when.
@@ -209,16 +261,16 @@ fn highest(kept: &Kept) -> Option<(usize, Point)> {
 }
 
 /// The name of another file of a recording.
-pub(super) fn beside_of(path: &Path, what: &str) -> PathBuf {
+pub(in crate::live) fn beside_of(path: &Path, what: &str) -> PathBuf {
     path.with_extension(format!("{what}.ttmem"))
 }
 
-/// Gives a file another name, and leaves it its own where that is possible: until it is replaced.
+/// Gives a file another name. If possible, it keeps its own as well until it is replaced.
 fn put_aside(path: &Path, beside: &Path) -> io::Result<()> {
     fs::hard_link(path, beside).or_else(|_| fs::rename(path, beside))
 }
 
-/// A time, as people say it.
+/// A time for people.
 fn duration(time: Nanoseconds) -> String {
     let seconds = time / 1_000_000_000;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -232,7 +284,6 @@ fn duration(time: Nanoseconds) -> String {
 mod tests {
     use super::*;
     use crate::live::Place;
-    use crate::live::queue::Record;
     use ttmem_model::frame;
     use ttmem_model::{Builder, Class, CurveKind, Moment, OpId, PoolId, Profile, StrId};
 
@@ -248,8 +299,15 @@ mod tests {
         live.map(|tensor| rank.tensors.per_bank[tensor].or_zero()).sum()
     }
 
+    fn recording(path: &Path) -> Files {
+        let mut files = Files::create(path, 0, Some(1 << 20)).unwrap();
+        let (name, text) = (StrId::new(0).unwrap(), "cpu".into());
+        files.message(Message::Pool { name, text, is_empty: true }).unwrap();
+        files
+    }
+
     /// A program that holds more and more, in steps of 100 bytes, with one of 7000 that comes and goes.
-    fn tell(narrator: &mut Narrator<File>, from: u32, count: u32) {
+    fn tell(files: &mut Files, from: u32, count: u32) {
         let (pool, op) = (PoolId::new(0).unwrap(), OpId::new(0).unwrap());
         let allocated = |place: u32, bytes: u64| Record::Allocated {
             place: Place(place),
@@ -260,10 +318,10 @@ mod tests {
             class: Class::Unknown,
         };
         for place in from..from + count {
-            narrator.tell(allocated(place, 100)).unwrap();
+            files.record(allocated(place, 100)).unwrap();
         }
-        narrator.tell(allocated(from + count, 7000)).unwrap();
-        narrator.tell(Record::Freed(Place(from + count))).unwrap();
+        files.record(allocated(from + count, 7000)).unwrap();
+        files.record(Record::Freed(Place(from + count))).unwrap();
     }
 
     /// Whoever kills the program, at whatever point of whatever change of files: the newest file has everything.
@@ -271,14 +329,13 @@ mod tests {
     fn a_change_of_files_may_be_interrupted_anywhere() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("live.ttmem");
-        let (mut files, mut narrator) = Files::begin(&path, 0, Some(1 << 20)).unwrap();
-        narrator.pool(StrId::new(0).unwrap(), "cpu".into(), true).unwrap();
+        let mut files = recording(&path);
         let mut stages = Vec::new();
         for round in 0..4 {
-            tell(&mut narrator, round * 10, 10);
+            tell(&mut files, round * 10, 10);
             let total = 1000 * u64::from(round + 1);
-            narrator = files
-                .rotate(narrator, &mut |stage| {
+            files
+                .rotate(&mut |stage| {
                     let found = read(&path);
                     assert_eq!(held(&found), total, "{stage:?} of round {round}");
                     let peak = found.ranks[0].pools[0].curve(CurveKind::Allocated).unwrap();
@@ -300,11 +357,10 @@ mod tests {
     fn a_change_that_fails_leaves_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("live.ttmem");
-        let (mut files, mut narrator) = Files::begin(&path, 0, Some(1 << 20)).unwrap();
-        narrator.pool(StrId::new(0).unwrap(), "cpu".into(), true).unwrap();
-        tell(&mut narrator, 0, 10);
+        let mut files = recording(&path);
+        tell(&mut files, 0, 10);
         fs::create_dir(beside_of(&path, "next")).unwrap();
-        assert!(files.rotate(narrator, &mut |_| {}).is_err());
+        assert!(files.rotate(&mut |_| {}).is_err());
         assert_eq!(held(&read(&path)), 1000);
     }
 

@@ -1,16 +1,16 @@
-//! What has to be said again when a recording goes on in a new file: what is there now, and sums of what was.
+//! The state that is carried into the next file of a recording: what is there now, and sums of what was.
 //!
-//! It is as large as what is there (allocations, calls, names) and the limits of `past` make it, however long the program
-//! has run. The thread that writes has it; allocations and calls are known by their places, as the recorder knows them.
+//! Its size depends on what is there (allocations, calls, names) and on the limits of `past`, not on how long the program
+//! has run. It belongs to the writer thread. Allocations and calls are known by their places, as in the recorder.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Place;
-use super::past::{After, Look, Looks, Point, Series, Value};
-use super::queue::Record;
+use super::past::{After, KeptSnapshot, Point, Series, Snapshots, Value};
 use super::rounds::{Round, Rounds};
 use crate::level::Level;
+use crate::live::record::Record;
+use crate::live::{KeptSizes, Place};
 use ttmem_model::rules::allocator::Contents;
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
@@ -20,31 +20,29 @@ use ttmem_model::{
 };
 use ttmem_model::{Error, Result};
 
-/// So many warnings are said again; of the others, how many there were.
-const MOST_WARNINGS: usize = 256;
-/// So many expectations are said again: the last ones.
-const MOST_EXPECTED: usize = 256;
-/// So many things are said again that are not watched.
-const MOST_NOT_WATCHED: usize = 256;
-
-/// So many failures are said again: the last ones.
+/// The maximum number of warnings that are carried over. Others are counted.
+const MAX_WARNINGS: usize = 256;
+/// The maximum number of expectations that are carried over: the last ones.
+const MAX_EXPECTED: usize = 256;
+/// The maximum number of carried notes on what is not in the figures of a pool.
+const MAX_NOT_WATCHED: usize = 256;
+/// The maximum number of errors that are carried over: the last ones.
 const MAX_FAULTS: usize = 256;
+/// The maximum number of labels of addresses.
+const MAX_LABELS: usize = 1 << 18;
 
-/// So many addresses are remembered.
-const MOST_LABELS: usize = 1 << 18;
-
-/// What is in the memory of an allocator, as far as its history was told.
+/// What the memory of an allocator contains, according to its history so far.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(in crate::live) struct AllocatorMemory {
     pub contents: Contents,
     /// The time of the last row.
     pub until: Nanoseconds,
-    /// The most that a counter has said.
+    /// The highest value of its counter.
     pub highest: Option<HistoryRow>,
 }
 
-impl Told {
-    fn hear(&mut self, row: &HistoryRow) {
+impl AllocatorMemory {
+    fn apply(&mut self, row: &HistoryRow) {
         if row.action == HistoryAction::Highest {
             let known = self.highest.filter(|highest| highest.bytes >= row.bytes);
             self.highest = known.or(Some(*row));
@@ -57,8 +55,8 @@ impl Told {
 
 /// An allocation that is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Live {
-    /// Its row in this file.
+pub(in crate::live) struct Live {
+    /// Its row in the current file.
     pub tensor: TensorId,
     pub pool: PoolId,
     pub bytes: u64,
@@ -70,48 +68,48 @@ pub(super) struct Live {
     pub within: Option<CallRef>,
     /// The step that made it.
     pub born: After,
-    /// What its pool was at then.
+    /// The level of its pool then, and the number of allocations.
     pub level: u64,
     pub count: u64,
 }
 
-/// A call that runs, or that something was made in which is still there.
+/// A call that runs, or that has made something that is still there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeptCall {
-    /// Which of all calls it is, from 0.
+pub(in crate::live) struct KeptCall {
+    /// Its number in the whole recording, from 0.
     pub number: u64,
-    /// Its row in this file.
+    /// Its row in the current file.
     pub call: CallId,
     pub scope: ScopeId,
     pub lane: LaneId,
     pub parent: Option<CallRef>,
     pub op: Option<OpId>,
     pub began: Nanoseconds,
-    /// The position at which it began, since the beginning of all.
+    /// The position at which it began in the whole recording.
     pub first: u64,
-    /// What it came to, and the position at which it ended.
+    /// Its outcome, and the position at which it ended.
     pub outcome: Option<(Outcome, u64)>,
 }
 
 /// A pool.
 #[derive(Clone, Debug)]
-pub(super) struct KeptPool {
+pub(in crate::live) struct KeptPool {
     pub name: StrId,
     pub text: String,
-    /// Where it stands, if that is what the allocations in it add up to.
+    /// Its level, if that is the sum of its allocations.
     pub level: Option<Level>,
-    /// How many allocations are there.
+    /// The current number of allocations.
     pub count: u64,
     pub totals: AllocationTotals,
-    /// What is allocated.
+    /// The curve of allocated bytes.
     allocated: Series,
-    /// What else was read of it.
+    /// The curves of other counters.
     read: BTreeMap<CurveKind, Series>,
 }
 
-/// The events that say names, one behind the other, encoded: so they take little room.
+/// The events that define names, in their encoded form, which is small.
 #[derive(Debug, Default)]
-pub(super) struct Names(Vec<u8>);
+pub(in crate::live) struct Names(Vec<u8>);
 
 impl Names {
     fn add(&mut self, event: &Event<'_>) -> Result<()> {
@@ -120,7 +118,7 @@ impl Names {
         Ok(())
     }
 
-    /// All of them, in order.
+    /// Calls a function with each of them, in order.
     pub fn each(&self, mut each: impl FnMut(Event<'_>) -> Result<()>) -> Result<()> {
         let mut rest = self.0.as_slice();
         while !rest.is_empty() {
@@ -133,31 +131,30 @@ impl Names {
     }
 }
 
-/// Everything that has to be said again.
+/// Everything that is carried into the next file.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(in crate::live) struct Kept {
     pub names: Names,
     pub pools: Vec<KeptPool>,
     /// By their places.
     pub live: Vec<Option<Live>>,
-    /// By their places. Some are over and of no use any more.
+    /// By their places. Some have ended and are not needed any more.
     pub calls: Vec<Option<KeptCall>>,
-    /// How many calls began.
+    /// The number of calls that have begun.
     pub entered: u64,
-    /// What the calls came to that have ended, by scope.
+    /// The totals of calls that have ended, by scope.
     pub totals: Vec<CallTotals>,
-    pub looks: Looks,
+    pub snapshots: Snapshots,
     pub rounds: Rounds,
     /// By scope: whether it has a name of the program's.
     named_scopes: Vec<bool>,
     pub op_totals: BTreeMap<(StrId, Option<StrId>), OpTotals>,
-    /// What is in the memory of allocators that say afterwards what they did, as far as they have; and what is known of
-    /// addresses.
-    pub told: BTreeMap<PoolId, Told>,
+    /// The memory of allocators with a history, and the labels of addresses.
+    pub allocators: BTreeMap<PoolId, AllocatorMemory>,
     pub labels: BTreeMap<(PoolId, u64), Label>,
     pub expected: Vec<Expected>,
     pub not_watched: Vec<(PoolId, StrId)>,
-    /// What went wrong, in order, each with its step if it has one.
+    /// The errors of the program, in order, each with its step if it has one.
     pub faults: VecDeque<(Option<After>, Fault)>,
     pub warnings: Vec<Warning>,
     pub further_warnings: u64,
@@ -169,7 +166,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a program that has done nothing yet; `free` is the first operation.
+    /// The state of a program that has done nothing yet. `free` is the first operation.
     pub fn new(free: OpId) -> Self {
         Self {
             names: Names::default(),
@@ -178,11 +175,11 @@ impl Kept {
             calls: Vec::new(),
             entered: 0,
             totals: Vec::new(),
-            looks: Looks::default(),
+            snapshots: Snapshots::default(),
             rounds: Rounds::default(),
             named_scopes: Vec::new(),
             op_totals: BTreeMap::new(),
-            told: BTreeMap::new(),
+            allocators: BTreeMap::new(),
             labels: BTreeMap::new(),
             expected: Vec::new(),
             not_watched: Vec::new(),
@@ -195,39 +192,28 @@ impl Kept {
         }
     }
 
-    /// Keeps an event that is written as it is, if it is more than a detail.
-    pub fn hear(&mut self, event: &Event<'_>) -> Result<()> {
+    /// Keeps an event that is written as it is, unless it is a detail.
+    pub fn event(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Warning(warning) => self.warn(warning),
             Event::Of(_, RankEvent::OpTotals(totals)) => {
                 let have = self.op_totals.entry((totals.name, totals.shapes));
                 have.and_modify(|have| have.add(totals)).or_insert(*totals);
             }
-            Event::Of(_, RankEvent::History(row)) => {
-                self.told.entry(row.pool).or_default().hear(row);
-                // What lies there now is something else. (What was there all the time is not.)
-                let is_other = !matches!(row.action, HistoryAction::There | HistoryAction::Highest);
-                if is_other
-                    && let Entry::Occupied(label) = self.labels.entry((row.pool, row.address))
-                    && label.get().time < row.time
-                {
-                    label.remove();
-                }
-            }
             Event::Of(_, RankEvent::Label(label)) => {
                 let key = (label.pool, label.address);
-                if self.labels.len() < MOST_LABELS || self.labels.contains_key(&key) {
+                if self.labels.len() < MAX_LABELS || self.labels.contains_key(&key) {
                     self.labels.insert(key, *label);
                 }
             }
             Event::Of(_, RankEvent::Expected(expected)) => {
                 self.expected.retain(|have| have != expected);
                 self.expected.push(*expected);
-                let surplus = self.expected.len().saturating_sub(MOST_EXPECTED);
+                let surplus = self.expected.len().saturating_sub(MAX_EXPECTED);
                 self.expected.drain(..surplus);
             }
             Event::Of(_, RankEvent::NotWatched(pool, what))
-                if self.not_watched.len() < MOST_NOT_WATCHED
+                if self.not_watched.len() < MAX_NOT_WATCHED
                     && !self.not_watched.contains(&(*pool, *what)) =>
             {
                 self.not_watched.push((*pool, *what));
@@ -250,7 +236,20 @@ impl Kept {
         Ok(())
     }
 
-    /// Something went wrong in the program.
+    /// A row of an allocator's history.
+    pub fn history(&mut self, row: &HistoryRow) {
+        self.allocators.entry(row.pool).or_default().apply(row);
+        // A label belongs to what was at that address before.
+        let is_other = !matches!(row.action, HistoryAction::There | HistoryAction::Highest);
+        if is_other
+            && let Entry::Occupied(label) = self.labels.entry((row.pool, row.address))
+            && label.get().time < row.time
+        {
+            label.remove();
+        }
+    }
+
+    /// An error of the program.
     pub fn fault(&mut self, after: Option<After>, fault: Fault) {
         if self.faults.len() == MAX_FAULTS {
             self.faults.pop_front();
@@ -262,20 +261,20 @@ impl Kept {
         if self.warnings.contains(warning) {
             return;
         }
-        if self.warnings.len() < MOST_WARNINGS {
+        if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(warning.clone());
         } else {
             self.further_warnings += 1;
         }
     }
 
-    /// A step was made.
+    /// A step.
     #[inline]
     pub fn step(&mut self, op: OpId) {
         self.last = After { position: self.last.position + 1, time: self.time, op };
     }
 
-    /// Something was allocated by the last step; `tensor` is its row. `None`: there is no such pool.
+    /// An allocation of the last step; `tensor` is its row. Returns `None` if the pool is unknown.
     #[inline]
     pub fn allocated(&mut self, record: &Record, tensor: TensorId, at: Moment) -> Option<()> {
         let &Record::Allocated { place: Place(place), pool, bytes, ty, class, .. } = record else {
@@ -286,7 +285,7 @@ impl Kept {
         kept.count += 1;
         kept.totals.allocations += 1;
         kept.totals.allocated = kept.totals.allocated.saturating_add(bytes);
-        let level = kept.change(signed(bytes), at, born);
+        let level = kept.change(born, |level| level.add(bytes, at));
         let place = place as usize;
         if self.live.len() <= place {
             self.live.resize(place + 1, None);
@@ -297,7 +296,7 @@ impl Kept {
         Some(())
     }
 
-    /// What is at a place, which is gone by the last step.
+    /// Removes and returns the allocation at a place, which the last step has freed.
     #[inline]
     pub fn freed(&mut self, Place(place): Place, at: Moment) -> Option<Live> {
         let live = self.live.get_mut(place as usize)?.take()?;
@@ -306,7 +305,7 @@ impl Kept {
         kept.count = kept.count.saturating_sub(1);
         kept.totals.frees += 1;
         kept.totals.freed = kept.totals.freed.saturating_add(live.bytes);
-        kept.change(-signed(live.bytes), at, after);
+        kept.change(after, |level| level.remove(live.bytes, at));
         Some(live)
     }
 
@@ -333,7 +332,7 @@ impl Kept {
         }
     }
 
-    /// A call ended: its row.
+    /// A call has ended. Returns its row.
     pub fn returned(&mut self, at: CallRef, outcome: Outcome) -> Option<CallId> {
         let position = self.last.position;
         let call = self.calls.get_mut(at.index())?.as_mut()?;
@@ -344,7 +343,7 @@ impl Kept {
         Some(id)
     }
 
-    /// A call that is over already, which has no place.
+    /// A call that was over when it was reported, and has no place.
     pub fn late_call(&mut self, scope: ScopeId, outcome: &Outcome, took: Nanoseconds) {
         self.entered += 1;
         self.add_up(scope, outcome, took);
@@ -357,13 +356,13 @@ impl Kept {
         self.totals[scope.index()].add(outcome, took);
     }
 
-    /// Somebody wants to look at this moment.
-    pub fn look(&mut self, name: Option<StrId>, time: Nanoseconds) {
+    /// A snapshot.
+    pub fn snapshot(&mut self, name: Option<StrId>, time: Nanoseconds) {
         let values = self.values();
-        self.looks.add(Look { name, time, after: self.last, values });
+        self.snapshots.add(KeptSnapshot { name, time, after: self.last, values });
     }
 
-    /// What all pools are at.
+    /// The current levels of all pools.
     pub fn values(&self) -> Vec<Value> {
         let mut values = Vec::new();
         for (index, pool) in self.pools.iter().enumerate() {
@@ -376,25 +375,25 @@ impl Kept {
         values
     }
 
-    /// What a pool was seen to have.
+    /// Counters of a pool.
     pub fn reading(&mut self, pool: PoolId, reading: &Reading) {
         let (after, seen) = (self.last, self.time);
         let Some(pool) = self.pools.get_mut(pool.index()) else { return };
         for (kind, value) in reading.values() {
             if let Some(value) = value {
                 let point = Point { after, seen, value, count: pool.count };
-                pool.curve_mut(kind).see(point);
+                pool.curve_mut(kind).add(point);
             }
         }
     }
 
-    /// How many rows it has, of everything.
-    pub fn sizes(&self) -> super::KeptSizes {
-        super::KeptSizes {
+    /// The sizes of everything that is kept.
+    pub fn sizes(&self) -> KeptSizes {
+        KeptSizes {
             name_bytes: self.names.0.len(),
             allocations: self.live.len(),
             calls: self.calls.len(),
-            snapshots: self.looks.len(),
+            snapshots: self.snapshots.len(),
             points: self.pools.iter().flat_map(KeptPool::curves).map(|(_, curve)| curve.len()).sum(),
         }
     }
@@ -413,7 +412,7 @@ impl KeptPool {
         }
     }
 
-    /// What there is of it in time.
+    /// Its curves.
     pub fn curves(&self) -> impl Iterator<Item = (CurveKind, &Series)> {
         let read = self.read.iter().map(|(kind, curve)| (*kind, curve));
         [(CurveKind::Allocated, &self.allocated)].into_iter().chain(read)
@@ -426,22 +425,18 @@ impl KeptPool {
         }
     }
 
-    /// When most was allocated in it.
+    /// The peak of allocated bytes.
     pub fn peak(&self) -> Option<Point> {
         self.allocated.peak()
     }
 
-    /// The pool holds more or less after a step, which is a moment of this file: how much then.
+    /// Changes the level by a step. Returns the level after it, or 0 if only readings know it.
     #[inline]
-    fn change(&mut self, by: i64, at: Moment, after: After) -> u64 {
+    fn change(&mut self, after: After, change: impl FnOnce(&mut Level)) -> u64 {
         let Some(level) = &mut self.level else { return 0 };
-        level.change(by, at);
+        change(level);
         let (value, count, seen) = (level.now(), self.count, after.time);
-        self.allocated.see(Point { after, seen, value, count });
+        self.allocated.add(Point { after, seen, value, count });
         value
     }
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

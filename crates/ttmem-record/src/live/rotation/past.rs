@@ -1,80 +1,80 @@
-//! The past of a recording in few points: how high each pool was, and the moments that somebody wanted to look at.
+//! The past of a recording in a limited number of points: curves of pools with their peaks, and snapshots.
 //!
-//! However long a program runs, there are no more points than the limits here say. Each point is true: it is a moment
-//! that was, with its time, its operation and its level. Between them others are missing.
+//! The number of points does not depend on how long a program runs. Every point that is kept is exact, with its time, its
+//! operation and its level; others between them are dropped.
 
 use ttmem_model::{CurveKind, Nanoseconds, OpId, PoolId, StrId};
 
-/// A curve has at most so many stretches of time.
-const MOST_STRETCHES: usize = 512;
-/// How long a stretch is at first; whenever there are too many, two become one.
-const FIRST_STRETCH: Nanoseconds = 1_000_000;
-/// So many snapshots are kept.
-const MOST_SNAPSHOTS: usize = 1024;
+/// The maximum number of intervals of a curve.
+const MAX_INTERVALS: usize = 512;
+/// The first length of an interval. Whenever there are too many, two become one.
+const FIRST_INTERVAL: Nanoseconds = 1_000_000;
+/// The maximum number of snapshots.
+const MAX_SNAPSHOTS: usize = 1024;
 
-/// A step that was, by what is known of the moment right after it.
+/// The moment right after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct After {
-    /// How many steps there were then, since the beginning of all.
+pub(in crate::live) struct After {
+    /// The number of steps up to then in the whole recording.
     pub position: u64,
-    /// When the step was.
+    /// The time of the step.
     pub time: Nanoseconds,
     /// Its operation.
     pub op: OpId,
 }
 
-/// A level that a pool had.
+/// A level of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Point {
+pub(in crate::live) struct Point {
     pub after: After,
     /// When the level was seen: a reading may be much later than the step before it.
     pub seen: Nanoseconds,
     pub value: u64,
-    /// How many allocations there were.
+    /// The number of allocations.
     pub count: u64,
 }
 
-/// A stretch of time: the first of its highest points, and its last one.
+/// An interval of time: the first of its highest points, and its last one.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct Interval {
     number: u64,
     highest: Point,
     last: Point,
 }
 
-/// A curve, of which the highest points are kept. The highest of all is one of them.
+/// A curve with its highest points. The peak is one of them.
 #[derive(Clone, Debug)]
-pub(super) struct Series {
-    stretches: Vec<Stretch>,
+pub(in crate::live) struct Series {
+    intervals: Vec<Interval>,
     length: Nanoseconds,
 }
 
 impl Default for Series {
     fn default() -> Self {
-        Self { stretches: Vec::new(), length: FIRST_STRETCH }
+        Self { intervals: Vec::new(), length: FIRST_INTERVAL }
     }
 }
 
 impl Series {
-    /// The curve goes on to a point.
+    /// Adds a point.
     #[inline]
-    pub fn see(&mut self, point: Point) {
+    pub fn add(&mut self, point: Point) {
         let number = point.seen / self.length;
-        match self.stretches.last_mut() {
-            // Times do not go back; should they, that is of the same stretch.
-            Some(stretch) if stretch.number >= number => stretch.go_on(point),
+        match self.intervals.last_mut() {
+            // Times do not go back; if they did, the point would be of the same interval.
+            Some(interval) if interval.number >= number => interval.go_on(point),
             _ => self.begin(number, point),
         }
     }
 
     fn begin(&mut self, number: u64, point: Point) {
-        self.stretches.push(Stretch { number, highest: point, last: point });
-        while self.stretches.len() > MOST_STRETCHES {
+        self.intervals.push(Interval { number, highest: point, last: point });
+        while self.intervals.len() > MAX_INTERVALS {
             self.length = self.length.saturating_mul(2);
-            for stretch in &mut self.stretches {
-                stretch.number /= 2;
+            for interval in &mut self.intervals {
+                interval.number /= 2;
             }
-            self.stretches.dedup_by(|later, earlier| {
+            self.intervals.dedup_by(|later, earlier| {
                 let is_same = later.number == earlier.number;
                 if is_same {
                     earlier.go_on(later.highest);
@@ -87,29 +87,29 @@ impl Series {
 
     /// The points, in order.
     pub fn points(&self) -> impl Iterator<Item = Point> + '_ {
-        self.stretches.iter().flat_map(|stretch| {
-            let last = Some(stretch.last).filter(|last| *last != stretch.highest);
-            [Some(stretch.highest), last].into_iter().flatten()
+        self.intervals.iter().flat_map(|interval| {
+            let last = Some(interval.last).filter(|last| *last != interval.highest);
+            [Some(interval.highest), last].into_iter().flatten()
         })
     }
 
     /// The first of the highest points.
     pub fn peak(&self) -> Option<Point> {
-        let highest = self.stretches.iter().map(|stretch| stretch.highest);
+        let highest = self.intervals.iter().map(|interval| interval.highest);
         highest.reduce(|peak, next| if next.value > peak.value { next } else { peak })
     }
 
-    /// Where the curve is now.
+    /// The last point.
     pub fn now(&self) -> Option<Point> {
-        self.stretches.last().map(|stretch| stretch.last)
+        self.intervals.last().map(|interval| interval.last)
     }
 
     pub fn len(&self) -> usize {
-        self.stretches.len()
+        self.intervals.len()
     }
 }
 
-impl Stretch {
+impl Interval {
     #[inline]
     fn go_on(&mut self, point: Point) {
         if point.value > self.highest.value {
@@ -119,49 +119,49 @@ impl Stretch {
     }
 }
 
-/// What a curve of a pool was at.
+/// The level of a curve of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Value {
+pub(in crate::live) struct Value {
     pub pool: PoolId,
     pub kind: CurveKind,
     pub bytes: u64,
     pub count: u64,
 }
 
-/// A moment that somebody wanted to look at, with what all pools were at.
+/// A snapshot, with the levels of all pools.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(in crate::live) struct KeptSnapshot {
     pub name: Option<StrId>,
     pub time: Nanoseconds,
     pub after: After,
     pub values: Vec<Value>,
 }
 
-/// The moments that somebody wanted to look at.
+/// The snapshots of a recording.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Looks {
-    kept: Vec<Look>,
-    /// How many there were.
-    seen: u64,
+pub(in crate::live) struct Snapshots {
+    kept: Vec<KeptSnapshot>,
+    /// The number of snapshots that were taken.
+    taken: u64,
 }
 
-impl Looks {
-    pub fn add(&mut self, look: Look) {
-        self.kept.push(look);
-        self.seen += 1;
-        if self.kept.len() > MOST_SNAPSHOTS {
+impl Snapshots {
+    pub fn add(&mut self, snapshot: KeptSnapshot) {
+        self.kept.push(snapshot);
+        self.taken += 1;
+        if self.kept.len() > MAX_SNAPSHOTS {
             self.thin();
         }
     }
 
-    /// Every second one of the older half goes: of those without a name, as long as there are enough of them.
+    /// Drops every second snapshot of the older half: of those without a name, as long as there are enough.
     fn thin(&mut self) {
-        let unnamed = self.kept.iter().filter(|look| look.name.is_none()).count();
-        let goes_named = unnamed < MOST_SNAPSHOTS / 8;
-        let mut left = if goes_named { self.kept.len() - unnamed } else { unnamed } / 2;
+        let unnamed = self.kept.iter().filter(|snapshot| snapshot.name.is_none()).count();
+        let drop_named = unnamed < MAX_SNAPSHOTS / 8;
+        let mut left = if drop_named { self.kept.len() - unnamed } else { unnamed } / 2;
         let mut goes = false;
-        self.kept.retain(|look| {
-            if look.name.is_some() != goes_named || left == 0 {
+        self.kept.retain(|snapshot| {
+            if snapshot.name.is_some() != drop_named || left == 0 {
                 return true;
             }
             left -= 1;
@@ -170,11 +170,11 @@ impl Looks {
         });
     }
 
-    pub fn get(&self, number: usize) -> Option<&Look> {
+    pub fn get(&self, number: usize) -> Option<&KeptSnapshot> {
         self.kept.get(number)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Look> {
+    pub fn iter(&self) -> impl Iterator<Item = &KeptSnapshot> {
         self.kept.iter()
     }
 
@@ -182,9 +182,9 @@ impl Looks {
         self.kept.len()
     }
 
-    /// How many are no longer there.
-    pub fn gone(&self) -> u64 {
-        self.seen - self.kept.len() as u64
+    /// The number of snapshots that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.taken - self.kept.len() as u64
     }
 }
 
@@ -211,10 +211,10 @@ mod tests {
             for (position, (later, value)) in steps.into_iter().enumerate() {
                 time += later;
                 all.push(point(position as u64, time, value));
-                series.see(all[position]);
+                series.add(all[position]);
             }
             let points: Vec<Point> = series.points().collect();
-            prop_assert!(points.len() <= 2 * MOST_STRETCHES && series.len() <= MOST_STRETCHES);
+            prop_assert!(points.len() <= 2 * MAX_INTERVALS && series.len() <= MAX_INTERVALS);
             prop_assert!(points.is_sorted_by_key(|point| point.after.position));
             prop_assert!(points.iter().all(|point| all[usize::try_from(point.after.position).unwrap()] == *point));
             let highest = all.iter().map(|point| point.value).max().unwrap();
@@ -227,19 +227,19 @@ mod tests {
         /// Snapshots that the program has named stay while there are others to thin; the last ones always stay.
         #[test]
         fn snapshots_stay_few(named in vec(prop::bool::weighted(0.1), 0..6000)) {
-            let mut looks = Looks::default();
+            let mut snapshots = Snapshots::default();
             for (time, is_named) in named.iter().enumerate() {
                 let name = is_named.then(|| StrId::new(time).unwrap());
                 let after = point(time as u64, 0, 0).after;
-                looks.add(Look { name, time: time as u64, after, values: Vec::new() });
+                snapshots.add(KeptSnapshot { name, time: time as u64, after, values: Vec::new() });
             }
-            prop_assert!(looks.len() <= MOST_SNAPSHOTS);
-            prop_assert_eq!(looks.gone() + looks.len() as u64, named.len() as u64);
-            prop_assert!(looks.iter().is_sorted_by_key(|look| look.time));
-            let mut times: Vec<u64> = looks.iter().map(|look| look.time).collect();
+            prop_assert!(snapshots.len() <= MAX_SNAPSHOTS);
+            prop_assert_eq!(snapshots.dropped() + snapshots.len() as u64, named.len() as u64);
+            prop_assert!(snapshots.iter().is_sorted_by_key(|snapshot| snapshot.time));
+            let mut times: Vec<u64> = snapshots.iter().map(|snapshot| snapshot.time).collect();
             times.reverse();
             prop_assert!(times.iter().take(100).zip((0..named.len() as u64).rev()).all(|(a, b)| *a == b));
-            let names = looks.iter().filter(|look| look.name.is_some()).count();
+            let names = snapshots.iter().filter(|snapshot| snapshot.name.is_some()).count();
             prop_assert_eq!(names, named.iter().filter(|is_named| **is_named).count());
         }
     }

@@ -1,7 +1,7 @@
-//! The rounds of a program: its calls outside of all others, and what pools held when each began.
+//! The rounds of a program: its outermost calls, and what pools held when each began.
 //!
-//! Whether memory grows from round to round is seen by these alone, so a recording with a limit keeps the last of them
-//! when it goes on in a new file: all of the last ones, not some of many, so that they can be counted.
+//! Only these show whether memory grows from round to round. So a recording with a limit carries the last rounds into the
+//! next file: all of the last ones instead of a sample, so that they can be counted.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ use super::kept::KeptCall;
 use super::past::{After, Value};
 use ttmem_model::Nanoseconds;
 
-/// So many rounds are kept, if the limit of the recording leaves room for them.
+/// The maximum number of rounds, if the limit of the recording leaves room for them.
 const MAX_ROUNDS: u64 = 1024;
 /// A round takes about a tenth of this in a file.
 const BYTES_FOR_A_ROUND: u64 = 1024;
 
 /// A round.
 #[derive(Clone, Debug)]
-pub(super) struct Round {
-    /// What it came to is known when it has ended.
+pub(in crate::live) struct Round {
+    /// Its outcome is known when it has ended.
     pub call: KeptCall,
     /// The last step before it began, and what pools held then.
     pub after: After,
@@ -26,27 +26,27 @@ pub(super) struct Round {
 
 /// The last rounds.
 #[derive(Debug, Default)]
-pub(super) struct Rounds {
+pub(in crate::live) struct Rounds {
     kept: VecDeque<Round>,
-    most: usize,
-    /// From when on all are kept; `None`: from the beginning.
+    max: usize,
+    /// All rounds since then are kept; `None`: since the start.
     pub since: Option<Nanoseconds>,
 }
 
 impl Rounds {
-    /// As many as files of that size have room for.
+    /// As many rounds as a file of that size has room for.
     pub fn fitting(file: u64) -> Self {
-        let most = (file / BYTES_FOR_A_ROUND).min(MAX_ROUNDS);
-        Self { most: usize::try_from(most).unwrap_or(0), ..Self::default() }
+        let max = (file / BYTES_FOR_A_ROUND).min(MAX_ROUNDS);
+        Self { max: usize::try_from(max).unwrap_or(0), ..Self::default() }
     }
 
     /// Whether any are kept.
     pub fn are_kept(&self) -> bool {
-        self.most > 0
+        self.max > 0
     }
 
     pub fn began(&mut self, round: Round) {
-        if self.kept.len() >= self.most {
+        if self.kept.len() >= self.max {
             self.since = self.kept.pop_front().map(|round| round.call.began + 1);
         }
         self.kept.push_back(round);

@@ -1,0 +1,204 @@
+//! The events of one file, with the rows that they define numbered: what all recordings have in common.
+//!
+//! Every allocation and every free is a step of its own, so a peak has the step that caused it.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::level::{EMPTY, Level};
+use ttmem_model::frame::Writer;
+use ttmem_model::{
+    Bytes, Call, CallId, Class, Event, Fault, Moment, Op, OpId, OpKind, PoolId, RankEvent, RankId, Sink,
+    Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TypeId, Warning,
+};
+use ttmem_model::{Error, Result};
+
+/// The maximum number of rows of each kind in a file: ids and moments reach further.
+const MAX_ROWS: usize = 1 << 30;
+/// The size of the end of a file, and what each pool adds to it: the last states.
+const END_SIZE: u64 = 256;
+const END_SIZE_PER_POOL: u64 = 96;
+
+/// An allocation that the last step has made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewTensor {
+    pub pool: PoolId,
+    pub bytes: u64,
+    pub ty: Option<TypeId>,
+    pub class: Class,
+    pub name: Option<StrId>,
+}
+
+/// A file that events are written to. All of them are of one rank.
+pub(super) struct EventFile {
+    out: Writer<File>,
+    rank: RankId,
+    steps: Step,
+    tensors: usize,
+    calls: usize,
+    pools: usize,
+    faults: u32,
+}
+
+impl EventFile {
+    /// Begins a file that people know as `path`.
+    pub fn begin(file: File, path: &Path, format: &str) -> Result<Self> {
+        let (out, rank) = (Writer::create(file, path)?.quick()?, id(RankId::new, 0)?);
+        let mut file = Self { out, rank, steps: 0, tensors: 0, calls: 0, pools: 0, faults: 0 };
+        let source = Source { format: format.into(), file: path.display().to_string() };
+        file.write(Event::Source(source))?;
+        file.write(Event::Rank { label: None })?;
+        Ok(file)
+    }
+
+    pub fn write(&mut self, event: Event<'_>) -> Result<()> {
+        self.out.take(event)
+    }
+
+    /// Writes an event of the rank.
+    #[inline]
+    pub fn write_rank(&mut self, event: RankEvent) -> Result<()> {
+        self.out.take(Event::Of(self.rank, event))
+    }
+
+    pub fn warn(&mut self, message: String) -> Result<()> {
+        self.write(Event::Warning(Warning { line: None, message }))
+    }
+
+    /// The number of steps so far, which is the position of the next.
+    #[inline]
+    pub fn steps(&self) -> Step {
+        self.steps
+    }
+
+    /// The moment after the last step.
+    #[inline]
+    pub fn now(&self) -> Moment {
+        Moment::early(self.steps)
+    }
+
+    /// The number of tensors so far.
+    pub fn tensors(&self) -> usize {
+        self.tensors
+    }
+
+    /// The number of calls so far.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+
+    /// Writes a step. What it causes is there from the returned moment on.
+    #[inline]
+    pub fn step(&mut self, op: OpId) -> Result<Moment> {
+        self.write_rank(RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))?;
+        self.steps += 1;
+        Ok(self.now())
+    }
+
+    /// Writes an allocation of the last step.
+    #[inline]
+    pub fn tensor(&mut self, new: NewTensor) -> Result<TensorId> {
+        self.write_tensor(new, self.now(), self.steps.checked_sub(1).and_then(StepNumber::new))
+    }
+
+    /// Writes an allocation that no step of this file has made.
+    pub fn tensor_without_step(&mut self, new: NewTensor, born: Moment) -> Result<TensorId> {
+        self.write_tensor(new, born, None)
+    }
+
+    #[inline]
+    fn write_tensor(&mut self, new: NewTensor, born: Moment, step: Option<StepNumber>) -> Result<TensorId> {
+        let NewTensor { pool, bytes, ty, class, name } = new;
+        let (per_bank, dies, run, ssa) = (Bytes::known(bytes), Moment::NEVER, None, None);
+        let id = id(TensorId::new, self.tensors)?;
+        let row = Tensor { ty, pool, per_bank, born, dies, class, run, ssa, step, name };
+        self.write_rank(RankEvent::Tensor(row))?;
+        self.tensors += 1;
+        Ok(id)
+    }
+
+    #[inline]
+    pub fn dies(&mut self, tensor: TensorId, at: Moment) -> Result<()> {
+        self.write_rank(RankEvent::Dies(tensor, at))
+    }
+
+    /// Writes the beginning of a call.
+    pub fn call(&mut self, call: Call) -> Result<CallId> {
+        let id = id(CallId::new, self.calls)?;
+        self.write_rank(RankEvent::Call(call))?;
+        self.calls += 1;
+        Ok(id)
+    }
+
+    /// Writes a pool. One that `is_empty` at the start has the levels that its allocations add up to.
+    pub fn pool(&mut self, name: StrId, banks: Option<u32>, is_empty: bool) -> Result<PoolId> {
+        let id = id(PoolId::new, self.pools)?;
+        self.write_rank(RankEvent::Pool { name, banks, quantum: 0 })?;
+        if is_empty {
+            self.write_rank(RankEvent::State(id, Moment::START, EMPTY))?;
+        }
+        self.pools += 1;
+        Ok(id)
+    }
+
+    /// Writes the level of a pool if it has changed, and its highest level since the last one.
+    pub fn level(&mut self, level: &mut Level) -> Result<()> {
+        let (id, now) = (level.id, self.now());
+        level.states(now).try_for_each(|(at, reading)| self.write_rank(RankEvent::State(id, at, reading)))
+    }
+
+    /// Writes an error of the program, at the last step or at none.
+    pub fn fault(&mut self, fault: Fault, has_step: bool) -> Result<()> {
+        let step = self.steps.checked_sub(1).filter(|_| has_step);
+        self.faults += 1;
+        self.write_rank(RankEvent::Fault(Fault { step, ..fault }))
+    }
+
+    /// Writes that the last error has ended the program.
+    pub fn fault_ended(&mut self) -> Result<()> {
+        self.faults.checked_sub(1).map_or(Ok(()), |last| self.write_rank(RankEvent::FaultEnded(last)))
+    }
+
+    /// Writes all events to the disk.
+    pub fn flush(&mut self) -> Result<()> {
+        self.out.flush()
+    }
+
+    /// Marks the file as complete, and writes all events to the disk.
+    pub fn end(&mut self) -> Result<()> {
+        self.write(Event::End)?;
+        self.flush()
+    }
+
+    /// The largest size that the file would have if it ended now.
+    #[inline]
+    pub fn max_size(&self) -> u64 {
+        self.out.size_at_most() + END_SIZE + END_SIZE_PER_POOL * self.pools as u64
+    }
+
+    /// There is no room for further rows.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.steps as usize >= MAX_ROWS || self.tensors >= MAX_ROWS || self.calls >= MAX_ROWS
+    }
+}
+
+/// An operation of which only the name and the kind are known.
+pub(super) fn plain_op(name: StrId, kind: OpKind) -> Op {
+    Op {
+        name,
+        results: Vec::new(),
+        operands: Vec::new(),
+        operand_types: Vec::new(),
+        result_types: Vec::new(),
+        attributes: None,
+        callee: None,
+        loc: None,
+        kind,
+    }
+}
+
+/// The id of row `index`.
+pub(super) fn id<T>(new: impl FnOnce(usize) -> Option<T>, index: usize) -> Result<T> {
+    new(index).ok_or_else(|| Error::NotThere("the recording has too many rows".into()))
+}

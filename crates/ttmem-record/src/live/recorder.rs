@@ -1,0 +1,507 @@
+//! The interface of the live recorder.
+//!
+//! One thread at a time uses it (it is `&mut`). It waits for the file only if more happens than can be written.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use slab::Slab;
+
+use super::names::{Names, TypeOf};
+use super::narrator::{FURTHER, TEXTS};
+use super::record::{Message, Record};
+use super::rotation::Files;
+use super::{
+    Allocation, Behind, CallRef, Clock, Finishing, Flushing, Held, LateCall, Options, Place, PoolFigures,
+    RecordingStatus,
+};
+use crate::recording::Recording;
+use ttmem_model::Result;
+use ttmem_model::rules::calls::RunningCalls;
+use ttmem_model::{
+    Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow, Label,
+    LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Scope, ScopeId, ScopeKind,
+    StackId, StrId, TypeId, Warning,
+};
+
+/// The operation of a step at which counters are read.
+const READING: &str = "reading";
+/// The resolution of times.
+const TICK: Nanoseconds = 1000;
+
+/// Records what a program does to memory.
+#[derive(Debug)]
+pub struct Recorder {
+    clock: Clock,
+    /// Its start, in nanoseconds of Unix time.
+    began: u64,
+    names: Names,
+    pub(super) pools: Vec<PoolFigures>,
+    held: Slab<Held>,
+    pub(super) calls: RunningCalls,
+    /// The last time and call in the file.
+    time: Nanoseconds,
+    within: Option<CallRef>,
+    readings_are_steps: bool,
+    pub(super) recording: Recording<Record, Message>,
+    /// The status of the recording; kept when it has finished.
+    status: Option<Arc<Mutex<RecordingStatus>>>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// A recorder without a file.
+    pub fn new() -> Self {
+        Self::with(Clock::default())
+    }
+
+    fn with(clock: Clock) -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            clock,
+            began: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
+            names: Names::default(),
+            pools: Vec::new(),
+            held: Slab::new(),
+            calls: RunningCalls::default(),
+            time: 0,
+            within: None,
+            readings_are_steps: false,
+            recording: Recording::default(),
+            status: None,
+        }
+    }
+
+    /// A recorder that writes a `.ttmem` file while the program runs. An earlier recording of that name is replaced; any
+    /// other file is an error.
+    pub fn recording_to(path: impl AsRef<Path>) -> Result<Self> {
+        Self::recording_with(path, Options::default())
+    }
+
+    /// The same, with options. If there is a limit, `NAME.ttmem` is the newest file, `NAME.before.ttmem` the one before it,
+    /// and `NAME.peak.ttmem` the one with the highest peak so far, unless the newest has it.
+    pub fn recording_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let mut recorder = Self::with(options.clock);
+        let files = Files::create(path.as_ref(), recorder.began, options.limit)?;
+        recorder.status = Some(files.status());
+        recorder.recording = Recording::start(path.as_ref(), files)?;
+        Ok(recorder)
+    }
+
+    /// The start of the recorder, in nanoseconds of Unix time.
+    pub fn began(&self) -> u64 {
+        self.began
+    }
+
+    /// The current time: nanoseconds since the start.
+    #[inline]
+    pub fn now(&self) -> Nanoseconds {
+        self.clock.now()
+    }
+
+    // Names: each is written once, and then known by its id.
+
+    /// The id of a text.
+    pub fn text(&mut self, text: &str) -> StrId {
+        let (id, new) = self.names.text(text);
+        self.say_new(new);
+        id
+    }
+
+    /// The id of a pool. Its level is the sum of its allocations, unless it `is_read`: then only readings know it.
+    pub fn pool(&mut self, name: &str, is_read: bool) -> PoolId {
+        let (text, name) = (name, self.text(name));
+        let (id, is_new) = self.names.pool(name);
+        if is_new {
+            self.pools.push(PoolFigures::default());
+            self.recording.send(Message::Pool { name, text: text.to_owned(), is_empty: !is_read });
+        }
+        id
+    }
+
+    /// The id of a tensor type; `None` if there are too many.
+    pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> Option<TypeId> {
+        let (id, new) = self.names.tensor_type(ty);
+        self.say_new(new);
+        id
+    }
+
+    /// The id of a line of the program.
+    pub fn frame(&mut self, frame: Frame) -> FrameId {
+        let (id, new) = self.names.frame(frame);
+        self.say_new(new);
+        id
+    }
+
+    /// The id of a stack.
+    pub fn stack(&mut self, frame: FrameId, caller: Option<StackId>) -> StackId {
+        let (id, new) = self.names.stack(frame, caller);
+        self.say_new(new);
+        id
+    }
+
+    /// The id of an operation that is called from a stack; `loc` is the line to show.
+    pub fn op(&mut self, name: StrId, stack: Option<StackId>, loc: Option<StrId>) -> OpId {
+        let (id, new) = self.names.op(name, stack, loc);
+        new.into_iter().flatten().for_each(|event| self.say(event));
+        id
+    }
+
+    /// The id of an operation with the types of its arguments.
+    pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> OpId {
+        let (id, new) = self.names.op_of_types(name, types);
+        self.say_new(new);
+        id
+    }
+
+    /// The id of a thread or stream. Beyond a limit, one stands for all.
+    pub fn lane(&mut self, name: &str) -> LaneId {
+        let name = self.text(self.names.lane_name(name));
+        let (id, is_new) = self.names.lane();
+        if is_new {
+            self.say_of_rank(RankEvent::Lane { name });
+        }
+        id
+    }
+
+    /// The id of a scope. Number and depth are limited: one scope stands for all beyond, and deeper ones become siblings.
+    pub fn scope(&mut self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> ScopeId {
+        let parent = self.names.room_in(parent);
+        if let Some(id) = self.names.known_scope(parent, name, kind) {
+            return id;
+        }
+        let has_room = self.names.has_room_for_scopes();
+        let (parent, name) = if has_room { (parent, name) } else { (None, TEXTS[FURTHER]) };
+        let name = self.text(name);
+        let (id, is_new) = self.names.scope(Scope { name, parent, kind });
+        if is_new {
+            self.say_of_rank(RankEvent::Scope(Scope { name, parent, kind }));
+        }
+        id
+    }
+
+    // Events of the program.
+
+    /// A call of a scope begins. The caller must [`exit`](Self::exit) and then [`release`](Self::release) it.
+    pub fn enter(
+        &mut self,
+        scope: ScopeId,
+        lane: LaneId,
+        parent: Option<CallRef>,
+        op: Option<OpId>,
+    ) -> Option<CallRef> {
+        let began = self.now();
+        let outer = self.calls.running(parent);
+        let call = self.calls.enter(scope, parent, began)?;
+        if self.within == Some(call) {
+            // An earlier call had that place.
+            self.within = None;
+            self.recording.put(Record::Within(None));
+        }
+        self.recording.put(Record::Entered { call, scope, lane, parent: outer, op, began });
+        Some(call)
+    }
+
+    /// A call ends. Does nothing the second time.
+    pub fn exit(&mut self, call: CallRef) {
+        if let Some(outcome) = self.calls.exit(call, self.now()) {
+            self.recording.put(Record::returned(call, &outcome));
+        }
+    }
+
+    /// Reports a call that is over. Returns its number.
+    pub fn late_call(&mut self, call: LateCall) -> u64 {
+        self.recording.send(Message::LateCall(call));
+        self.calls.take_number()
+    }
+
+    /// Whether a call has not ended yet.
+    pub fn runs(&self, call: CallRef) -> bool {
+        self.calls.runs(Some(call))
+    }
+
+    /// Releases a call: the caller does not refer to it any more.
+    pub fn release(&mut self, call: CallRef) {
+        self.calls.release(call);
+    }
+
+    /// The scope of a call, or of the one around it that still runs.
+    pub fn scope_of(&self, call: Option<CallRef>) -> Option<ScopeId> {
+        self.calls.running(call).and_then(|call| self.calls.scope(call))
+    }
+
+    /// The number of a call, from 0.
+    pub fn call_number(&self, call: CallRef) -> Option<u64> {
+        self.calls.number(call)
+    }
+
+    /// The kind of a call's scope.
+    pub fn kind_of(&self, call: Option<CallRef>) -> Option<ScopeKind> {
+        self.scope_of(call).and_then(|scope| self.names.scope_row(scope)).map(|scope| scope.kind)
+    }
+
+    /// Reports an allocation.
+    pub fn allocated(&mut self, allocation: Allocation) -> Option<Place> {
+        let Allocation { pool, bytes, op, ty, class, within } = allocation;
+        let place = Place(u32::try_from(self.held.vacant_key()).ok()?);
+        let owner = self.calls.allocated(within, bytes);
+        let scope = owner.and_then(|owner| self.calls.scope(owner));
+        if let Some(figures) = self.pools.get_mut(pool.index()) {
+            figures.now += bytes;
+            figures.peak = figures.peak.max(figures.now);
+            figures.count += 1;
+            figures.allocations += 1;
+        }
+        self.say_where(owner);
+        self.recording.put(Record::Allocated { place, pool, bytes, op, ty, class });
+        self.held.insert(Held { pool, bytes, op, ty, class, scope, owner });
+        Some(place)
+    }
+
+    /// Reports that an allocation was freed, and the call that freed it.
+    pub fn freed(&mut self, place: Place, within: Option<CallRef>) {
+        let Some(held) = self.held.try_remove(place.0 as usize) else { return };
+        let Held { pool, bytes, owner, class, .. } = held;
+        let within = self.calls.running(within);
+        if matches!(class, Class::Unknown | Class::Activation) && self.calls.runs(owner) {
+            // Freed before the call that made it has returned.
+            self.recording.put(Record::Classified { place, class: Class::Temporary, name: None });
+        }
+        self.calls.freed(owner, within, bytes);
+        if let Some(figures) = self.pools.get_mut(pool.index()) {
+            figures.now = figures.now.saturating_sub(bytes);
+            figures.count = figures.count.saturating_sub(1);
+        }
+        self.say_where(within);
+        self.recording.put(Record::Freed(place));
+    }
+
+    /// Sets the class of an allocation, and its name.
+    pub fn classify(&mut self, place: Place, class: Class, name: Option<StrId>) {
+        let Some(held) = self.held.get_mut(place.0 as usize) else { return };
+        if held.class == class && name.is_none() {
+            return;
+        }
+        held.class = class;
+        self.recording.put(Record::Classified { place, class, name });
+    }
+
+    /// Sets whether gradients are computed for an allocation.
+    pub fn requires_grad(&mut self, place: Place, does: bool) {
+        if self.held.contains(place.0 as usize) {
+            self.recording.put(Record::RequiresGrad(place, does));
+        }
+    }
+
+    /// Takes a snapshot.
+    pub fn snapshot(&mut self, name: Option<&str>) {
+        let name = name.map(|name| self.text(name));
+        let time = self.now();
+        self.recording.put(Record::Snapshot { name, time });
+    }
+
+    /// Makes each reading of counters a step from now on, for programs with few other steps.
+    pub fn readings_are_steps(&mut self) {
+        self.readings_are_steps = true;
+    }
+
+    /// Reports counters of a pool, for example those of a driver.
+    pub fn reading(&mut self, pool: PoolId, reading: Reading) {
+        if let (Some(figures), Some(now)) = (self.pools.get_mut(pool.index()), reading.allocated) {
+            figures.now = now;
+            figures.peak = figures.peak.max(now);
+        }
+        let mut op = None;
+        if self.readings_are_steps {
+            let name = self.text(READING);
+            op = Some(self.op(name, None, None));
+        }
+        self.say_where(None);
+        self.recording.send(Message::Reading(pool, reading, op));
+    }
+
+    /// Reports a row of an allocator's history, and the number of its call if that is known. `during` applies if the file
+    /// does not have that call any more.
+    pub fn history(&mut self, row: HistoryRow, call: Option<u64>) {
+        self.recording.send(Message::History(row, call));
+    }
+
+    /// Reports the peak of a pool since its counter was last read.
+    pub fn highest(&mut self, pool: PoolId, bytes: u64) {
+        let name = self.text(READING);
+        let (op, time) = (self.op(name, None, None), self.now());
+        let (action, during, block) = (HistoryAction::Highest, During::NoCall, Bytes::UNKNOWN);
+        self.history(HistoryRow { pool, action, address: 0, bytes, block, op, during, time }, None);
+    }
+
+    /// Reports what is at an address of an allocator's memory.
+    pub fn label(&mut self, label: Label) {
+        self.say_of_rank(RankEvent::Label(label));
+    }
+
+    /// Reports a profiler's totals of an operation.
+    pub fn op_totals(&mut self, totals: OpTotals) {
+        self.say_of_rank(RankEvent::OpTotals(totals));
+    }
+
+    /// Reports what the figures of a pool do not include.
+    pub fn not_watched(&mut self, pool: PoolId, what: &str) {
+        let what = self.text(what);
+        self.say_of_rank(RankEvent::NotWatched(pool, what));
+    }
+
+    /// Reports the expected size of a class.
+    pub fn expected(&mut self, expected: Expected) {
+        self.say_of_rank(RankEvent::Expected(expected));
+    }
+
+    /// Adds a warning.
+    pub fn warn(&mut self, message: String) {
+        self.say(Event::Warning(Warning { line: None, message }));
+    }
+
+    // Figures.
+
+    /// The pools, with their names.
+    pub fn pools(&self) -> impl Iterator<Item = (&str, PoolFigures)> + '_ {
+        self.pools.iter().enumerate().map(|(index, figures)| (self.names.pool_name(index), *figures))
+    }
+
+    /// The allocations that have not been freed.
+    pub fn held(&self) -> impl Iterator<Item = (Place, &Held)> + '_ {
+        self.held.iter().filter_map(|(index, held)| Some((Place(u32::try_from(index).ok()?), held)))
+    }
+
+    /// The allocation at a place.
+    pub fn held_at(&self, place: Place) -> Option<&Held> {
+        self.held.get(place.0 as usize)
+    }
+
+    /// The scopes, with the totals of their calls that have ended.
+    pub fn scopes(&self) -> impl Iterator<Item = (ScopeId, Scope, CallTotals)> + '_ {
+        self.names.scopes().map(|(id, scope)| (id, scope, self.calls.totals(id)))
+    }
+
+    /// The totals of a scope's calls that have ended.
+    pub fn totals_of(&self, scope: ScopeId) -> CallTotals {
+        self.calls.totals(scope)
+    }
+
+    /// The name of a scope.
+    pub fn scope_name(&self, scope: ScopeId) -> &str {
+        self.names.scope_row(scope).map_or("", |scope| self.names.text_of(scope.name))
+    }
+
+    /// The text of an id.
+    pub fn text_of(&self, id: StrId) -> &str {
+        self.names.text_of(id)
+    }
+
+    /// The name of an operation.
+    pub fn op_name(&self, op: OpId) -> &str {
+        self.names.op_name(op)
+    }
+
+    /// The number of calls that have not been released.
+    pub fn held_calls(&self) -> usize {
+        self.calls.held()
+    }
+
+    // The file.
+
+    /// Waits until everything so far is in the file.
+    pub fn flush(&mut self) {
+        if let Some(flushing) = self.begin_flush() {
+            flushing.wait();
+        }
+    }
+
+    /// The same, but the caller waits where it holds no lock.
+    pub fn begin_flush(&mut self) -> Option<Flushing> {
+        self.recording.begin_flush()
+    }
+
+    /// Writes what is left, and the end. Returns the error that ended the recording early. The figures stay.
+    pub fn finish(&mut self) -> Result<()> {
+        self.recording.finish()
+    }
+
+    /// The same, but the caller waits where it holds no lock.
+    pub fn begin_finish(&mut self) -> Option<Finishing> {
+        self.recording.begin_finish()
+    }
+
+    /// Returns something to wait for if the program is far ahead of the disk. A program that asks often, and waits where it
+    /// holds no lock, never has to wait elsewhere.
+    #[inline]
+    pub fn behind(&mut self) -> Option<Behind> {
+        self.recording.behind()
+    }
+
+    /// Why the recording has ended early, for example because the disk is full. The figures stay exact.
+    pub fn failure(&self) -> Option<&str> {
+        self.recording.failure()
+    }
+
+    /// The status of the recording; `None` without one.
+    pub fn status(&self) -> Option<RecordingStatus> {
+        let status = *self.status.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(RecordingStatus { lost: self.recording.lost(), ..status })
+    }
+
+    /// Leaves the recording to the process that started it: no thread writes in a child after `fork`.
+    pub fn abandon(&mut self) {
+        self.recording.abandon();
+    }
+
+    /// Writes the time, and the call that the next record belongs to.
+    #[inline]
+    pub(super) fn say_where(&mut self, within: Option<CallRef>) {
+        if !self.recording.is_open() {
+            return;
+        }
+        self.tick();
+        if within != self.within {
+            self.within = within;
+            self.recording.put(Record::Within(within));
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        let now = self.now();
+        if now >= self.time + TICK {
+            self.time = now;
+            self.recording.put(Record::Time(now));
+        }
+    }
+
+    fn say_new(&mut self, new: Option<Event<'static>>) {
+        if let Some(event) = new {
+            self.say(event);
+        }
+    }
+
+    fn say_of_rank(&mut self, event: RankEvent) {
+        if let Some(rank) = RankId::new(0) {
+            self.say(Event::Of(rank, event));
+        }
+    }
+
+    fn say(&mut self, event: Event<'static>) {
+        self.recording.send(Message::Event(event));
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // Errors are returned by `finish` only.
+        let _ = self.finish();
+    }
+}

@@ -1,0 +1,13 @@
+//! Recordings with a limit: a full file is followed by another.
+//!
+//! `files` replaces one file by the next, so that a program may be killed at any time. `opening` writes what the next file
+//! begins with: the state that `kept` has of everything that is there, the `past` in a limited number of points, and the
+//! last `rounds` of the program.
+
+mod files;
+pub(super) mod kept;
+mod opening;
+mod past;
+mod rounds;
+
+pub(super) use files::Files;

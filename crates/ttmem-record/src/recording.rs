@@ -1,0 +1,413 @@
+//! A recording while it is made: the handle that a recorder has, and the thread that writes.
+//!
+//! The program pays for putting a small record into the queue. The thread turns records into events, compresses and
+//! writes them. Everything is in the file soon after it happened (`RecordSink::FLUSH_INTERVAL`), so a program that is
+//! killed loses little. A failed write ends the recording, not the program: the queue is emptied without being written,
+//! and [`Finishing::wait`] returns the error.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::queue::{Behind, Consumer, Entry, Message, Producer, Progress, TIMEOUT, queue};
+use ttmem_model::{Error, Result};
+
+/// The thread looks at the clock after this many entries of the queue.
+const ROUND: usize = 1 << 13;
+
+/// Turns the records and messages of one kind of recorder into a file.
+pub(super) trait RecordSink: Send + 'static {
+    /// What happens often.
+    type Record: Copy + Send + 'static;
+    /// What happens rarely, or is large.
+    type Message: Send + 'static;
+
+    /// The longest time between two flushes while something happens.
+    const FLUSH_INTERVAL: Duration;
+
+    fn record(&mut self, record: Self::Record) -> Result<()>;
+
+    fn message(&mut self, message: Self::Message) -> Result<()>;
+
+    fn warn(&mut self, message: String) -> Result<()>;
+
+    /// Writes everything to the file.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Writes everything, and the mark that the file is complete.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// The recording of a recorder. The default is none: then nothing is put anywhere.
+#[derive(Debug)]
+pub(super) struct Recording<R, M> {
+    open: Option<Open<R, M>>,
+    /// Kept when the recording has finished.
+    progress: Option<Arc<Progress>>,
+}
+
+#[derive(Debug)]
+struct Open<R, M> {
+    producer: Producer<R, M>,
+    thread: JoinHandle<Result<()>>,
+    process: u32,
+}
+
+impl<R, M> Default for Recording<R, M> {
+    fn default() -> Self {
+        Self { open: None, progress: None }
+    }
+}
+
+impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
+    /// Starts the thread that writes into `sink`. `path` is for error messages.
+    pub fn start<S>(path: &Path, sink: S) -> Result<Self>
+    where
+        S: RecordSink<Record = R, Message = M>,
+    {
+        let (mut producer, consumer) = queue();
+        let writer = Writer { consumer, sink, flushed: Instant::now(), is_behind: false, error: None };
+        let thread = thread::Builder::new()
+            .name("ttmem-recording".into())
+            .spawn(move || writer.run())
+            .map_err(|source| Error::Write { path: path.to_owned(), source })?;
+        producer.wakes(thread.thread().clone());
+        let progress = Some(Arc::clone(&producer.progress));
+        Ok(Self { open: Some(Open { producer, thread, process: std::process::id() }), progress })
+    }
+
+    /// A recording is being made.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    #[inline]
+    pub fn put(&mut self, record: R) {
+        if let Some(open) = &mut self.open {
+            open.producer.put(record);
+        }
+    }
+
+    pub fn send(&mut self, message: M) {
+        if let Some(open) = &mut self.open {
+            open.producer.send(Message::Content(message));
+        }
+    }
+
+    /// Begins to write everything so far to the file. The caller waits where it holds no lock.
+    pub fn begin_flush(&mut self) -> Option<Flushing> {
+        let producer = &mut self.of_this_process()?.producer;
+        let (done, wait) = sync_channel(1);
+        producer.send(Message::Flush(done));
+        producer.settle();
+        Some(Flushing(wait))
+    }
+
+    /// Begins to write what is left, and the end. The caller waits where it holds no lock.
+    pub fn begin_finish(&mut self) -> Option<Finishing> {
+        self.of_this_process()?;
+        let Open { mut producer, thread, .. } = self.open.take()?;
+        producer.send(Message::Finish);
+        producer.settle();
+        Some(Finishing { thread, progress: Arc::clone(&producer.progress) })
+    }
+
+    /// Writes what is left, and the end.
+    pub fn finish(&mut self) -> Result<()> {
+        self.begin_finish().map_or(Ok(()), Finishing::wait)
+    }
+
+    /// Returns something to wait for if the program is far ahead of the disk.
+    #[inline]
+    pub fn behind(&mut self) -> Option<Behind> {
+        self.open.as_mut().and_then(|open| open.producer.behind())
+    }
+
+    /// Why the recording has ended early.
+    pub fn failure(&self) -> Option<&str> {
+        self.progress.as_ref().and_then(|progress| progress.failure())
+    }
+
+    /// How many records came after the recording had ended early.
+    pub fn lost(&self) -> u64 {
+        self.progress.as_ref().map_or(0, |progress| progress.lost())
+    }
+
+    /// Leaves the recording to the process that started it: no thread writes in a child after `fork`.
+    pub fn abandon(&mut self) {
+        // Not dropped: there is no thread to detach here.
+        std::mem::forget(self.open.take());
+    }
+
+    fn of_this_process(&mut self) -> Option<&mut Open<R, M>> {
+        if self.open.as_ref().is_some_and(|open| open.process != std::process::id()) {
+            self.abandon();
+        }
+        self.open.as_mut()
+    }
+}
+
+/// A flush in progress.
+#[derive(Debug)]
+pub struct Flushing(Receiver<()>);
+
+impl Flushing {
+    /// Waits for the flush.
+    pub fn wait(self) {
+        // Fails if the thread is gone; `Finishing::wait` returns the reason.
+        let _ = self.0.recv();
+    }
+}
+
+/// A recording that is being finished.
+#[derive(Debug)]
+pub struct Finishing {
+    thread: JoinHandle<Result<()>>,
+    progress: Arc<Progress>,
+}
+
+impl Finishing {
+    /// Waits until the file is complete. Does not wait forever for a disk that takes nothing.
+    pub fn wait(self) -> Result<()> {
+        let Self { thread, progress } = self;
+        let since = Instant::now();
+        while progress.failure().is_some() && !thread.is_finished() && since.elapsed() <= TIMEOUT {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if let Some(why) = progress.failure().filter(|_| !thread.is_finished()) {
+            return Err(Error::NotThere(format!("{why}; {} records were lost", progress.lost())));
+        }
+        thread.thread().unpark();
+        let joined = thread.join();
+        joined.unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))
+    }
+}
+
+/// What the thread does.
+struct Writer<S: RecordSink> {
+    consumer: Consumer<S::Record, S::Message>,
+    sink: S,
+    flushed: Instant,
+    /// Something came since the last flush.
+    is_behind: bool,
+    /// The first error. Nothing is written after it, but the queue is still emptied.
+    error: Option<Error>,
+}
+
+/// What a round has left to do.
+#[derive(PartialEq, Eq)]
+enum Round {
+    /// There may be more in the queue.
+    Full,
+    /// The queue is empty.
+    Idle,
+    /// The recording ends.
+    Last,
+}
+
+impl<S: RecordSink> Writer<S> {
+    fn run(mut self) -> Result<()> {
+        loop {
+            let round = self.round();
+            if self.is_behind && self.flushed.elapsed() >= S::FLUSH_INTERVAL {
+                self.flush();
+            }
+            match round {
+                Round::Full => {}
+                Round::Idle => thread::park_timeout(S::FLUSH_INTERVAL * 2 / 5),
+                Round::Last => break,
+            }
+        }
+        self.finish();
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn round(&mut self) -> Round {
+        let is_over = self.consumer.is_over();
+        for _ in 0..ROUND {
+            match self.consumer.take() {
+                Some(Entry::Record(record)) => self.write(|sink| sink.record(record)),
+                Some(Entry::Message) => match self.consumer.message() {
+                    Some(Message::Content(message)) => self.write(|sink| sink.message(message)),
+                    Some(Message::Flush(done)) => {
+                        self.flush();
+                        // Fails if nobody waits any more.
+                        let _ = done.send(());
+                    }
+                    Some(Message::Finish) => return Round::Last,
+                    None => self.fail(Error::Bug("a message of a recording is missing".into())),
+                },
+                None if is_over => return Round::Last,
+                None => return Round::Idle,
+            }
+        }
+        Round::Full
+    }
+
+    #[inline]
+    fn write(&mut self, write: impl FnOnce(&mut S) -> Result<()>) {
+        if self.error.is_some() {
+            self.consumer.progress.lose(1);
+            return;
+        }
+        self.is_behind = true;
+        if let Err(error) = write(&mut self.sink) {
+            self.fail(error);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.error.is_none()
+            && let Err(error) = self.sink.flush()
+        {
+            self.fail(error);
+        }
+        (self.flushed, self.is_behind) = (Instant::now(), false);
+    }
+
+    fn finish(&mut self) {
+        if self.error.is_some() {
+            return;
+        }
+        // The program has given up, but the disk works again.
+        let progress = &self.consumer.progress;
+        let warned = progress.failure().map_or(Ok(()), |why| {
+            self.sink.warn(format!("{why}; {} records after this are missing", progress.lost()))
+        });
+        if let Err(error) = warned.and_then(|()| self.sink.finish()) {
+            self.fail(error);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) {
+        self.consumer.progress.fail(&error);
+        self.error.get_or_insert(error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// What a sink has got so far.
+    #[derive(Debug, Default)]
+    struct Got {
+        /// Records as they are, messages as negative numbers.
+        entries: Vec<i64>,
+        warnings: Vec<String>,
+        flushed: usize,
+        is_finished: bool,
+    }
+
+    /// A sink that keeps everything, and fails at a record.
+    #[derive(Debug)]
+    struct Memory {
+        got: Arc<Mutex<Got>>,
+        fails_at: Option<i64>,
+    }
+
+    impl RecordSink for Memory {
+        type Record = i64;
+        type Message = i64;
+
+        const FLUSH_INTERVAL: Duration = Duration::from_millis(5);
+
+        fn record(&mut self, record: i64) -> Result<()> {
+            if self.fails_at == Some(record) {
+                return Err(Error::NotThere("the disk is full".into()));
+            }
+            self.got.lock().unwrap().entries.push(record);
+            Ok(())
+        }
+
+        fn message(&mut self, message: i64) -> Result<()> {
+            self.got.lock().unwrap().entries.push(-message);
+            Ok(())
+        }
+
+        fn warn(&mut self, message: String) -> Result<()> {
+            self.got.lock().unwrap().warnings.push(message);
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            let mut got = self.got.lock().unwrap();
+            got.flushed = got.entries.len();
+            Ok(())
+        }
+
+        fn finish(&mut self) -> Result<()> {
+            self.got.lock().unwrap().is_finished = true;
+            Ok(())
+        }
+    }
+
+    fn recording(fails_at: Option<i64>) -> (Recording<i64, i64>, Arc<Mutex<Got>>) {
+        let got: Arc<Mutex<Got>> = Arc::default();
+        let sink = Memory { got: Arc::clone(&got), fails_at };
+        (Recording::start(Path::new("test.ttmem"), sink).unwrap(), got)
+    }
+
+    #[test]
+    fn everything_is_written_in_order() {
+        let (mut recording, got) = recording(None);
+        let mut expected = Vec::new();
+        for number in 1..=300_000 {
+            recording.put(number);
+            expected.push(number);
+            if number % 1000 == 0 {
+                recording.send(number);
+                expected.push(-number);
+            }
+        }
+        recording.begin_flush().unwrap().wait();
+        assert_eq!(got.lock().unwrap().flushed, expected.len());
+        recording.put(7);
+        expected.push(7);
+        recording.finish().unwrap();
+        let got = got.lock().unwrap();
+        assert!(got.entries == expected && got.is_finished && got.warnings.is_empty());
+        assert_eq!((recording.failure(), recording.lost(), recording.is_open()), (None, 0, false));
+    }
+
+    /// The program does not notice; the error has a reason, and what is missing is counted.
+    #[test]
+    fn an_error_ends_the_recording_and_not_the_program() {
+        let (mut recording, got) = recording(Some(10));
+        (1..=1000).for_each(|number| recording.put(number));
+        recording.begin_flush().unwrap().wait();
+        assert_eq!(recording.failure(), Some("the recording ends here: the disk is full"));
+        assert_eq!(recording.lost(), 990);
+        recording.put(1001);
+        assert_eq!(recording.finish().unwrap_err().to_string(), "the disk is full");
+        let got = got.lock().unwrap();
+        assert!(got.entries.len() == 9 && !got.is_finished);
+    }
+
+    /// A program that never pauses must not keep the thread from writing.
+    #[test]
+    fn a_program_that_never_pauses_is_flushed() {
+        let (mut recording, got) = recording(None);
+        let since = Instant::now();
+        while got.lock().unwrap().flushed == 0 && since.elapsed() < Duration::from_secs(20) {
+            (0..1000).for_each(|number| recording.put(number));
+        }
+        assert!(got.lock().unwrap().flushed > 0);
+        recording.finish().unwrap();
+    }
+
+    #[test]
+    fn without_a_recording_nothing_happens() {
+        let mut none = Recording::<i64, i64>::default();
+        none.put(1);
+        none.send(2);
+        assert!(none.begin_flush().is_none() && none.behind().is_none() && none.finish().is_ok());
+        assert_eq!((none.failure(), none.lost()), (None, 0));
+    }
+}
