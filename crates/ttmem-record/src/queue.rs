@@ -22,8 +22,10 @@ const WAKE_EVERY: usize = 1 << 13;
 const MAX_ASIDE: usize = 1 << 18;
 /// How many records are set aside between two attempts to move them into the ring.
 const DRAIN_EVERY: usize = 128;
-/// How long a waiting producer sleeps before it looks again.
-const WAIT: Duration = Duration::from_micros(50);
+/// How long a waiting producer sleeps before it looks again. The consumer needs longer than that to empty the ring.
+const WAIT: Duration = Duration::from_micros(500);
+/// How many entries the consumer takes at once: each access to the ring costs the producer time as well.
+const BATCH: usize = 1 << 10;
 /// A consumer that takes nothing for this long is given up.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -259,16 +261,19 @@ pub(super) struct Consumer<R, M> {
     pub progress: Arc<Progress>,
 }
 
-impl<R, M> Consumer<R, M> {
-    /// The next entry, if there is one.
-    #[inline]
-    pub fn take(&mut self) -> Option<Entry<R>> {
-        let entry = self.ring.pop().ok();
-        self.taken += u64::from(entry.is_some());
-        if entry.is_none() || self.taken.is_multiple_of(1 << 10) {
-            self.progress.taken.store(self.taken, Ordering::Relaxed);
+impl<R: Copy, M> Consumer<R, M> {
+    /// Replaces a batch by the next entries. It is empty if there are none.
+    pub fn take(&mut self, batch: &mut Vec<Entry<R>>) {
+        batch.clear();
+        // Fails only if there are fewer entries than that.
+        if let Ok(chunk) = self.ring.read_chunk(self.ring.slots().min(BATCH)) {
+            let (first, second) = chunk.as_slices();
+            batch.extend_from_slice(first);
+            batch.extend_from_slice(second);
+            chunk.commit_all();
         }
-        entry
+        self.taken += batch.len() as u64;
+        self.progress.taken.store(self.taken, Ordering::Relaxed);
     }
 
     /// The message whose place was taken.
@@ -297,10 +302,11 @@ mod tests {
             producer.put(number);
         }
         assert!(producer.behind().is_some());
-        let mut expected = 0;
+        let (mut batch, mut expected) = (Vec::new(), 0);
         while expected < count {
-            while let Some(entry) = consumer.take() {
-                assert_eq!(entry, Entry::Record(expected));
+            consumer.take(&mut batch);
+            for entry in &batch {
+                assert_eq!(*entry, Entry::Record(expected));
                 expected += 1;
             }
             producer.wake();
@@ -319,18 +325,20 @@ mod tests {
                 producer.send(Message::Content(number));
             }
         }
-        let mut last = None;
-        while !producer.aside.is_empty() || !consumer.ring.is_empty() {
+        let (mut batch, mut last) = (Vec::new(), None);
+        loop {
             producer.wake();
-            while let Some(entry) = consumer.take() {
-                match (entry, last) {
-                    (Entry::Record(number), _) => last = Some(number),
-                    (Entry::Message, Some(last)) => {
-                        assert!(
-                            matches!(consumer.message(), Some(Message::Content(number)) if number == last)
-                        );
+            consumer.take(&mut batch);
+            if batch.is_empty() {
+                break;
+            }
+            for entry in &batch {
+                match entry {
+                    Entry::Record(number) => last = Some(*number),
+                    Entry::Message => {
+                        let Some(Message::Content(number)) = consumer.message() else { panic!("no message") };
+                        assert_eq!(Some(number), last);
                     }
-                    (Entry::Message, None) => panic!("a message came before the first record"),
                 }
             }
         }

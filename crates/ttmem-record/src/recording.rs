@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 use super::queue::{Behind, Consumer, Entry, Message, Producer, Progress, TIMEOUT, queue};
 use ttmem_model::{Error, Result};
 
-/// The thread looks at the clock after this many entries of the queue.
-const ROUND: usize = 1 << 13;
-
 /// Turns the records and messages of one kind of recorder into a file.
 pub(super) trait RecordSink: Send + 'static {
     /// What happens often.
@@ -197,54 +194,45 @@ struct Writer<S: RecordSink> {
     error: Option<Error>,
 }
 
-/// What a round has left to do.
-#[derive(PartialEq, Eq)]
-enum Round {
-    /// There may be more in the queue.
-    Full,
-    /// The queue is empty.
-    Idle,
-    /// The recording ends.
-    Last,
-}
-
 impl<S: RecordSink> Writer<S> {
     fn run(mut self) -> Result<()> {
+        let mut batch = Vec::new();
         loop {
-            let round = self.round();
+            // Asked before the batch is taken: what was put in before the producer went is in it.
+            let is_over = self.consumer.is_over();
+            self.consumer.take(&mut batch);
+            let is_finished = batch.iter().any(|entry| self.process(*entry));
             if self.is_behind && self.flushed.elapsed() >= S::FLUSH_INTERVAL {
                 self.flush();
             }
-            match round {
-                Round::Full => {}
-                Round::Idle => thread::park_timeout(S::FLUSH_INTERVAL * 2 / 5),
-                Round::Last => break,
+            if is_finished || is_over {
+                break;
+            }
+            if batch.is_empty() {
+                thread::park_timeout(S::FLUSH_INTERVAL * 2 / 5);
             }
         }
         self.finish();
         self.error.map_or(Ok(()), Err)
     }
 
-    fn round(&mut self) -> Round {
-        let is_over = self.consumer.is_over();
-        for _ in 0..ROUND {
-            match self.consumer.take() {
-                Some(Entry::Record(record)) => self.write(|sink| sink.record(record)),
-                Some(Entry::Message) => match self.consumer.message() {
-                    Some(Message::Content(message)) => self.write(|sink| sink.message(message)),
-                    Some(Message::Flush(done)) => {
-                        self.flush();
-                        // Fails if nobody waits any more.
-                        let _ = done.send(());
-                    }
-                    Some(Message::Finish) => return Round::Last,
-                    None => self.fail(Error::Bug("a message of a recording is missing".into())),
-                },
-                None if is_over => return Round::Last,
-                None => return Round::Idle,
-            }
+    /// Processes an entry of the queue. Returns whether it is the last.
+    #[inline]
+    fn process(&mut self, entry: Entry<S::Record>) -> bool {
+        match entry {
+            Entry::Record(record) => self.write(|sink| sink.record(record)),
+            Entry::Message => match self.consumer.message() {
+                Some(Message::Content(message)) => self.write(|sink| sink.message(message)),
+                Some(Message::Flush(done)) => {
+                    self.flush();
+                    // Fails if nobody waits any more.
+                    let _ = done.send(());
+                }
+                Some(Message::Finish) => return true,
+                None => self.fail(Error::Bug("a message of a recording is missing".into())),
+            },
         }
-        Round::Full
+        false
     }
 
     #[inline]
