@@ -1,11 +1,10 @@
-//! The queue from the program to the writer thread: a ring of small records, and a channel for what is rare or large.
+//! The queue from the program to the writer thread: rings of small records, and a channel for what is rare or large.
 //!
-//! There is one producer and one consumer; neither takes a lock. The producer does not wait for the disk either: records
-//! that do not fit into the ring are set aside, up to a limit. Beyond that limit it waits, because a recording must not
-//! have gaps. If the consumer takes nothing for [`TIMEOUT`], the recording ends there: the reason is kept, and the records
-//! that are lost are counted. A program that prefers to wait where it holds no lock asks [`Producer::behind`].
+//! There is one producer and one consumer; neither takes a lock. The producer does not wait for the disk either: when a ring
+//! is full, it goes on in another, up to a limit. Beyond that limit it waits, because a recording must not have gaps. If the
+//! consumer takes nothing for [`TIMEOUT`], the recording ends there: the reason is kept, and the records that are lost are
+//! counted. A program that prefers to wait where it holds no lock asks [`Producer::behind`].
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, OnceLock};
@@ -14,15 +13,13 @@ use std::time::{Duration, Instant};
 
 use rtrb::{PushError, RingBuffer};
 
-/// The size of the ring.
+/// The size of a ring. A program that is not ahead of the disk has only one.
 const RING_BYTES: usize = 2 << 20;
+/// The maximum number of rings.
+const MAX_RINGS: u64 = 8;
 /// The consumer is woken after this many records.
 const WAKE_EVERY: usize = 1 << 13;
-/// The maximum number of records set aside while the ring is full.
-const MAX_ASIDE: usize = 1 << 18;
-/// How many records are set aside between two attempts to move them into the ring.
-const DRAIN_EVERY: usize = 128;
-/// How long a waiting producer sleeps before it looks again. The consumer needs longer than that to empty the ring.
+/// How long a waiting producer sleeps before it looks again. The consumer needs longer than that to empty a ring.
 const WAIT: Duration = Duration::from_micros(500);
 /// How many entries the consumer takes at once: each access to the ring costs the producer time as well.
 const BATCH: usize = 1 << 10;
@@ -52,7 +49,9 @@ pub(super) enum Message<M> {
 /// What producer and consumer know about each other.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
+    /// The number of entries that the consumer has taken, and of rings that it has emptied and left.
     taken: AtomicU64,
+    rings_left: AtomicU64,
     lost: AtomicU64,
     failure: OnceLock<String>,
 }
@@ -104,13 +103,15 @@ impl Behind {
 
 /// Returns both ends of a new queue of records `R` and messages `M`.
 pub(super) fn queue<R, M>() -> (Producer<R, M>, Consumer<R, M>) {
-    let (producer, consumer) = RingBuffer::new(RING_BYTES / size_of::<Entry<R>>().max(1));
-    let (sender, receiver) = channel();
+    let (ring, first) = new_ring();
+    let (rings, next_rings) = channel();
+    let (messages, receiver) = channel();
     let progress = Arc::new(Progress::default());
     let producer = Producer {
-        ring: producer,
-        aside: VecDeque::new(),
-        messages: sender,
+        ring,
+        rings,
+        rings_begun: 1,
+        messages,
         since_wake: 0,
         put: 0,
         is_behind: false,
@@ -118,20 +119,25 @@ pub(super) fn queue<R, M>() -> (Producer<R, M>, Consumer<R, M>) {
         consumer: None,
         progress: Arc::clone(&progress),
     };
-    (producer, Consumer { ring: consumer, messages: receiver, taken: 0, progress })
+    (producer, Consumer { ring: first, next_rings, messages: receiver, taken: 0, progress })
+}
+
+fn new_ring<R>() -> (rtrb::Producer<Entry<R>>, rtrb::Consumer<Entry<R>>) {
+    RingBuffer::new(RING_BYTES / size_of::<Entry<R>>().max(1))
 }
 
 /// The program's end of the queue.
 #[derive(Debug)]
 pub(super) struct Producer<R, M> {
     ring: rtrb::Producer<Entry<R>>,
-    /// Records that the ring had no room for, in order. Later records must not overtake them.
-    aside: VecDeque<Entry<R>>,
+    /// Hands the other ends of further rings to the consumer.
+    rings: Sender<rtrb::Consumer<Entry<R>>>,
+    rings_begun: u64,
     messages: Sender<Message<M>>,
-    /// How many records were put in since the consumer was last woken, and before that.
+    /// How many entries were put in since the consumer was last woken, and before that.
     since_wake: usize,
     put: u64,
-    /// Most of the ring was in use when the consumer was last woken.
+    /// The program was far ahead when the consumer was last woken.
     is_behind: bool,
     /// The recording has ended early.
     is_over: bool,
@@ -155,17 +161,15 @@ impl<R, M> Producer<R, M> {
             self.progress.lose(u64::from(matches!(message, Message::Content(_))));
             return;
         }
-        // Fails only if the consumer is gone, which is noticed when the ring is full.
+        // Fails only if the consumer is gone, which is noticed when the rings are full.
         let _ = self.messages.send(message);
         self.push(Entry::Message);
     }
 
     #[inline]
     fn push(&mut self, entry: Entry<R>) {
-        if !self.aside.is_empty() || self.is_over {
-            self.set_aside(entry);
-        } else if let Err(PushError::Full(entry)) = self.ring.push(entry) {
-            self.set_aside(entry);
+        if let Err(PushError::Full(entry)) = self.ring.push(entry) {
+            self.push_into_next(entry);
         }
         self.since_wake += 1;
         if self.since_wake >= WAKE_EVERY {
@@ -176,8 +180,7 @@ impl<R, M> Producer<R, M> {
     pub fn wake(&mut self) {
         self.put += self.since_wake as u64;
         self.since_wake = 0;
-        self.drain();
-        self.is_behind = !self.aside.is_empty() || self.ring.slots() < WAKE_EVERY;
+        self.is_behind = self.rings_in_use() > 1 || self.ring.slots() < WAKE_EVERY;
         if let Some(consumer) = &self.consumer {
             consumer.unpark();
         }
@@ -194,61 +197,49 @@ impl<R, M> Producer<R, M> {
         Some(Behind { progress: Arc::clone(&self.progress), until })
     }
 
-    /// Moves everything that was set aside into the ring, and wakes the consumer.
-    pub fn settle(&mut self) {
-        while !self.aside.is_empty() && !self.is_over {
-            self.wait_for_room();
-        }
-        self.wake();
+    fn rings_in_use(&self) -> u64 {
+        self.rings_begun - self.progress.rings_left.load(Ordering::Relaxed)
     }
 
+    /// Goes on in another ring, or waits for the consumer if there are too many. Ends the recording if the consumer
+    /// takes nothing.
     #[cold]
-    fn set_aside(&mut self, entry: Entry<R>) {
-        if self.is_over {
-            self.progress.lose(1);
-            return;
-        }
-        self.aside.push_back(entry);
-        // The consumer needs time to take some: trying for every record would be expensive.
-        if self.aside.len().is_multiple_of(DRAIN_EVERY) {
-            self.drain();
-        }
-        if self.aside.len() >= MAX_ASIDE {
-            self.wait_for_room();
-        }
-    }
-
-    /// Moves as much into the ring as fits.
-    fn drain(&mut self) {
-        while let Some(entry) = self.aside.pop_front() {
-            if let Err(PushError::Full(entry)) = self.ring.push(entry) {
-                self.aside.push_front(entry);
-                return;
+    fn push_into_next(&mut self, mut entry: Entry<R>) {
+        let (mut taken, mut since) = (0, Instant::now());
+        while !self.is_over {
+            let now = self.progress.taken.load(Ordering::Relaxed);
+            if now != taken {
+                (taken, since) = (now, Instant::now());
             }
-        }
-    }
-
-    /// Waits until something that was set aside is in the ring. Ends the recording if that takes too long.
-    fn wait_for_room(&mut self) {
-        let (before, since) = (self.aside.len(), Instant::now());
-        while self.aside.len() == before && !self.is_over {
             if self.ring.is_abandoned() {
                 self.give_up("the thread that writes it is gone");
+            } else if self.rings_in_use() < MAX_RINGS {
+                self.begin_ring();
             } else if since.elapsed() > TIMEOUT {
                 self.give_up("the disk has taken nothing for 10 s");
             } else {
                 self.wake();
                 thread::sleep(WAIT);
-                self.drain();
+            }
+            match self.ring.push(entry) {
+                Ok(()) => return,
+                Err(PushError::Full(full)) => entry = full,
             }
         }
+        self.progress.lose(1);
+    }
+
+    fn begin_ring(&mut self) {
+        let (producer, consumer) = new_ring();
+        // Fails only if the consumer is gone. Sent before the old ring is dropped, which tells the consumer to go on.
+        let _ = self.rings.send(consumer);
+        self.ring = producer;
+        self.rings_begun += 1;
     }
 
     fn give_up(&mut self, why: &str) {
         self.progress.fail(why);
-        self.progress.lose(self.aside.len() as u64);
         self.is_over = true;
-        self.aside = VecDeque::new();
     }
 }
 
@@ -256,34 +247,40 @@ impl<R, M> Producer<R, M> {
 #[derive(Debug)]
 pub(super) struct Consumer<R, M> {
     ring: rtrb::Consumer<Entry<R>>,
+    next_rings: Receiver<rtrb::Consumer<Entry<R>>>,
     messages: Receiver<Message<M>>,
     taken: u64,
     pub progress: Arc<Progress>,
 }
 
 impl<R: Copy, M> Consumer<R, M> {
-    /// Replaces a batch by the next entries. It is empty if there are none.
-    pub fn take(&mut self, batch: &mut Vec<Entry<R>>) {
+    /// Replaces a batch by the next entries. Returns `false` if there are none, and the producer is gone.
+    pub fn take(&mut self, batch: &mut Vec<Entry<R>>) -> bool {
         batch.clear();
-        // Fails only if there are fewer entries than that.
-        if let Ok(chunk) = self.ring.read_chunk(self.ring.slots().min(BATCH)) {
-            let (first, second) = chunk.as_slices();
-            batch.extend_from_slice(first);
-            batch.extend_from_slice(second);
-            chunk.commit_all();
+        loop {
+            // Asked first: then everything that was put into this ring is seen below.
+            let is_left = self.ring.is_abandoned();
+            // Fails only if there are fewer entries than that.
+            if let Ok(chunk) = self.ring.read_chunk(self.ring.slots().min(BATCH)) {
+                let (first, second) = chunk.as_slices();
+                batch.extend_from_slice(first);
+                batch.extend_from_slice(second);
+                chunk.commit_all();
+            }
+            if !batch.is_empty() || !is_left {
+                self.taken += batch.len() as u64;
+                self.progress.taken.store(self.taken, Ordering::Relaxed);
+                return true;
+            }
+            let Ok(next) = self.next_rings.try_recv() else { return false };
+            self.ring = next;
+            self.progress.rings_left.fetch_add(1, Ordering::Relaxed);
         }
-        self.taken += batch.len() as u64;
-        self.progress.taken.store(self.taken, Ordering::Relaxed);
     }
 
     /// The message whose place was taken.
     pub fn message(&self) -> Option<Message<M>> {
         self.messages.try_recv().ok()
-    }
-
-    /// The queue is empty, and the producer is gone.
-    pub fn is_over(&self) -> bool {
-        self.ring.is_abandoned() && self.ring.is_empty()
     }
 }
 
@@ -293,26 +290,27 @@ mod tests {
 
     const RING: usize = RING_BYTES / size_of::<Entry<u64>>();
 
-    /// The producer does not wait while there is room aside; nothing is lost, and nothing overtakes.
+    /// The producer does not wait while it may begin a ring; nothing is lost, and nothing overtakes.
     #[test]
-    fn what_the_ring_has_no_room_for_is_set_aside() {
+    fn a_full_ring_is_followed_by_another() {
         let (mut producer, mut consumer) = queue::<u64, ()>();
-        let count = (RING + MAX_ASIDE / 2) as u64;
-        for number in 0..count {
-            producer.put(number);
-        }
+        let count = RING as u64 * MAX_RINGS - 1;
+        (0..count).for_each(|number| producer.put(number));
+        assert_eq!(producer.rings_in_use(), MAX_RINGS);
         assert!(producer.behind().is_some());
         let (mut batch, mut expected) = (Vec::new(), 0);
         while expected < count {
-            consumer.take(&mut batch);
+            assert!(consumer.take(&mut batch));
             for entry in &batch {
                 assert_eq!(*entry, Entry::Record(expected));
                 expected += 1;
             }
-            producer.wake();
         }
-        assert!(producer.aside.is_empty() && producer.behind().is_none());
-        assert_eq!((producer.progress.lost(), producer.progress.failure()), (0, None));
+        producer.wake();
+        assert!(producer.behind().is_none());
+        assert_eq!((producer.rings_in_use(), producer.progress.lost()), (1, 0));
+        drop(producer);
+        assert!(!consumer.take(&mut batch) && batch.is_empty());
     }
 
     /// Messages arrive at their place among the records.
@@ -326,12 +324,8 @@ mod tests {
             }
         }
         let (mut batch, mut last) = (Vec::new(), None);
-        loop {
-            producer.wake();
-            consumer.take(&mut batch);
-            if batch.is_empty() {
-                break;
-            }
+        drop(producer);
+        while consumer.take(&mut batch) {
             for entry in &batch {
                 match entry {
                     Entry::Record(number) => last = Some(*number),
@@ -351,12 +345,9 @@ mod tests {
     fn a_thread_that_is_gone_is_not_waited_for() {
         let (mut producer, consumer) = queue::<u64, ()>();
         drop(consumer);
-        let count = 2 * (RING + MAX_ASIDE);
-        for number in 0..count as u64 {
-            producer.put(number);
-        }
-        assert!(producer.is_over && producer.aside.is_empty());
+        (0..3 * RING as u64).for_each(|number| producer.put(number));
+        assert!(producer.is_over);
         assert!(producer.progress.failure().is_some_and(|why| why.contains("is gone")));
-        assert_eq!(producer.progress.lost(), (count - RING) as u64);
+        assert_eq!(producer.progress.lost(), 2 * RING as u64);
     }
 }

@@ -99,7 +99,7 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         let producer = &mut self.of_this_process()?.producer;
         let (done, wait) = sync_channel(1);
         producer.send(Message::Flush(done));
-        producer.settle();
+        producer.wake();
         Some(Flushing(wait))
     }
 
@@ -108,7 +108,7 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         self.of_this_process()?;
         let Open { mut producer, thread, .. } = self.open.take()?;
         producer.send(Message::Finish);
-        producer.settle();
+        producer.wake();
         Some(Finishing { thread, progress: Arc::clone(&producer.progress) })
     }
 
@@ -198,9 +198,7 @@ impl<S: RecordSink> Writer<S> {
     fn run(mut self) -> Result<()> {
         let mut batch = Vec::new();
         loop {
-            // Asked before the batch is taken: what was put in before the producer went is in it.
-            let is_over = self.consumer.is_over();
-            self.consumer.take(&mut batch);
+            let is_over = !self.consumer.take(&mut batch);
             let is_finished = batch.iter().any(|entry| self.process(*entry));
             if self.is_behind && self.flushed.elapsed() >= S::FLUSH_INTERVAL {
                 self.flush();
