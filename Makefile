@@ -137,7 +137,8 @@ bench-capture:
 	$(CARGO) build --release --locked --workspace
 	bash bench/capture.sh
 
-# Rewrites the expected outputs of snapshot tests; read the difference before you commit it.
+# Rewrites the expected outputs of snapshot tests and the TypeScript types of the answers (`make web` after that); read the
+# difference before you commit it.
 bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml

@@ -18,8 +18,7 @@ impl Declarations {
     /// A module that exports all of them.
     pub fn module(&self) -> String {
         let mut text =
-            "// Made from the types in Rust by a test; `make bless` writes it anew. Do not edit.\n"
-                .to_owned();
+            "// Generated from the Rust types; `make bless` updates this file. Do not edit it.\n".to_owned();
         for declaration in self.0.values() {
             text.push('\n');
             text.push_str(declaration);

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use flate2::read::ZlibDecoder;
 use serde_json::{Value, json};
-use ttmem::model::Profile;
+use ttmem::model::{
+    Builder, Event, Moment, PoolId, Profile, RankEvent, RankId, Reading, Sink, Source, StrId,
+};
 use ttmem::query::{About, DeviceKind, Level, Limits, Request, Summary, Thresholds, summary};
 use ttmem::report::{Screen, Style};
 use ttmem::store::Stored;
@@ -140,11 +142,42 @@ fn reports_of_earlier_versions_have_no_level() {
     assert!(stored.shown.is_some(), "the rest is shown");
 }
 
+/// A program with a pool of 1000 MiB, of which so many MiB are allocated.
+fn of_pool(name: &str, allocated: u64) -> Profile {
+    let mut sink = Builder::new();
+    let rank = RankId::new(0).unwrap();
+    let (text, pool) = (StrId::new(0).unwrap(), PoolId::new(0).unwrap());
+    let reading =
+        Reading { allocated: Some(allocated << 20), capacity: Some(1000 << 20), ..Reading::default() };
+    for event in [
+        Event::Source(Source { format: "recording".into(), file: "pool.ttmem".into() }),
+        Event::Rank { label: None },
+        Event::Text(name.into()),
+        Event::Of(rank, RankEvent::Pool { name: text, banks: Some(1), quantum: 0 }),
+        Event::Of(rank, RankEvent::State(pool, Moment::START, reading)),
+    ] {
+        sink.take(event).unwrap();
+    }
+    sink.finish()
+}
+
 #[test]
-fn a_pool_that_pytorch_allocates_on_is_judged_as_any_other() {
-    let level = |pool, peak| Thresholds::default().level(pool, Some(peak), Some(100));
-    assert_eq!(level("cuda:0", 85), Some(Level::High));
-    assert_eq!(level("cuda:0", 99), Some(Level::Full));
+fn memory_of_pytorch_is_judged_as_any_other() {
+    let judged = |name: &str, allocated| {
+        let rank = answer(&of_pool(name, allocated), Thresholds::default()).ranks.remove(0);
+        let level = rank.pools.get(name).unwrap().level.unwrap();
+        (level, rank.suggestions.first().map(|first| (first.rule, first.message.clone())))
+    };
+    assert_eq!(judged("cuda:0", 800), (Level::Ok, None));
+    let (level, high) = judged("cuda:0", 850);
+    assert_eq!((level, high.unwrap().0), (Level::High, "memory_over_80"));
+    let (level, full) = judged("cuda:0", 990);
+    let (rule, message) = full.unwrap();
+    assert_eq!((level, rule), (Level::Full, "memory_over_90"));
+    assert!(message.starts_with("cuda:0 is 99.0% full at its peak, 10.0 MiB are left. Risk"), "{message}");
+    // The program chooses the size of these regions.
+    assert_eq!(judged("TRACE", 1000), (Level::Full, None));
+    assert_eq!(judged("L1_SMALL", 1000), (Level::Full, None));
 }
 
 #[test]

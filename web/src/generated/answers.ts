@@ -1,4 +1,4 @@
-// Made from the types in Rust by a test; `make bless` writes it anew. Do not edit.
+// Generated from the Rust types; `make bless` updates this file. Do not edit it.
 
 /** A peak in a few words. */
 export type AboutPeak = {

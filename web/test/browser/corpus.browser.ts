@@ -3,6 +3,7 @@
 import type { Page } from "@playwright/test";
 import { count, percent, size } from "../../src/format";
 import type { RankSummary } from "../../src/generated/answers";
+import { levelClass } from "../../src/level";
 import {
   choosePool,
   expect,
@@ -181,8 +182,12 @@ async function checkPoolCards(page: Page, rank: RankSummary): Promise<void> {
     } else {
       await expect(fact("cause")).toContainText(`before step ${count(step)}`);
     }
-    if (pool.peak_per_bank !== null && pool.capacity_per_bank) {
-      await expect(card.locator(".level")).toContainText(percent(pool.peak_per_bank, pool.capacity_per_bank));
+    if (pool.level === null) {
+      await expect(card.locator(".level")).toHaveCount(0);
+    } else {
+      const share = percent(pool.peak_per_bank ?? 0, pool.capacity_per_bank ?? 0);
+      await expect(card.locator(".level")).toHaveText(`${share} · ${pool.level}`);
+      await expect(card).toHaveClass(`card ${levelClass(pool.level)}`);
     }
   }
 }

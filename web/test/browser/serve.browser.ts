@@ -38,6 +38,8 @@ test("a list is searched and sorted, and leads to the pages and back", async ({ 
   const peak = Number(await row.locator('[data-title="Peak"] data').getAttribute("value"));
   expect(peak).toBe(pools.DRAM.peak_per_bank);
   await expect(row.locator('[data-title="Full"]')).toHaveText("93 %");
+  expect(pools.DRAM.level).toBe("full");
+  await expect(row.locator('[data-title="Full"] .full')).toHaveClass("full bad");
 
   const column = (name: string) => page.getByRole("columnheader", { name }).getByRole("button");
   await column("Report").click();
