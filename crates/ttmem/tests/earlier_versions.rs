@@ -1,7 +1,7 @@
 //! Files that earlier versions wrote open with the same answers: `corpus/ttmem/VERSION/`.
 //!
 //! Beside each recording or profile stands the answer of the version that wrote it, without sentences. Today's answer has
-//! every value of it. It may have further keys, and a list may not be shorter or longer.
+//! every value of it. It may have further keys and suggestions; other lists are neither shorter nor longer.
 
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,11 @@ fn difference(then: &Value, now: &Value, at: &str) -> Option<String> {
         (Value::Object(then), Value::Object(now)) => then.iter().find_map(|(key, value)| {
             difference(value, now.get(key).unwrap_or(&Value::Null), &format!("{at}.{key}"))
         }),
+        // A later version may suggest more.
+        (Value::Array(then), Value::Array(now)) if at.ends_with(".suggestions") => then
+            .iter()
+            .find(|then| now.iter().all(|now| difference(then, now, at).is_some()))
+            .map(|then| format!("{at}: {then} is missing")),
         (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
             let mut pairs = then.iter().zip(now).enumerate();
             pairs.find_map(|(index, (then, now))| difference(then, now, &format!("{at}[{index}]")))

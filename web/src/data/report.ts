@@ -12,7 +12,6 @@ import type {
   RankHead,
   RankSummary,
   Summary,
-  Verdict,
 } from "../generated/answers";
 import { type Block, unpack } from "./block";
 import { Lines } from "./lines";
