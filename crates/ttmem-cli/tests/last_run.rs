@@ -68,12 +68,45 @@ fn peak(folder: &Path, args: &[&str]) -> Value {
 }
 
 #[test]
-fn the_cut_out_answers_as_the_log_does_for_its_last_pass() {
+fn the_profile_answers_as_the_log_does_for_its_last_pass() {
+    let folder = folder();
+    run(folder.path(), &["last-run", "vae.log", "-o", "last.log", "--profile", "last.ttmem"]);
+    let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
+    assert_eq!(peak(folder.path(), &["last.ttmem"]), whole);
+    assert!(whole["live"].as_array().unwrap().len() > 10);
+    assert_eq!(names(folder.path()), ["last.log", "last.ttmem", "vae.log"]);
+}
+
+/// Every line is one of the log: nothing is added, and a summary says what is missing.
+#[test]
+fn the_lines_are_those_of_the_log() {
     let folder = folder();
     run(folder.path(), &["last-run", "vae.log", "-o", "last.log"]);
-    let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
-    assert_eq!(peak(folder.path(), &["last.log"]), whole);
-    assert!(whole["live"].as_array().unwrap().len() > 10);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let (log, last) = (read("vae.log"), read("last.log"));
+    let mut rest = log.lines();
+    assert!(last.lines().all(|line| rest.any(|of_log| of_log == line)));
+    assert!(last.len() < log.len());
+    let (_, said) = run(folder.path(), &["summary", "last.log"]);
+    assert!(said.contains("the log begins inside a running process"), "{said}");
+    let (_, said) = run(folder.path(), &["summary", "vae.log"]);
+    assert_eq!(said, "");
+}
+
+/// The profile does not need the log: every command reads it.
+#[test]
+fn every_command_reads_the_profile() {
+    let folder = folder();
+    run(folder.path(), &["last-run", "vae.log", "--profile", "last.ttmem"]);
+    fs::remove_file(folder.path().join("vae.log")).unwrap();
+    for args in [
+        &["summary", "last.ttmem", "--markdown"][..],
+        &["chart", "last.ttmem", "-o", "chart.svg"],
+        &["report", "last.ttmem", "-o", "out"],
+    ] {
+        let (_, said) = run(folder.path(), args);
+        assert!(!said.contains("warning"), "{args:?}: {said}");
+    }
 }
 
 #[test]
@@ -85,10 +118,17 @@ fn standard_output_a_file_and_a_pipe_are_the_same() {
     assert_eq!(fs::read(folder.path().join("last.log")).unwrap(), printed);
     let log = fs::read(folder.path().join("vae.log")).unwrap();
     let piped = ttmem(folder.path()).args(["last-run", "-"]).write_stdin(log).assert().success();
-    let piped = String::from_utf8(piped.get_output().stdout.clone()).unwrap();
-    let printed = String::from_utf8(printed).unwrap();
-    assert_eq!(piped.split_once('\n').unwrap().1, printed.split_once('\n').unwrap().1);
-    assert!(piped.starts_with("ttmem | the last pass of standard input: pass 2 of 2, "));
+    assert_eq!(piped.get_output().stdout, printed);
+}
+
+#[test]
+fn the_profile_of_a_pipe_is_that_of_the_file() {
+    let folder = folder();
+    run(folder.path(), &["last-run", "vae.log", "--profile", "file.ttmem"]);
+    let log = fs::read(folder.path().join("vae.log")).unwrap();
+    let command = ["last-run", "-", "--profile", "pipe.ttmem"];
+    ttmem(folder.path()).args(command).write_stdin(log).assert().success();
+    assert_eq!(peak(folder.path(), &["pipe.ttmem"]), peak(folder.path(), &["file.ttmem"]));
 }
 
 /// A tensor of an earlier pass has an operation, but no step.
@@ -96,8 +136,8 @@ fn standard_output_a_file_and_a_pipe_are_the_same() {
 fn what_was_made_in_what_was_cut_away_is_said_so() {
     let folder = folder();
     fs::copy(corpus("trace.log"), folder.path().join("trace.log")).unwrap();
-    run(folder.path(), &["last-run", "trace.log", "-o", "last.log"]);
-    let (screen, _) = run(folder.path(), &["summary", "last.log"]);
+    run(folder.path(), &["last-run", "trace.log", "--profile", "last.ttmem"]);
+    let (screen, _) = run(folder.path(), &["summary", "last.ttmem"]);
     let screen = String::from_utf8(screen).unwrap();
     assert!(screen.contains("ttnn.relu, earlier"), "{screen}");
 }
@@ -117,9 +157,8 @@ fn a_file_is_replaced_only_by_force() {
     assert!(said.contains("mine.log is there already; --force replaces it"), "{said}");
     assert_eq!(fs::read(folder.path().join("mine.log")).unwrap(), b"mine");
     run(folder.path(), &["last-run", "vae.log", "-o", "mine.log", "--force"]);
-    assert!(
-        fs::read(folder.path().join("mine.log")).unwrap().starts_with(b"ttmem | the last pass of vae.log")
-    );
+    let (expected, _) = run(folder.path(), &["last-run", "vae.log"]);
+    assert_eq!(fs::read(folder.path().join("mine.log")).unwrap(), expected);
     // What it holds now is a log, and so is its source: only --in-place replaces one.
     for log in ["mine.log", "vae.log"] {
         let before = fs::read(folder.path().join(log)).unwrap();
@@ -131,16 +170,57 @@ fn a_file_is_replaced_only_by_force() {
 }
 
 #[test]
+fn a_profile_is_never_replaced() {
+    let folder = folder();
+    fs::write(folder.path().join("mine.ttmem"), "mine").unwrap();
+    let profile = ["last-run", "vae.log", "--profile", "mine.ttmem"];
+    let said = refused(folder.path(), &profile);
+    assert!(said.contains("mine.ttmem is there already; --force replaces it"), "{said}");
+    run(folder.path(), &[&profile[..], &["--force"]].concat());
+    // If one file cannot be written, neither is.
+    for args in [&["--force"][..], &["--force", "-o", "new.log"], &["--in-place", "--force"]] {
+        let said = refused(folder.path(), &[&profile[..], args].concat());
+        assert!(said.contains("not overwritten"), "{said}");
+    }
+    let said = refused(folder.path(), &["last-run", "vae.log", "-o", "a.log", "--profile", "a.log"]);
+    assert!(said.contains("name the same file"), "{said}");
+    let said = refused(folder.path(), &["last-run", "vae.log", "--profile", "vae.log", "--force"]);
+    assert!(said.contains("an input of this command"), "{said}");
+    assert_eq!(names(folder.path()), ["mine.ttmem", "vae.log"]);
+    assert_eq!(
+        fs::read(folder.path().join("vae.log")).unwrap(),
+        fs::read(corpus("vae-decoder.log")).unwrap()
+    );
+}
+
+#[test]
+fn in_place_requires_a_profile() {
+    let folder = folder();
+    for args in [&[][..], &["--profile", "/dev/null"]] {
+        let said = refused(folder.path(), &[&["last-run", "vae.log", "--in-place"], args].concat());
+        assert!(said.contains("--in-place requires --profile FILE.ttmem"), "{said}");
+    }
+    let said = refused(folder.path(), &["last-run", "vae.log", "--profile", "-"]);
+    assert!(said.contains("--profile needs the name of a file"), "{said}");
+    assert_eq!(
+        fs::read(folder.path().join("vae.log")).unwrap(),
+        fs::read(corpus("vae-decoder.log")).unwrap()
+    );
+}
+
+#[test]
 fn in_place_the_log_becomes_its_last_pass() {
     let folder = folder();
     let (expected, _) = run(folder.path(), &["last-run", "vae.log"]);
-    run(folder.path(), &["last-run", "vae.log", "--in-place"]);
+    let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
+    run(folder.path(), &["last-run", "vae.log", "--in-place", "--profile", "last.ttmem"]);
     assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
+    assert_eq!(peak(folder.path(), &["last.ttmem"]), whole);
     // Once is enough.
-    let (_, said) = run(folder.path(), &["last-run", "vae.log", "--in-place"]);
+    let (_, said) = run(folder.path(), &["last-run", "vae.log", "--in-place", "--profile", "again.ttmem"]);
     assert!(said.contains("there is only one pass, all of it is kept"), "{said}");
     assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
-    assert_eq!(names(folder.path()), ["vae.log"]);
+    assert_eq!(names(folder.path()), ["again.ttmem", "last.ttmem", "vae.log"]);
 }
 
 #[cfg(unix)]
@@ -151,10 +231,11 @@ fn in_place_permissions_and_links_stay() {
     let log = folder.path().join("vae.log");
     fs::set_permissions(&log, fs::Permissions::from_mode(0o640)).unwrap();
     symlink("vae.log", folder.path().join("link.log")).unwrap();
-    run(folder.path(), &["last-run", "link.log", "--in-place"]);
+    let (expected, _) = run(folder.path(), &["last-run", "vae.log"]);
+    run(folder.path(), &["last-run", "link.log", "--in-place", "--profile", "last.ttmem"]);
     assert!(folder.path().join("link.log").symlink_metadata().unwrap().is_symlink());
     assert_eq!(log.metadata().unwrap().permissions().mode() & 0o777, 0o640);
-    assert!(fs::read(&log).unwrap().starts_with(b"ttmem | the last pass of link.log"));
+    assert_eq!(fs::read(&log).unwrap(), expected);
 }
 
 #[test]
@@ -180,10 +261,12 @@ fn in_place_a_packed_log_stays_packed() {
         // Where there is no such program, the library's own tests have to do.
         let Some(before) = packed(program) else { continue };
         fs::write(folder.path().join(name), &before).unwrap();
-        run(folder.path(), &["last-run", name, "--in-place"]);
+        let profile = format!("{program}.ttmem");
+        run(folder.path(), &["last-run", name, "--in-place", "--profile", &profile]);
         let after = fs::read(folder.path().join(name)).unwrap();
         assert_eq!(after[..2], before[..2]);
-        assert_eq!(peak(folder.path(), &[name]), whole);
+        assert!(after.len() < before.len());
+        assert_eq!(peak(folder.path(), &[&profile]), whole);
     }
 }
 
@@ -196,13 +279,13 @@ fn what_cannot_be_cut_is_left_alone() {
     let before = names(folder.path());
     let cases: [(&[&str], &str); 9] = [
         (&["info.log"], "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"),
-        (&["info.log", "--in-place"], "--marker"),
+        (&["info.log", "--in-place", "--profile", "new.ttmem"], "--marker"),
         (&["info.log", "-o", "new.log"], "names no programs"),
         (&["hello.txt", "-o", "new.log"], "no reader knows this format"),
         (&["out/vae.ttmem", "-o", "new.log"], "only logs have passes"),
         (&["out"], "is a directory"),
         (&["nothing.log"], "cannot read nothing.log"),
-        (&["-", "--in-place"], "standard input cannot be replaced"),
+        (&["-", "--in-place", "--profile", "new.ttmem"], "standard input cannot be replaced"),
         (
             &["vae.log", "--marker", "never printed", "-o", "new.log"],
             "no line of vae.log has the marker's text",

@@ -158,7 +158,7 @@ impl Profile {
             let text = |id: Option<StrId>| id.map(|id| self.text(id));
             let carried = &rank.carried;
             return Made {
-                program: Some(self.text(carried.program[row])),
+                program: Some(self.text(carried.program[row])).filter(|program| !program.is_empty()),
                 op: text(carried.op[row]),
                 loc: text(carried.loc[row]),
             };

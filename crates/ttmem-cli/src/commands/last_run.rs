@@ -5,7 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
+use tempfile::NamedTempFile;
 use ttmem::read::{Cutting, LastPass, Progress};
 use ttmem::{Error, Result};
 
@@ -14,55 +15,111 @@ use crate::{console, reading};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem last-run model_profile.log -o last.log      the last pass, in a log of its own
-  ttmem last-run model.log | ttmem summary -        straight into an answer
+  ttmem last-run model.log -o last.log --profile last.ttmem
+                                                    the lines of the last pass, and its exact profile
+  ttmem summary last.ttmem                          what `ttmem summary model.log --run last` reports
   ttmem last-run model.log --marker 'Got output shape:' -o last.log
                                                     passes end where the program prints this
-  ttmem last-run model.log --in-place               keep nothing but the last pass
+  ttmem last-run model.log --in-place --profile last.ttmem
+                                                    shorten the log to its last pass
 
-`ttmem summary --run last` answers the same without a second log.
+The lines do not say what was allocated before the pass; the profile does.
 
 Exit codes: 0 written; 2 wrong usage, unreadable input, or no passes to tell apart; 4 no memory data in it.";
 
 /// `ttmem last-run`
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, group(ArgGroup::new("file").args(["output", "profile"]).multiple(true)))]
 pub(crate) struct LastRun {
     /// The log; `-` is standard input. A packed one (gzip, zstd) is unpacked.
     #[arg(value_name = "LOG")]
     pub log: String,
 
-    /// Write to a file instead of standard output.
+    /// Write the lines to a file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Also write the profile of the pass, with the tensors that were alive before it.
+    #[arg(long, value_name = "FILE.ttmem")]
+    pub profile: Option<PathBuf>,
 
     /// A pass ends at each line with this text, instead of where the sequence of programs repeats.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub marker: Option<String>,
 
-    /// Replace the log itself, all at once. A packed log stays packed.
+    /// Replace the log itself, atomically; requires --profile. A packed log stays packed.
     #[arg(long, conflicts_with = "output")]
     pub in_place: bool,
 
-    /// Replace an existing file, unless it is a log, recording or profile.
-    #[arg(long, requires = "output")]
+    /// Replace existing files, unless they are logs, recordings or profiles.
+    #[arg(long, requires = "file")]
     pub force: bool,
 }
 
-/// Cuts the last pass out. Nothing is written before it is found.
+impl LastRun {
+    fn check(&self) -> Result<()> {
+        let profile = self.profile.as_deref();
+        let message = if profile == Some(Path::new("-")) {
+            "--profile needs the name of a file: standard output is for the lines"
+        } else if self.in_place && profile.is_none_or(is_device) {
+            "--in-place requires --profile FILE.ttmem: the lines that remain do not say what was allocated before the last \
+             pass"
+        } else if profile.is_some() && profile == self.output.as_deref() {
+            "--output and --profile name the same file"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Usage(message.into()))
+    }
+}
+
+/// Where the lines of the pass go.
+enum Target<'a> {
+    StandardOutput,
+    File(Output<'a>),
+    Log(Replaced),
+}
+
+/// Cuts the last pass out. Nothing is written before it is found, and no file takes its place before all are complete.
 pub(crate) fn run(args: &LastRun) -> Result<()> {
+    args.check()?;
     let inputs = [&args.log];
-    let output = Output::option(args.output.as_deref(), args.force, &inputs)?;
-    let replaced = if args.in_place { Some(Replaced::find(&args.log)?) } else { None };
+    let target = match Output::option(args.output.as_deref(), args.force, &inputs)? {
+        Some(output) => Target::File(output),
+        None if args.in_place => Target::Log(Replaced::find(&args.log)?),
+        None => Target::StandardOutput,
+    };
+    let profile = args.profile.as_deref().map(|path| Output::at(path, args.force, &inputs)).transpose()?;
     let progress = Arc::new(Progress::default());
-    let cutting = Cutting { marker: args.marker.clone(), progress: Some(Arc::clone(&progress)) };
+    let cutting = Cutting {
+        marker: args.marker.clone(),
+        keep_texts: profile.is_some(),
+        progress: Some(Arc::clone(&progress)),
+    };
     let mut pass = reading::with_bar(&progress, &args.log, || LastPass::find(&args.log, &cutting))?;
     tell(args, &pass);
-    match (output, replaced) {
-        (None, None) => to_standard_output(&mut pass),
-        (Some(output), _) => reading::with_bar(&progress, &args.log, || to_file(&mut pass, &output)),
-        (None, Some(_)) if pass.is_everything() => Ok(()),
-        (None, Some(log)) => reading::with_bar(&progress, &args.log, || log.replace(&mut pass)),
+    let profile = match &profile {
+        Some(output) => Staged::write(output, |out| pass.write_profile(out, output.path()))?,
+        None => None,
+    };
+    let keep_profile = || profile.map_or(Ok(()), Staged::keep);
+    match target {
+        Target::StandardOutput => {
+            keep_profile()?;
+            to_standard_output(&mut pass)
+        }
+        Target::File(output) => {
+            let write = || Staged::write(&output, |out| pass.write(out, output.path()));
+            let lines = reading::with_bar(&progress, &args.log, write)?;
+            keep_profile()?;
+            lines.map_or(Ok(()), Staged::keep)
+        }
+        Target::Log(_) if pass.is_everything() => keep_profile(),
+        Target::Log(log) => {
+            let lines = reading::with_bar(&progress, &args.log, || log.stage(&mut pass))?;
+            keep_profile()?;
+            log.replace(lines)
+        }
     }
 }
 
@@ -98,34 +155,61 @@ fn to_standard_output(pass: &mut LastPass) -> Result<()> {
     }
 }
 
-/// Writes to a file: all of it, or nothing.
-fn to_file(pass: &mut LastPass, output: &Output<'_>) -> Result<()> {
-    let path = output.path();
-    let failed = |source| Error::Write { path: path.into(), source };
-    // A device or a pipe is no file that could be replaced.
-    if is_device(path) {
-        let out = OpenOptions::new().write(true).open(path).map_err(failed)?;
-        return written(out, path, |out| pass.write(out, path)).map(|_| ());
-    }
-    let beside = beside(path, fs::metadata(path).ok().as_ref()).map_err(plainly(path))?;
-    let file = beside.as_file().try_clone().map_err(failed)?;
-    written(file, path, |out| pass.write(out, path))?;
-    let kept = if output.replaces()? { beside.persist(path) } else { beside.persist_noclobber(path) };
-    kept.map(|_| ()).map_err(|error| match error.error.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
-        _ => failed(error.error),
-    })
+/// A file that is complete, beside the place that it takes.
+struct Staged<'a> {
+    output: &'a Output<'a>,
+    file: NamedTempFile,
 }
 
-/// Writes to an open file, to its end.
-fn written(file: File, path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
+impl<'a> Staged<'a> {
+    /// Writes a file, up to the disk. `None` for a device or a pipe, which cannot be replaced: it gets all of it now.
+    fn write(
+        output: &'a Output<'a>,
+        write: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<Option<Self>> {
+        let path = output.path();
+        if is_device(path) {
+            let failed = |source| Error::Write { path: path.into(), source };
+            let out = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            return filled(out, path, write).map(|_| None);
+        }
+        let file = write_beside(path, fs::metadata(path).ok().as_ref(), write)?;
+        Ok(Some(Self { output, file }))
+    }
+
+    /// Takes the place.
+    fn keep(self) -> Result<()> {
+        let path = self.output.path();
+        let kept =
+            if self.output.replaces()? { self.file.persist(path) } else { self.file.persist_noclobber(path) };
+        kept.map(|_| ()).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
+            _ => Error::Write { path: path.into(), source: error.error },
+        })
+    }
+}
+
+/// Writes a file beside another, up to the disk.
+fn write_beside(
+    path: &Path,
+    like: Option<&Metadata>,
+    write: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<NamedTempFile> {
     let failed = |source| Error::Write { path: path.into(), source };
+    let beside = beside(path, like).map_err(plainly(path))?;
+    let file = filled(beside.as_file().try_clone().map_err(failed)?, path, write)?;
+    file.sync_all().map_err(failed)?;
+    Ok(beside)
+}
+
+/// Fills an open file.
+fn filled(file: File, path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
     let mut out = BufWriter::new(file);
     write(&mut out)?;
-    out.into_inner().map_err(|error| failed(error.into_error()))
+    out.into_inner().map_err(|error| Error::Write { path: path.into(), source: error.into_error() })
 }
 
-/// A log that gives way to its last pass.
+/// A log that is replaced by its last pass.
 struct Replaced {
     path: PathBuf,
     metadata: Metadata,
@@ -145,26 +229,25 @@ impl Replaced {
             return Err(Error::Directory { path });
         }
         if !metadata.is_file() {
-            return Err(Error::NotThere(format!(
-                "{log} is no file that could be replaced: leave --in-place out"
-            )));
+            return Err(Error::NotThere(format!("{log} is not a regular file: leave --in-place out")));
         }
         Ok(Self { path, metadata })
     }
 
-    fn replace(&self, pass: &mut LastPass) -> Result<()> {
+    /// Writes the lines of the pass beside the log. An error if the log has changed meanwhile.
+    fn stage(&self, pass: &mut LastPass) -> Result<NamedTempFile> {
         let path = self.path.as_path();
-        let failed = |source| Error::Write { path: path.into(), source };
-        let beside = beside(path, Some(&self.metadata)).map_err(plainly(path))?;
-        let file = beside.as_file().try_clone().map_err(failed)?;
-        let file = written(file, path, |out| pass.write_alike(out, path))?;
-        // The log is all there is of the run: it gives way only to what is on the disk.
-        file.sync_all().map_err(failed)?;
-        let now = fs::metadata(path).map_err(failed)?;
+        let staged = write_beside(path, Some(&self.metadata), |out| pass.write_alike(out, path))?;
+        let now = fs::metadata(path).map_err(|source| Error::Write { path: path.into(), source })?;
         if now.len() != self.metadata.len() || now.modified().ok() != self.metadata.modified().ok() {
             let message = format!("{} changed while it was cut, so it is left as it is", path.display());
             return Err(Error::NotThere(message));
         }
-        beside.persist(path).map(|_| ()).map_err(|error| failed(error.error))
+        Ok(staged)
+    }
+
+    fn replace(&self, lines: NamedTempFile) -> Result<()> {
+        let failed = |source| Error::Write { path: self.path.clone(), source };
+        lines.persist(&self.path).map(|_| ()).map_err(|error| failed(error.error))
     }
 }

@@ -31,8 +31,8 @@ struct Graph {
 /// Which function of which graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FunctionRef {
-    pub graph: usize,
-    pub function: Option<usize>,
+    graph: usize,
+    function: Option<usize>,
 }
 
 /// What a run showed of itself.
@@ -201,17 +201,6 @@ impl Graphs {
         let graph = &self.graphs[function.graph];
         let is_main = |index: usize| graph.main.as_deref() == Some(graph.functions[index].name.as_str());
         function.function.is_none_or(is_main)
-    }
-
-    /// The module of a graph, by its number.
-    pub fn module_numbered(&self, graph: usize) -> Option<ModuleId> {
-        Some(self.graphs.get(graph)?.id)
-    }
-
-    /// The function of a graph, by their numbers.
-    pub fn function_numbered(&self, graph: usize, function: Option<usize>) -> Option<FunctionRef> {
-        let functions = self.graphs.get(graph)?.functions.len();
-        function.is_none_or(|function| function < functions).then_some(FunctionRef { graph, function })
     }
 
     /// The module of a function.

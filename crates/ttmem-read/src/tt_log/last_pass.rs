@@ -1,17 +1,15 @@
-//! Cuts the last pass out of a log: `ttmem last-run`.
+//! The last pass of a log: `ttmem last-run`.
 //!
-//! The log is read twice. The first time shows where the last pass of each rank begins, and which const-eval runs of
-//! earlier passes it relies on. The second time the log is understood up to there once more and written as it goes
-//! by (`cutter`): module dumps, those const-eval runs without their memory states, then what the reader remembers
-//! where the pass begins (`carried`), then the pass itself. So memory grows with steps and distinct texts, never
-//! with the log.
+//! The log is read twice. The first reading builds its profile and finds the lines at which the last pass of each rank
+//! begins and ends. The second copies these lines and all module dumps, unchanged (`cutter`). They do not say what was
+//! allocated before the pass: the profile of the pass does (`excerpt`).
 //!
-//! What a pass is says `analyze::passes`; with a marker, each line that holds it ends one.
+//! `rules::passes` says what a pass is; with a marker, each line that contains it ends one.
 
 mod cutter;
+mod excerpt;
 
 use std::io::{self, Write};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +18,6 @@ use rustc_hash::FxHashMap;
 
 use self::cutter::Cutter;
 use super::TtLog;
-use super::carried::MARK;
 use super::line::split_tag;
 use super::rank::At;
 use super::streams::{Log, RankLog};
@@ -28,20 +25,22 @@ use crate::Reader;
 use crate::input::{Packing, Progress, pick};
 use crate::lines::{Line, is_damage};
 use crate::reread::Reread;
+use ttmem_model::frame::Writer;
 use ttmem_model::rules::passes::Passes;
-use ttmem_model::{Builder, Profile, Rank, RunId, Warning};
-use ttmem_model::{Error, Result};
+use ttmem_model::{Builder, Error, Event, Profile, Rank, Result, Sink, Source, Warning};
 
-/// How a log is to be cut.
+/// How the last pass is found, and what of it is needed.
 #[derive(Clone, Debug, Default)]
 pub struct Cutting {
     /// A pass ends at each line with this text, instead of where the sequence of programs repeats.
     pub marker: Option<String>,
-    /// Where it is told how far the reading is.
+    /// Keep the texts of compiled graphs for [`LastPass::profile`].
+    pub keep_texts: bool,
+    /// Counts the bytes that were read.
     pub progress: Option<Arc<Progress>>,
 }
 
-/// The last pass of a log: found, and ready to be written.
+/// The last pass of a log.
 #[derive(Debug)]
 pub struct LastPass {
     name: String,
@@ -49,7 +48,9 @@ pub struct LastPass {
     packing: Option<Packing>,
     profile: Profile,
     parts: Vec<Part>,
-    /// How many lines the log has.
+    /// The warning that several processes wrote the log.
+    processes: Option<Warning>,
+    /// The number of lines of the log.
     lines: u64,
 }
 
@@ -58,26 +59,26 @@ pub struct LastPass {
 struct Part {
     /// The label of its lines.
     label: Option<Vec<u8>>,
-    /// Its place among the ranks.
+    /// The index of the rank.
     rank: usize,
-    /// Where the lines of its process begin: earlier modules are of others.
+    /// The offset at which the lines of its process begin: earlier modules belong to other processes.
     from: u64,
-    /// How many passes there are.
+    /// The number of passes.
     of: usize,
-    /// Where it begins; `None`: it is all there is.
+    /// The index of its first top-level run.
+    first: usize,
+    /// Where it begins; `None` if it is the whole log.
     begin: Option<Begin>,
-    /// Behind which line it ends, if not with the log.
+    /// Its last line, unless it ends with the log.
     end: Option<At>,
-    /// The const-eval runs that it relies on, and where they stand, in order.
-    const_evals: Vec<(RunId, Range<u64>)>,
 }
 
 /// Where a pass begins.
 #[derive(Clone, Copy, Debug)]
 struct Begin {
-    /// With its first run.
+    /// The first line of its first run.
     run: At,
-    /// Lines of other writers belong to it from here on: a marker ends the pass before, whatever runs.
+    /// The first line that others wrote during the pass: a marker ends the pass before, even while a program runs.
     others: At,
 }
 
@@ -92,7 +93,8 @@ impl LastPass {
             return Err(Error::NotThere(message));
         }
         let mut builder = Builder::new();
-        let mut log = Log::new(name, false, &mut builder);
+        builder.take(Event::Source(Source { format: reader.name().into(), file: name.into() }))?;
+        let mut log = Log::new(name, cutting.keep_texts, &mut builder);
         let mut markers = Markers::new(cutting.marker.as_deref());
         let mut lines = 0;
         log.read(content.stream, |log, line| {
@@ -100,18 +102,19 @@ impl LastPass {
             markers.look(line, log);
             Ok(())
         })?;
-        let courses: Vec<Course> = markers.courses(&mut log);
+        let courses = markers.courses(&mut log);
+        let processes = log.processes_warning();
         let profile = builder.finish();
         let parts = parts(name, &profile, courses, &markers)?;
-        Ok(Self { name: name.to_owned(), source, packing: content.packing, profile, parts, lines })
+        Ok(Self { name: name.to_owned(), source, packing: content.packing, profile, parts, processes, lines })
     }
 
-    /// What people should know about the reading.
+    /// The warnings about the log.
     pub fn warnings(&self) -> &[Warning] {
         &self.profile.warnings
     }
 
-    /// How many passes each rank has, with its label where lines are tagged.
+    /// The number of passes of each rank, with its label where lines are tagged.
     pub fn passes(&self) -> impl Iterator<Item = (Option<String>, usize)> {
         self.parts.iter().map(|part| (part.label(), part.of))
     }
@@ -121,14 +124,26 @@ impl LastPass {
         self.parts.iter().all(|part| part.begin.is_none())
     }
 
-    /// The first and the last line of the pass, and how many lines the log has.
+    /// The first and the last line of the pass, and the number of lines of the log.
     pub fn lines(&self) -> (u64, u64, u64) {
         let first = self.parts.iter().map(|part| part.begin.map_or(1, |begin| begin.others.line)).min();
         let last = self.parts.iter().map(|part| part.end.map_or(self.lines, |end| end.line)).max();
         (first.unwrap_or(1), last.unwrap_or(self.lines), self.lines)
     }
 
-    /// Writes it as the log is: packed, if that is packed. `path` is for messages only.
+    /// The profile of the pass, with the tensors that were alive before it.
+    pub fn profile(&self) -> Result<Profile> {
+        excerpt::profile(&self.name, &self.profile, &self.parts, self.processes.as_ref())
+    }
+
+    /// Writes the profile of the pass as a `.ttmem` file. `path` is for messages only.
+    pub fn write_profile(&self, out: &mut dyn Write, path: &Path) -> Result<()> {
+        let mut writer = Writer::create(out, path)?;
+        self.profile()?.replay(&mut writer)?;
+        writer.finish().map(drop)
+    }
+
+    /// Writes the lines of the pass, compressed if the log is. `path` is for messages only.
     pub fn write_alike(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let failed = |source| Error::Write { path: path.into(), source };
         match self.packing {
@@ -146,34 +161,13 @@ impl LastPass {
         }
     }
 
-    /// Writes it, as text. `path` is for messages only.
+    /// Writes the lines of the pass, as text. `path` is for messages only.
     pub fn write(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let content = self.source.content()?;
         if self.is_everything() {
             return copy(content.stream, &self.name, out, path);
         }
-        let written = |source| Error::Write { path: path.into(), source };
-        writeln!(out, "{}", self.title()).map_err(written)?;
-        let mut nothing = Nothing;
-        let log = Log::new(&self.name, false, &mut nothing);
-        Cutter::new(&self.profile, &self.parts, log, out, path).cut(content.stream, &self.name)
-    }
-
-    /// The line that says what a cut-out is.
-    fn title(&self) -> String {
-        let (first, last, lines) = self.lines();
-        let passes: Vec<String> = match self.parts.as_slice() {
-            [one, rest @ ..] if rest.iter().all(|part| part.of == one.of) => {
-                vec![format!("pass {0} of {0}", one.of)]
-            }
-            parts => parts.iter().map(Part::title).collect(),
-        };
-        format!(
-            "{}the last pass of {}: {}, lines {first} to {last} of {lines}; cut out by ttmem last-run",
-            String::from_utf8_lossy(MARK),
-            if self.name == "-" { "standard input".into() } else { self.name.escape_debug().to_string() },
-            passes.join(", "),
-        )
+        Cutter::new(&self.parts, out, path).cut(content.stream, &self.name)
     }
 }
 
@@ -181,30 +175,16 @@ impl Part {
     fn label(&self) -> Option<String> {
         self.label.as_ref().map(|label| String::from_utf8_lossy(label).into_owned())
     }
-
-    fn title(&self) -> String {
-        let rank = self.label().map_or_else(String::new, |label| format!(" of rank {label}"));
-        format!("pass {0} of {0}{rank}", self.of)
-    }
 }
 
-/// Takes events and forgets them.
-struct Nothing;
-
-impl ttmem_model::Sink for Nothing {
-    fn take(&mut self, _: ttmem_model::Event<'_>) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// Writes a log as it is.
+/// Copies a log.
 fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -> Result<()> {
     let mut block = vec![0; 256 << 10];
     loop {
         let read = match from.read(&mut block) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // The reader has said so.
+            // The first reading has warned of it.
             Err(error) if is_damage(&error) => 0,
             Err(source) => return Err(Error::Read { path: name.into(), source }),
         };
@@ -215,26 +195,24 @@ fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -
     }
 }
 
-/// What the first reading shows of a rank.
+/// What the first reading found of a rank.
 struct Course {
     label: Option<Vec<u8>>,
-    /// Which process it is, counted from 1, and where its lines begin.
+    /// Which process it is, counted from 1, and the offset at which its lines begin.
     process: u32,
     from: u64,
-    /// Where its runs begin; without programs, where something first begins behind each marker.
+    /// Where its top-level runs begin; without programs, where the first activity after each marker begins.
     begins: Vec<At>,
     /// Whether these are runs.
     has_runs: bool,
-    /// The const-eval runs whose results were asked for later, and by which run at last, from 1.
-    asked: Vec<(RunId, usize)>,
 }
 
 /// The lines that end passes.
 struct Markers {
     finder: Option<Finder<'static>>,
-    /// Whose they are, and where they stand.
+    /// The label of each, and its line.
     found: Vec<(Option<Vec<u8>>, At)>,
-    /// For each rank, where something first began behind each marker without a program.
+    /// For each rank, where the first activity outside programs began after each marker.
     nameless: Vec<Vec<At>>,
 }
 
@@ -249,16 +227,12 @@ impl Markers {
         if finder.find(line.bytes).is_none() {
             return;
         }
-        let (tag, text) = split_tag(line.bytes);
-        if text.starts_with(MARK) {
-            return;
-        }
-        let label = tag.map(|tag| tag.label());
+        let label = split_tag(line.bytes).0.map(|tag| tag.label());
         self.found.push((label, At { line: line.number, offset: line.offset, next: line.next }));
         self.gather(log);
     }
 
-    /// Takes down where things began since the last marker.
+    /// Records where activity began since the last marker.
     fn gather(&mut self, log: &mut Log<'_, '_>) {
         self.nameless.resize_with(log.ranks.len(), Vec::new);
         for (rank, begins) in log.ranks.iter_mut().zip(&mut self.nameless) {
@@ -266,21 +240,20 @@ impl Markers {
         }
     }
 
-    /// What the log has shown of its ranks, now that it is read.
+    /// What was found of each rank, after the last line.
     fn courses(&mut self, log: &mut Log<'_, '_>) -> Vec<Course> {
         self.gather(log);
         let nameless = std::mem::take(&mut self.nameless);
         let course = |(rank, nameless): (&RankLog, Vec<At>)| {
-            let state = &rank.state;
-            let has_runs = !state.begins().is_empty();
-            let begins = if has_runs { state.begins().to_vec() } else { nameless };
-            let (label, process, from) = (rank.label.clone(), rank.process, rank.from);
-            Course { label, process, from, begins, has_runs, asked: state.asked().collect() }
+            let runs = rank.state.begins();
+            let has_runs = !runs.is_empty();
+            let begins = if has_runs { runs.to_vec() } else { nameless };
+            Course { label: rank.label.clone(), process: rank.process, from: rank.from, begins, has_runs }
         };
         log.ranks.iter().zip(nameless).map(course).collect()
     }
 
-    /// Those that count for a rank: its own and those of nobody; where it has none, all.
+    /// The markers of a rank: its own and those without a tag; all of them where there are none of these.
     fn of(&self, label: Option<&[u8]>) -> Vec<At> {
         let is_its = |of: &Option<Vec<u8>>| of.is_none() || of.as_deref() == label;
         let any = self.found.iter().any(|(of, _)| is_its(of));
@@ -290,9 +263,7 @@ impl Markers {
 
 /// The last passes of all ranks that have any.
 fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers) -> Result<Vec<Part>> {
-    // A cut-out may end before its marker: it is one pass all the same.
-    let is_cut_out = profile.ranks.iter().any(|rank| rank.cut_out.is_some());
-    if markers.finder.is_some() && markers.found.is_empty() && !is_cut_out {
+    if markers.finder.is_some() && markers.found.is_empty() {
         return Err(Error::NotThere(format!("no line of {name} has the marker's text")));
     }
     let mut parts = Vec::new();
@@ -310,8 +281,7 @@ fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers)
             None => None,
         };
         let Some(Found { first, of, begin, end }) = found else { continue };
-        let const_evals = begin.map_or_else(Vec::new, |begin| relied_on(rank, &course, first, begin));
-        parts.push(Part { label: course.label, rank: index, from: course.from, of, begin, end, const_evals });
+        parts.push(Part { label: course.label, rank: index, from: course.from, of, first, begin, end });
     }
     if parts.is_empty() {
         return Err(Error::NotThere(format!(
@@ -325,7 +295,7 @@ fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers)
 
 /// A last pass.
 struct Found {
-    /// The place of its first run.
+    /// The index of its first run.
     first: usize,
     of: usize,
     begin: Option<Begin>,
@@ -341,7 +311,7 @@ fn repeated(rank: &Rank, course: &Course) -> Option<Found> {
     Some(Found { first, of: passes.count(), begin, end: None })
 }
 
-/// The last pass of a rank by markers: a run is of the pass in which it begins.
+/// The last pass of a rank by markers: a run belongs to the pass in which it begins.
 fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<Found> {
     let pass_of = |begin: &At| markers.partition_point(|marker| marker.next <= begin.offset);
     let last = pass_of(course.begins.last()?);
@@ -349,7 +319,7 @@ fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<Found> {
     let mut passes: Vec<usize> = course.begins.iter().map(pass_of).collect();
     passes.dedup();
     let run = course.begins[first];
-    let others = last.checked_sub(1).map_or(run, |before| behind(markers[before]));
+    let others = last.checked_sub(1).map_or(run, |before| line_after(markers[before]));
     // A marker may be printed while the last program still runs: then the pass goes on.
     let ended = rank.top_level_runs().last().map_or(0, |(_, run)| run.source.end);
     let end = markers.get(last).copied().filter(|marker| ended <= marker.next);
@@ -357,26 +327,6 @@ fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<Found> {
     Some(Found { first, of: passes.len(), begin: is_cut.then_some(Begin { run, others }), end })
 }
 
-/// The place of the line behind another.
-fn behind(line: At) -> At {
+fn line_after(line: At) -> At {
     At { line: line.line + 1, offset: line.next, next: line.next }
-}
-
-/// The const-eval runs before a pass whose results it asks for.
-fn relied_on(rank: &Rank, course: &Course, first: usize, begin: Begin) -> Vec<(RunId, Range<u64>)> {
-    let asked = course.asked.iter().filter(|(_, number)| *number > first);
-    let mut runs: Vec<(RunId, Range<u64>)> = asked
-        .filter_map(|(maker, _)| Some((*maker, rank.run(*maker)?.source)))
-        .map(|(maker, source)| (maker, source.start..source.end))
-        .filter(|(_, source)| source.start < begin.run.offset)
-        .collect();
-    runs.sort_unstable_by_key(|(_, source)| source.start);
-    // One that ran inside of another is told with it.
-    let mut end = 0;
-    runs.retain(|(_, source)| {
-        let apart = source.start >= end;
-        end = end.max(source.end);
-        apart
-    });
-    runs
 }

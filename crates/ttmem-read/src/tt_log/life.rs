@@ -172,31 +172,16 @@ impl Lives {
         alloc
     }
 
-    /// Adds an allocation that is known from before the log begins, and says it at once.
-    pub fn take_up(
-        &mut self,
-        alloc: Alloc,
-        rank: RankId,
-        tables: &mut Tables<'_>,
-    ) -> Result<(AllocRef, TensorId)> {
-        let slot = self.add(alloc);
-        self.young.pop();
-        let tensor = self.say_one(slot, rank, tables)?;
-        Ok((slot, tensor))
-    }
-
     /// The allocations that are alive.
     pub fn alive(&self) -> impl Iterator<Item = &Alloc> {
         self.slots.iter().filter(|slot| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT)
     }
 
-    /// What is there and was said, in the order it was said.
-    pub fn standing(&self) -> Vec<(TensorId, AllocRef)> {
-        let alive = |slot: &Alloc| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT;
-        let slots = (0..).map(AllocRef).zip(&self.slots).filter(|(_, slot)| alive(slot));
-        let mut standing: Vec<_> = slots.filter_map(|(alloc, slot)| Some((slot.tensor?, alloc))).collect();
-        standing.sort_unstable();
-        standing
+    /// The bytes per bank that allocations take of a pool at a moment of the first program: nothing is forgotten yet.
+    pub fn sum_at(&self, pool: PoolId, at: Moment) -> u64 {
+        let is_there =
+            |slot: &&Alloc| slot.pool == pool && slot.born <= at && at < slot.dies && slot.same_as.is_none();
+        self.slots.iter().filter(is_there).filter_map(|slot| slot.per_bank).fold(0, u64::saturating_add)
     }
 
     /// The row that an allocation was said as, if it was.
@@ -207,11 +192,6 @@ impl Lives {
     /// What a pool held when it was last looked at.
     pub fn observed(&self, pool: PoolId) -> Option<u64> {
         self.accounts.get(pool.index()).and_then(|account| account.observed)
-    }
-
-    /// Takes up what a pool held before the log begins.
-    pub fn take_up_observed(&mut self, pool: PoolId, observed: Option<u64>) {
-        self.account(pool).observed = observed;
     }
 
     /// Adds a holder.
@@ -433,7 +413,7 @@ impl Lives {
         Ok(())
     }
 
-    fn say_one(&mut self, slot: AllocRef, rank: RankId, tables: &mut Tables<'_>) -> Result<TensorId> {
+    fn say_one(&mut self, slot: AllocRef, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let id = TensorId::new(self.tensors).ok_or_else(|| {
             Error::NotThere("the log has more tensors than can be numbered; split it".into())
         })?;
@@ -452,8 +432,7 @@ impl Lives {
             step: alloc.step.and_then(StepNumber::new),
             name: alloc.name,
         };
-        tables.say(rank, RankEvent::Tensor(tensor))?;
-        Ok(id)
+        tables.say(rank, RankEvent::Tensor(tensor))
     }
 
     fn say_changes(&self, changed: &[AllocRef], rank: RankId, tables: &mut Tables<'_>) -> Result<()> {

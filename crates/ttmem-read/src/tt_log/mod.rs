@@ -7,7 +7,6 @@
 //! written.
 
 pub(super) mod brackets;
-mod carried;
 pub(super) mod fault;
 mod graphs;
 pub mod last_pass;

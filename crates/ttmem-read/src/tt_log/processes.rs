@@ -126,7 +126,7 @@ impl Opening {
             return Ok(Some(Sign::Aborted));
         }
         let is_back = self.views.iter().all(|(pool, view)| rank.began_with_at_least(pool, view));
-        if is_back && self.dumps.iter().any(|dump| rank.graphs.has_dump(dump.hash)) {
+        if is_back && self.dumps.iter().any(|dump| rank.has_dump(dump.hash)) {
             return Ok(Some(Sign::ModulesStartOver));
         }
         let resident = rank.resident(b"DRAM");

@@ -15,7 +15,6 @@ use xxhash_rust::xxh3::Xxh3;
 use self::damage::Tally;
 use self::groups::{Group, KnownState, POOLS};
 use self::opening::Boundary;
-use super::carried;
 use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
@@ -24,8 +23,11 @@ use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::Input;
 use crate::lines::{LONGEST_LINE, Line, Lines, is_damage};
-use ttmem_model::{ByteRange, Sink};
+use ttmem_model::{ByteRange, Sink, StepMarks};
 use ttmem_model::{Error, Result};
+
+/// How the lines begin that `ttmem last-run` added to logs before it could write a profile of the pass.
+const ADDED: &[u8] = b"ttmem | ";
 
 /// Reads a whole log.
 pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
@@ -62,6 +64,8 @@ pub(super) struct Log<'s, 'n> {
     stray_modules: Tally,
     /// States without the runtime's prefix.
     snapshots: Tally,
+    /// Lines that an earlier version of `ttmem last-run` added.
+    added: Tally,
 }
 
 /// A rank of one process, being read.
@@ -145,6 +149,7 @@ impl<'s, 'n> Log<'s, 'n> {
             headless: Tally::default(),
             stray_modules: Tally::default(),
             snapshots: Tally::default(),
+            added: Tally::default(),
         }
     }
 
@@ -374,9 +379,9 @@ impl<'s, 'n> Log<'s, 'n> {
                 }
             }
             Message::CacheKey(hash) => rank.cache_key(hash, tables)?,
-            Message::CacheHit => rank.cache_hit(),
-            Message::CacheMiss => rank.cache_miss(),
-            Message::Retained => rank.retained(),
+            Message::CacheHit => rank.mark(StepMarks::CACHE_HIT),
+            Message::CacheMiss => rank.mark(StepMarks::CACHE_MISS),
+            Message::Retained => rank.mark(StepMarks::RETAINED),
             Message::Other => {}
         }
         Ok(false)
@@ -384,8 +389,9 @@ impl<'s, 'n> Log<'s, 'n> {
 
     /// A line that the runtime's logger did not write.
     fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
-        if let Some(text) = text.strip_prefix(carried::MARK) {
-            return self.carried(stream, text, at);
+        if text.starts_with(ADDED) {
+            self.added.add(at.line);
+            return Ok(());
         }
         // Whoever writes in front of every line wrote in front of the dump's header, too.
         let prefix = self.streams[stream].dump.as_ref().map_or(&b""[..], |open| &open.prefix);
@@ -443,22 +449,6 @@ impl<'s, 'n> Log<'s, 'n> {
             return Ok(());
         }
         self.fault(stream, text, ended, at)
-    }
-
-    /// A line that `ttmem last-run` wrote.
-    fn carried(&mut self, stream: usize, text: &[u8], at: At) -> Result<()> {
-        let taken_up = match carried::Line::parse(text) {
-            None => return Ok(()),
-            Some(Ok(line)) => {
-                let rank = self.rank(stream)?;
-                self.ranks[rank].state.take_up(&line, &mut self.tables)?
-            }
-            Some(Err(carried::Malformed)) => false,
-        };
-        if !taken_up {
-            self.skipped.add(at.line);
-        }
-        Ok(())
     }
 
     fn fault(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
@@ -526,8 +516,7 @@ impl<'s, 'n> Log<'s, 'n> {
             let message = format!("the dump of module {} that begins here {defect}", ended.stage);
             self.tables.warn(Some(ended.line), message)?;
         }
-        let id = rank.id();
-        rank.graphs.add(ended, id, &mut self.tables)
+        rank.add_dump(ended, &mut self.tables)
     }
 
     /// The end of the log.

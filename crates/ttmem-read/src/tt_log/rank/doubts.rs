@@ -1,27 +1,93 @@
 //! What does not fit together in the lines of a rank: the numbers are reported, with what may be wrong with them.
 
 use super::super::tables::Tables;
-use ttmem_model::Result;
-use ttmem_model::Step;
+use ttmem_model::{Result, Step};
 
 /// What was noticed and could not be resolved.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     /// How many operations are known by their state alone, and the line of the first.
-    pub lost: (u64, Option<u64>),
+    lost: (u64, Option<u64>),
     /// Falls between programs that nothing explains: how many, before which step the first is, and its bytes per bank.
-    pub falls: (u64, Option<(Step, u64)>),
+    falls: (u64, Option<(Step, u64)>),
     /// By how many bytes per bank tensors add up to more than the device reports, at most, and before which step.
-    pub excess: Option<(u64, Step)>,
+    excess: Option<(u64, Step)>,
     /// How many operands no operation in the log has made.
-    pub undefined: u64,
+    undefined: u64,
     /// The line from which on a pool has another number or size of banks.
-    pub other_banks: Option<u64>,
+    other_banks: Option<u64>,
+    /// How many cached results were loaded that no program in the log has computed.
+    cached_before: usize,
+    /// The bytes per bank of DRAM at its first state that belong to no tensor.
+    unexplained_at_first: Option<u64>,
+    /// The lines of the graphs that the last ambiguous program fits.
+    ambiguous: Vec<u64>,
+    /// How many programs fit none of the graphs.
+    unmatched: u64,
 }
 
 impl Doubts {
+    /// Notes an operation whose line is missing.
+    pub fn lost_operation(&mut self, line: u64) {
+        self.lost.0 += 1;
+        self.lost.1.get_or_insert(line);
+    }
+
+    /// Notes that memory fell between programs, before a step, by more than their results explain.
+    pub fn fall(&mut self, before: Step, per_bank: u64) {
+        self.falls.0 += 1;
+        self.falls.1.get_or_insert((before, per_bank));
+    }
+
+    /// Notes by how much tensors add up to more than the device reports before a step.
+    pub fn excess(&mut self, per_bank: u64, before: Step) {
+        if self.excess.is_none_or(|(known, _)| per_bank > known) {
+            self.excess = Some((per_bank, before));
+        }
+    }
+
+    /// Notes an operand that no operation has made.
+    pub fn undefined_operand(&mut self) {
+        self.undefined += 1;
+    }
+
+    /// Notes a state with another number or size of banks.
+    pub fn other_banks(&mut self, line: u64) {
+        self.other_banks.get_or_insert(line);
+    }
+
+    /// Notes cached results that no program in the log has computed.
+    pub fn cached_before(&mut self, results: usize) {
+        self.cached_before += results;
+    }
+
+    /// Notes bytes of DRAM that belong to no tensor at its first state.
+    pub fn unexplained_at_first(&mut self, per_bank: u64) {
+        self.unexplained_at_first = Some(per_bank);
+    }
+
+    /// Notes a program that fits several graphs, given by their lines. Reported once per group of graphs in a row.
+    pub fn ambiguous(&mut self, program: &str, lines: Vec<u64>, tables: &mut Tables<'_>) -> Result<()> {
+        if self.ambiguous == lines {
+            return Ok(());
+        }
+        let places: Vec<String> = lines.iter().map(u64::to_string).collect();
+        let message = format!(
+            "program {program} fits the graphs printed at lines {} equally; their argument names are not used",
+            places.join(" and ")
+        );
+        self.ambiguous = lines;
+        tables.warn(None, message)
+    }
+
+    /// Notes a program that fits none of the graphs.
+    pub fn unmatched(&mut self) {
+        self.unmatched += 1;
+    }
+
     /// Reports them.
     pub fn warn(&self, tables: &mut Tables<'_>) -> Result<()> {
+        self.warn_of_the_beginning(tables)?;
         if let (lost, Some(line)) = self.lost {
             let operations = if lost == 1 {
                 "the line of 1 operation is"
@@ -67,7 +133,48 @@ impl Doubts {
             );
             tables.warn(None, message)?;
         }
-        Ok(())
+        match self.unmatched {
+            0 => Ok(()),
+            1 => {
+                let message =
+                    "1 program run matches none of the dumped graphs; the names of its arguments are unknown";
+                tables.warn(None, message)
+            }
+            runs => {
+                let message = format!(
+                    "{runs} program runs match none of the dumped graphs; the names of their arguments are unknown"
+                );
+                tables.warn(None, message)
+            }
+        }
+    }
+
+    /// Reports memory that was allocated before the first line.
+    fn warn_of_the_beginning(&self, tables: &mut Tables<'_>) -> Result<()> {
+        let unexplained = self.unexplained_at_first.map(|bytes| {
+            format!("{} MiB per bank of DRAM belong to no tensor in it at its first memory state", mib(bytes))
+        });
+        let message = match (self.cached_before, unexplained) {
+            (0, None) => return Ok(()),
+            (0, Some(unexplained)) => format!(
+                "the log begins inside a running process, or tensors were created before its first program: {unexplained}, \
+                 so they are reported as unexplained"
+            ),
+            (results, unexplained) => {
+                let results = if results == 1 {
+                    "1 cached result".to_owned()
+                } else {
+                    format!("{results} cached results")
+                };
+                let unexplained =
+                    unexplained.map_or_else(String::new, |unexplained| format!("; {unexplained}"));
+                format!(
+                    "the log begins inside a running process: no program in it computes {results} that it uses{unexplained}. \
+                     Memory allocated before the first line is attributed only to tensors that the log names"
+                )
+            }
+        };
+        tables.warn(None, message)
     }
 }
 

@@ -3,17 +3,17 @@
 //! Only when a program has ended is it certain which compiled graph it belongs to. Then its arguments get their
 //! names, it is known which of them are new memory, and the lives that were held back are said.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use super::super::graphs::{FunctionRef, Match};
 use super::super::life::{Alloc, AllocRef, near};
 use super::super::tables::Tables;
-use super::{Frame, Owner, PoolState, RankState};
-use ttmem_model::Result;
-use ttmem_model::{Class, Moment, RankEvent, Step, difference};
+use super::RankState;
+use super::frame::Frame;
+use super::pools::Pool;
+use super::residents::Owner;
+use ttmem_model::{Class, Moment, RankEvent, Result, Step, StepMarks, difference};
 
-/// By how much the bytes of a gap between programs may differ from what tensors explain: small buffers come and go.
-const UNEXPLAINED_FALL: u64 = 16 << 10;
+/// By how many bytes per bank memory may differ from what tensors explain without a warning: small buffers come and go.
+const MAX_UNEXPLAINED: u64 = 16 << 10;
 
 impl RankState {
     pub(super) fn end_top(
@@ -26,8 +26,8 @@ impl RankState {
             self.fail_current(tables);
         }
         self.settle_current(tables)?;
-        let Some(frame) = self.frames.pop() else { return Ok(()) };
-        self.say_end(frame.run, finished, offset.or(Some(0)), tables)?;
+        let Some(frame) = self.programs.pop() else { return Ok(()) };
+        self.say_end(frame.run(), finished, offset.or(Some(0)), tables)?;
         let function = self.matching(&frame, finished, tables)?;
         let returned = self.outputs_of(&frame, function, finished);
         for alloc in &returned {
@@ -35,36 +35,39 @@ impl RankState {
         }
         self.leave_top(&frame);
         self.resolve_arguments(&frame, function, tables)?;
-        self.name_constants(function, tables)?;
-        self.outputs.push(returned);
-        self.forget_the_dead();
+        self.name_constants(&frame, function, tables)?;
+        self.residents.add_outputs(returned);
+        // Their slots will be used again.
+        self.residents.forget_the_dead(&self.lives);
+        self.cache.forget_the_dead(&self.lives);
         self.lives.say(self.id, tables)?;
-        self.levels = self.pools.iter().map(|pool| self.lives.settle(pool.id)).collect();
+        self.pools.settle(|pool| self.lives.settle(pool));
         self.note_excess();
-        self.pools.iter_mut().for_each(|pool| pool.gap = None);
         Ok(())
     }
 
     /// Compares the tensors that should be there with what the device says is there.
     fn note_excess(&mut self) {
-        for (pool, level) in self.pools.iter().zip(&self.levels) {
-            let of_pool = self.lives.alive().filter(|alloc| alloc.pool == pool.id);
+        for (pool, level) in self.pools.levels() {
+            let of_pool = self.lives.alive().filter(|alloc| alloc.pool == pool);
             let sum = of_pool.filter_map(|alloc| alloc.per_bank).fold(0, u64::saturating_add);
-            let excess = level.map_or(0, |level| sum.saturating_sub(level));
-            if excess > UNEXPLAINED_FALL && self.doubts.excess.is_none_or(|(known, _)| excess > known) {
-                self.doubts.excess = Some((excess, self.steps));
+            let excess = sum.saturating_sub(level);
+            if excess > MAX_UNEXPLAINED {
+                self.doubts.excess(excess, self.programs.steps());
             }
         }
     }
 
     /// The step that an error belongs to did nothing, nor did one that waited for a program to run.
     pub(super) fn fail_current(&mut self, tables: &Tables<'_>) {
-        let failed = self.faults.last().and_then(|pending| pending.fault.step);
-        let waits = self.caller(tables).map(|(step, _)| step);
-        self.mark(|current| {
-            let waited = waits == Some(current.step) && !current.hit && current.returned.is_none();
-            current.failed |= Some(current.step) == failed || waited;
-        });
+        let failed = self.faults.last_step();
+        let is_caller = self.caller(tables).is_some();
+        if let Some(current) = self.programs.current_mut() {
+            let waited = is_caller && !current.is(StepMarks::CACHE_HIT) && current.returned().is_none();
+            if waited || Some(current.step()) == failed {
+                current.mark(StepMarks::FAILED);
+            }
+        }
     }
 
     pub(super) fn matching(
@@ -73,32 +76,23 @@ impl RankState {
         finished: bool,
         tables: &mut Tables<'_>,
     ) -> Result<Option<FunctionRef>> {
-        if self.graphs.is_empty() || frame.operations == 0 || !self.has_texts {
+        if self.graphs.is_empty() || !frame.has_operations() || !self.detail.has_texts() {
             return Ok(None);
         }
         match self.graphs.find(&frame.traits(finished), tables)? {
             Match::One(function) => {
-                if let Some(run) = frame.run {
+                if let Some(run) = frame.run() {
                     let module = self.graphs.module(function);
                     tables.say(self.id, RankEvent::RunModule(run, module))?;
                 }
                 Ok(Some(function))
             }
             Match::Ambiguous(lines) => {
-                if self.ambiguous != lines {
-                    let places: Vec<String> = lines.iter().map(u64::to_string).collect();
-                    let message = format!(
-                        "program {} fits the graphs printed at lines {} equally; their argument names are not used",
-                        frame.program_text,
-                        places.join(" and ")
-                    );
-                    tables.warn(None, message)?;
-                    self.ambiguous = lines;
-                }
+                self.doubts.ambiguous(frame.program_text(), lines, tables)?;
                 Ok(None)
             }
             Match::None => {
-                self.unmatched += 1;
+                self.doubts.unmatched();
                 Ok(None)
             }
         }
@@ -120,17 +114,13 @@ impl RankState {
         if let Some(names) = function.and_then(|function| self.graphs.returns(function)) {
             return names.iter().filter_map(|name| frame.named(*name)).filter(is_result).collect();
         }
-        frame.order.iter().filter_map(|name| frame.named(*name)).filter(is_result).collect()
+        frame.results().filter(is_result).collect()
     }
 
     /// Lets go of a top-level program's names; its arguments stay, they are the caller's.
     pub(super) fn leave_top(&mut self, frame: &Frame) {
-        let slots: FxHashSet<AllocRef> = frame.slots.values().copied().collect();
-        let mut held: Vec<AllocRef> =
-            frame.names.values().flatten().filter(|alloc| !slots.contains(alloc)).copied().collect();
-        held.sort_unstable();
-        let at = Moment::early(self.steps);
-        for alloc in held {
+        let at = Moment::early(self.programs.steps());
+        for alloc in frame.held_without_arguments() {
             self.lives.release(alloc, at, false);
         }
     }
@@ -142,13 +132,13 @@ impl RankState {
         function: Option<FunctionRef>,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let owner = function.map_or(Owner::Program(frame.program), Owner::Function);
+        let owner = function.map_or(Owner::Program(frame.program()), Owner::Function);
         let slots = self.all_slots(frame, function, tables)?;
-        let is_first = self.levels.is_empty();
+        let is_first = self.pools.is_first_program();
         let mut new = Vec::new();
         for (number, slot) in slots {
             let key = (owner, number, self.lives.get(slot).ty);
-            match self.resident.get(&key).copied() {
+            match self.residents.argument(key) {
                 Some(known) if self.is_same(known, slot) => self.lives.unite(slot, known),
                 _ => {
                     new.push(slot);
@@ -158,34 +148,52 @@ impl RankState {
                 }
             }
             let alloc = self.lives.resolve(slot);
-            self.resident.insert(key, alloc);
+            self.residents.set_argument(key, alloc);
         }
-        let born = if is_first { Moment::START } else { Moment::late(frame.first) };
+        let born = if is_first { Moment::START } else { Moment::late(frame.first()) };
         for slot in &new {
             self.lives.get_mut(*slot).born = born;
         }
-        if !is_first {
-            self.settle_gap(frame.first, &new);
+        if is_first {
+            self.note_unexplained_at_first();
+        } else {
+            self.settle_gap(frame.first(), &new);
         }
         Ok(())
     }
 
+    /// Compares the first state of DRAM with the tensors that existed then.
+    fn note_unexplained_at_first(&mut self) {
+        let dram = self.pools.named(b"DRAM").filter(|_| self.detail.has_texts());
+        let Some((pool, (at, held))) = dram.and_then(|pool| Some((pool.id(), pool.first_state()?))) else {
+            return;
+        };
+        let unexplained = held.saturating_sub(self.lives.sum_at(pool, at));
+        if unexplained > MAX_UNEXPLAINED {
+            self.doubts.unexplained_at_first(unexplained);
+        }
+    }
+
     /// Gives the results of const-eval programs the names of the weights they were made from.
-    fn name_constants(&mut self, function: Option<FunctionRef>, tables: &mut Tables<'_>) -> Result<()> {
-        let constants = std::mem::take(&mut self.constants);
+    fn name_constants(
+        &mut self,
+        frame: &Frame,
+        function: Option<FunctionRef>,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
         let Some(function) = function else { return Ok(()) };
         let is_main = self.graphs.is_main(function);
         let module = self.graphs.module(function);
-        for (alloc, numbers) in constants {
+        for (alloc, numbers) in frame.constants() {
             let declared = self.graphs.arguments(function);
             let names: Vec<&str> =
                 numbers.iter().filter_map(|number| declared.get(*number as usize)?.name.as_deref()).collect();
             if !names.is_empty() {
                 let name = tables.text(names.join(" + ").as_bytes())?;
-                self.lives.get_mut(alloc).name = Some(name);
+                self.lives.get_mut(*alloc).name = Some(name);
             }
-            for number in numbers.into_iter().filter(|_| is_main) {
-                self.lives.originate(alloc, module, number);
+            for number in numbers.iter().filter(|_| is_main) {
+                self.lives.originate(*alloc, module, *number);
             }
         }
         Ok(())
@@ -203,8 +211,7 @@ impl RankState {
         function: Option<FunctionRef>,
         tables: &mut Tables<'_>,
     ) -> Result<Vec<(u32, AllocRef)>> {
-        let mut slots: Vec<(u32, AllocRef)> =
-            frame.slots.iter().map(|(number, slot)| (*number, *slot)).collect();
+        let mut slots: Vec<(u32, AllocRef)> = frame.slots().collect();
         let declared = function.map(|function| self.graphs.arguments(function).to_vec()).unwrap_or_default();
         for (number, argument) in (0..).zip(&declared) {
             let slot = slots.iter().find(|(have, _)| *have == number).map(|(_, slot)| *slot);
@@ -235,19 +242,19 @@ impl RankState {
         let Some(ty) = tables.tensor_type(ty)? else { return Ok(None) };
         // The program has named it after all, as something that is not on the device any more.
         let name = tables.text(ssa.as_bytes())?;
-        if frame.names.contains_key(&name) {
+        if frame.find(name).is_some() {
             return Ok(None);
         }
-        let Some(place) = self.place(ty, tables)? else { return Ok(None) };
-        let owner = (frame.run, frame.program);
+        let Some(place) = self.pools.place(ty, tables)? else { return Ok(None) };
+        let owner = (frame.run(), frame.program());
         Ok(Some(self.lives.add(Alloc::new(ty, place, Moment::START, Class::Argument, owner, name, None))))
     }
 
     /// Decides what happened between the last program and this one: which results of earlier programs went,
     /// and whether weights that look like those of another graph are the same memory.
     pub(super) fn settle_gap(&mut self, first: Step, new: &[AllocRef]) {
-        let shared = self.shareable(new);
-        let pieces = self.pieces_of_outputs();
+        let shared = self.residents.shareable(new, &self.lives);
+        let pieces = self.residents.pieces_of_outputs(&self.lives);
         let gaps: Vec<PoolGap> =
             self.pools.iter().filter_map(|pool| self.gap_of(pool, new, &shared, &pieces)).collect();
         let mut best: Option<(u64, u32, bool)> = None;
@@ -271,9 +278,8 @@ impl RankState {
         }
         let Some((missed, gone, share)) = best else { return };
         let fell = gaps.iter().filter(|gap| gap.measured < 0).map(|gap| gap.measured.unsigned_abs()).max();
-        if let Some(fell) = fell.filter(|_| missed > UNEXPLAINED_FALL && self.has_texts) {
-            self.doubts.falls.0 += 1;
-            self.doubts.falls.1.get_or_insert((first, fell));
+        if let Some(fell) = fell.filter(|_| missed > MAX_UNEXPLAINED && self.detail.has_texts()) {
+            self.doubts.fall(first, fell);
         }
         let at = Moment::late(first);
         for (_, piece) in pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1) {
@@ -291,86 +297,22 @@ impl RankState {
     /// What the device said of a gap, and what may have made it; `None` where it said nothing.
     fn gap_of(
         &self,
-        pool: &PoolState,
+        pool: &Pool,
         new: &[AllocRef],
         shared: &[(AllocRef, AllocRef)],
         pieces: &[Vec<AllocRef>],
     ) -> Option<PoolGap> {
         let size = |alloc: AllocRef| {
             let alloc = self.lives.get(alloc);
-            if alloc.pool == pool.id { alloc.per_bank.unwrap_or(0) } else { 0 }
+            if alloc.pool == pool.id() { alloc.per_bank.unwrap_or(0) } else { 0 }
         };
         let sum = |allocs: &mut dyn Iterator<Item = AllocRef>| allocs.map(size).fold(0, u64::saturating_add);
         Some(PoolGap {
-            measured: pool.gap?,
+            measured: pool.gap()?,
             came: sum(&mut new.iter().copied()),
             known: sum(&mut shared.iter().map(|(slot, _)| *slot)),
             pieces: pieces.iter().map(|piece| sum(&mut piece.iter().copied())).collect(),
         })
-    }
-
-    /// What may be gone by itself: single results where they are few, else those of one program together.
-    fn pieces_of_outputs(&self) -> Vec<Vec<AllocRef>> {
-        const MOST: usize = 8;
-        let alive = |alloc: &&AllocRef| self.lives.get(**alloc).is_alive();
-        let mut single = self.outputs.iter().flatten().filter(alive).map(|alloc| vec![*alloc]);
-        let few: Vec<Vec<AllocRef>> = single.by_ref().take(MOST).collect();
-        if single.next().is_none() {
-            return few;
-        }
-        // The results of the latest programs, each; all older ones together.
-        let (old, recent) = self.outputs.split_at(self.outputs.len().saturating_sub(MOST - 1));
-        let mut pieces = vec![old.iter().flatten().filter(alive).copied().collect()];
-        pieces.extend(recent.iter().map(|group| group.iter().filter(alive).copied().collect()));
-        pieces
-    }
-
-    /// New arguments that another graph has under the same name and type, on the device.
-    pub(super) fn shareable(&self, new: &[AllocRef]) -> Vec<(AllocRef, AllocRef)> {
-        let of = |alloc: AllocRef| {
-            let alloc = self.lives.get(alloc);
-            (alloc.class == Class::Weight && alloc.is_alive()).then_some((alloc.name?, alloc.ty))
-        };
-        let wanted: FxHashSet<_> = new.iter().filter_map(|slot| of(*slot)).collect();
-        if wanted.is_empty() {
-            return Vec::new();
-        }
-        let fresh: FxHashSet<AllocRef> = new.iter().map(|slot| self.lives.resolve(*slot)).collect();
-        let mut resident: Vec<AllocRef> =
-            self.resident.values().map(|alloc| self.lives.resolve(*alloc)).collect();
-        resident.sort_unstable_by_key(|alloc| std::cmp::Reverse(self.lives.said_as(*alloc)));
-        resident.dedup();
-        let mut known: FxHashMap<_, Vec<AllocRef>> = FxHashMap::default();
-        for alloc in resident.into_iter().filter(|alloc| !fresh.contains(alloc)) {
-            if let Some(key) = of(alloc).filter(|key| wanted.contains(key)) {
-                known.entry(key).or_default().push(alloc);
-            }
-        }
-        // Each is given once, the oldest first.
-        let mut give = |slot: AllocRef| Some((slot, known.get_mut(&of(slot)?)?.pop()?));
-        new.iter().filter_map(|slot| give(*slot)).collect()
-    }
-
-    /// Drops what refers to memory that is gone: its slot will be used again.
-    pub(super) fn forget_the_dead(&mut self) {
-        let lives = &self.lives;
-        self.resident.retain(|_, alloc| {
-            *alloc = lives.resolve(*alloc);
-            lives.get(*alloc).is_alive()
-        });
-        self.cache.retain(|_, kept| {
-            for alloc in kept.results.iter_mut().flatten() {
-                *alloc = lives.resolve(*alloc);
-            }
-            kept.results.iter().flatten().all(|alloc| lives.get(*alloc).is_alive())
-        });
-        for group in &mut self.outputs {
-            for alloc in group.iter_mut() {
-                *alloc = lives.resolve(*alloc);
-            }
-            group.retain(|alloc| lives.get(*alloc).is_alive());
-        }
-        self.outputs.retain(|group| !group.is_empty());
     }
 }
 

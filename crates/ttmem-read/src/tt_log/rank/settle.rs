@@ -1,25 +1,24 @@
 //! What a step did to the memory, settled when the next one begins.
 
-use super::super::life::{Alloc, AllocRef, Lives};
+use super::super::life::{Alloc, AllocRef};
 use super::super::tables::{OpFacts, Tables, TypeRef};
-use super::super::types::{Alignment, Place};
-use super::{CacheKey, Current, Kept, RankState};
-use ttmem_model::Result;
-use ttmem_model::{Class, Moment, OpKind, PoolId, RankEvent, RunId, StepMarks, StrId};
+use super::RankState;
+use super::cache::CacheKey;
+use super::frame::{Current, Frame, Named};
+use ttmem_model::{Class, Moment, OpKind, RankEvent, Result, RunId, StepMarks, StrId};
 
 impl RankState {
     /// Settles the step that runs in the innermost program.
     pub(super) fn settle_current(&mut self, tables: &mut Tables<'_>) -> Result<()> {
-        let Some(current) = self.frames.last_mut().and_then(|frame| frame.current.take()) else {
+        let Some(current) = self.programs.innermost_mut().and_then(Frame::take_current) else {
             return Ok(());
         };
-        let facts = tables.op_facts(current.op);
-        self.say_marks(&current, tables)?;
-        if self.frames.last().is_some_and(|frame| frame.retold) {
-            return Ok(());
+        let facts = tables.op_facts(current.op());
+        for mark in current.marks() {
+            tables.say(self.id, RankEvent::Marks(current.step(), mark))?;
         }
-        if current.failed {
-            // It did nothing, but what it was to read is there.
+        if current.is(StepMarks::FAILED) {
+            // It had no effect, but its operands exist.
             return self.operands(&facts, tables).map(|_| ());
         }
         match facts.kind {
@@ -31,44 +30,25 @@ impl RankState {
         }
     }
 
-    pub(super) fn say_marks(&mut self, current: &Current, tables: &mut Tables<'_>) -> Result<()> {
-        let marks = [
-            (current.hit, StepMarks::CACHE_HIT),
-            (current.miss, StepMarks::CACHE_MISS),
-            (current.retained, StepMarks::RETAINED),
-            (current.failed, StepMarks::FAILED),
-        ];
-        for (set, mark) in marks {
-            if set {
-                tables.say(self.id, RankEvent::Marks(current.step, mark))?;
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn settle_deallocate(
         &mut self,
         current: &Current,
         facts: &OpFacts,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        if current.retained {
+        if current.is(StepMarks::RETAINED) {
             return Ok(());
         }
-        if self.has_texts && tables.operands(facts).next().is_none() {
-            let candidates = self.recently_named();
-            self.lives.release_unknown(&candidates, Moment::after(current.step));
+        if self.detail.has_texts() && tables.operands(facts).next().is_none() {
+            let candidates = self.programs.innermost().map(Frame::recently_named).unwrap_or_default();
+            self.lives.release_unknown(&candidates, Moment::after(current.step()));
             return Ok(());
         }
         for operand in self.operands(facts, tables)?.into_iter().flatten() {
-            self.lives.release(operand, Moment::after(current.step), facts.force);
+            self.lives.release(operand, Moment::after(current.step()), facts.force);
         }
-        let names: Vec<StrId> = tables.operands(facts).map(|(name, _)| name).collect();
-        if let Some(frame) = self.frames.last_mut() {
-            for name in names {
-                // The name stays known: a second deallocation of it must not look like an argument's.
-                frame.names.insert(name, None);
-            }
+        if let Some(frame) = self.programs.innermost_mut() {
+            tables.operands(facts).for_each(|(name, _)| frame.forget(name));
         }
         Ok(())
     }
@@ -81,56 +61,25 @@ impl RankState {
     ) -> Result<()> {
         let operands: Vec<AllocRef> = self.operands(facts, tables)?.into_iter().flatten().collect();
         let results: Vec<_> = tables.results(facts).collect();
-        if let Some(frame) = self.frames.last_mut() {
-            frame.used.clone_from(&operands);
+        if let Some(frame) = self.programs.innermost_mut() {
+            frame.use_operands(&operands);
+            let names = |parts: (StrId, Option<TypeRef>)| parts.0;
+            frame.trace_sources(tables.operands(facts).map(names), tables.results(facts).map(names));
         }
-        self.trace_sources(facts, tables);
         for (name, ty) in results {
-            let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
+            let place = ty.map(|ty| self.pools.place(ty, tables)).transpose()?.flatten();
             let alloc = match (ty, place) {
                 (Some(ty), Some(place)) => {
-                    let born = Moment::after(current.step);
-                    let alloc = Alloc::new(
-                        ty,
-                        place,
-                        born,
-                        Class::Activation,
-                        self.owner(tables)?,
-                        name,
-                        Some(current.step),
-                    );
-                    Some(self.lives.bear(alloc, current.step, operands.clone()))
+                    let step = current.step();
+                    let (born, owner) = (Moment::after(step), self.owner(tables)?);
+                    let alloc = Alloc::new(ty, place, born, Class::Activation, owner, name, Some(step));
+                    Some(self.lives.bear(alloc, step, operands.clone()))
                 }
                 _ => None,
             };
-            self.name(name, alloc, Moment::after(current.step));
+            self.name(name, alloc, Moment::after(current.step()));
         }
         Ok(())
-    }
-
-    /// What the innermost program has on the device, what it named last first.
-    fn recently_named(&self) -> Vec<AllocRef> {
-        /// A program frees soon after the last use; further back, a size tells little.
-        const FAR: usize = 256;
-        let Some(frame) = self.frames.last() else { return Vec::new() };
-        let results = frame.order.iter().rev().take(FAR).filter_map(|name| frame.named(*name));
-        frame.used.iter().rev().copied().chain(results).collect()
-    }
-
-    /// In a const-eval program, what a step makes goes back to what its operands go back to.
-    fn trace_sources(&mut self, facts: &OpFacts, tables: &Tables<'_>) {
-        let Some(frame) = self.frames.last_mut().filter(|frame| frame.const_eval) else { return };
-        let mut sources: Vec<u32> = tables
-            .operands(facts)
-            .filter_map(|(name, _)| frame.sources.get(&name))
-            .flatten()
-            .copied()
-            .collect();
-        sources.sort_unstable();
-        sources.dedup();
-        for (name, _) in tables.results(facts) {
-            frame.sources.insert(name, sources.clone());
-        }
     }
 
     /// Binds the results of a cached load to what the cache holds.
@@ -140,25 +89,8 @@ impl RankState {
         facts: &OpFacts,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let key = self.cached_under(facts.callee, current.key);
+        let key = self.cache.key(facts.callee, current.key());
         self.settle_kept(current, facts, key, Class::Weight, tables)
-    }
-
-    /// What a cached load asks for. Where its hash or that of an earlier load is missing from the log, the program's name
-    /// must do.
-    fn cached_under(&self, callee: Option<StrId>, hash: Option<StrId>) -> CacheKey {
-        let key = CacheKey::Constants(callee, hash);
-        if self.cache.contains_key(&key) {
-            return key;
-        }
-        let mut of_callee = self.cache.keys().filter(|known| match known {
-            CacheKey::Constants(of, under) => *of == callee && (hash.is_none() || under.is_none()),
-            CacheKey::Trace(_) => false,
-        });
-        match (of_callee.next(), of_callee.next()) {
-            (Some(known), None) => *known,
-            _ => key,
-        }
     }
 
     /// Binds the results of a call to what the program inside it returned.
@@ -168,27 +100,23 @@ impl RankState {
         facts: &OpFacts,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let is_trace = facts.callee.is_none();
-        match &current.returned {
-            Some(_) | None if is_trace => {
-                self.settle_kept(current, facts, CacheKey::Trace(current.op), Class::Activation, tables)
-            }
-            Some(returned) => {
-                let names: Vec<StrId> = tables.results(facts).map(|(name, _)| name).collect();
-                let (run, program) = self.owner(tables)?;
-                for (name, alloc) in
-                    names.into_iter().zip(returned.iter().copied().chain(std::iter::repeat(None)))
-                {
-                    if let Some(alloc) = alloc {
-                        self.lives.alias(alloc, run, program, name);
-                    }
-                    self.name(name, alloc, Moment::after(current.step));
-                }
-                Ok(())
-            }
-            // Nothing ran that we could see: it is a computation like any other.
-            None => self.settle_compute(current, facts, tables),
+        if facts.callee.is_none() {
+            let key = CacheKey::Trace(current.op());
+            return self.settle_kept(current, facts, key, Class::Activation, tables);
         }
+        let Some(returned) = current.returned() else {
+            // No program ran inside it that we could see: it is a computation like any other.
+            return self.settle_compute(current, facts, tables);
+        };
+        let names: Vec<StrId> = tables.results(facts).map(|(name, _)| name).collect();
+        let (run, program) = self.owner(tables)?;
+        for (name, alloc) in names.into_iter().zip(returned.iter().copied().chain(std::iter::repeat(None))) {
+            if let Some(alloc) = alloc {
+                self.lives.alias(alloc, run, program, name);
+            }
+            self.name(name, alloc, Moment::after(current.step()));
+        }
+        Ok(())
     }
 
     pub(super) fn settle_kept(
@@ -201,25 +129,19 @@ impl RankState {
     ) -> Result<()> {
         let results: Vec<_> = tables.results(facts).collect();
         // A program that only executes a trace returns nothing of its own.
-        let fresh = current.returned.clone().filter(|returned| returned.iter().any(Option::is_some));
+        let fresh = current.returned().filter(|returned| returned.iter().any(Option::is_some));
         let is_fresh = fresh.is_some();
-        let types = |kept: &[Option<AllocRef>], lives: &Lives| {
-            kept.len() == results.len()
-                && kept
-                    .iter()
-                    .zip(&results)
-                    .all(|(kept, (_, ty))| kept.is_none_or(|kept| Some(lives.get(kept).ty) == *ty))
+        let fits = |kept: &&[Option<AllocRef>]| {
+            let is_same = |(kept, (_, ty)): (&Option<AllocRef>, &(StrId, Option<TypeRef>))| {
+                kept.is_none_or(|kept| Some(self.lives.get(kept).ty) == *ty)
+            };
+            kept.len() == results.len() && kept.iter().zip(&results).all(is_same)
         };
-        let found =
-            self.cache.get(&key).filter(|kept| !is_fresh && types(&kept.results, &self.lives)).cloned();
-        let earlier = found.as_ref().and_then(|found| found.maker).filter(|_| current.maker.is_none());
-        if let Some(maker) = earlier {
-            self.asked.insert(maker, self.begins.len());
-        }
-        let kept = match fresh.or_else(|| found.map(|found| found.results)) {
-            Some(kept) => kept,
-            None => self.resident_before(&results, class, tables)?,
+        let kept = match fresh.or_else(|| self.cache.get(key).filter(fits)) {
+            Some(kept) => kept.to_vec(),
+            None => self.cached_before(current, &results, class, tables)?,
         };
+        let at = Moment::after(current.step());
         let (run, program) = self.owner(tables)?;
         for (index, (name, _)) in results.iter().enumerate() {
             let alloc = kept.get(index).copied().flatten();
@@ -230,28 +152,26 @@ impl RankState {
                 }
                 self.lives.alias(alloc, run, program, *name);
             }
-            self.name(*name, alloc, Moment::after(current.step));
+            self.name(*name, alloc, at);
         }
-        let maker = current.maker.or(earlier);
-        let before = self.cache.insert(key, Kept { results: kept.clone(), maker });
         // Evaluated again, the cache lets go of what it had.
-        let before = before.map(|before| before.results);
-        for old in before.into_iter().flatten().flatten().filter(|old| !kept.contains(&Some(*old))) {
-            self.lives.release(old, Moment::after(current.step), false);
+        for old in self.cache.keep(key, kept) {
+            self.lives.release(old, at, false);
         }
         Ok(())
     }
 
-    /// What was cached before the log began.
-    pub(super) fn resident_before(
+    /// Results that were cached before the log began.
+    fn cached_before(
         &mut self,
+        current: &Current,
         results: &[(StrId, Option<TypeRef>)],
         class: Class,
         tables: &mut Tables<'_>,
     ) -> Result<Vec<Option<AllocRef>>> {
         let mut kept = Vec::with_capacity(results.len());
         for &(name, ty) in results {
-            let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
+            let place = ty.map(|ty| self.pools.place(ty, tables)).transpose()?.flatten();
             kept.push(match (ty, place) {
                 (Some(ty), Some(place)) => {
                     let alloc = Alloc::new(ty, place, Moment::START, class, self.owner(tables)?, name, None);
@@ -260,22 +180,24 @@ impl RankState {
                 _ => None,
             });
         }
+        // Without the word of the runtime, the lines of the program that computed them may be missing.
+        if class == Class::Activation || current.is(StepMarks::CACHE_HIT) {
+            self.doubts.cached_before(kept.iter().flatten().count());
+        }
         Ok(kept)
     }
 
     /// Gives a name to an allocation in the innermost program. A name that is given anew lets go of the old.
     pub(super) fn name(&mut self, name: StrId, alloc: Option<AllocRef>, at: Moment) {
-        let Some(frame) = self.frames.last_mut() else { return };
-        frame.order.push(name);
-        if let Some(Some(before)) = frame.names.insert(name, alloc) {
+        if let Some(before) = self.programs.innermost_mut().and_then(|frame| frame.name(name, alloc)) {
             self.lives.release(before, at, false);
         }
     }
 
     /// The program that names are given in now.
     fn owner(&self, tables: &mut Tables<'_>) -> Result<(Option<RunId>, StrId)> {
-        match self.frames.last() {
-            Some(frame) => Ok((frame.run, frame.program)),
+        match self.programs.innermost() {
+            Some(frame) => Ok((frame.run(), frame.program())),
             None => Ok((None, tables.text(b"")?)),
         }
     }
@@ -290,19 +212,20 @@ impl RankState {
         let mut found = Vec::with_capacity(operands.len());
         for (name, ty) in operands {
             let is_tensor = ty.is_some();
-            let known = self.frames.last().and_then(|frame| frame.names.get(&name).copied());
+            let known = self.programs.innermost().and_then(|frame| frame.find(name));
             let alloc = match known {
-                Some(alloc) => alloc,
+                Some(Named::OnDevice(alloc)) => Some(alloc),
+                Some(Named::NotOnDevice) => None,
                 None => {
                     let found = self.find_argument(name, ty, tables)?;
                     // A program whose start is missing may have made it before.
-                    let is_complete =
-                        self.frames.last().is_some_and(|frame| frame.run.is_some() && !frame.has_gaps);
-                    if is_tensor && is_complete && tables.argument_number(name).is_none() {
-                        self.doubts.undefined += 1;
-                        self.frames.last_mut().into_iter().for_each(|frame| {
-                            frame.names.insert(name, None);
-                        });
+                    let frame = self.programs.innermost_mut().filter(|frame| frame.is_complete());
+                    if let Some(frame) = frame
+                        && is_tensor
+                        && tables.argument_number(name).is_none()
+                    {
+                        self.doubts.undefined_operand();
+                        frame.forget(name);
                     }
                     found
                 }
@@ -322,10 +245,10 @@ impl RankState {
         tables: &mut Tables<'_>,
     ) -> Result<Option<AllocRef>> {
         let Some(number) = tables.argument_number(name) else { return Ok(None) };
-        if self.frames.len() != 1 {
+        if self.programs.depth() != 1 {
             return Ok(None);
         }
-        let place = ty.map(|ty| self.place(ty, tables)).transpose()?.flatten();
+        let place = ty.map(|ty| self.pools.place(ty, tables)).transpose()?.flatten();
         let alloc = match (ty, place) {
             (Some(ty), Some(place)) => {
                 let alloc =
@@ -334,37 +257,9 @@ impl RankState {
             }
             _ => None,
         };
-        if let Some(frame) = self.frames.last_mut() {
-            frame.arguments.push((number, ty));
-            frame.slots.extend(alloc.map(|alloc| (number, alloc)));
-            frame.names.insert(name, alloc);
+        if let Some(frame) = self.programs.innermost_mut() {
+            frame.add_argument(name, number, ty, alloc);
         }
         Ok(alloc)
-    }
-
-    /// The pool of a type and what it takes of each bank; `None` for what is not on the device.
-    pub(super) fn place(
-        &mut self,
-        ty: TypeRef,
-        tables: &mut Tables<'_>,
-    ) -> Result<Option<(PoolId, Option<u64>)>> {
-        let facts = tables.type_facts(ty);
-        let Some(name) = facts.place.and_then(Place::pool) else { return Ok(None) };
-        let index = match self.pools.iter().position(|pool| pool.name == name.as_bytes()) {
-            Some(index) => index,
-            None => self.add_pool(name.as_bytes(), None, 0, tables)?,
-        };
-        let pool = &self.pools[index];
-        let per_bank = pool.banks.and_then(|banks| facts.footprint?.per_bank(banks, self.alignment()));
-        Ok(Some((pool.id, per_bank)))
-    }
-
-    /// Wormhole's banks hold one or two GiB, Blackhole's four; nothing in the log names the chip.
-    pub(super) fn alignment(&self) -> Alignment {
-        const LARGEST_WORMHOLE_BANK: u64 = 2 << 30;
-        let dram = self.pools.iter().find(|pool| pool.name == b"DRAM");
-        Alignment {
-            dram: if dram.is_some_and(|dram| dram.capacity > LARGEST_WORMHOLE_BANK) { 64 } else { 32 },
-        }
     }
 }

@@ -25,12 +25,20 @@ impl Tally {
 impl Log<'_, '_> {
     /// Reports the lines that are missing, doubled or unreadable, and what that costs.
     pub(super) fn warn_of_damage(&mut self, end: At) -> Result<()> {
-        self.tables.skipped(self.skipped.count)?;
+        self.tables.skipped(self.skipped.count + self.added.count)?;
         if let Some(line) = self.skipped.first {
             let message = match self.skipped.count {
                 1 => "this line could not be parsed and was skipped".to_owned(),
                 count => format!("{count} lines could not be parsed and were skipped; this is the first"),
             };
+            self.tables.warn(Some(line), message)?;
+        }
+        if let Some(line) = self.added.first {
+            let message = format!(
+                "an earlier version of `ttmem last-run` added {} lines to this log, which are no longer read: memory \
+                 allocated before the last pass is not attributed to tensors; cut the original log again, with --profile",
+                self.added.count
+            );
             self.tables.warn(Some(line), message)?;
         }
         let has_steps = self.ranks.iter().any(|rank| rank.state.has_steps());

@@ -5,8 +5,8 @@ use super::super::processes::{Clock, HeldLine, Sign};
 use super::super::rank::At;
 use super::super::view::View;
 use super::{Log, POOLS, RankLog};
-use ttmem_model::RankEvent;
 use ttmem_model::Result;
+use ttmem_model::{RankEvent, Warning};
 
 /// The most lines that are held back: a start, an operation, a header and four states, with room for doubled ones.
 const MAX_HELD: usize = 16;
@@ -22,8 +22,16 @@ pub(super) struct Boundary {
 impl Log<'_, '_> {
     /// Reports how many processes wrote the log.
     pub(super) fn warn_of_processes(&mut self) -> Result<()> {
+        match self.processes_warning() {
+            Some(Warning { line, message }) => self.tables.warn(line, message),
+            None => Ok(()),
+        }
+    }
+
+    /// The warning that several processes wrote the log.
+    pub(in super::super) fn processes_warning(&self) -> Option<Warning> {
         const SHOWN: usize = 5;
-        let Some(first) = self.processes.first().map(|first| first.line) else { return Ok(()) };
+        let first = self.processes.first()?.line;
         let last = self.processes.iter().map(|boundary| boundary.process).max().unwrap_or(1);
         let mut first_of: Vec<Boundary> = self.processes.clone();
         first_of.sort_by_key(|boundary| (boundary.process, boundary.line));
@@ -40,7 +48,7 @@ impl Log<'_, '_> {
              --process N` selects one",
             begins.join(", ")
         );
-        self.tables.warn(Some(first), message)
+        Some(Warning { line: Some(first), message })
     }
 
     /// Whether a line waits until it is known which process it belongs to: from the start of a top-level program to

@@ -4,27 +4,26 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::life::{Alloc, AllocRef};
 use super::super::tables::{Tables, TypeRef};
-use super::super::types::Place;
 use super::super::view::{QUANTUM, View};
-use super::{PoolState, RankState};
-use ttmem_model::Result;
-use ttmem_model::{Class, PoolId};
+use super::RankState;
+use super::frame::Frame;
+use ttmem_model::{Class, PoolId, Result};
 
 impl RankState {
     /// Whether any operation was given by its text.
     pub fn has_texts(&self) -> bool {
-        self.has_texts
+        self.detail.has_texts()
     }
 
     /// Whether the lines that come next belong to a program that was started and has not failed.
     pub fn in_program(&self) -> bool {
-        let named = self.frames.first().is_some_and(|frame| frame.run.is_some());
-        named && !self.faults.iter().any(|pending| pending.frames > 0 && pending.runs == self.runs)
+        let is_named = self.programs.outermost().is_some_and(|frame| !frame.is_nameless());
+        is_named && !self.faults.has_failed(self.programs.runs())
     }
 
     /// Whether an operation has begun whose state was not printed yet.
     pub fn awaits_state(&self) -> bool {
-        self.frames.last().and_then(|frame| frame.current.as_ref()).is_some_and(|current| !current.has_state)
+        self.programs.current().is_some_and(|current| !current.has_state())
     }
 
     /// Whether the operation that runs starts a program of that name.
@@ -36,17 +35,17 @@ impl RankState {
     /// Ends the programs that run: another one starts that none of them calls. Returns what to warn of, unless it starts in
     /// another process.
     pub fn end_programs(&mut self, at: super::At, tables: &mut Tables<'_>) -> Result<Option<String>> {
-        if self.frames.last().is_some_and(|frame| frame.run.is_none()) {
+        if self.programs.innermost().is_some_and(Frame::is_nameless) {
             self.end_top(true, Some(at.offset), tables)?;
         }
-        if let Some(frame) = self.frames.last() {
+        if let Some(frame) = self.programs.innermost() {
             let message = format!(
                 "program {} did not finish, and another program starts here: it was aborted, or this is a new process that \
                  was not detected",
-                frame.program_text
+                frame.program_text()
             );
             self.abandon(at.offset, tables)?;
-            self.aborted = true;
+            self.programs.set_aborted(true);
             return Ok(Some(message));
         }
         Ok(None)
@@ -54,56 +53,47 @@ impl RankState {
 
     /// Whether a state contradicts what is known of the pool's banks.
     pub fn has_other_banks(&self, pool: &[u8], view: &View) -> bool {
-        let known = self.pool(pool).filter(|known| known.banks.is_some());
-        known.is_some_and(|known| {
-            let (banks, capacity) = (known.view.banks, known.view.total);
-            known.is_seen() && (banks, capacity) != (view.banks, view.total)
-        })
+        self.pools.named(pool).is_some_and(|known| known.has_other_banks(view))
     }
 
     /// Whether a pool held at least as much when it was first seen.
     pub fn began_with_at_least(&self, pool: &[u8], view: &View) -> bool {
-        let first = self.pool(pool).and_then(|known| known.first);
-        first.is_none_or(|first| view.allocated.bytes() <= first + QUANTUM)
+        self.pools.named(pool).is_none_or(|known| known.began_with_at_least(view))
     }
 
     /// What a pool should hold now.
     pub fn level(&self, pool: &[u8]) -> Option<u64> {
-        self.lives.observed(self.pool(pool)?.id)
+        self.lives.observed(self.pool_id(pool)?)
     }
 
     /// The bytes per bank that a process keeps in a pool from program to program: weights, const-eval results and the
     /// tensors of traces.
     pub fn resident(&self, pool: &[u8]) -> u64 {
-        let Some(pool) = self.pool(pool) else { return 0 };
+        let Some(pool) = self.pool_id(pool) else { return 0 };
         let weights = self.lives.alive().filter(|alloc| alloc.class == Class::Weight);
-        sum_in(pool.id, weights.chain(self.in_caches().filter(|alloc| alloc.class != Class::Weight)))
+        sum_in(pool, weights.chain(self.in_caches().filter(|alloc| alloc.class != Class::Weight)))
     }
 
     /// The bytes per bank that const-eval programs and traces hold in a pool.
     pub fn cached(&self, pool: &[u8]) -> u64 {
-        self.pool(pool).map_or(0, |pool| sum_in(pool.id, self.in_caches()))
+        self.pool_id(pool).map_or(0, |pool| sum_in(pool, self.in_caches()))
     }
 
     fn in_caches(&self) -> impl Iterator<Item = &Alloc> {
-        let kept: FxHashSet<AllocRef> = self
-            .cache
-            .values()
-            .flat_map(|kept| kept.results.iter().flatten())
-            .map(|alloc| self.lives.resolve(*alloc))
-            .collect();
+        let kept: FxHashSet<AllocRef> =
+            self.cache.allocations().map(|alloc| self.lives.resolve(alloc)).collect();
         kept.into_iter().map(|alloc| self.lives.get(alloc)).filter(|alloc| alloc.is_alive())
     }
 
     /// Whether arguments of earlier programs should still be in a pool.
     pub fn has_arguments(&self, pool: &[u8]) -> bool {
-        let Some(pool) = self.pool(pool) else { return false };
-        sum_in(pool.id, self.lives.alive().filter(|alloc| alloc.class != Class::Activation)) > QUANTUM
+        let Some(pool) = self.pool_id(pool) else { return false };
+        sum_in(pool, self.lives.alive().filter(|alloc| alloc.class != Class::Activation)) > QUANTUM
     }
 
     /// Whether the last top-level program ended without finishing.
     pub fn was_aborted(&self) -> bool {
-        self.aborted
+        self.programs.was_aborted()
     }
 
     /// How many tensors of each type are resident.
@@ -117,25 +107,16 @@ impl RankState {
 
     /// What a tensor of a type takes of each bank of a pool; `None` if it is not in that pool.
     pub fn bytes_in(&self, pool: &[u8], ty: TypeRef, tables: &Tables<'_>) -> Option<u64> {
-        let facts = tables.type_facts(ty);
-        let name = facts.place.and_then(Place::pool).filter(|name| name.as_bytes() == pool)?;
-        let banks = self.pool(name.as_bytes())?.banks?;
-        facts.footprint?.per_bank(banks, self.alignment())
+        self.pools.bytes_in(pool, ty, tables)
     }
 
-    fn pool(&self, name: &[u8]) -> Option<&PoolState> {
-        self.pools.iter().find(|pool| pool.name == name)
+    /// Whether a module dump was read that is equal to one with this hash.
+    pub fn has_dump(&self, hash: u64) -> bool {
+        self.graphs.has_dump(hash)
     }
 }
 
 /// The bytes per bank of allocations in a pool.
 fn sum_in<'a>(pool: PoolId, allocs: impl Iterator<Item = &'a Alloc>) -> u64 {
     allocs.filter(|alloc| alloc.pool == pool).filter_map(|alloc| alloc.per_bank).fold(0, u64::saturating_add)
-}
-
-impl PoolState {
-    /// Whether a state of it was printed.
-    fn is_seen(&self) -> bool {
-        self.first.is_some()
-    }
 }

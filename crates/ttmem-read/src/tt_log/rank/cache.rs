@@ -1,0 +1,69 @@
+//! Results that const-eval programs and traces leave on the device, to be loaded again.
+
+use rustc_hash::FxHashMap;
+
+use super::super::life::{AllocRef, Lives};
+use super::super::tables::OpRef;
+use ttmem_model::StrId;
+
+/// What a cached result is loaded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CacheKey {
+    /// The name of a const-eval program, and the hash that the runtime prints.
+    Constants(Option<StrId>, Option<StrId>),
+    /// An operation that captures a trace.
+    Trace(OpRef),
+}
+
+/// The cached results; `None` among them is not on the device.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    entries: FxHashMap<CacheKey, Vec<Option<AllocRef>>>,
+}
+
+impl Cache {
+    /// The key of a cached load. Where its hash or that of an earlier load is missing from the log, the name of the program
+    /// must do.
+    pub fn key(&self, callee: Option<StrId>, hash: Option<StrId>) -> CacheKey {
+        let key = CacheKey::Constants(callee, hash);
+        if self.entries.contains_key(&key) {
+            return key;
+        }
+        let mut of_callee = self.entries.keys().filter(|known| match known {
+            CacheKey::Constants(of, under) => *of == callee && (hash.is_none() || under.is_none()),
+            CacheKey::Trace(_) => false,
+        });
+        match (of_callee.next(), of_callee.next()) {
+            (Some(known), None) => *known,
+            _ => key,
+        }
+    }
+
+    /// The results of a key.
+    pub fn get(&self, key: CacheKey) -> Option<&[Option<AllocRef>]> {
+        self.entries.get(&key).map(Vec::as_slice)
+    }
+
+    /// Keeps results. Returns those that the cache had under this key and lets go of.
+    pub fn keep(&mut self, key: CacheKey, results: Vec<Option<AllocRef>>) -> Vec<AllocRef> {
+        let before = self.entries.get(&key).into_iter().flatten().flatten();
+        let released = before.filter(|old| !results.contains(&Some(**old))).copied().collect();
+        self.entries.insert(key, results);
+        released
+    }
+
+    /// All allocations in the cache.
+    pub fn allocations(&self) -> impl Iterator<Item = AllocRef> {
+        self.entries.values().flatten().flatten().copied()
+    }
+
+    /// Drops entries whose memory is gone: its slot will be used again.
+    pub fn forget_the_dead(&mut self, lives: &Lives) {
+        self.entries.retain(|_, results| {
+            for alloc in results.iter_mut().flatten() {
+                *alloc = lives.resolve(*alloc);
+            }
+            results.iter().flatten().all(|alloc| lives.get(*alloc).is_alive())
+        });
+    }
+}

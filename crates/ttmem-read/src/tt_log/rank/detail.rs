@@ -1,0 +1,68 @@
+//! How much a log says of operations: their texts, their types alone, and whether each has a memory state.
+
+/// What the lines so far show.
+#[derive(Debug, Default)]
+pub(super) struct Detail {
+    /// An operation was given by its text.
+    has_texts: bool,
+    /// An operation with a text had a state.
+    has_states: bool,
+    /// The text of the operation that runs could not be parsed.
+    is_unreadable: bool,
+    /// The number of steps directly before the current one that lack a state, although operations have states.
+    stateless: u32,
+}
+
+/// What the header of a state means when no step waits for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Orphan {
+    /// It is the only line of its operation, or the only readable one.
+    Operation,
+    /// The line of its operation is missing.
+    LostOperation,
+    /// A step before lacks its state: lines of two processes are interleaved.
+    Interleaved,
+}
+
+impl Detail {
+    pub fn has_texts(&self) -> bool {
+        self.has_texts
+    }
+
+    /// Notes the text of an operation.
+    pub fn text(&mut self) {
+        (self.has_texts, self.is_unreadable) = (true, false);
+    }
+
+    /// Notes the text of an operation that could not be parsed.
+    pub fn unreadable_text(&mut self) {
+        self.is_unreadable = true;
+    }
+
+    /// Notes a doubled line of an operation that has no state yet.
+    pub fn repeated_text(&mut self) {
+        self.stateless += 1;
+    }
+
+    /// Notes the begin of a step; `waits` if the step before had no state.
+    pub fn step(&mut self, waits: bool) {
+        self.stateless = if waits && self.has_states { self.stateless + 1 } else { 0 };
+    }
+
+    /// Notes the state of a step that waited for it.
+    pub fn state(&mut self) {
+        self.has_states |= self.has_texts;
+    }
+
+    /// Notes the header of a state that no step waits for.
+    pub fn header(&mut self) -> Orphan {
+        let is_unreadable = std::mem::take(&mut self.is_unreadable);
+        if !self.has_texts || is_unreadable {
+            Orphan::Operation
+        } else if self.stateless > 0 {
+            Orphan::Interleaved
+        } else {
+            Orphan::LostOperation
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A program that runs: its names, its arguments, and the step that it is in.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::graphs::RunTraits;
+use super::super::life::AllocRef;
+use super::super::module;
+use super::super::tables::{OpRef, TypeRef};
+use ttmem_model::{RunId, Step, StepMarks, StrId};
+
+/// A program that runs.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Its run; `None` for operations outside all programs.
+    run: Option<RunId>,
+    program: StrId,
+    program_text: String,
+    const_eval: bool,
+    /// The line that started it.
+    line: u64,
+    first: Step,
+    operations: u32,
+    fingerprint: u64,
+    /// Operations of it are missing from the log, or could not be read.
+    has_gaps: bool,
+    current: Option<Current>,
+    /// The allocation of each name; `None` for what is not on the device, or no longer.
+    names: FxHashMap<StrId, Option<AllocRef>>,
+    /// Names of results in the order they were given, for programs whose return is not known.
+    order: Vec<StrId>,
+    /// The operands of the operation that computed last.
+    used: Vec<AllocRef>,
+    /// In a const-eval program: the caller's arguments that each name was computed from, by their numbers.
+    sources: FxHashMap<StrId, Vec<u32>>,
+    /// Of top-level programs: the arguments that were used, with their types.
+    arguments: Vec<(u32, Option<TypeRef>)>,
+    /// Of top-level programs: the allocations of these arguments.
+    slots: FxHashMap<u32, AllocRef>,
+    /// Of top-level programs: what const-eval programs in it made, and the numbers of the arguments they made it from.
+    constants: Vec<(AllocRef, Vec<u32>)>,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    OnDevice(AllocRef),
+    NotOnDevice,
+}
+
+impl Frame {
+    pub fn new(
+        run: Option<RunId>,
+        (program, program_text): (StrId, String),
+        const_eval: bool,
+        first: Step,
+        line: u64,
+    ) -> Self {
+        Self {
+            run,
+            program,
+            program_text,
+            const_eval,
+            line,
+            first,
+            operations: 0,
+            fingerprint: 0,
+            has_gaps: false,
+            current: None,
+            names: FxHashMap::default(),
+            order: Vec::new(),
+            used: Vec::new(),
+            sources: FxHashMap::default(),
+            arguments: Vec::new(),
+            slots: FxHashMap::default(),
+            constants: Vec::new(),
+        }
+    }
+
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Whether its start is not in the log.
+    pub fn is_nameless(&self) -> bool {
+        self.run.is_none()
+    }
+
+    pub fn program(&self) -> StrId {
+        self.program
+    }
+
+    pub fn program_text(&self) -> &str {
+        &self.program_text
+    }
+
+    pub fn is_const_eval(&self) -> bool {
+        self.const_eval
+    }
+
+    /// Its first step.
+    pub fn first(&self) -> Step {
+        self.first
+    }
+
+    pub fn has_operations(&self) -> bool {
+        self.operations > 0
+    }
+
+    /// Whether a line that starts a program of that name repeats the line that started this one.
+    pub fn repeats_start(&self, name: &[u8], line: u64) -> bool {
+        self.operations == 0 && self.program_text.as_bytes() == name && self.line + 1 == line
+    }
+
+    /// Notes that the line that started it was repeated.
+    pub fn started_again(&mut self, line: u64) {
+        self.line = line;
+    }
+
+    /// What the run shows of itself.
+    pub fn traits(&self, finished: bool) -> RunTraits<'_> {
+        RunTraits {
+            program: &self.program_text,
+            operations: self.operations,
+            fingerprint: self.fingerprint,
+            finished,
+            has_gaps: self.has_gaps,
+            arguments: &self.arguments,
+        }
+    }
+}
+
+/// Steps.
+impl Frame {
+    /// Begins a step. The one before must be settled.
+    pub fn begin(&mut self, step: Step, op: OpRef, fingerprint: u64, line: u64) {
+        self.operations += 1;
+        self.fingerprint = module::extend(self.fingerprint, fingerprint);
+        self.current = Some(Current {
+            step,
+            line,
+            op,
+            has_state: false,
+            marks: StepMarks::default(),
+            key: None,
+            returned: None,
+        });
+    }
+
+    pub fn current(&self) -> Option<&Current> {
+        self.current.as_ref()
+    }
+
+    pub fn current_mut(&mut self) -> Option<&mut Current> {
+        self.current.as_mut()
+    }
+
+    /// Ends the step.
+    pub fn take_current(&mut self) -> Option<Current> {
+        self.current.take()
+    }
+
+    /// Notes that the line of an operation is missing, or could not be read.
+    pub fn miss_operation(&mut self) {
+        self.has_gaps = true;
+    }
+
+    /// Whether the log has its start and all of its operations.
+    pub fn is_complete(&self) -> bool {
+        self.run.is_some() && !self.has_gaps
+    }
+}
+
+/// Names.
+impl Frame {
+    /// What a name stands for, if the program has given it or was given it.
+    pub fn find(&self, name: StrId) -> Option<Named> {
+        self.names.get(&name).map(|alloc| alloc.map_or(Named::NotOnDevice, Named::OnDevice))
+    }
+
+    /// The allocation of a name that is on the device.
+    pub fn named(&self, name: StrId) -> Option<AllocRef> {
+        self.names.get(&name).copied().flatten()
+    }
+
+    /// Names a result. Returns what had the name before.
+    pub fn name(&mut self, name: StrId, alloc: Option<AllocRef>) -> Option<AllocRef> {
+        self.order.push(name);
+        self.names.insert(name, alloc).flatten()
+    }
+
+    /// Notes that what a name stands for is not on the device. The name stays known: a second deallocation must not look
+    /// like that of an argument.
+    pub fn forget(&mut self, name: StrId) {
+        self.names.insert(name, None);
+    }
+
+    /// The results that are on the device, in the order they were named.
+    pub fn results(&self) -> impl Iterator<Item = AllocRef> {
+        self.order.iter().filter_map(|name| self.named(*name))
+    }
+
+    /// What the program has on the device, the most recently used first.
+    pub fn recently_named(&self) -> Vec<AllocRef> {
+        /// A program frees soon after the last use; further back, a size says little.
+        const FAR: usize = 256;
+        let results = self.order.iter().rev().take(FAR).filter_map(|name| self.named(*name));
+        self.used.iter().rev().copied().chain(results).collect()
+    }
+
+    /// Notes the operands of the operation that computes.
+    pub fn use_operands(&mut self, operands: &[AllocRef]) {
+        operands.clone_into(&mut self.used);
+    }
+
+    /// Everything that its names hold, in a fixed order.
+    pub fn held(&self) -> Vec<AllocRef> {
+        let mut held: Vec<AllocRef> = self.names.values().flatten().copied().collect();
+        held.sort_unstable();
+        held
+    }
+
+    /// Everything that its names hold, without its arguments.
+    pub fn held_without_arguments(&self) -> Vec<AllocRef> {
+        let slots: FxHashSet<AllocRef> = self.slots.values().copied().collect();
+        let mut held = self.held();
+        held.retain(|alloc| !slots.contains(alloc));
+        held
+    }
+}
+
+/// Arguments.
+impl Frame {
+    /// Adds an argument of a nested program: an operand of its caller, with the number of the caller's argument that it is.
+    pub fn pass_argument(&mut self, name: StrId, operand: Option<AllocRef>, number: Option<u32>) {
+        self.names.insert(name, operand);
+        self.sources.extend(number.map(|number| (name, vec![number])));
+    }
+
+    /// Adds an argument of a top-level program.
+    pub fn add_argument(&mut self, name: StrId, number: u32, ty: Option<TypeRef>, alloc: Option<AllocRef>) {
+        self.arguments.push((number, ty));
+        self.slots.extend(alloc.map(|alloc| (number, alloc)));
+        self.names.insert(name, alloc);
+    }
+
+    /// The arguments that are on the device, by their numbers.
+    pub fn slots(&self) -> impl Iterator<Item = (u32, AllocRef)> {
+        self.slots.iter().map(|(number, slot)| (*number, *slot))
+    }
+
+    /// In a const-eval program: notes that results go back to what the operands go back to.
+    pub fn trace_sources(
+        &mut self,
+        operands: impl Iterator<Item = StrId>,
+        results: impl Iterator<Item = StrId>,
+    ) {
+        if !self.const_eval {
+            return;
+        }
+        let mut sources: Vec<u32> =
+            operands.filter_map(|name| self.sources.get(&name)).flatten().copied().collect();
+        sources.sort_unstable();
+        sources.dedup();
+        self.sources.extend(results.map(|name| (name, sources.clone())));
+    }
+
+    /// The arguments of the caller that an allocation was computed from.
+    pub fn sources_of(&self, alloc: AllocRef) -> Vec<u32> {
+        let names = self.names.iter().filter(|(_, held)| **held == Some(alloc)).map(|(name, _)| name);
+        names.min().and_then(|name| self.sources.get(name)).cloned().unwrap_or_default()
+    }
+
+    /// Notes what a const-eval program made, and of which arguments.
+    pub fn add_constant(&mut self, alloc: AllocRef, arguments: Vec<u32>) {
+        self.constants.push((alloc, arguments));
+    }
+
+    /// What const-eval programs made in this run, each with the numbers of the arguments it was made from.
+    pub fn constants(&self) -> &[(AllocRef, Vec<u32>)] {
+        &self.constants
+    }
+}
+
+/// A step that has begun.
+#[derive(Debug)]
+pub(super) struct Current {
+    step: Step,
+    /// The line that began it.
+    line: u64,
+    op: OpRef,
+    has_state: bool,
+    marks: StepMarks,
+    /// The hash of the cached result that it loads.
+    key: Option<StrId>,
+    /// The results of a program that ran inside it.
+    returned: Option<Vec<Option<AllocRef>>>,
+}
+
+impl Current {
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    pub fn op(&self) -> OpRef {
+        self.op
+    }
+
+    /// Whether the line of an operation repeats the line that began this step; if so, it is noted.
+    pub fn repeats(&mut self, op: OpRef, line: u64) -> bool {
+        let repeats = self.op == op && !self.has_state && self.line + 1 == line;
+        if repeats {
+            self.line = line;
+        }
+        repeats
+    }
+
+    pub fn has_state(&self) -> bool {
+        self.has_state
+    }
+
+    /// Notes that its state was printed. `None` if it had one.
+    pub fn take_state(&mut self) -> Option<Step> {
+        (!std::mem::replace(&mut self.has_state, true)).then_some(self.step)
+    }
+
+    pub fn mark(&mut self, mark: StepMarks) {
+        self.marks.add(mark);
+    }
+
+    pub fn is(&self, mark: StepMarks) -> bool {
+        self.marks.has(mark)
+    }
+
+    /// Its marks, one by one.
+    pub fn marks(&self) -> impl Iterator<Item = StepMarks> {
+        let all = [StepMarks::CACHE_HIT, StepMarks::CACHE_MISS, StepMarks::RETAINED, StepMarks::FAILED];
+        all.into_iter().filter(|mark| self.marks.has(*mark))
+    }
+
+    pub fn key(&self) -> Option<StrId> {
+        self.key
+    }
+
+    pub fn set_key(&mut self, key: StrId) {
+        self.key = Some(key);
+    }
+
+    /// The results of a program that ran inside it.
+    pub fn returned(&self) -> Option<&[Option<AllocRef>]> {
+        self.returned.as_deref()
+    }
+
+    pub fn set_returned(&mut self, returned: Vec<Option<AllocRef>>) {
+        self.returned = Some(returned);
+    }
+}

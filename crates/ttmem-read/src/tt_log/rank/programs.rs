@@ -1,0 +1,134 @@
+//! The programs that run, nested, and how many steps and runs there were.
+
+use super::frame::{Current, Frame};
+use ttmem_model::{Error, Moment, Result, RunId, Step, StrId};
+
+/// The stack of programs.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    frames: Vec<Frame>,
+    steps: Step,
+    runs: usize,
+    /// The number of steps before the last submit.
+    submitted: Option<Step>,
+    /// The line that ended a program last, and the program's name.
+    last_end: Option<(u64, Vec<u8>)>,
+    /// The last top-level program did not finish.
+    aborted: bool,
+}
+
+impl Programs {
+    /// The number of steps so far.
+    pub fn steps(&self) -> Step {
+        self.steps
+    }
+
+    /// The number of runs so far.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// The number of programs that run.
+    pub fn depth(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    pub fn innermost(&self) -> Option<&Frame> {
+        self.frames.last()
+    }
+
+    pub fn innermost_mut(&mut self) -> Option<&mut Frame> {
+        self.frames.last_mut()
+    }
+
+    pub fn outermost(&self) -> Option<&Frame> {
+        self.frames.first()
+    }
+
+    /// The step that the innermost program is in.
+    pub fn current(&self) -> Option<&Current> {
+        self.innermost().and_then(Frame::current)
+    }
+
+    pub fn current_mut(&mut self) -> Option<&mut Current> {
+        self.innermost_mut().and_then(Frame::current_mut)
+    }
+
+    /// The step that runs, in whichever program has one.
+    pub fn running_step(&self) -> Option<Step> {
+        self.frames.iter().rev().find_map(Frame::current).map(Current::step)
+    }
+
+    /// Whether a program of that name runs.
+    pub fn runs_program(&self, program: StrId) -> bool {
+        self.frames.iter().any(|frame| frame.program() == program)
+    }
+
+    /// The depth of the program that a line ends: the innermost of that name, or else what runs without a name. Also says
+    /// whether it has the name.
+    pub fn find(&self, name: &[u8]) -> Option<(usize, bool)> {
+        let named = self.frames.iter().rposition(|frame| frame.program_text().as_bytes() == name);
+        let nameless = || self.outermost().is_some_and(Frame::is_nameless).then_some((0, false));
+        named.map(|depth| (depth, true)).or_else(nameless)
+    }
+
+    /// Starts a program in the innermost one.
+    pub fn push(&mut self, frame: Frame) {
+        self.frames.push(frame);
+    }
+
+    /// Ends the innermost program.
+    pub fn pop(&mut self) -> Option<Frame> {
+        self.frames.pop()
+    }
+
+    /// Numbers a step.
+    pub fn next_step(&mut self) -> Result<Step> {
+        let step = self.steps;
+        if step >= Moment::MAX_STEPS {
+            return Err(Error::NotThere("the log has more steps than can be numbered; split it".into()));
+        }
+        self.steps += 1;
+        Ok(step)
+    }
+
+    /// Numbers a run.
+    pub fn next_run(&mut self) -> Result<RunId> {
+        let run = RunId::new(self.runs).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
+        self.runs += 1;
+        Ok(run)
+    }
+
+    /// Notes a submit.
+    pub fn submit(&mut self) {
+        self.submitted = Some(self.steps);
+    }
+
+    /// Whether no step was printed since the last submit.
+    pub fn is_submit_empty(&self) -> bool {
+        self.submitted == Some(self.steps)
+    }
+
+    /// Whether a line that ends a program repeats the one before.
+    pub fn repeats_end(&self, name: &[u8], line: u64) -> bool {
+        self.last_end.as_ref().is_some_and(|(before, of)| before + 1 == line && of == name)
+    }
+
+    /// Notes the line that ends a program.
+    pub fn end_at(&mut self, name: &[u8], line: u64) {
+        self.last_end = Some((line, name.to_vec()));
+    }
+
+    /// Notes whether the last top-level program was aborted.
+    pub fn set_aborted(&mut self, aborted: bool) {
+        self.aborted = aborted;
+    }
+
+    pub fn was_aborted(&self) -> bool {
+        self.aborted
+    }
+}
