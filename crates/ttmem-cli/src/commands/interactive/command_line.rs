@@ -50,8 +50,9 @@ fn expand_words(line: &str, home: Option<&Path>) -> String {
         let tilde = if line[at..].starts_with("~/") { "~/" } else { "~" };
         let after = line[at + tilde.len()..].chars().next();
         let names_home = tilde == "~/" || after.is_none_or(char::is_whitespace);
-        let begins_word = || ends_with_probe(&format!("{}{PROBE}", &line[..at]));
-        if names_home && begins_word() {
+        let before = &line[..at];
+        let follows_space = before.is_empty() || before.ends_with(char::is_whitespace);
+        if names_home && follows_space && ends_with_probe(&format!("{before}{PROBE}")) {
             expanded.push_str(&line[end..at]);
             expanded.push_str(&shell_words::quote(&expand(tilde, home)));
             end = at + tilde.len();
