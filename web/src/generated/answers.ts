@@ -431,6 +431,8 @@ export type Oom = {
   free_per_bank: number | null,
   /** The largest piece of it. */
   largest_free_per_bank: number | null,
+  /** How many more bytes of each bank would have been enough. */
+  lacks_per_bank: number | null,
   /** What tensors held then; not there where the evidence is not a recording. */
   allocated_per_bank?: number | null,
   /** The part of the program that the step ran in; not there where the program names none. */
@@ -447,6 +449,12 @@ export type Oom = {
   belongs_to: Array<OwnerSummary>,
   /** The message. */
   message: string,
+  /** What happened or was found, in one sentence. */
+  headline: string,
+  /** Further facts; `None` where the headline has all of them. */
+  detail: string | null,
+  /** What to do; `None` where there is nothing to do, or it is unknown what helps. */
+  advice: string | null,
 };
 
 /** How often an operation ran. */
@@ -549,8 +557,6 @@ export type PageHead = {
   name: string,
   generator: string,
   summary: Summary,
-  /** For each rank, what the error means that ended its program. */
-  verdicts: Array<Verdict | null>,
 };
 
 /** A phase. */
@@ -785,6 +791,8 @@ export type RankSummary = {
   inputs: Declared | null,
   /** The error that ended the program. */
   oom: Oom | null,
+  /** The sentence on the exception that ended the program, if memory did not run out. */
+  ended_by: string | null,
   /** All errors. */
   faults: Array<FaultSummary>,
   /** The sessions of phases. */
@@ -931,6 +939,8 @@ export type StoredRow = {
   shown: ShownPeak | null,
   /** Why memory ran out, where it did. */
   oom: string | null,
+  /** The same as a sentence; not known of reports of earlier versions. */
+  oom_headline: string | null,
   /** What its files take. */
   bytes: number,
   /** What it was made from, where that is remembered. */
@@ -939,18 +949,48 @@ export type StoredRow = {
 
 /** What could be changed, and what that would save. */
 export type Suggestion = {
-  /** The rule that it is from. */
+  /** The name of the suggestion. */
   rule: string,
+  /** How urgent it is. */
+  urgency: Urgency,
   /** The pool that it is about. */
   pool: string,
-  /** The sentence, with its numbers. */
+  /** All of its sentences in one text. */
   message: string,
   /** By how much the peak of the pool would be lower, in each bank. */
   saves_per_bank: number | null,
   /** The same of the device. */
   saves_bytes: number | null,
-  /** The step that it is about. */
+  /** The first of the steps that it is about. */
   step: number | null,
+  /** The steps that it is about, in order. */
+  steps: Array<number>,
+  /** The tensors that it is about, largest first; `None` where the evidence has no tensors. */
+  tensors: Array<SuggestionTensor> | null,
+  /** The number of these tensors, listed or not. */
+  tensor_count: number | null,
+  /** What happened or was found, in one sentence. */
+  headline: string,
+  /** Further facts; `None` where the headline has all of them. */
+  detail: string | null,
+  /** What to do; `None` where there is nothing to do, or it is unknown what helps. */
+  advice: string | null,
+};
+
+/** A tensor that a suggestion is about. */
+export type SuggestionTensor = {
+  /** Its name, or its name in the program. */
+  name: string | null,
+  /** Its name in the program. */
+  ssa: string | null,
+  /** Its shape. */
+  shape: Array<number> | null,
+  /** Its element. */
+  dtype: string | null,
+  /** Its size in each bank. */
+  per_bank: number | null,
+  /** The step that made it. */
+  born_step: number | null,
 };
 
 /** The answer. */
@@ -979,10 +1019,8 @@ export type Suspect = {
   added_per_bank: number,
 };
 
-export type Verdict = {
-  verdict: string,
-  advice: string,
-};
+/** How urgent a suggestion is, the most urgent first. */
+export type Urgency = "failure" | "risk" | "change" | "note";
 
 /** A warning. */
 export type WarningSummary = {
