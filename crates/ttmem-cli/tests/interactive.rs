@@ -10,12 +10,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::process::Signal;
+use ttmem_testkit::tt::Scenario;
+
 use pseudo_terminal::{
     BACKSPACE, CTRL_C, CTRL_U, CTRL_W, CTRL_Z, DOWN, END, ENTER, ESCAPE, HOME, LEFT, PAGE_DOWN, PAGE_UP,
     Place, RIGHT, Session, TAB, UP,
 };
-use rustix::process::Signal;
-use ttmem_testkit::tt::Scenario;
 
 /// What the summary of `vae.log` begins with.
 const VAE: &str = "vae.log   Tenstorrent runtime log";

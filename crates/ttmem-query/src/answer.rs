@@ -3,6 +3,7 @@
 //! All sizes are whole bytes; `_per_bank` is one bank, `_total` one device. `None` is not known, never zero.
 
 use serde::Serialize;
+use ttmem_model::{Block, Class, Position, Step};
 
 use super::about::Extent;
 use super::device::DeviceKind;
@@ -11,7 +12,6 @@ use super::named::Named;
 use super::statement::Statement;
 use super::suggestions::Urgency;
 use crate::analyze::fragmentation::Severity;
-use ttmem_model::{Block, Class, Position, Step};
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]

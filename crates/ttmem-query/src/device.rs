@@ -1,7 +1,6 @@
 //! The kind of device that a rank ran on. Which words and sections a front end shows depends on it.
 
 use serde::Serialize;
-
 use ttmem_model::{Pool, Profile, Rank};
 
 /// A kind of device.

@@ -5,8 +5,7 @@
 
 use std::str::FromStr;
 
-use ttmem_model::Class;
-use ttmem_model::MemorySize;
+use ttmem_model::{Class, MemorySize};
 
 /// What is expected of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! What is expected of classes, held against what they took.
 
+use ttmem_model::{Class, Profile, Rank, difference};
+
 use super::answer::ExpectedSummary;
 use super::expectations::{Expectation, Expectations};
 use super::named::Named;
 use crate::analyze::expected::{self, Taken};
 use crate::analyze::{Span, expected::Most};
-use ttmem_model::{Class, Profile, Rank, difference};
 
 /// Everything that is expected of a rank, with what was measured. What is asked for goes before what the recording has,
 /// and of that the last word on a class counts.

@@ -1,10 +1,11 @@
 //! Errors of the program in the answer of `ttmem summary`.
 
+use ttmem_model::{Fault, FaultKind, Step};
+
 use super::answer::{FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
 use super::words::brief_line;
 use crate::analyze::oom;
-use ttmem_model::{Fault, FaultKind, Step};
 
 /// The message of an exception has at most this many characters in a sentence.
 const MESSAGE: usize = 300;

@@ -5,19 +5,17 @@
 //! null, never zero.
 
 use serde::Serialize;
+use ttmem_model::{CallEnd, Error, Nanoseconds, PoolId, Profile, Rank, Result, ScopeId, ScopeKind, StrId};
 
+use super::about::Extent;
+use super::summary::is_rank;
+use super::timeline::{Column, Pattern, Texts, ascending, maybe, numbers, signed, sizes};
 use crate::analyze::Account;
 use crate::analyze::chain::{Chain, longest_chain};
 use crate::analyze::clock::{Stretch, held_in_time};
 use crate::analyze::hot_paths::{HotPath, hot_paths};
 use crate::analyze::lanes::pack;
 use crate::analyze::overlaps::{Overlap, overlaps};
-use ttmem_model::{CallEnd, Nanoseconds, PoolId, Profile, Rank, ScopeId, ScopeKind, StrId};
-use ttmem_model::{Error, Result};
-
-use super::about::Extent;
-use super::summary::is_rank;
-use super::timeline::{Column, Pattern, Texts, ascending, maybe, numbers, signed, sizes};
 
 /// So many rows lists have.
 const MOST: usize = 100;

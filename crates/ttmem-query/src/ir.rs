@@ -11,9 +11,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use ttmem_model::{Module, ModuleId, OpId, Profile, Rank, RunId, StrId};
 
 use super::rows::{Entries, Rows};
-use ttmem_model::{Module, ModuleId, OpId, Profile, Rank, RunId, StrId};
 
 /// The stages that people look at: the graph as it came, and as it runs.
 pub const STAGES: [&str; 2] = ["ttir", "ttnn"];

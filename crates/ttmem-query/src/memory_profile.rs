@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-
-use crate::analyze::contents::{Content, contents, totals};
-use crate::analyze::scopes;
 use ttmem_model::{
     AllocationTotals, Call, CallTotals, CurveKind, Moment, Nanoseconds, OpTotals, PoolId, Profile, Rank,
     Reading, ScopeId, ScopeKind, StepNumber, StrId, TensorId, difference,
 };
+
+use crate::analyze::contents::{Content, contents, totals};
+use crate::analyze::scopes;
 
 /// How many of the largest tensors of a device are listed.
 const TOP: usize = 10;

@@ -15,6 +15,10 @@
 //! digits; whole bytes are in the profile. What files there are, and for which ranks, is decided in `report`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use ttmem_model::{
+    Curve, CurveKind, ModuleId, Moment, Op, OpKind, Pool, Profile, Rank, Run, Step, StepMarks, TensorType,
+    TypeId,
+};
 
 use super::rows::{Entries, Rows, Shape, mib, mib_as_printed};
 use super::summary::overhead_pct;
@@ -22,10 +26,6 @@ use crate::analyze::main_pool::main_pool;
 use crate::analyze::over_time::{PaddedSum, PaddingOverTime};
 use crate::analyze::traced::{Traced, WeightRef, number_of};
 use crate::analyze::{Account, Span, peak};
-use ttmem_model::{
-    Curve, CurveKind, ModuleId, Moment, Op, OpKind, Pool, Profile, Rank, Run, Step, StepMarks, TensorType,
-    TypeId,
-};
 
 /// The content of `<name>_memory.json`.
 #[derive(Clone, Copy, Debug)]

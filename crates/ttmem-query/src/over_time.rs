@@ -3,14 +3,14 @@
 //! The peak, its operation and the capacity are those of [`summary`]; the curve is the page's. No peak is
 //! lost by thinning out: of each column of pixels, the first, the lowest, the highest and the last value stay.
 
+use ttmem_model::rules::live::LiveSums;
+use ttmem_model::{Class, Error, Moment, PoolId, Position, Profile, Rank, Result, Step};
+
 use super::answer::RankSummary;
 use super::phases::{Phases, PhasesRequest, phases};
 use super::ranks::{ProcessFilter, in_order};
 use super::summary::{Request, RunFilter, is_rank, summary};
 use crate::analyze::{Account, Span, held};
-use ttmem_model::rules::live::LiveSums;
-use ttmem_model::{Class, Moment, PoolId, Position, Profile, Rank, Step};
-use ttmem_model::{Error, Result};
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::answer::{MadeIn, Ran};
-use crate::analyze::scopes::{Alike, totals};
 use ttmem_model::{
     CallEnd, CallTotals, Class, Nanoseconds, Profile, Rank, Scope, ScopeId, ScopeKind, StrId, TensorId,
 };
+
+use super::answer::{MadeIn, Ran};
+use crate::analyze::scopes::{Alike, totals};
 
 /// The parts of a program that names some.
 pub(super) struct Parts<'a> {

@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use crate::analyze::oom;
 use ttmem_model::{Profile, Rank};
+
+use crate::analyze::oom;
 
 /// Which of the processes that wrote one log are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 //! the argument's number in its own graph. The totals count what several graphs share once, as the summary does.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use ttmem_model::{Argument, ArgumentKind, Profile, Rank};
 
 use super::rows::{Rows, Shape, mib};
 use crate::analyze::traced::number_of;
 use crate::analyze::weights;
-use ttmem_model::{Argument, ArgumentKind, Profile, Rank};
 
 /// The content of `<name>_inputs_registry.json`.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,12 @@
 use std::str::FromStr;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::rules::account::Held;
+use ttmem_model::rules::passes::Passes;
+use ttmem_model::{
+    ArgumentKind, Curve, CurveKind, Error, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile,
+    Rank, Reading, Result, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
+};
 
 use super::about::Extent;
 use super::answer::{
@@ -24,13 +30,6 @@ use crate::analyze::residue::{self, Who};
 use crate::analyze::{
     Account, Span, effects, fragmentation, live, oom, outside, padding, peak, weights, weights::WEIGHTS,
 };
-use ttmem_model::rules::account::Held;
-use ttmem_model::rules::passes::Passes;
-use ttmem_model::{
-    ArgumentKind, Curve, CurveKind, Fault, Moment, OpKind, Phase, Pool, PoolId, Position, Profile, Rank,
-    Reading, Run, RunId, Snapshot, Step, StrId, TensorId, difference,
-};
-use ttmem_model::{Error, Result};
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

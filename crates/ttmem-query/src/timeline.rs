@@ -21,12 +21,6 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::analyze::fragmentation::{self, Fragmented};
-use crate::analyze::reshaping::{Freedom, Reshaping};
-use crate::analyze::residue::{self, Who};
-use crate::analyze::tiles::friendly_shape;
-use crate::analyze::{Account, Span, effects, held, peak, weights};
 use ttmem_model::{
     Class, Curve, CurveKind, Moment, OpId, OpKind, PoolId, Profile, Rank, RunId, StepMarks, StrId, TensorId,
     TensorType, TypeId,
@@ -35,6 +29,11 @@ use ttmem_model::{
 use super::about::Extent;
 use super::rows::Shape;
 use super::summary::residue_note;
+use crate::analyze::fragmentation::{self, Fragmented};
+use crate::analyze::reshaping::{Freedom, Reshaping};
+use crate::analyze::residue::{self, Who};
+use crate::analyze::tiles::friendly_shape;
+use crate::analyze::{Account, Span, effects, held, peak, weights};
 
 /// Numbers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]

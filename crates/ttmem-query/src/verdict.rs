@@ -1,10 +1,11 @@
 //! The sentences of a verdict: what an out-of-memory error means, and what to do about it.
 
+use ttmem_model::Step;
+
 use super::statement::Statement;
 use super::summary::View;
 use super::words::{brief_line, shape, size};
 use crate::analyze::oom::{Cause, Part, Verdict};
-use ttmem_model::Step;
 
 /// Names have at most this many characters in a sentence.
 const NAME: usize = 60;

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use ttmem_model::{Error, Result};
+
 use super::input::{Unpacked, unpack};
 use super::{Reader, Sniff, json, readers, tt_json};
-use ttmem_model::{Error, Result};
 
 /// The part of a text that is searched at a time.
 const WINDOW: usize = 1 << 20;

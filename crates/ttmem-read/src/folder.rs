@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::tt_json;
 use ttmem_model::{Error, Result};
+
+use super::tt_json;
 
 /// How the names of such files end, the one that tells most first.
 const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];

@@ -6,12 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use ttmem_model::{Builder, Error, Event, Profile, Result, Sink, Source, frame};
+
 use super::siblings::Siblings;
 use super::{Reader, Sniff, folder, json, readers, rotated};
 use crate::history;
-use ttmem_model::frame;
-use ttmem_model::{Builder, Event, Profile, Sink, Source};
-use ttmem_model::{Error, Result};
 
 /// Enough of a file to know it by.
 const HEAD: usize = 64 << 10;

@@ -35,8 +35,7 @@ pub use ttnn_graph::graph_changes;
 
 use std::path::Path;
 
-use ttmem_model::Result;
-use ttmem_model::{Profile, Sink};
+use ttmem_model::{Profile, Result, Sink};
 
 /// Whether evidence is of a reader's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

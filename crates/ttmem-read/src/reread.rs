@@ -5,8 +5,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::input::{Progress, Unpacked, content, counted};
 use ttmem_model::{Error, Result};
+
+use super::input::{Progress, Unpacked, content, counted};
 
 /// A file, or a copy of what came through a pipe.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ttmem_model::{Builder, Profile, Warning, frame};
+
 use crate::history;
-use ttmem_model::frame;
-use ttmem_model::{Builder, Profile, Warning};
 
 /// Restores the tensors of the peak from the file that has it, where the newest file no longer tells them apart. A file
 /// that is missing, or is not of this recording, is reported.

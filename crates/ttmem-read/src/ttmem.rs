@@ -1,9 +1,8 @@
 //! Reads `.ttmem` files: the events that they hold.
 
+use ttmem_model::{Result, Sink, frame};
+
 use super::{Input, Reader, Sniff};
-use ttmem_model::Result;
-use ttmem_model::Sink;
-use ttmem_model::frame;
 
 /// The reader of our own files.
 pub(super) struct TtmemFile;

@@ -5,13 +5,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::level::{EMPTY, Level};
 use ttmem_model::frame::Writer;
 use ttmem_model::{
-    Bytes, Call, CallId, Class, Event, Fault, Moment, Op, OpId, OpKind, PoolId, RankEvent, RankId, Sink,
-    Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TypeId, Warning,
+    Bytes, Call, CallId, Class, Error, Event, Fault, Moment, Op, OpId, OpKind, PoolId, RankEvent, RankId,
+    Result, Sink, Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TypeId, Warning,
 };
-use ttmem_model::{Error, Result};
+
+use super::level::{EMPTY, Level};
 
 /// The maximum number of rows of each kind in a file: ids and moments reach further.
 const MAX_ROWS: usize = 1 << 30;

@@ -11,8 +11,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::queue::{Behind, Consumer, Entry, Message, Producer, Progress, TIMEOUT, queue};
 use ttmem_model::{Error, Result};
+
+use super::queue::{Behind, Consumer, Entry, Message, Producer, Progress, TIMEOUT, queue};
 
 /// Turns the records and messages of one kind of recorder into a file.
 pub(super) trait RecordSink: Send + 'static {

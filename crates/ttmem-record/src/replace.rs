@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use ttmem_model::frame;
-use ttmem_model::{Error, Result};
+use ttmem_model::{Error, Result, frame};
 
 /// Creates the file. An earlier recording is replaced; any other file is an error.
 pub(super) fn create(path: &Path) -> Result<File> {

@@ -26,10 +26,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
-
-use ttmem_model::frame;
-use ttmem_model::{Error, Result};
-use ttmem_model::{Profile, Rank};
+use ttmem_model::{Error, Profile, Rank, Result, frame};
 use ttmem_query::{
     About, IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, in_order, summary,
 };

@@ -1,8 +1,9 @@
 //! A run in one line: while it goes on, and when it is over.
 
-use super::units::{Unit, count, percent, size};
 use ttmem_query::{AboutPeak, ShownPeak};
 use ttmem_read::Seen;
+
+use super::units::{Unit, count, percent, size};
 
 /// What is seen of a run so far: `12 s · 1,606 operations · DRAM 512.0 MiB a bank (50 %) · peak 703.1 MiB (69 %)`.
 pub fn live(seconds: u64, seen: &Seen) -> String {

@@ -4,10 +4,11 @@
 
 use std::io::{self, Write};
 
+use ttmem_query::phases::{Figure, Origin, Part, PartSource, Phases, SessionPhases};
+
 use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
 use super::units::{count, mib, size};
-use ttmem_query::phases::{Figure, Origin, Part, PartSource, Phases, SessionPhases};
 
 /// Sentences of a wide terminal are hard to read.
 const WIDEST: usize = 100;

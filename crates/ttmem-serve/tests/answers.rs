@@ -10,10 +10,11 @@ use std::path::PathBuf;
 use std::thread;
 
 use serde_json::Value;
-use support::{Running, WORKER_ARGUMENTS, all_in, as_worker, corpus};
 use ttmem::query::{self, Request, RunFilter};
 use ttmem::read;
 use ttmem_serve::Worker;
+
+use support::{Running, WORKER_ARGUMENTS, all_in, as_worker, corpus};
 
 #[test]
 fn the_list_has_the_rows_of_the_store() {

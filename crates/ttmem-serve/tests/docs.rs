@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
+
 use support::{Running, corpus};
 
 fn page() -> String {

@@ -9,8 +9,9 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use support::Running;
 use ttmem_testkit::tt::{Options, Scenario, make};
+
+use support::Running;
 
 const READERS: usize = 50;
 const UPLOADS: usize = 4;

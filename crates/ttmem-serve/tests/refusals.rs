@@ -9,8 +9,9 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::path::PathBuf;
 
-use support::{Answer, Running, all_in, corpus};
 use ttmem_serve::{Config, Limits, Server, Worker};
+
+use support::{Answer, Running, all_in, corpus};
 
 const SECRET: &str = "nobody may read this";
 

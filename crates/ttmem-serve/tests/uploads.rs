@@ -11,10 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Answer, Running, all_in, corpus};
 use ttmem::query::{self, Request};
 use ttmem::read;
 use ttmem_serve::Worker;
+
+use support::{Answer, Running, all_in, corpus};
 
 fn log(name: &str) -> Vec<u8> {
     fs::read(corpus(name)).unwrap()

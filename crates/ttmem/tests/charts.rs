@@ -8,12 +8,13 @@ use std::fs;
 use std::path::Path;
 
 use resvg::tiny_skia::Pixmap;
-use training::{corpus, log_of, opened};
 use ttmem::model::{Phase, Profile, SessionId};
 use ttmem::query::over_time::{OverTime, PointOverTime};
 use ttmem::query::{ChartRequest, Drawn, Phases, PhasesRequest, Request, RunFilter, chart, phases, summary};
 use ttmem::report::chart::{COLUMNS, Picture, over_phases, over_time, peak_bars};
 use ttmem::{Error, read};
+
+use training::{corpus, log_of, opened};
 
 const COLOURS: [&str; 5] = ["#CCCCCC", "#4DA6B8", "#E789AB", "#CEC0FA", "#E38A42"];
 const LIMIT: &str = "#D62728";

@@ -1,5 +1,7 @@
 //! The direction of data, as ARCHITECTURE.md draws it: which crate may depend on which.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails is meant to panic")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 

@@ -5,10 +5,11 @@
 mod training;
 
 use proptest::prelude::*;
-use training::{Said, Summary, corpus, log_of, opened};
 use ttmem::Error;
 use ttmem::query::phases::{Comparison, Origin, PartKind, PartSource, SessionPhases};
 use ttmem::query::{Phases, PhasesRequest, Request, phases, summary};
+
+use training::{Said, Summary, corpus, log_of, opened};
 
 const MIB: i64 = 1 << 20;
 

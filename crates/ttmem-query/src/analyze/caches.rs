@@ -1,10 +1,10 @@
 //! Which tensors are caches of keys and values. Suggestions and expectations both ask here.
 
 use rustc_hash::FxHashSet;
+use ttmem_model::{Class, OpId, Profile, Rank, StrId, TensorId};
 
 use super::Span;
 use super::names::Names;
-use ttmem_model::{Class, OpId, Profile, Rank, StrId, TensorId};
 
 /// The caches of keys and values of a rank.
 ///

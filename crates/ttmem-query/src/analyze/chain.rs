@@ -5,8 +5,9 @@
 //! chain and say nothing. Of all sets of such calls in which none begins before another has ended, the chain is the one
 //! that takes longest: weighted interval scheduling, by sorting and one pass.
 
-use super::clock::Stretch;
 use ttmem_model::{Nanoseconds, Rank};
+
+use super::clock::Stretch;
 
 /// Calls of which each begins when the one before has ended, or later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

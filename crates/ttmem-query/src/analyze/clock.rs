@@ -1,8 +1,9 @@
 //! When things happened: the times of moments, and the stretch of time that a rank speaks of.
 
+use ttmem_model::{CallEnd, Moment, Nanoseconds, Rank};
+
 use super::Account;
 use super::held;
-use ttmem_model::{CallEnd, Moment, Nanoseconds, Rank};
 
 /// The stretch of time that a rank speaks of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Account, Span};
 use ttmem_model::{Cursor, CurveKind, Moment, Step, difference};
+
+use super::{Account, Span};
 
 /// What the steps of a span changed in each bank of a pool, in order; `None` where nothing tells.
 ///

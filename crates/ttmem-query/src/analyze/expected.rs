@@ -4,10 +4,11 @@
 //! are whole then, whatever else is there. Tensors count with all that they take of the device, padding included, in all
 //! pools together. Caches of keys and values are those of [`key_value_caches`], whatever their class is in the evidence.
 
-use super::Span;
-use super::caches::key_value_caches;
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Class, Moment, PoolId, Profile, Rank, TensorId};
+
+use super::Span;
+use super::caches::key_value_caches;
 
 /// What a class took.
 #[derive(Clone, Debug, PartialEq, Eq)]

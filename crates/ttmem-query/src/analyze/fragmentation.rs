@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use serde::Serialize;
+use ttmem_model::{Curve, CurveKind, Moment, Pool};
 
 use super::{Account, Span};
-use ttmem_model::{Curve, CurveKind, Moment, Pool};
 
 /// What is free at a moment, and the largest piece of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

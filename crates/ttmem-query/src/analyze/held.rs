@@ -1,7 +1,8 @@
 //! What a pool holds, at every moment: as measured, and rebuilt where the evidence is silent.
 
-use super::Account;
 use ttmem_model::{Cursor, Curve, CurveKind, Moment};
+
+use super::Account;
 
 /// All changes of what a bank holds, in order: [`Account::held`] for every moment at once.
 ///

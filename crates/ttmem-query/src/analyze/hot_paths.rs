@@ -3,8 +3,9 @@
 //! A scope that only waits for what is inside of it is no hot path. So what counts is a call's own time: its length less
 //! that of the calls inside of it on the same lane. (What it began on other lanes ran beside it.)
 
-use super::clock::Stretch;
 use ttmem_model::{CallId, Nanoseconds, Rank, ScopeId};
+
+use super::clock::Stretch;
 
 /// What all calls of a scope came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

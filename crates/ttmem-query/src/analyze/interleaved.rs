@@ -2,8 +2,9 @@
 //!
 //! Told only where it is understood what it takes now: whole tiles, spread one by one over all banks.
 
-use super::tiles;
 use ttmem_model::TensorType;
+
+use super::tiles;
 
 /// The bytes of a 32x32 tile of bfp_bf8: a byte for each value, and one exponent for sixteen of them.
 const BFP8_TILE: u64 = 1024 + 64;

@@ -1,8 +1,9 @@
 //! How much lower the peak of a pool would be if some of its tensors took less.
 
-use super::{Account, Span};
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Moment, Rank, TensorId};
+
+use super::{Account, Span};
 
 /// Bytes of each bank that would stay free for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

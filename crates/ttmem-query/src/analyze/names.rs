@@ -5,7 +5,6 @@
 //! of the same program that is kept from run to run.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-
 use ttmem_model::{ModuleId, Moment, Profile, Rank, RunId, Step, StrId, TensorId};
 
 /// Names of a rank's allocations.

@@ -1,7 +1,8 @@
 //! What changed between two programs: inputs that arrived, results that were dropped.
 
-use super::{Account, Span};
 use ttmem_model::{Moment, Position, difference};
+
+use super::{Account, Span};
 
 /// A change that belongs to no step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 use std::collections::{BTreeSet, BinaryHeap};
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{Nanoseconds, Rank, ScopeId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::clock::Stretch;
-use ttmem_model::{Nanoseconds, Rank, ScopeId};
 
 /// More different sets than this nobody reads; their time is said together.
 const MOST_SETS: usize = 1 << 16;

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Op, OpId, OpKind, Profile, Rank, Step, StepNumber, StrId, TensorId, TypeId};
 
 use super::names::Names;
 use super::tiles::friendly_shape;
-use ttmem_model::{Op, OpId, OpKind, Profile, Rank, Step, StepNumber, StrId, TensorId, TypeId};
 
 /// Operations that compute each element of their result from the elements at the same place of their operands. (Shapes are
 /// checked besides: with operands of different shapes they broadcast.)

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Moment, OpId, OpKind, Profile, Rank, Step, StrId, TypeId, difference};
 
 use super::Account;
-use ttmem_model::{Moment, OpId, OpKind, Profile, Rank, Step, StrId, TypeId, difference};
 
 /// Who left bytes behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,6 @@
 //! What a program says it does, and what came of it: its scopes with the sums of their calls, and where tensors were made.
 
 use rustc_hash::FxHashSet;
-
 use ttmem_model::{CallTotals, Profile, Rank, ScopeId, ScopeKind};
 
 /// No model nests deeper: a file that says so is not followed.

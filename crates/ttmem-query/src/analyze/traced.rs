@@ -7,7 +7,6 @@
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-
 use ttmem_model::{
     Argument, Class, Module, ModuleId, Op, OpKind, Profile, Rank, RunId, Step, StepMarks, StrId,
 };

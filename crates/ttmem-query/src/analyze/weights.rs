@@ -1,7 +1,6 @@
 //! Weights and inputs: what the graphs declare, and what is kept twice.
 
 use rustc_hash::FxHashSet;
-
 use ttmem_model::{Argument, ArgumentKind, Class, Moment, PoolId, Profile, Rank, StrId, TensorId, TypeId};
 
 /// The arguments that the graphs of a rank declare, of some kinds.

@@ -8,14 +8,13 @@ mod answer;
 pub use answer::{Advice, Comparison, Figure, Origin, Part, PartKind, PartSource, Phases, SessionPhases};
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{Error, Phase, Profile, Rank, Result, Session};
 
 use super::answer::{PhaseSummary, SessionSummary, WarningSummary};
 use super::level::Thresholds;
 use super::summary::{is_rank, no_such_rank, source};
 use super::words::{brief, size};
 use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
-use ttmem_model::{Error, Result};
-use ttmem_model::{Phase, Profile, Rank, Session};
 
 /// The memory of a device that nobody tells of: a Wormhole's 12 GiB.
 const USUAL_DEVICE: u64 = 12 << 30;

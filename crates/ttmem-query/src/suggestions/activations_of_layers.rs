@@ -7,12 +7,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, StrId, TensorId};
 
 use super::phrases::brief;
 use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::lowered::Saving;
 use crate::analyze::scopes::Alike;
-use ttmem_model::{CallId, Class, Moment, Rank, ScopeId, ScopeKind, StrId, TensorId};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

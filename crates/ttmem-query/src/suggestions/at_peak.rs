@@ -1,11 +1,11 @@
 //! A matmul or a reduction at the peak works on much of what is alive.
 
 use rustc_hash::FxHashSet;
+use ttmem_model::{OpId, OpKind, Step, StrId, TensorId};
 
 use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::names::Names;
 use crate::analyze::{Span, effects};
-use ttmem_model::{OpId, OpKind, Step, StrId, TensorId};
 
 pub(super) const RULE: Rule =
     Rule { names: &["matmul_at_peak", "reduction_at_peak"], urgency: Urgency::Change, find };

@@ -1,8 +1,9 @@
 //! Weights are stored as bf16 that would take about half as much as block floats.
 
+use ttmem_model::{Class, TensorId};
+
 use super::phrases::by_count;
 use super::{Finding, Rule, Situation, Statement, Urgency};
-use ttmem_model::{Class, TensorId};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

@@ -1,8 +1,9 @@
 //! Tensors are stored as f32 that would take half as much as bf16.
 
+use ttmem_model::TensorId;
+
 use super::phrases::by_count;
 use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
-use ttmem_model::TensorId;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

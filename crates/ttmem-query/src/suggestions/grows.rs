@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{CallId, Class, Moment, OpId, Rank, ScopeId, ScopeKind, Step, TensorId};
 
 use super::phrases::{brief, by_count};
 use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
-use ttmem_model::{CallId, Class, Moment, OpId, Rank, ScopeId, ScopeKind, Step, TensorId};
 
 pub(super) const RULE: Rule =
     Rule { names: &["grows", "tensors_grow", "kv_cache_grows"], urgency: Urgency::Risk, find };

@@ -1,9 +1,10 @@
 //! KV caches, which grow with the context length, dominate the peak.
 
+use ttmem_model::TensorId;
+
 use super::phrases::by_count;
 use super::{Finding, Rule, Situation, Statement, Urgency};
 use crate::analyze::caches::key_value_caches;
-use ttmem_model::TensorId;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

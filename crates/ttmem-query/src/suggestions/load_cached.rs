@@ -1,7 +1,8 @@
 //! What const-eval programs prepared is a large part of the peak. That is normal, and explains it.
 
-use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use ttmem_model::{Class, OpKind, Step, TensorId};
+
+use super::{Finding, LARGE_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Note, find };
 

@@ -1,7 +1,8 @@
 //! The state of an optimizer could have fewer bits.
 
-use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
 use ttmem_model::{Class, TensorId};
+
+use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

@@ -1,10 +1,11 @@
 //! Memory ran out: how much was missing.
 
+use ttmem_model::PoolId;
+
 use super::phrases::PoolLabel;
 use super::{Finding, Rule, Situation, Statement, Urgency};
 use crate::analyze::oom::{Cause, Verdict};
 use crate::words::size;
-use ttmem_model::PoolId;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Failure, find };
 

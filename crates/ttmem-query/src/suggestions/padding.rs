@@ -1,12 +1,12 @@
 //! Much of what is alive at the peak is padding.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{TensorId, TypeId};
 
 use super::{Finding, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::reshaping::{Freedom, Reshaping};
 use crate::analyze::{padding, tiles};
 use crate::words::{percent, size};
-use ttmem_model::{TensorId, TypeId};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

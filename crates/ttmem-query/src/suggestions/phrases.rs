@@ -1,8 +1,9 @@
 //! Phrases that the sentences of several suggestions share.
 
+use ttmem_model::{PoolId, Profile, Rank, Step, StrId, TensorId, TensorType};
+
 use super::{PoolAtPeak, Situation};
 use crate::words::{brief_line, percent, shape, size};
-use ttmem_model::{PoolId, Profile, Rank, Step, StrId, TensorId, TensorType};
 
 /// Texts of the evidence have at most this many characters in a sentence.
 const MAX_CHARS: usize = 60;

@@ -1,5 +1,7 @@
 //! What rules look at: a rank, and its pools at their peaks.
 
+use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
+
 use super::phrases::PoolLabel;
 use super::{Finding, MIN_SHARE, Statement};
 use crate::analyze::interleaved::Interleaved;
@@ -8,7 +10,6 @@ use crate::analyze::oom::Verdict;
 use crate::analyze::peak::{self, Peak};
 use crate::analyze::{Account, Span};
 use crate::level::Thresholds;
-use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
 
 /// A rank at its peaks.
 #[derive(Debug)]

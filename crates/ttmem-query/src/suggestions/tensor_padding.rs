@@ -6,13 +6,13 @@
 use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Bytes, Profile, StrId, TensorId, TensorType, TypeId};
 
 use super::padding::{BetterShape, BetterShapes};
 use super::phrases::brief;
 use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::reshaping::{Freedom, Reshaping};
 use crate::words::{percent, shape};
-use ttmem_model::{Bytes, Profile, StrId, TensorId, TensorType, TypeId};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

@@ -1,9 +1,10 @@
 //! The device reports more than the tensors add up to at the peak.
 
+use ttmem_model::difference;
+
 use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::live::live_set;
 use crate::analyze::residue::{self, LeftBehind, Who};
-use ttmem_model::difference;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

@@ -1,12 +1,12 @@
 //! Results of const-eval programs are much larger than the weights they were made from.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::TensorId;
 
 use super::load_cached::made_by_const_eval;
 use super::phrases::by_count;
 use super::{Finding, LARGE_SHARE, Rule, Situation, Statement, Urgency};
 use crate::words::size;
-use ttmem_model::TensorId;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

@@ -1,12 +1,12 @@
 //! Weights are in memory twice: as given, and const-evaluated.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{Class, Moment, TensorId};
 
 use super::phrases::by_count;
 use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency};
 use crate::analyze::lowered::Saving;
 use crate::analyze::weights;
-use ttmem_model::{Class, Moment, TensorId};
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, find };
 

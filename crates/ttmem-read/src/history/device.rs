@@ -1,7 +1,6 @@
 //! One allocator's memory while its history is followed: what lies where, and the four levels.
 
 use rustc_hash::FxHashMap;
-
 use ttmem_model::rules::allocator::Tiling;
 use ttmem_model::{HistoryAction, HistoryRow, Reading};
 

@@ -2,7 +2,6 @@
 //! inside of the call that ran then.
 
 use rustc_hash::FxHashMap;
-
 use ttmem_model::{
     Call, CallEnd, CallId, Calls, During, FromStep, LaneId, Nanoseconds, Outcome, Position, Rank, Scope,
     ScopeId, ScopeKind, StrId,

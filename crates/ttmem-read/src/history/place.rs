@@ -2,18 +2,18 @@
 //! snapshots come out as if all had been seen as it happened.
 
 use rustc_hash::FxHashMap;
-
-use super::device::{Device, Effect};
-use super::late_calls::order_calls;
-use super::notes::{Notes, OutOfMemory};
-use super::open_calls::OpenCalls;
-use super::placed::Placed;
 use ttmem_model::rules::outcomes::outcomes;
 use ttmem_model::{
     Bytes, CallEnd, CallId, Class, During, FromStep, HistoryAction, HistoryRow, Label, Moment, Nanoseconds,
     OpId, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber, StepRow, Steps, Tensor,
     TypeId,
 };
+
+use super::device::{Device, Effect};
+use super::late_calls::order_calls;
+use super::notes::{Notes, OutOfMemory};
+use super::open_calls::OpenCalls;
+use super::placed::Placed;
 
 /// Clocks differ by less than this.
 const NEAR: Nanoseconds = 1_000_000;

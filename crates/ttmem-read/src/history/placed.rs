@@ -1,12 +1,13 @@
 //! What comes out when a history is given its place: steps, tensors and levels, and how those that were seen as they
 //! happened have moved.
 
-use super::device::Made;
-use super::notes::Notes;
 use ttmem_model::{
     CallId, FromStep, Moment, Nanoseconds, Pool, Position, Rank, Reading, Step, StepNumber, StepRow, Steps,
     Tensor, TensorId,
 };
+
+use super::device::Made;
+use super::notes::Notes;
 
 /// What comes out.
 pub(super) struct Placed {

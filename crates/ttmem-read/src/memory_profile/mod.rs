@@ -9,12 +9,11 @@ mod tell;
 mod time;
 
 use memchr::memmem;
+use ttmem_model::{Error, Result, Sink};
 
 use self::document::Document;
 use super::json::{self, Damage, keys};
 use super::{Input, Reader, Sniff};
-use ttmem_model::Sink;
-use ttmem_model::{Error, Result};
 
 /// The reader of memory profiles.
 pub(super) struct MemoryProfile;

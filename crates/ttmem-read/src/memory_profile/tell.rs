@@ -8,15 +8,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{
+    Call, CallId, Error, Event, LaneId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position,
+    RankEvent, RankId, Reading, Result, Scope, ScopeId, ScopeKind, Seen, Sink, Snapshot, StepMarks, StepRow,
+    StrId, Warning,
+};
 
 use super::document::{Document, Invocation};
 use super::time::Clock;
 use crate::json::Damage;
-use ttmem_model::{
-    Call, CallId, Event, LaneId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position, RankEvent,
-    RankId, Reading, Scope, ScopeId, ScopeKind, Seen, Sink, Snapshot, StepMarks, StepRow, StrId, Warning,
-};
-use ttmem_model::{Error, Result};
 
 /// What a step is called that ends with a snapshot nobody named.
 const UNNAMED: &str = "snapshot";

@@ -2,8 +2,9 @@
 
 use std::io::Read;
 
-use crate::json::{self, Damage, Json, JsonError, Stop};
 use ttmem_model::Result;
+
+use crate::json::{self, Damage, Json, JsonError, Stop};
 
 /// The stream of a file.
 pub(super) type JsonStream = Json<Box<dyn Read + Send>>;

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::de::IgnoredAny;
+use ttmem_model::{
+    Argument, ArgumentKind, ByteRange, Error, ModuleId, RankEvent, RankId, Result, Stage, StrId,
+};
 
 use super::document::{Document, JsonStream};
 use super::notes::Notes;
@@ -12,8 +15,6 @@ use super::rows::RegistryRow;
 use crate::json::field::{Field, Object};
 use crate::json::{Parsed, Stop};
 use crate::tt_log::tables::Tables;
-use ttmem_model::{Argument, ArgumentKind, ByteRange, ModuleId, RankEvent, RankId, Stage, StrId};
-use ttmem_model::{Error, Result};
 
 /// The longest text of a graph that is kept.
 const MAX_TEXT: usize = 64 << 20;

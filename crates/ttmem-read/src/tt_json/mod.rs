@@ -32,6 +32,7 @@ use std::io::Read;
 use std::path::Path;
 
 use memchr::memmem;
+use ttmem_model::{Error, Result, Sink};
 
 use self::document::Document;
 use self::graphs::{Graphs, Registry, Texts};
@@ -41,8 +42,6 @@ use self::steps::Steps;
 use super::json::{Damage, JsonError};
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sibling, Siblings, Sniff};
-use ttmem_model::Sink;
-use ttmem_model::{Error, Result};
 
 /// How the name of the evidence ends, and those of the files beside it.
 pub(super) const MEMORY: &str = "_memory.json";

@@ -1,9 +1,10 @@
 //! What the reader noticed, said as warnings at the end.
 
+use ttmem_model::Result;
+
 use crate::json::Damage;
 use crate::json::field::Field;
 use crate::tt_log::tables::Tables;
-use ttmem_model::Result;
 
 /// What was noticed while the files were read.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! The operations file: what each operation is, and the program that it ran in.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{ModuleId, Result, StrId};
 
 use super::document::{Document, JsonStream};
 use super::graphs::{Graphs, type_text};
@@ -11,8 +12,6 @@ use crate::json::Stop;
 use crate::json::field::{Field, Object};
 use crate::tt_log::operation::ParsedOp;
 use crate::tt_log::tables::{OpRef, Tables};
-use ttmem_model::Result;
-use ttmem_model::{ModuleId, StrId};
 
 /// What is kept of a row.
 #[derive(Clone, Copy, Debug)]

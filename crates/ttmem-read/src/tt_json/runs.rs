@@ -5,10 +5,11 @@
 //! anew where the numbers of its results (`%0`, `%1` …) start again.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{
+    ByteRange, Error, ModuleId, OpId, OpKind, RankEvent, RankId, Result, Run, RunId, Step, StepMarks, StrId,
+};
 
 use crate::tt_log::tables::{OpFacts, Tables};
-use ttmem_model::{ByteRange, ModuleId, OpId, OpKind, RankEvent, RankId, Run, RunId, Step, StepMarks, StrId};
-use ttmem_model::{Error, Result};
 
 /// What a program is called that the files do not name.
 const UNNAMED: &str = "unnamed program";

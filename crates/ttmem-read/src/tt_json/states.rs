@@ -1,13 +1,13 @@
 //! What the pools held before each operation.
 
+use ttmem_model::{Error, Moment, PoolId, RankEvent, RankId, Reading, Result};
+
 use super::notes::Notes;
 use super::rows::{PoolConfig, PoolState};
 use super::values::Mib;
 use crate::json::field::{ByName, Object};
 use crate::tt_log::tables::Tables;
 use crate::tt_log::view::QUANTUM;
-use ttmem_model::{Error, Result};
-use ttmem_model::{Moment, PoolId, RankEvent, RankId, Reading};
 
 /// No device has so many pools.
 const MOST: usize = 64;

@@ -1,5 +1,7 @@
 //! The memory file: a step for each row, with what the pools held before it.
 
+use ttmem_model::{Error, Moment, OpKind, RankEvent, RankId, Result, Step, StepMarks, StepRow, StrId};
+
 use super::document::{Document, JsonStream};
 use super::graphs::Graphs;
 use super::notes::Notes;
@@ -11,8 +13,6 @@ use crate::json::Stop;
 use crate::json::field::{Field, Object};
 use crate::tt_log::operation::ParsedOp;
 use crate::tt_log::tables::{OpRef, Tables};
-use ttmem_model::{Error, Result};
-use ttmem_model::{Moment, OpKind, RankEvent, RankId, Step, StepMarks, StepRow, StrId};
 
 /// What an operation is called of which a row says nothing.
 const UNKNOWN: &str = "unknown";

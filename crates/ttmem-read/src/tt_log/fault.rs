@@ -3,10 +3,9 @@
 use std::sync::LazyLock;
 
 use memchr::memmem;
+use ttmem_model::{Fault, FaultKind, Result, Step};
 
 use super::tables::Tables;
-use ttmem_model::Result;
-use ttmem_model::{Fault, FaultKind, Step};
 
 /// An error, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! The compiled graphs of a rank, and which of them a program run belongs to.
 
+use rustc_hash::FxHashSet;
+use ttmem_model::{Argument, ArgumentKind, Error, ModuleId, RankEvent, RankId, Result, Stage, StrId};
+
 use super::module::{Dump, Function, FunctionArgument, stage_order};
 use super::processes::EndedDump;
 use super::tables::{Tables, TypeRef};
-use rustc_hash::FxHashSet;
-use ttmem_model::{Argument, ArgumentKind, ModuleId, RankEvent, RankId, Stage, StrId};
-use ttmem_model::{Error, Result};
 
 /// A compiled graph: its dumps, one for each stage.
 #[derive(Debug)]

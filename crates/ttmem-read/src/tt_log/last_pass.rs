@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use rustc_hash::FxHashMap;
+use ttmem_model::frame::Writer;
+use ttmem_model::rules::passes::Passes;
+use ttmem_model::{Builder, Error, Event, Profile, Rank, Result, Sink, Source, Warning};
 
 use self::cutter::Cutter;
 use super::TtLog;
@@ -25,9 +28,6 @@ use crate::Reader;
 use crate::input::{Packing, Progress, pick};
 use crate::lines::{Line, is_damage};
 use crate::reread::Reread;
-use ttmem_model::frame::Writer;
-use ttmem_model::rules::passes::Passes;
-use ttmem_model::{Builder, Error, Event, Profile, Rank, Result, Sink, Source, Warning};
 
 /// How the last pass is found, and what of it is needed.
 #[derive(Clone, Debug, Default)]

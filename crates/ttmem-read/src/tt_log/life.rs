@@ -9,14 +9,13 @@
 //! arguments are new. What is left over is not explained here; the analysis shows it.
 
 use rustc_hash::FxHashSet;
+use ttmem_model::{
+    Alias, Bytes, Class, Derivation, Error, ModuleId, Moment, Origin, PoolId, RankEvent, RankId, Result,
+    RunId, Step, StepMarks, StepNumber, StrId, Tensor, TensorId,
+};
 
 use super::tables::{Tables, TypeRef};
 use super::view::QUANTUM;
-use ttmem_model::{
-    Alias, Bytes, Class, Derivation, ModuleId, Moment, Origin, PoolId, RankEvent, RankId, RunId, Step,
-    StepMarks, StepNumber, StrId, Tensor, TensorId,
-};
-use ttmem_model::{Error, Result};
 
 /// An allocation, by its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

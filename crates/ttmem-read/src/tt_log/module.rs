@@ -5,11 +5,11 @@
 //! program run is known to be a run of this function.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::ArgumentKind;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::brackets::{closing, parts, string_end};
 use super::operation::ParsedOp;
-use ttmem_model::ArgumentKind;
 
 /// The stages of the compiler, in the order it prints them.
 const STAGES: [&str; 9] = [

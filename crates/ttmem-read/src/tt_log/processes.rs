@@ -7,12 +7,12 @@
 
 use std::fmt;
 
+use ttmem_model::{ByteRange, Result};
+
 use super::module::Dump;
 use super::rank::{At, RankState};
 use super::tables::{Tables, TypeRef};
 use super::view::{QUANTUM, View};
-use ttmem_model::ByteRange;
-use ttmem_model::Result;
 
 /// What a log shows between two top-level programs.
 #[derive(Debug, Default)]

@@ -10,6 +10,7 @@ mod opening;
 use std::io::Read;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{ByteRange, Error, Result, Sink, StepMarks};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::damage::Tally;
@@ -23,8 +24,6 @@ use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::Input;
 use crate::lines::{LONGEST_LINE, Line, Lines, is_damage};
-use ttmem_model::{ByteRange, Sink, StepMarks};
-use ttmem_model::{Error, Result};
 
 /// How the lines begin that `ttmem last-run` added to logs before it could write a profile of the pass.
 const ADDED: &[u8] = b"ttmem | ";

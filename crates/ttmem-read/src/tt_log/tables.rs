@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{
+    ByteRange, Error, Event, Layout, Op, OpId, OpKind, RankEvent, RankId, Result, Sink, StrId, TensorType,
+    TypeId, Warning,
+};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::module::fingerprint;
 use super::operation::ParsedOp;
 use super::types::{Footprint, ParsedType, Place};
 use super::view::decimal;
-use ttmem_model::{
-    ByteRange, Event, Layout, Op, OpId, OpKind, RankEvent, RankId, Sink, StrId, TensorType, TypeId, Warning,
-};
-use ttmem_model::{Error, Result};
 
 /// A type, by its row in [`Tables`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,10 +6,11 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
+use ttmem_model::{ByteRange, Profile, Stage, Warning};
+
 use super::line::{Prefixes, Tag, Text, split_tag};
 use super::module::stage_header;
 use crate::lines::LONGEST_LINE;
-use ttmem_model::{ByteRange, Profile, Stage, Warning};
 
 /// A module text longer than this is not worth its place in a report.
 const LONGEST: u64 = 64 << 20;

@@ -3,10 +3,10 @@
 //! The rules of a log hold: programs nest, names are of their program, and what the device says decides what an operation
 //! did. Only the states are exact.
 
+use ttmem_model::{Moment, RankEvent, Reading, Result, Sink, Step};
+
 use super::rank::{At, Began, RankState};
 use super::tables::Tables;
-use ttmem_model::Result;
-use ttmem_model::{Moment, RankEvent, Reading, Sink, Step};
 
 /// A rank, being told.
 pub(crate) struct Told<'s> {

@@ -3,10 +3,10 @@
 //! The tracker prints figures that follow from each other. Where they do not, the log is torn, or two writers are mixed;
 //! that is said, with the line, and the figures stay as they are printed.
 
+use ttmem_model::{Phase, RankEvent, RankId, Result, Session, SessionId, StrId, Totals};
+
 use super::line::{Cumulative, L1, QUANTUM, Said, Segment};
 use crate::tt_log::tables::Tables;
-use ttmem_model::Result;
-use ttmem_model::{Phase, RankEvent, RankId, Session, SessionId, StrId, Totals};
 
 /// Figures that follow from others may differ by so much: each is rounded on its own.
 const TOLERANCE: i64 = 20_972;

@@ -9,6 +9,7 @@ mod line;
 
 use memchr::memmem;
 use rustc_hash::FxHashMap;
+use ttmem_model::{Error, RankId, Result, SessionId, Sink};
 
 use self::block::{Block, Header};
 use self::line::{Said, parse};
@@ -16,8 +17,6 @@ use super::lines::{Line, Lines, is_damage};
 use super::tt_log::tables::Tables;
 use super::wrapping::{split_tag, strip_colours};
 use super::{Input, Reader, Sniff};
-use ttmem_model::{Error, Result};
-use ttmem_model::{RankId, SessionId, Sink};
 
 /// The reader of training logs.
 pub struct TtTrain;

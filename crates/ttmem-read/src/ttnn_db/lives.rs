@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{
+    Block, Bytes, Class, Error, Layout, Moment, PoolId, RankEvent, RankId, Reading, Result, Step, StepNumber,
+    StrId, Tensor, TensorType, TypeId,
+};
 
 use crate::tt_log::tables::Tables;
 use crate::tt_log::types::{scalar_bytes, tile_bytes};
 use crate::ttnn_graph::node::{element, is_tiled, padded, shape, spread};
-use ttmem_model::{
-    Block, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Step, StepNumber, StrId, Tensor,
-    TensorType, TypeId,
-};
-use ttmem_model::{Error, Result};
 
 /// The pools, by the number that a buffer's row has; system memory is none of the device.
 const POOLS: [&str; 5] = ["DRAM", "L1", "SYSTEM_MEMORY", "L1_SMALL", "TRACE"];

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, Row};
 use rustc_hash::FxHashMap;
+use ttmem_model::{Error, OpKind, RankEvent, RankId, Result, Sink, Step, StepMarks, StepRow};
 
 use self::lives::{Buffer, Lives, TensorRow};
 use self::schema::Schema;
@@ -24,8 +25,6 @@ use self::sizes::Sizes;
 use super::tt_log::fault::ParsedFault;
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sniff};
-use ttmem_model::{Error, Result};
-use ttmem_model::{OpKind, RankEvent, RankId, Sink, Step, StepMarks, StepRow};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 

@@ -1,6 +1,10 @@
 //! Walks the nodes of a capture: calls, and the memory that they take and give back.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{
+    Change, Cumulative, Moment, OpKind, RankEvent, RankId, Result, Segment, Session, SessionId, Step,
+    StepMarks, StepNumber, StepRow, StrId, Totals,
+};
 
 use super::evidence::Evidence;
 use super::lives::{Buffer, Lives, Place, Share, TensorNode};
@@ -9,11 +13,6 @@ use super::{Allocator, Device, Lowest, Report};
 use crate::json::{Damage, Number};
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
-use ttmem_model::Result;
-use ttmem_model::{
-    Change, Cumulative, Moment, OpKind, RankEvent, RankId, Segment, Session, SessionId, Step, StepMarks,
-    StepNumber, StepRow, StrId, Totals,
-};
 
 /// The one phase of a capture.
 const PHASE: &[u8] = b"CAPTURE";

@@ -2,12 +2,12 @@
 
 use std::io::Read;
 
+use ttmem_model::{Change, Error, Event, Result, Sink};
+
 use super::Document;
 use super::capture::Capture;
 use crate::json::{self, Damage};
 use crate::tt_log::tables::Tables;
-use ttmem_model::{Change, Event, Sink};
-use ttmem_model::{Error, Result};
 
 /// Reads the changes of memory from a graph capture of ttnn, as JSON, in order: the list of nodes, or the report around
 /// it. They are counted by ttnn's own rules.

@@ -3,16 +3,15 @@
 //! What a pool holds is known at the end: a buffer that is given back and was never taken was there all the time.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{
+    Alias, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Result, Segment, Step,
+    StepNumber, StrId, Tensor, TensorId, TensorType, Totals, TypeId,
+};
 
 use super::node::padded;
 use super::{Allocator, Device, Lowest, Report};
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
-use ttmem_model::Result;
-use ttmem_model::{
-    Alias, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Segment, Step, StepNumber,
-    StrId, Tensor, TensorId, TensorType, Totals, TypeId,
-};
 
 /// Where a buffer lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,14 +24,13 @@ use std::io::Read;
 
 use memchr::memmem;
 use serde::Deserialize;
+use ttmem_model::{Error, Result, Sink};
 
 use self::capture::Capture;
 use super::json::{self, Damage, Json, JsonError, Number, Stop, without_mark};
 use super::tt_log::tables::Tables;
 use super::ttnn_arch::Arch;
 use super::{Input, Reader, Sniff};
-use ttmem_model::Sink;
-use ttmem_model::{Error, Result};
 
 /// The reader of graph captures.
 pub(super) struct TtnnGraph;

@@ -15,6 +15,7 @@ use std::io::Read;
 
 use memchr::memmem;
 use rustc_hash::FxHashMap;
+use ttmem_model::{Block, Error, Moment, RankEvent, Reading, Result, Sink};
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::nesting::{Call, nested, runs};
@@ -23,8 +24,6 @@ use super::json::{self, Damage, Json, JsonError, Parsed, without_mark};
 use super::tt_log::operation::ParsedOp;
 use super::tt_log::told::Told;
 use super::{Input, Reader, Sniff};
-use ttmem_model::{Block, Moment, RankEvent, Reading, Sink};
-use ttmem_model::{Error, Result};
 
 /// The pools of a record, in the order in which a log prints them.
 const POOLS: [&[u8]; 4] = [b"DRAM", b"L1", b"L1_SMALL", b"TRACE"];

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use ttmem_model::{Block, Reading};
 
 use crate::json::Number;
-use ttmem_model::{Block, Reading};
 
 /// An operation and the pools after it.
 #[derive(Debug, Deserialize)]

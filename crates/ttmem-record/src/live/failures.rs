@@ -1,8 +1,9 @@
 //! Errors of the program: allocations that failed, and the exception that ended it.
 
+use ttmem_model::{Fault, FaultKind, OpId, StrId};
+
 use super::record::Message;
 use super::{CallRef, Recorder};
-use ttmem_model::{Fault, FaultKind, OpId, StrId};
 
 /// An allocation that failed.
 #[derive(Clone, Copy, Debug)]

@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
-
-use super::narrator::{FREE, FURTHER, TEXTS};
-use crate::event_file::plain_op;
 use ttmem_model::{
     Bytes, Event, Frame, FrameId, LaneId, Op, OpId, OpKind, OpStack, PoolId, Scope, ScopeId, ScopeKind,
     Stack, StackId, StrId, TensorType, TypeId,
 };
+
+use super::narrator::{FREE, FURTHER, TEXTS};
+use crate::event_file::plain_op;
 
 /// The maximum number of scopes. More are names that a program makes up, such as numbered requests.
 const MAX_SCOPES: usize = 1 << 16;

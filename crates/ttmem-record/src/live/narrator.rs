@@ -2,17 +2,17 @@
 //!
 //! The state that the next file will need is updated along the way (`kept`).
 
+use ttmem_model::rules::calls::CallRef;
+use ttmem_model::{
+    Call, CallId, During, Error, Event, Fault, HistoryRow, Moment, OpId, OpKind, Outcome, PoolId, RankEvent,
+    Reading, Result, Snapshot, StrId, Warning,
+};
+
 use super::LateCall;
 use super::record::{Message, Record};
 use super::rotation::kept::{Kept, KeptCall, KeptPool};
 use crate::event_file::{EventFile, NewTensor, id, plain_op};
 use crate::level::Level;
-use ttmem_model::rules::calls::CallRef;
-use ttmem_model::{
-    Call, CallId, During, Event, Fault, HistoryRow, Moment, OpId, OpKind, Outcome, PoolId, RankEvent,
-    Reading, Snapshot, StrId, Warning,
-};
-use ttmem_model::{Error, Result};
 
 /// The first texts of every recording. The first is also the name of the first operation.
 pub(super) const TEXTS: [&str; 3] = ["free", "(further names)", "(no longer told apart)"];

@@ -1,12 +1,13 @@
 //! What the live recorder tells the thread that writes its recording.
 
-use super::{LateCall, Place};
-use crate::queue::Entry;
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
     Class, Event, Fault, HistoryRow, LaneId, Nanoseconds, OpId, Outcome, PoolId, Reading, ScopeId, StrId,
     TypeId,
 };
+
+use super::{LateCall, Place};
+use crate::queue::Entry;
 
 /// What happens often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

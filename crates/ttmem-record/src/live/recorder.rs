@@ -7,6 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use slab::Slab;
+use ttmem_model::rules::calls::RunningCalls;
+use ttmem_model::{
+    Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow, Label,
+    LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Result, Scope, ScopeId,
+    ScopeKind, StackId, StrId, TypeId, Warning,
+};
 
 use super::names::{Names, TypeOf};
 use super::narrator::{FURTHER, TEXTS};
@@ -17,13 +23,6 @@ use super::{
     RecordingStatus,
 };
 use crate::recording::Recording;
-use ttmem_model::Result;
-use ttmem_model::rules::calls::RunningCalls;
-use ttmem_model::{
-    Bytes, CallTotals, Class, During, Event, Expected, Frame, FrameId, HistoryAction, HistoryRow, Label,
-    LaneId, Nanoseconds, OpId, OpTotals, PoolId, RankEvent, RankId, Reading, Scope, ScopeId, ScopeKind,
-    StackId, StrId, TypeId, Warning,
-};
 
 /// The operation of a step at which counters are read.
 const READING: &str = "reading";

@@ -3,11 +3,11 @@
 //! Nothing here writes to the disk: every change is put into the queue of the recording, if there is one.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{Change, Segment};
 
 use super::record::{Message, Record};
 use super::{Pool, RunMode, TrackerError};
 use crate::recording::Recording;
-use ttmem_model::{Change, Segment};
 
 /// The maximum number of texts in a recording: more are made up by the program, and would fill its memory.
 const MAX_TEXTS: usize = 4096;

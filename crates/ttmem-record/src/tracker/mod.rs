@@ -40,11 +40,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
-use account::Account;
-use narrator::Narrator;
+use ttmem_model::{Change, DramUsage, L1Usage};
 
 use super::recording::{Finishing, Recording};
-use ttmem_model::{Change, DramUsage, L1Usage};
+use account::Account;
+use narrator::Narrator;
 
 /// How a program runs while it is captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

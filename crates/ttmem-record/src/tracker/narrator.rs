@@ -5,6 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::{
+    Change, Class, Cumulative, Error, Event, Moment, OpId, OpKind, RankEvent, Result, Segment, Session,
+    SessionId, Step, StrId, TensorId,
+};
 
 use super::Pool;
 use super::record::{Message, Record};
@@ -12,11 +16,6 @@ use crate::event_file::{EventFile, NewTensor, id, plain_op};
 use crate::level::{EMPTY, Level};
 use crate::recording::RecordSink;
 use crate::replace;
-use ttmem_model::{
-    Change, Class, Cumulative, Event, Moment, OpId, OpKind, RankEvent, Segment, Session, SessionId, Step,
-    StrId, TensorId,
-};
-use ttmem_model::{Error, Result};
 
 /// The operations of steps.
 const OPS: [(&str, OpKind); 5] = [

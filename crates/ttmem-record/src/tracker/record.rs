@@ -1,8 +1,9 @@
 //! What the tracker tells the thread that writes its recording.
 
+use ttmem_model::{Change, Segment};
+
 use super::Pool;
 use crate::queue::Entry;
-use ttmem_model::{Change, Segment};
 
 /// A change of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::account::PhaseFigures;
 use ttmem_model::Cumulative;
+
+use super::account::PhaseFigures;
 
 /// The text that [`print_memory_usage`](super::MemoryUsageTracker::print_memory_usage) prints.
 pub(super) fn memory_usage(phases: &[PhaseFigures]) -> String {

@@ -2,9 +2,9 @@
 
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
 use plotters::coord::types::RangedCoordf64;
+use ttmem_model::Result;
 
 use super::canvas::{Canvas, FAINT, GRID, INK, Look, Place};
-use ttmem_model::Result;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;

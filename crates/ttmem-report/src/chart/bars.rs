@@ -1,10 +1,11 @@
 //! What the peaks of training sessions are made of: a stacked bar for each, against what the device has.
 
+use ttmem_model::{Error, Result};
+use ttmem_query::phases::{Part, PartKind, Phases, SessionPhases};
+
 use super::axis::{Axis, Plot};
 use super::canvas::{Canvas, Colour, FAINT, INK, LIMIT, Look, Place, broken, draw, fitted, width};
 use crate::units::size;
-use ttmem_model::{Error, Result};
-use ttmem_query::phases::{Part, PartKind, Phases, SessionPhases};
 
 const WIDTH: i32 = 1000;
 const HEIGHT: i32 = 640;

@@ -2,9 +2,9 @@
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use ttmem_model::{Error, Result};
 
 use crate::table::one_line;
-use ttmem_model::{Error, Result};
 
 /// The font of all charts, which is embedded for PNG.
 pub(super) const FONT: &str = "DejaVu Sans";

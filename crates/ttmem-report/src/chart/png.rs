@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{Options, Tree, fontdb};
+use ttmem_model::{Error, Result};
 
 use super::canvas::FONT;
-use ttmem_model::{Error, Result};
 
 /// See `assets/fonts/README.md` for where it is from.
 static FONT_FILE: &[u8] = include_bytes!("../../assets/fonts/DejaVuSans-subset.ttf");

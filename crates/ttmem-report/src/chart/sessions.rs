@@ -1,11 +1,12 @@
 //! Memory over the phases of training sessions: what is in use at the end of each, and the highest so far.
 
-use super::axis::{Axis, Plot};
-use super::canvas::{Canvas, Colour, FAINT, GRID, INK, LIMIT, Look, Place, broken, draw, fitted, width};
-use crate::units::size;
 use ttmem_model::{Error, Result};
 use ttmem_query::PhaseSummary;
 use ttmem_query::phases::{Phases, SessionPhases};
+
+use super::axis::{Axis, Plot};
+use super::canvas::{Canvas, Colour, FAINT, GRID, INK, LIMIT, Look, Place, broken, draw, fitted, width};
+use crate::units::size;
 
 const WIDTH: i32 = 1000;
 const HEIGHT: i32 = 560;

@@ -1,11 +1,11 @@
 //! Memory over the steps: what a pool holds, by class, its peak and what it has.
 
+use ttmem_model::{Class, Result};
+use ttmem_query::over_time::{OverTime, PeakOverTime};
+
 use super::axis::{Axis, Plot};
 use super::canvas::{Canvas, Colour, FAINT, INK, LIMIT, Look, Place, draw, fitted, width};
 use crate::units::{count, percent, size};
-use ttmem_model::Class;
-use ttmem_model::Result;
-use ttmem_query::over_time::{OverTime, PeakOverTime};
 
 const WIDTH: i32 = 1000;
 const HEIGHT: i32 = 560;

@@ -1,13 +1,14 @@
 //! The sections behind the promised ones, each only where there is something to say.
 
-use super::document::{Align, Section};
-use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
-use crate::units::{duration, mib, signed_percent, size};
 use ttmem_model::Class;
 use ttmem_query::{
     Checkpoint, DeviceKind, ExpectedSummary, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary,
     ResidueRow, Summary,
 };
+
+use super::document::{Align, Section};
+use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
+use crate::units::{duration, mib, signed_percent, size};
 
 /// How many rows lists have at most.
 const ROWS: usize = 10;

@@ -14,12 +14,12 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::path::Path;
 
-use cell::{LOCATION, NAME, SHAPE, cell};
-use document::Document;
-
-use super::units::{mib, shape};
 use ttmem_query::words::percent;
 use ttmem_query::{Level, PoolSummary, RankSummary, Summary};
+
+use super::units::{mib, shape};
+use cell::{LOCATION, NAME, SHAPE, cell};
+use document::Document;
 
 /// The document has at most so many bytes, if what always stays leaves it the choice.
 const BUDGET: usize = 6000;

@@ -1,10 +1,11 @@
 //! The sections that are promised: their headings, their order, and the line above them.
 
+use ttmem_query::{ChosenRuns, DeviceKind, PoolMoment, PoolSummary, RankSummary, Summary, words};
+
 use super::document::{Align, Section};
 use super::torch;
 use super::{LOCATION, NAME, cell, location, mb, named, none, number, of_capacity, typed, unknown, whole_mb};
 use crate::units::{count, mib, shape};
-use ttmem_query::{ChosenRuns, DeviceKind, PoolMoment, PoolSummary, RankSummary, Summary, words};
 
 /// How many rows the ranked tables have.
 const ROWS: usize = 10;

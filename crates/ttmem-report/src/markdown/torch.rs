@@ -1,11 +1,12 @@
 //! The promised sections of a program that uses PyTorch's memory: it has no banks, no tiles and no compiled modules.
 
+use ttmem_model::Class;
+use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, words};
+
 use super::document::{Align, Section};
 use super::promised::{at_end, cause, of_rank};
 use super::{LOCATION, NAME, cell, location, mb, named, none, number, of_capacity, typed};
 use crate::units::mib;
-use ttmem_model::Class;
-use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, words};
 
 /// How many rows the ranked tables have.
 const ROWS: usize = 10;

@@ -20,7 +20,6 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-
 use ttmem_query::timeline::{Column, Kind, Pattern};
 
 /// Beyond this a dictionary costs more than it saves.

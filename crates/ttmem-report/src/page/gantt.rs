@@ -10,13 +10,13 @@ use std::io::{self, Write};
 
 use rayon::prelude::*;
 use serde::Serialize;
+use ttmem_model::{Nanoseconds, Profile};
+use ttmem_query::gantt::Outline;
+use ttmem_query::{Extent, Gantt, RankGantt};
 
 use super::block::Block;
 use super::{Texts, texts_block, with_data};
 use crate::threads::with_threads;
-use ttmem_model::{Nanoseconds, Profile};
-use ttmem_query::gantt::Outline;
-use ttmem_query::{Extent, Gantt, RankGantt};
 
 /// The page without data.
 const PAGE: &str = include_str!("../../../../web/dist/gantt.html");

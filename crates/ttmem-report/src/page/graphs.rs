@@ -6,13 +6,13 @@
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use ttmem_model::{OpId, Profile, Rank, StrId};
+use ttmem_query::ir::{Executed, GraphText, STAGES, source_of};
+use ttmem_query::timeline::{Column, Kind, Pattern, Texts, Timeline};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::block::Block;
 use super::lines::Lines;
-use ttmem_model::{OpId, Profile, Rank, StrId};
-use ttmem_query::ir::{Executed, GraphText, STAGES, source_of};
-use ttmem_query::timeline::{Column, Kind, Pattern, Texts, Timeline};
 
 /// The stage whose operations are those that run.
 const RUNS: &str = "ttnn";

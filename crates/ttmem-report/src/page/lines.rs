@@ -6,9 +6,9 @@
 //! texts alone.
 
 use rustc_hash::FxHashMap;
+use ttmem_query::timeline::{Column, Kind, Pattern};
 
 use super::block::Block;
-use ttmem_query::timeline::{Column, Kind, Pattern};
 
 /// In UTF-8 this byte is nowhere else.
 const GAP: u8 = 0xff;

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use jiff::tz::TimeZone;
+use ttmem_query::ShownPeak;
 
 use super::{Kind, Stored};
 use crate::styled::Text;
 use crate::table::{Align, Table};
 use crate::units::{percent, size};
-use ttmem_query::ShownPeak;
 
 /// Writes the reports as JSON: a list, each as it serialises.
 pub fn list_json(reports: &[Stored], out: &mut dyn Write) -> io::Result<()> {

@@ -5,9 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::Xxh3;
-
 use ttmem_model::{Error, Result};
+use xxhash_rust::xxh3::Xxh3;
 
 const FILE: &str = "source.json";
 /// So much of the head and of the tail is looked at.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
+use ttmem_query::{About, AboutPeak, ShownPeak};
+use ttmem_read::Among;
 
 use super::{SourceId, write};
 use crate::files;
-use ttmem_query::{About, AboutPeak, ShownPeak};
-use ttmem_read::Among;
 
 /// A stored report. As JSON it is a row of `ttmem list --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

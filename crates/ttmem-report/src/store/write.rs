@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use ttmem_model::{Error, Profile, Result};
+
 use super::lock::Lock;
 use crate::files;
-use ttmem_model::Profile;
-use ttmem_model::{Error, Result};
 
 const STAGED: &str = ".ttmem-staged-";
 const COMMIT: &str = ".ttmem-commit";

@@ -3,15 +3,16 @@
 mod overview;
 mod parts;
 
-use self::overview::overview;
-use super::styled::{Span, Style, Text};
-use super::table::{Align, Table, cut, one_line};
-use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 use ttmem_model::{Block, Class};
 use ttmem_query::{
     AtMoment, Caused, ChosenRuns, DeviceKind, Extent, Level, LiveTensor, Named, PoolMoment, PoolSummary,
     RankSummary, ResidueRow, SessionSummary, Severity, Suggestion, Summary, Urgency,
 };
+
+use self::overview::overview;
+use super::styled::{Span, Style, Text};
+use super::table::{Align, Table, cut, one_line};
+use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 
 /// The size of a text for a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

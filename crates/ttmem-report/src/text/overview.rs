@@ -1,9 +1,10 @@
 //! The table above the screens of several ranks.
 
+use ttmem_query::{PoolSummary, RankSummary, Summary};
+
 use super::super::styled::Text;
 use super::super::table::{Align, Table};
 use super::super::units::{count, percent, size};
-use ttmem_query::{PoolSummary, RankSummary, Summary};
 
 /// One line for each rank: who needs most.
 pub(super) fn overview(summary: &Summary, out: &mut Text) {

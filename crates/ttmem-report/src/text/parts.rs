@@ -1,10 +1,11 @@
 //! What a program says of itself, on the screen: who made what is alive, what ran, and its checkpoints.
 
+use ttmem_query::{MadeIn, PoolMoment};
+
 use super::Page;
 use crate::styled::Text;
 use crate::table::{Align, Table};
 use crate::units::{Unit, change, count, duration, percent, size};
-use ttmem_query::{MadeIn, PoolMoment};
 
 /// How many parts of a program are listed that made something.
 const MAKERS: usize = 8;

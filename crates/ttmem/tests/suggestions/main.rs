@@ -4,10 +4,11 @@
 
 mod scene;
 
-use scene::{BANK, BANKS, KIB, L1_BANK, MIB, Of, Scene, bytes, tiled};
 use ttmem::model::{Class, FaultKind, TensorId};
 use ttmem::query::{Request, RunFilter, Statement, Suggestion, Urgency, suggestion_names, summary};
 use ttmem_testkit::tt::{Options, Scenario, make};
+
+use scene::{BANK, BANKS, KIB, L1_BANK, MIB, Of, Scene, bytes, tiled};
 
 /// What a suggestion saves of a bank; that of the device must be as much of all banks.
 #[track_caller]

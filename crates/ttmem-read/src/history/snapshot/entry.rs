@@ -1,7 +1,8 @@
 //! Entries of a trace: what the allocator did, one thing after the other.
 
-use super::stacks::StackIndex;
 use ttmem_model::HistoryAction;
+
+use super::stacks::StackIndex;
 
 /// Something that an allocator did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What a snapshot has that is new, and the rows of a history that say so.
 
+use ttmem_model::rules::allocator::Contents;
+use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
+
 use super::entry::{Entries, Entry, Within};
 use super::mark::{Mark, Trace};
 use super::stacks::StackIndex;
-use ttmem_model::rules::allocator::Contents;
-use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
 
 /// The name of the operation of an allocation whose stack is not known.
 pub const ALLOCATION: &str = "alloc";

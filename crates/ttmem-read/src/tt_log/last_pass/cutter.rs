@@ -3,13 +3,14 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+use ttmem_model::{Error, Result};
+
 use super::super::fault::ParsedFault;
 use super::super::line::{Message, Prefixes, Tag, Text, split_tag};
 use super::super::module::{is_end, stage_header};
 use super::super::streams::before_preamble;
 use super::{Begin, Part};
 use crate::lines::{Line, Lines, is_damage};
-use ttmem_model::{Error, Result};
 
 /// Decides line by line what is copied.
 pub(super) struct Cutter<'a> {

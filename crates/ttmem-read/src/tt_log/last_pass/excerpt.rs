@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::Part;
 use ttmem_model::rules::Span;
 use ttmem_model::{
     Alias, Carried, Curve, CurveKind, CutOut, Derivation, Error, Fault, Moment, Origin, Pool, Profile, Rank,
     Reading, Result, Run, RunId, Step, StepNumber, StepRow, StrId, Strings, Tensor, TensorId, Warning,
 };
+
+use super::Part;
 
 /// The profile of the last pass of each rank. `processes` is the warning that several processes wrote the log.
 pub(super) fn profile(

@@ -1,10 +1,10 @@
 //! Results that const-eval programs and traces leave on the device, to be loaded again.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::StrId;
 
 use super::super::life::{AllocRef, Lives};
 use super::super::tables::OpRef;
-use ttmem_model::StrId;
 
 /// What a cached result is loaded by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,13 +1,13 @@
 //! What a rank has on the device between two programs, for whoever decides whether the next one is of the same process.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Class, PoolId, Result};
 
 use super::super::life::{Alloc, AllocRef};
 use super::super::tables::{Tables, TypeRef};
 use super::super::view::{QUANTUM, View};
 use super::RankState;
 use super::frame::Frame;
-use ttmem_model::{Class, PoolId, Result};
 
 impl RankState {
     /// Whether any operation was given by its text.

@@ -1,7 +1,8 @@
 //! What does not fit together in the lines of a rank: the numbers are reported, with what may be wrong with them.
 
-use super::super::tables::Tables;
 use ttmem_model::{Result, Step};
+
+use super::super::tables::Tables;
 
 /// What was noticed and could not be resolved.
 #[derive(Debug, Default)]

@@ -3,6 +3,8 @@
 //! Only when a program has ended is it certain which compiled graph it belongs to. Then its arguments get their
 //! names, it is known which of them are new memory, and the lives that were held back are said.
 
+use ttmem_model::{Class, Moment, RankEvent, Result, Step, StepMarks, difference};
+
 use super::super::graphs::{FunctionRef, Match};
 use super::super::life::{Alloc, AllocRef, near};
 use super::super::tables::Tables;
@@ -10,7 +12,6 @@ use super::RankState;
 use super::frame::Frame;
 use super::pools::Pool;
 use super::residents::Owner;
-use ttmem_model::{Class, Moment, RankEvent, Result, Step, StepMarks, difference};
 
 /// By how many bytes per bank memory may differ from what tensors explain without a warning: small buffers come and go.
 const MAX_UNEXPLAINED: u64 = 16 << 10;

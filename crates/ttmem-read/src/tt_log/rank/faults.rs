@@ -1,7 +1,6 @@
 //! The errors of a rank. Each is reported at the end, when it is known whether it ended its program.
 
 use rustc_hash::FxHashSet;
-
 use ttmem_model::{Fault, Step, StrId};
 
 /// The errors so far, each once.

@@ -1,12 +1,12 @@
 //! A program that runs: its names, its arguments, and the step that it is in.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{RunId, Step, StepMarks, StrId};
 
 use super::super::graphs::RunTraits;
 use super::super::life::AllocRef;
 use super::super::module;
 use super::super::tables::{OpRef, TypeRef};
-use ttmem_model::{RunId, Step, StepMarks, StrId};
 
 /// A program that runs.
 #[derive(Debug)]

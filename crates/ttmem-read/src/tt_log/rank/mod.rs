@@ -31,6 +31,10 @@ mod residents;
 mod settle;
 mod states;
 
+use ttmem_model::{
+    ByteRange, Class, Moment, OpKind, RankEvent, RankId, Result, Run, RunId, Step, StepMarks, StepRow, StrId,
+};
+
 use self::begins::Begins;
 use self::cache::Cache;
 use self::detail::Detail;
@@ -46,9 +50,6 @@ use super::life::{AllocRef, Lives};
 use super::processes::EndedDump;
 use super::tables::{OpFacts, OpRef, Tables, TypeRef};
 use super::view::QUANTUM;
-use ttmem_model::{
-    ByteRange, Class, Moment, OpKind, RankEvent, RankId, Result, Run, RunId, Step, StepMarks, StepRow, StrId,
-};
 
 /// What became of the line of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

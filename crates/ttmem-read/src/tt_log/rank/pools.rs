@@ -1,9 +1,10 @@
 //! The memory pools of a rank: their banks, what each showed last, and what each should hold between programs.
 
+use ttmem_model::{Error, Moment, PoolId, RankEvent, RankId, Result, difference};
+
 use super::super::tables::{Tables, TypeRef};
 use super::super::types::{Alignment, Place};
 use super::super::view::{QUANTUM, View};
-use ttmem_model::{Error, Moment, PoolId, RankEvent, RankId, Result, difference};
 
 /// The pools, in the order they appeared.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! The programs that run, nested, and how many steps and runs there were.
 
-use super::frame::{Current, Frame};
 use ttmem_model::{Error, Moment, Result, RunId, Step, StrId};
+
+use super::frame::{Current, Frame};
 
 /// The stack of programs.
 #[derive(Debug, Default)]

@@ -1,11 +1,11 @@
 //! Tensors that stay on the device from program to program: arguments, and results that nobody has freed yet.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Class, StrId};
 
 use super::super::graphs::FunctionRef;
 use super::super::life::{AllocRef, Lives};
 use super::super::tables::TypeRef;
-use ttmem_model::{Class, StrId};
 
 /// Whose arguments they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

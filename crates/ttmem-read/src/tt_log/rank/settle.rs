@@ -1,11 +1,12 @@
 //! What a step did to the memory, settled when the next one begins.
 
+use ttmem_model::{Class, Moment, OpKind, RankEvent, Result, RunId, StepMarks, StrId};
+
 use super::super::life::{Alloc, AllocRef};
 use super::super::tables::{OpFacts, Tables, TypeRef};
 use super::RankState;
 use super::cache::CacheKey;
 use super::frame::{Current, Frame, Named};
-use ttmem_model::{Class, Moment, OpKind, RankEvent, Result, RunId, StepMarks, StrId};
 
 impl RankState {
     /// Settles the step that runs in the innermost program.

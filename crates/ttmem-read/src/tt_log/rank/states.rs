@@ -1,12 +1,13 @@
 //! Memory states: when each was taken, and how it compares with what the steps should have done.
 
+use ttmem_model::{Moment, PoolId, RankEvent, Reading, Result};
+
 use super::super::tables::Tables;
 use super::super::view::View;
 use super::detail::Orphan;
 use super::frame::{Current, Frame};
 use super::pools::{Pool, When};
 use super::{At, RankState};
-use ttmem_model::{Moment, PoolId, RankEvent, Reading, Result};
 
 impl RankState {
     /// `Device memory state before operation …`: when the states that follow were taken.

@@ -1,8 +1,9 @@
 //! What is wrong with the lines of a log, counted and reported.
 
+use ttmem_model::Result;
+
 use super::super::rank::At;
 use super::{Log, POOLS};
-use ttmem_model::Result;
 
 /// Something that happened to lines: how often, and where first.
 #[derive(Clone, Copy, Debug, Default)]

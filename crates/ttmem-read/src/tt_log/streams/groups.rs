@@ -1,12 +1,11 @@
 //! Groups of memory states: a header and a line for each pool, whole or damaged.
 
+use ttmem_model::{Error, Moment, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::line::Header;
 use super::super::rank::At;
 use super::{Log, is_op_type};
-use ttmem_model::Moment;
-use ttmem_model::{Error, Result};
 
 /// How often lines may look interleaved before a log is refused: a few lost lines look like it, too.
 const MAX_SUSPECTS: u32 = 2;

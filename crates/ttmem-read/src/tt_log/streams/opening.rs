@@ -1,12 +1,12 @@
 //! Holds back the first lines of a top-level program until it is known which process they belong to.
 
+use ttmem_model::{RankEvent, Result, Warning};
+
 use super::super::line::{Header, Message};
 use super::super::processes::{Clock, HeldLine, Sign};
 use super::super::rank::At;
 use super::super::view::View;
 use super::{Log, POOLS, RankLog};
-use ttmem_model::Result;
-use ttmem_model::{RankEvent, Warning};
 
 /// The most lines that are held back: a start, an operation, a header and four states, with room for doubled ones.
 const MAX_HELD: usize = 16;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ttmem_model::{Error, Nanoseconds, RankEvent, Result};
+
 use super::kept::Kept;
 use super::opening::write_opening;
 use super::past::Point;
@@ -21,8 +23,6 @@ use crate::live::narrator::Narrator;
 use crate::live::record::{Message, Record};
 use crate::recording::RecordSink;
 use crate::replace;
-use ttmem_model::{Error, Result};
-use ttmem_model::{Nanoseconds, RankEvent};
 
 /// The maximum number of files of a recording. Each may take its part of the limit.
 const FILES: u64 = 3;

@@ -6,19 +6,19 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
+use ttmem_model::rules::allocator::Contents;
+use ttmem_model::rules::calls::CallRef;
+use ttmem_model::{
+    AllocationTotals, CallId, CallTotals, Class, CurveKind, Error, Event, Expected, Fault, HistoryAction,
+    HistoryRow, Label, LaneId, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent, Reading,
+    Result, ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
+};
+
 use super::past::{After, KeptSnapshot, Point, Series, Snapshots, Value};
 use super::rounds::{Round, Rounds};
 use crate::level::Level;
 use crate::live::record::Record;
 use crate::live::{KeptSizes, Place};
-use ttmem_model::rules::allocator::Contents;
-use ttmem_model::rules::calls::CallRef;
-use ttmem_model::{
-    AllocationTotals, CallId, CallTotals, Class, CurveKind, Event, Expected, Fault, HistoryAction,
-    HistoryRow, Label, LaneId, Moment, Nanoseconds, OpId, OpTotals, Outcome, PoolId, RankEvent, Reading,
-    ScopeId, ScopeKind, StrId, TensorId, TypeId, Warning,
-};
-use ttmem_model::{Error, Result};
 
 /// The maximum number of warnings that are carried over. Others are counted.
 const MAX_WARNINGS: usize = 256;

@@ -5,16 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ttmem_model::rules::calls::CallRef;
+use ttmem_model::{
+    AllocationTotals, Call, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow, Moment,
+    Nanoseconds, Outcome, PoolId, RankEvent, Reading, Result, ScopeId, Snapshot, Step, StrId, TensorId,
+    Thinned,
+};
+
 use super::kept::{Kept, KeptCall, Live};
 use super::past::{After, KeptSnapshot, Point, Value};
 use crate::event_file::{EventFile, NewTensor};
 use crate::live::narrator::THINNED;
-use ttmem_model::Result;
-use ttmem_model::rules::calls::CallRef;
-use ttmem_model::{
-    AllocationTotals, Call, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow, Moment,
-    Nanoseconds, Outcome, PoolId, RankEvent, Reading, ScopeId, Snapshot, Step, StrId, TensorId, Thinned,
-};
 
 /// Something that is written after a step.
 #[derive(Clone, Copy, Debug)]

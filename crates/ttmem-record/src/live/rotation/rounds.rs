@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 
+use ttmem_model::Nanoseconds;
+
 use super::kept::KeptCall;
 use super::past::{After, Value};
-use ttmem_model::Nanoseconds;
 
 /// The maximum number of rounds, if the limit of the recording leaves room for them.
 const MAX_ROUNDS: u64 = 1024;
