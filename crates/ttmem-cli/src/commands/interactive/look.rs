@@ -330,7 +330,7 @@ mod tests {
         let drawn =
             |width, look| report_lines(&text, width, look).iter().map(Line::to_string).collect::<Vec<_>>();
         for has_colour in [true, false] {
-            assert_eq!(drawn(100, Look { has_colour }), printed);
+            assert_eq!(drawn(400, Look { has_colour }), printed);
         }
         let narrow = drawn(40, Look { has_colour: true });
         let wide_rows = text.lines().iter().filter(|line| line.is_row()).map(ToString::to_string);
