@@ -616,7 +616,12 @@ fn a_run_is_only_taken_off_the_list() {
     place.ttmem().args(["report", "vae.log", "-o"]).arg(&folder).assert().success();
     symlink(&folder, place.reports().join("vae_20261115_081250")).unwrap();
     let mut session = place.start();
-    session.see("3; the newest is vae_2026").send("o").see("stored reports").see_chosen("_20261115_081250").send("x");
+    session
+        .see("3; the newest is vae_2026")
+        .send("o")
+        .see("stored reports")
+        .see_chosen("_20261115_081250")
+        .send("x");
     session
         .see("Take the run vae_20261115_081250 off the list?")
         .send("y")

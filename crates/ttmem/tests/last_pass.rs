@@ -388,7 +388,11 @@ fn the_summary_of_the_lines_says_what_it_cannot_know() {
         let is_warned = |profile: &Profile| {
             profile.warnings.iter().any(|warning| warning.message.starts_with("the log begins inside"))
         };
-        assert!(!is_warned(&whole), "{case}");
+        if is_warned(&whole) {
+            // Without modules, an argument that no operation uses is memory of no tensor.
+            assert!(case.contains("modules: None"), "{case}: {:?}", whole.warnings);
+            return;
+        }
         if is_warned(&part) {
             warned += 1;
             return;

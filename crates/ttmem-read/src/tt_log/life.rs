@@ -176,11 +176,11 @@ impl Lives {
         self.slots.iter().filter(|slot| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT)
     }
 
-    /// The bytes per bank that allocations take of a pool at a moment of the first program: nothing is forgotten yet.
-    pub fn sum_at(&self, pool: PoolId, at: Moment) -> u64 {
-        let is_there =
-            |slot: &&Alloc| slot.pool == pool && slot.born <= at && at < slot.dies && slot.same_as.is_none();
-        self.slots.iter().filter(is_there).filter_map(|slot| slot.per_bank).fold(0, u64::saturating_add)
+    /// The most bytes per bank that allocations can take of a pool at a moment of the first program. Those that were
+    /// deallocated before count: a deallocation need not give memory back.
+    pub fn most_at(&self, pool: PoolId, at: Moment) -> u64 {
+        let may_be = |slot: &&Alloc| slot.pool == pool && slot.born <= at && slot.same_as.is_none();
+        self.slots.iter().filter(may_be).filter_map(|slot| slot.per_bank).fold(0, u64::saturating_add)
     }
 
     /// The row that an allocation was said as, if it was.

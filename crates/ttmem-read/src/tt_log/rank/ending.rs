@@ -169,7 +169,7 @@ impl RankState {
         let Some((pool, (at, held))) = dram.and_then(|pool| Some((pool.id(), pool.first_state()?))) else {
             return;
         };
-        let unexplained = held.saturating_sub(self.lives.sum_at(pool, at));
+        let unexplained = held.saturating_sub(self.lives.most_at(pool, at));
         if unexplained > MAX_UNEXPLAINED {
             self.doubts.unexplained_at_first(unexplained);
         }
