@@ -6,7 +6,7 @@
 //! `lines` all of them, counted from 1 within the text. The keys are locations as operations have them:
 //! aliases (`#loc12`) are replaced by what they stand for, and `unknown` is no location.
 //!
-//! Texts are those that the profile has taken along (see [`embed_texts`](crate::read::embed_texts)). They may
+//! Texts are those that the profile has taken along (`embed_texts` of `ttmem-read`). They may
 //! hold lines that others wrote in between; what cannot be a line of a module is left out here.
 
 use rustc_hash::{FxHashMap, FxHashSet};
