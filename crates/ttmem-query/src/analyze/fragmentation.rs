@@ -19,12 +19,12 @@ pub struct Fragmented {
 }
 
 impl Fragmented {
-    /// The free bytes outside of the largest piece.
+    /// The free bytes outside the largest piece.
     fn in_pieces(&self) -> u64 {
         self.free.saturating_sub(self.largest_free)
     }
 
-    /// Whether at least a share of what is free, in percent, lies outside of the largest piece.
+    /// Whether at least a share of what is free, in percent, lies outside the largest piece.
     fn has_share_in_pieces(&self, percent: u64) -> bool {
         self.in_pieces() > 0
             && u128::from(self.in_pieces()) * 100 >= u128::from(self.free) * u128::from(percent)
@@ -36,9 +36,9 @@ impl Fragmented {
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Less than 1% of what was free lay outside of the largest piece at any moment.
+    /// Less than 1% of what was free lay outside the largest piece at any moment.
     Negligible,
-    /// Less than 5% of what was free lay outside of it at the worst moment.
+    /// Less than 5% of what was free lay outside it at the worst moment.
     Minor,
     /// More than that.
     Notable,
@@ -81,7 +81,7 @@ fn readings<'a>(account: &Account<'a>, span: Span) -> Option<impl Iterator<Item 
     }))
 }
 
-/// The moment of a span at which the most free bytes lie outside of the largest piece.
+/// The moment of a span at which the most free bytes lie outside the largest piece.
 pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
     let quantum = account.pool.quantum;
     let mut worst: Option<Fragmented> = None;
