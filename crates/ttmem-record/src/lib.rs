@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `recording` has the handle that a recorder puts records into, and the thread that takes them out of the `queue`. The
-//! recorder's narrator, a `RecordSink`, turns records into events; `event_file` numbers the rows that events define, and
-//! `level` decides which states of a pool are written.
+//! recorder's narrator, a `RecordSink`, turns records into events; `event_file` numbers the rows that events define,
+//! `texts` the texts, and `level` decides which states of a pool are written.
 
 mod event_file;
 mod level;
@@ -17,4 +17,5 @@ pub mod live;
 mod queue;
 mod recording;
 mod replace;
+mod texts;
 pub mod tracker;

@@ -3,9 +3,9 @@
 //! There is one producer and one consumer; neither takes a lock. The producer does not wait for the disk either: when a ring
 //! is full, it goes on in another, up to a limit. Beyond that limit it waits, because a recording must not have gaps. If the
 //! consumer takes nothing for [`TIMEOUT`], the recording ends there: the reason is kept, and the records that are lost are
-//! counted. A program that prefers to wait where it holds no lock asks [`Producer::behind`].
+//! counted. A program that prefers to wait where it holds no lock asks [`Producer::backlog`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -24,7 +24,7 @@ const WAIT: Duration = Duration::from_micros(500);
 /// How many entries the consumer takes at once: each access to the ring costs the producer time as well.
 const BATCH: usize = 1 << 10;
 /// A consumer that takes nothing for this long is given up.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 2_000 } else { 10_000 });
 
 /// A slot of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,27 +75,48 @@ impl Progress {
     pub fn lose(&self, records: u64) {
         self.lost.fetch_add(records, Ordering::Relaxed);
     }
+
+    fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
 }
 
-/// A program that is far ahead of the disk, and may wait for it.
+/// Notices that the consumer takes nothing any more.
 #[derive(Debug)]
-pub struct Behind {
+pub(super) struct StallDetector {
+    progress: Arc<Progress>,
+    taken: u64,
+    since: Instant,
+}
+
+impl StallDetector {
+    pub fn new(progress: &Arc<Progress>) -> Self {
+        Self { progress: Arc::clone(progress), taken: progress.taken(), since: Instant::now() }
+    }
+
+    /// Whether nothing was taken for [`TIMEOUT`]. Ask repeatedly.
+    pub fn is_stalled(&mut self) -> bool {
+        let taken = self.progress.taken();
+        if taken != self.taken {
+            (self.taken, self.since) = (taken, Instant::now());
+        }
+        self.since.elapsed() > TIMEOUT
+    }
+}
+
+/// Entries that the disk has not kept up with. The program may wait for it.
+#[derive(Debug)]
+pub struct Backlog {
     progress: Arc<Progress>,
     until: u64,
 }
 
-impl Behind {
-    /// Waits until the queue has room again. Returns as well if the disk takes nothing.
+impl Backlog {
+    /// Waits until the queue has room again. Also returns if the disk takes nothing.
     pub fn wait(&self) {
-        let (mut taken, mut since) = (0, Instant::now());
-        loop {
-            let now = self.progress.taken.load(Ordering::Relaxed);
-            if now >= self.until || self.progress.failure().is_some() || since.elapsed() > TIMEOUT {
-                return;
-            }
-            if now != taken {
-                (taken, since) = (now, Instant::now());
-            }
+        let mut stall = StallDetector::new(&self.progress);
+        let is_waiting = || self.progress.taken() < self.until && self.progress.failure().is_none();
+        while is_waiting() && !stall.is_stalled() {
             thread::sleep(WAIT);
         }
     }
@@ -114,8 +135,9 @@ pub(super) fn queue<R, M>() -> (Producer<R, M>, Consumer<R, M>) {
         messages,
         since_wake: 0,
         put: 0,
-        is_behind: false,
+        has_backlog: false,
         is_over: false,
+        process: std::process::id(),
         consumer: None,
         progress: Arc::clone(&progress),
     };
@@ -137,17 +159,19 @@ pub(super) struct Producer<R, M> {
     /// How many entries were put in since the consumer was last woken, and before that.
     since_wake: usize,
     put: u64,
-    /// The program was far ahead when the consumer was last woken.
-    is_behind: bool,
+    /// The consumer was far behind when it was last woken.
+    has_backlog: bool,
     /// The recording has ended early.
     is_over: bool,
+    /// The process that has the consumer. A child after `fork` has none.
+    process: u32,
     consumer: Option<Thread>,
     pub progress: Arc<Progress>,
 }
 
 impl<R, M> Producer<R, M> {
     /// Sets the thread that is woken when there is something to do.
-    pub fn wakes(&mut self, consumer: Thread) {
+    pub fn set_consumer(&mut self, consumer: Thread) {
         self.consumer = Some(consumer);
     }
 
@@ -180,43 +204,41 @@ impl<R, M> Producer<R, M> {
     pub fn wake(&mut self) {
         self.put += self.since_wake as u64;
         self.since_wake = 0;
-        self.is_behind = self.rings_in_use() > 1 || self.ring.slots() < WAKE_EVERY;
+        self.has_backlog = self.rings_in_use() > 1 || self.ring.slots() < WAKE_EVERY;
         if let Some(consumer) = &self.consumer {
             consumer.unpark();
         }
     }
 
-    /// Returns something to wait for if the program is far ahead of the disk.
+    /// Returns what to wait for if the disk is far behind the program.
     #[inline]
-    pub fn behind(&mut self) -> Option<Behind> {
-        if !std::mem::take(&mut self.is_behind) {
+    pub fn backlog(&mut self) -> Option<Backlog> {
+        if !std::mem::take(&mut self.has_backlog) {
             return None;
         }
         let half = self.ring.buffer().capacity() as u64 / 2;
         let until = (self.put + self.since_wake as u64).saturating_sub(half);
-        Some(Behind { progress: Arc::clone(&self.progress), until })
+        Some(Backlog { progress: Arc::clone(&self.progress), until })
     }
 
     fn rings_in_use(&self) -> u64 {
         self.rings_begun - self.progress.rings_left.load(Ordering::Relaxed)
     }
 
-    /// Goes on in another ring, or waits for the consumer if there are too many. Ends the recording if the consumer
-    /// takes nothing.
+    /// Continues in another ring, or waits for the consumer if there are too many. Ends the recording if the consumer takes
+    /// nothing.
     #[cold]
     fn push_into_next(&mut self, mut entry: Entry<R>) {
-        let (mut taken, mut since) = (0, Instant::now());
+        let mut stall = StallDetector::new(&self.progress);
         while !self.is_over {
-            let now = self.progress.taken.load(Ordering::Relaxed);
-            if now != taken {
-                (taken, since) = (now, Instant::now());
-            }
             if self.ring.is_abandoned() {
                 self.give_up("the thread that writes it is gone");
+            } else if self.process != std::process::id() {
+                self.give_up("it belongs to the process that this one was forked from");
             } else if self.rings_in_use() < MAX_RINGS {
                 self.begin_ring();
-            } else if since.elapsed() > TIMEOUT {
-                self.give_up("the disk has taken nothing for 10 s");
+            } else if stall.is_stalled() {
+                self.give_up(&format!("the disk has taken nothing for {} s", TIMEOUT.as_secs()));
             } else {
                 self.wake();
                 thread::sleep(WAIT);
@@ -237,9 +259,12 @@ impl<R, M> Producer<R, M> {
         self.rings_begun += 1;
     }
 
+    /// Ends the recording here, even if the disk recovers: records after a gap would be assigned to the wrong tensors. A ring
+    /// without slots takes nothing, so recording on costs no further check.
     fn give_up(&mut self, why: &str) {
         self.progress.fail(why);
         self.is_over = true;
+        self.ring = RingBuffer::new(0).0;
     }
 }
 
@@ -258,8 +283,11 @@ impl<R: Copy, M> Consumer<R, M> {
     pub fn take(&mut self, batch: &mut Vec<Entry<R>>) -> bool {
         batch.clear();
         loop {
-            // Asked first: then everything that was put into this ring is seen below.
             let is_left = self.ring.is_abandoned();
+            if is_left {
+                // Makes everything that the producer put into this ring visible below: `is_abandoned` does not synchronise.
+                fence(Ordering::Acquire);
+            }
             // Fails only if there are fewer entries than that.
             if let Ok(chunk) = self.ring.read_chunk(self.ring.slots().min(BATCH)) {
                 let (first, second) = chunk.as_slices();
@@ -297,7 +325,7 @@ mod tests {
         let count = RING as u64 * MAX_RINGS - 1;
         (0..count).for_each(|number| producer.put(number));
         assert_eq!(producer.rings_in_use(), MAX_RINGS);
-        assert!(producer.behind().is_some());
+        assert!(producer.backlog().is_some());
         let (mut batch, mut expected) = (Vec::new(), 0);
         while expected < count {
             assert!(consumer.take(&mut batch));
@@ -307,7 +335,7 @@ mod tests {
             }
         }
         producer.wake();
-        assert!(producer.behind().is_none());
+        assert!(producer.backlog().is_none());
         assert_eq!((producer.rings_in_use(), producer.progress.lost()), (1, 0));
         drop(producer);
         assert!(!consumer.take(&mut batch) && batch.is_empty());
@@ -338,6 +366,25 @@ mod tests {
         }
         assert_eq!(last, Some(3 * RING as u64 / 2 - 1));
         assert!(consumer.message().is_none());
+    }
+
+    /// A consumer that stalls ends the recording for good: what follows when it works again would come after a gap.
+    #[test]
+    fn nothing_is_taken_after_a_gap() {
+        let (mut producer, mut consumer) = queue::<u64, ()>();
+        let fits = RING as u64 * MAX_RINGS;
+        (0..fits + 10).for_each(|number| producer.put(number));
+        assert!(producer.progress.failure().is_some_and(|why| why.contains("taken nothing")));
+        let (mut batch, mut expected) = (Vec::new(), 0);
+        while consumer.take(&mut batch) {
+            for entry in &batch {
+                assert_eq!(*entry, Entry::Record(expected));
+                expected += 1;
+            }
+            producer.put(0);
+        }
+        assert_eq!(expected, fits);
+        assert!(producer.progress.lost() > 10);
     }
 
     /// If nobody takes anything any more, the recording is given up; the reason and the number of lost records are known.

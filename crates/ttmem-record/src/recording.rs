@@ -7,13 +7,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ttmem_model::{Error, Result};
 
-use super::queue::{Behind, Consumer, Entry, Message, Producer, Progress, TIMEOUT, queue};
+use super::queue::{Backlog, Consumer, Entry, Message, Producer, Progress, StallDetector, queue};
+
+/// How often a caller that waits for the thread looks whether it still works.
+const CHECK_EVERY: Duration = Duration::from_millis(10);
 
 /// Turns the records and messages of one kind of recorder into a file.
 pub(super) trait RecordSink: Send + 'static {
@@ -66,12 +69,12 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         S: RecordSink<Record = R, Message = M>,
     {
         let (mut producer, consumer) = queue();
-        let writer = Writer { consumer, sink, flushed: Instant::now(), is_behind: false, error: None };
+        let writer = Writer { consumer, sink, flushed: Instant::now(), is_unflushed: false, error: None };
         let thread = thread::Builder::new()
             .name("ttmem-recording".into())
             .spawn(move || writer.run())
             .map_err(|source| Error::Write { path: path.to_owned(), source })?;
-        producer.wakes(thread.thread().clone());
+        producer.set_consumer(thread.thread().clone());
         let progress = Some(Arc::clone(&producer.progress));
         Ok(Self { open: Some(Open { producer, thread, process: std::process::id() }), progress })
     }
@@ -101,7 +104,7 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         let (done, wait) = sync_channel(1);
         producer.send(Message::Flush(done));
         producer.wake();
-        Some(Flushing(wait))
+        Some(Flushing { done: wait, stall: StallDetector::new(&producer.progress) })
     }
 
     /// Begins to write what is left, and the end. The caller waits where it holds no lock.
@@ -118,10 +121,10 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         self.begin_finish().map_or(Ok(()), Finishing::wait)
     }
 
-    /// Returns something to wait for if the program is far ahead of the disk.
+    /// Returns what to wait for if the disk is far behind the program.
     #[inline]
-    pub fn behind(&mut self) -> Option<Behind> {
-        self.open.as_mut().and_then(|open| open.producer.behind())
+    pub fn backlog(&mut self) -> Option<Backlog> {
+        self.open.as_mut().and_then(|open| open.producer.backlog())
     }
 
     /// Why the recording has ended early.
@@ -150,13 +153,17 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
 
 /// A flush in progress.
 #[derive(Debug)]
-pub struct Flushing(Receiver<()>);
+pub struct Flushing {
+    done: Receiver<()>,
+    stall: StallDetector,
+}
 
 impl Flushing {
-    /// Waits for the flush.
-    pub fn wait(self) {
-        // Fails if the thread is gone; `Finishing::wait` returns the reason.
-        let _ = self.0.recv();
+    /// Waits for the flush, unless the disk takes nothing. `Finishing::wait` returns the reason if it fails.
+    pub fn wait(mut self) {
+        while self.done.recv_timeout(CHECK_EVERY) == Err(RecvTimeoutError::Timeout)
+            && !self.stall.is_stalled()
+        {}
     }
 }
 
@@ -168,20 +175,29 @@ pub struct Finishing {
 }
 
 impl Finishing {
-    /// Waits until the file is complete. Does not wait forever for a disk that takes nothing.
+    /// Waits until the file is complete, unless the disk takes nothing. Returns an error if records are missing.
     pub fn wait(self) -> Result<()> {
         let Self { thread, progress } = self;
-        let since = Instant::now();
-        while progress.failure().is_some() && !thread.is_finished() && since.elapsed() <= TIMEOUT {
-            thread::sleep(Duration::from_millis(1));
+        let mut stall = StallDetector::new(&progress);
+        let mut pause = Duration::from_micros(50);
+        while !thread.is_finished() {
+            if stall.is_stalled() {
+                progress.fail("the disk takes nothing");
+                return incomplete(&progress);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(CHECK_EVERY);
         }
-        if let Some(why) = progress.failure().filter(|_| !thread.is_finished()) {
-            return Err(Error::NotThere(format!("{why}; {} records were lost", progress.lost())));
-        }
-        thread.thread().unpark();
         let joined = thread.join();
-        joined.unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))
+        joined.unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))?;
+        incomplete(&progress)
     }
+}
+
+/// An error if the recording has ended early.
+fn incomplete(progress: &Progress) -> Result<()> {
+    let lost = progress.lost();
+    progress.failure().map_or(Ok(()), |why| Err(Error::NotThere(format!("{why}; {lost} records were lost"))))
 }
 
 /// What the thread does.
@@ -190,7 +206,7 @@ struct Writer<S: RecordSink> {
     sink: S,
     flushed: Instant,
     /// Something came since the last flush.
-    is_behind: bool,
+    is_unflushed: bool,
     /// The first error. Nothing is written after it, but the queue is still emptied.
     error: Option<Error>,
 }
@@ -201,7 +217,7 @@ impl<S: RecordSink> Writer<S> {
         loop {
             let is_over = !self.consumer.take(&mut batch);
             let is_finished = batch.iter().any(|entry| self.process(*entry));
-            if self.is_behind && self.flushed.elapsed() >= S::FLUSH_INTERVAL {
+            if self.is_unflushed && self.flushed.elapsed() >= S::FLUSH_INTERVAL {
                 self.flush();
             }
             if is_finished || is_over {
@@ -240,7 +256,7 @@ impl<S: RecordSink> Writer<S> {
             self.consumer.progress.lose(1);
             return;
         }
-        self.is_behind = true;
+        self.is_unflushed = true;
         if let Err(error) = write(&mut self.sink) {
             self.fail(error);
         }
@@ -252,18 +268,15 @@ impl<S: RecordSink> Writer<S> {
         {
             self.fail(error);
         }
-        (self.flushed, self.is_behind) = (Instant::now(), false);
+        (self.flushed, self.is_unflushed) = (Instant::now(), false);
     }
 
     fn finish(&mut self) {
         if self.error.is_some() {
             return;
         }
-        // The program has given up, but the disk works again.
-        let progress = &self.consumer.progress;
-        let warned = progress.failure().map_or(Ok(()), |why| {
-            self.sink.warn(format!("{why}; {} records after this are missing", progress.lost()))
-        });
+        // The program has given up, but the disk works again. How many records are missing is not known yet.
+        let warned = self.consumer.progress.failure().map_or(Ok(()), |why| self.sink.warn(why.to_owned()));
         if let Err(error) = warned.and_then(|()| self.sink.finish()) {
             self.fail(error);
         }
@@ -292,11 +305,12 @@ mod tests {
         is_finished: bool,
     }
 
-    /// A sink that keeps everything, and fails at a record.
+    /// A sink that keeps everything, and fails at a record. It stalls while somebody has locked `disk`.
     #[derive(Debug)]
     struct Memory {
         got: Arc<Mutex<Got>>,
         fails_at: Option<i64>,
+        disk: Arc<Mutex<()>>,
     }
 
     impl RecordSink for Memory {
@@ -309,6 +323,7 @@ mod tests {
             if self.fails_at == Some(record) {
                 return Err(Error::NotThere("the disk is full".into()));
             }
+            let _works = self.disk.lock().unwrap();
             self.got.lock().unwrap().entries.push(record);
             Ok(())
         }
@@ -337,8 +352,58 @@ mod tests {
 
     fn recording(fails_at: Option<i64>) -> (Recording<i64, i64>, Arc<Mutex<Got>>) {
         let got: Arc<Mutex<Got>> = Arc::default();
-        let sink = Memory { got: Arc::clone(&got), fails_at };
+        let sink = Memory { got: Arc::clone(&got), fails_at, disk: Arc::default() };
         (Recording::start(Path::new("test.ttmem"), sink).unwrap(), got)
+    }
+
+    /// A recording that has given up, because the disk has taken nothing. Returns the number of records that were put.
+    fn given_up(disk: &Arc<Mutex<()>>) -> (Recording<i64, i64>, Arc<Mutex<Got>>, u64) {
+        let got: Arc<Mutex<Got>> = Arc::default();
+        let sink = Memory { got: Arc::clone(&got), fails_at: None, disk: Arc::clone(disk) };
+        let mut recording = Recording::start(Path::new("test.ttmem"), sink).unwrap();
+        let number = (1..).find(|number| {
+            recording.put(*number);
+            recording.failure().is_some()
+        });
+        (recording, got, number.unwrap().cast_unsigned())
+    }
+
+    /// The disk works again later, but records after the gap would be wrong.
+    #[test]
+    fn a_disk_that_recovers_too_late_gets_nothing_after_the_gap() {
+        let disk = Arc::new(Mutex::new(()));
+        let stalled = disk.lock().unwrap();
+        let (mut recording, got, put) = given_up(&disk);
+        drop(stalled);
+        (1..=1000).for_each(|number| recording.put(-number));
+        recording.send(7);
+        let error = recording.finish().unwrap_err().to_string();
+        let lost = recording.lost();
+        assert_eq!(error, format!("{}; {lost} records were lost", recording.failure().unwrap()));
+        let got = got.lock().unwrap();
+        assert!(got.entries.iter().zip(1..).all(|(entry, number)| *entry == number));
+        assert_eq!(got.entries.len() as u64 + lost, put + 1001);
+        assert!(got.is_finished);
+        assert_eq!(got.warnings, [recording.failure().unwrap()]);
+    }
+
+    /// Neither a flush nor the end of the program waits for a disk that takes nothing.
+    #[test]
+    fn a_stalled_disk_is_not_waited_for_forever() {
+        let disk = Arc::new(Mutex::new(()));
+        let stalled = disk.lock().unwrap();
+        let (mut recording, _, _) = given_up(&disk);
+        recording.begin_flush().unwrap().wait();
+        assert!(recording.finish().unwrap_err().to_string().contains("records were lost"));
+        drop(stalled);
+
+        let disk = Arc::new(Mutex::new(()));
+        let _stalled = disk.lock().unwrap();
+        let sink = Memory { got: Arc::default(), fails_at: None, disk: Arc::clone(&disk) };
+        let mut recording = Recording::start(Path::new("test.ttmem"), sink).unwrap();
+        recording.put(1);
+        recording.begin_flush().unwrap().wait();
+        assert!(recording.finish().unwrap_err().to_string().contains("the disk takes nothing"));
     }
 
     #[test]
@@ -394,7 +459,7 @@ mod tests {
         let mut none = Recording::<i64, i64>::default();
         none.put(1);
         none.send(2);
-        assert!(none.begin_flush().is_none() && none.behind().is_none() && none.finish().is_ok());
+        assert!(none.begin_flush().is_none() && none.backlog().is_none() && none.finish().is_ok());
         assert_eq!((none.failure(), none.lost()), (None, 0));
     }
 }

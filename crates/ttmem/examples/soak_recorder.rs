@@ -27,7 +27,7 @@ fn main() -> Answer<()> {
     let limit = words.next().transpose()?.unwrap_or(64 << 20);
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("day.ttmem");
-    let (clock, hands) = Clock::told();
+    let (clock, hands) = Clock::manual();
     let mut recorder = Recorder::recording_with(&path, Options { limit: Some(limit), clock })?;
     let (pool, host, lane) =
         (recorder.pool("cuda:0", false), recorder.pool("host", true), recorder.lane("loop"));

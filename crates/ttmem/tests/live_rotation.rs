@@ -20,7 +20,7 @@ use ttmem::query::{Request, memory_profile, summary};
 use ttmem::read;
 use ttmem::record::frame;
 use ttmem::record::live::{
-    Allocation, CallRef, Clock, FailedAllocation, Hands, Options, Place, Recorder, TypeOf,
+    Allocation, CallRef, Clock, FailedAllocation, ManualClock, Options, Place, Recorder, TypeOf,
 };
 
 const POOLS: [&str; 2] = ["cpu", "cuda:0"];
@@ -58,7 +58,7 @@ fn acts(most: usize) -> impl Strategy<Value = Vec<Act>> {
 /// A program that tells a recorder what it does. A microsecond passes between two things, so each has a time of its own.
 struct Program {
     recorder: Recorder,
-    hands: Hands,
+    clock: ManualClock,
     pools: Vec<PoolId>,
     lanes: [LaneId; 2],
     stacks: [Vec<CallRef>; 2],
@@ -67,15 +67,15 @@ struct Program {
 
 impl Program {
     fn new(path: &Path, limit: Option<u64>) -> Self {
-        let (clock, hands) = Clock::told();
+        let (clock, manual_clock) = Clock::manual();
         let mut recorder = Recorder::recording_with(path, Options { limit, clock }).unwrap();
         let pools = POOLS.map(|name| recorder.pool(name, false)).to_vec();
         let lanes = [recorder.lane("MainThread"), recorder.lane("Thread-1")];
-        Self { recorder, hands, pools, lanes, stacks: Default::default(), alive: Vec::new() }
+        Self { recorder, clock: manual_clock, pools, lanes, stacks: Default::default(), alive: Vec::new() }
     }
 
     fn act(&mut self, act: &Act) {
-        self.hands.advance(1_000);
+        self.clock.advance(1_000);
         let recorder = &mut self.recorder;
         match *act {
             Act::Enter(thread, name) => {
@@ -419,7 +419,7 @@ fn a_day_fits_into_a_limit() {
     let root = program.recorder.enter(server, program.lanes[0], None, None).unwrap();
     let (mut allocated, mut allocations, mut rotations) = (0, 0, 0);
     for request in 0..REQUESTS {
-        program.hands.advance(24 * 3600 * 1_000_000_000 / REQUESTS);
+        program.clock.advance(24 * 3600 * 1_000_000_000 / REQUESTS);
         program.stacks[0] = vec![root];
         program.act(&Act::Enter(0, u8::try_from(request % 4).unwrap()));
         for number in 0..6 {

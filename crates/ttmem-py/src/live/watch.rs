@@ -603,8 +603,8 @@ impl Watch {
     /// Waits for the disk where the program is far ahead of it: here, where nothing is held, and without Python's lock.
     #[inline]
     fn keep_pace(&self, py: Python<'_>) {
-        if let Some(behind) = self.state.with(py, |state| state.recorder.behind()).flatten() {
-            py.detach(|| behind.wait());
+        if let Some(backlog) = self.state.with(py, |state| state.recorder.backlog()).flatten() {
+            py.detach(|| backlog.wait());
         }
     }
 

@@ -16,9 +16,9 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
-/// Sets a clock, so that a day can pass in a second.
+/// Sets a clock forward, so that a day can pass in a second.
 #[derive(Clone, Debug)]
-pub struct Hands(Arc<AtomicU64>);
+pub struct ManualClock(Arc<AtomicU64>);
 
 impl Default for Clock {
     /// The system's clock.
@@ -28,10 +28,10 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that stands still until its hands are moved.
-    pub fn told() -> (Self, Hands) {
+    /// A clock that stands still until it is set forward.
+    pub fn manual() -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(0));
-        (Self(Source::Manual(Arc::clone(&time))), Hands(time))
+        (Self(Source::Manual(Arc::clone(&time))), ManualClock(time))
     }
 
     /// The time now.
@@ -44,8 +44,8 @@ impl Clock {
     }
 }
 
-impl Hands {
-    /// Lets time pass.
+impl ManualClock {
+    /// Sets the clock forward.
     pub fn advance(&self, by: Nanoseconds) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }

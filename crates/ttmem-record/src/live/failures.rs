@@ -32,7 +32,7 @@ impl Recorder {
         let allocated = allocated.map(|figures| figures.now);
         let (name, message) = (self.text(failed.pool), self.text(failed.message));
         let within = self.calls.running(failed.within);
-        self.say_where(within);
+        self.write_position(within);
         let fault = Fault {
             pool: Some(name),
             requested_total: failed.bytes,

@@ -15,13 +15,13 @@ mod record;
 mod recorder;
 mod rotation;
 
-pub use clock::{Clock, Hands};
+pub use clock::{Clock, ManualClock};
 pub use failures::FailedAllocation;
 pub use names::TypeOf;
 pub use recorder::Recorder;
 pub use ttmem_model::rules::calls::CallRef;
 
-pub use crate::queue::Behind;
+pub use crate::queue::Backlog;
 pub use crate::recording::{Finishing, Flushing};
 
 use ttmem_model::{Class, LaneId, Nanoseconds, OpId, PoolId, ScopeId, TypeId};

@@ -11,6 +11,7 @@ use ttmem_model::{
 
 use super::narrator::{FREE, FURTHER, TEXTS};
 use crate::event_file::plain_op;
+use crate::texts::Texts;
 
 /// The maximum number of scopes. More are names that a program makes up, such as numbered requests.
 const MAX_SCOPES: usize = 1 << 16;
@@ -35,8 +36,7 @@ pub struct TypeOf<'a> {
 /// Everything that has an id.
 #[derive(Debug)]
 pub(super) struct Names {
-    texts: FxHashMap<Box<str>, StrId>,
-    by_id: Vec<Box<str>>,
+    texts: Texts,
     /// Operations with the types of their arguments.
     typed: FxHashMap<(StrId, Box<[TypeId]>), OpId>,
     /// By the element's id, the bytes, and the shape.
@@ -58,27 +58,21 @@ pub(super) struct Names {
 impl Default for Names {
     /// The names that every recording begins with, and the operation that frees memory.
     fn default() -> Self {
-        let mut names = Self {
-            texts: FxHashMap::default(),
-            by_id: Vec::new(),
+        Self {
+            texts: Texts::starting_with(TEXTS),
             typed: FxHashMap::default(),
             types: FxHashMap::default(),
             key: Vec::new(),
             frames: FxHashMap::default(),
             stacks: FxHashMap::default(),
             ops: FxHashMap::default(),
-            called: Vec::new(),
+            called: vec![id(StrId::new, FREE)],
             pools: Vec::new(),
             lanes: 0,
             scopes: Vec::new(),
             depths: Vec::new(),
             scope_ids: FxHashMap::default(),
-        };
-        for text in TEXTS {
-            names.text(text);
         }
-        names.called.push(id(StrId::new, FREE));
-        names
     }
 }
 
@@ -91,20 +85,17 @@ fn id<T>(new: fn(usize) -> Option<T>, index: usize) -> T {
 impl Names {
     /// A text. Beyond the limit, one stands for all.
     pub fn text(&mut self, text: &str) -> (StrId, Option<Event<'static>>) {
-        if let Some(id) = self.texts.get(text) {
-            return (*id, None);
+        if let Some(id) = self.texts.known(text) {
+            return (id, None);
         }
-        if self.by_id.len() >= MAX_NAMES {
-            return (id(StrId::new, FURTHER), None);
+        match Some(text).filter(|_| self.texts.len() < MAX_NAMES).and_then(|text| self.texts.define(text)) {
+            Some(new) => (new, Some(Event::Text(Cow::Owned(text.to_owned())))),
+            None => (id(StrId::new, FURTHER), None),
         }
-        let new = id(StrId::new, self.by_id.len());
-        self.texts.insert(text.into(), new);
-        self.by_id.push(text.into());
-        (new, Some(Event::Text(Cow::Owned(text.to_owned()))))
     }
 
     pub fn text_of(&self, id: StrId) -> &str {
-        self.by_id.get(id.index()).map_or("", |text| text)
+        self.texts.text(id).unwrap_or_default()
     }
 
     /// A type; `None` beyond the limit.
@@ -223,8 +214,8 @@ impl Names {
     }
 
     pub fn known_scope(&self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> Option<ScopeId> {
-        let name = self.texts.get(name)?;
-        self.scope_ids.get(&(parent, *name, kind)).copied()
+        let name = self.texts.known(name)?;
+        self.scope_ids.get(&(parent, name, kind)).copied()
     }
 
     /// The parent of a new scope: one level higher if it would be too deep.

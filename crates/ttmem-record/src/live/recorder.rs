@@ -19,7 +19,7 @@ use super::narrator::{FURTHER, TEXTS};
 use super::record::{Message, Record};
 use super::rotation::Files;
 use super::{
-    Allocation, Behind, CallRef, Clock, Finishing, Flushing, Held, LateCall, Options, Place, PoolFigures,
+    Allocation, Backlog, CallRef, Clock, Finishing, Flushing, Held, LateCall, Options, Place, PoolFigures,
     RecordingStatus,
 };
 use crate::recording::Recording;
@@ -109,7 +109,7 @@ impl Recorder {
     /// The id of a text.
     pub fn text(&mut self, text: &str) -> StrId {
         let (id, new) = self.names.text(text);
-        self.say_new(new);
+        self.write_new(new);
         id
     }
 
@@ -127,35 +127,35 @@ impl Recorder {
     /// The id of a tensor type; `None` if there are too many.
     pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> Option<TypeId> {
         let (id, new) = self.names.tensor_type(ty);
-        self.say_new(new);
+        self.write_new(new);
         id
     }
 
     /// The id of a line of the program.
     pub fn frame(&mut self, frame: Frame) -> FrameId {
         let (id, new) = self.names.frame(frame);
-        self.say_new(new);
+        self.write_new(new);
         id
     }
 
     /// The id of a stack.
     pub fn stack(&mut self, frame: FrameId, caller: Option<StackId>) -> StackId {
         let (id, new) = self.names.stack(frame, caller);
-        self.say_new(new);
+        self.write_new(new);
         id
     }
 
     /// The id of an operation that is called from a stack; `loc` is the line to show.
     pub fn op(&mut self, name: StrId, stack: Option<StackId>, loc: Option<StrId>) -> OpId {
         let (id, new) = self.names.op(name, stack, loc);
-        new.into_iter().flatten().for_each(|event| self.say(event));
+        new.into_iter().flatten().for_each(|event| self.write(event));
         id
     }
 
     /// The id of an operation with the types of its arguments.
     pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> OpId {
         let (id, new) = self.names.op_of_types(name, types);
-        self.say_new(new);
+        self.write_new(new);
         id
     }
 
@@ -164,7 +164,7 @@ impl Recorder {
         let name = self.text(self.names.lane_name(name));
         let (id, is_new) = self.names.lane();
         if is_new {
-            self.say_of_rank(RankEvent::Lane { name });
+            self.write_of_rank(RankEvent::Lane { name });
         }
         id
     }
@@ -180,7 +180,7 @@ impl Recorder {
         let name = self.text(name);
         let (id, is_new) = self.names.scope(Scope { name, parent, kind });
         if is_new {
-            self.say_of_rank(RankEvent::Scope(Scope { name, parent, kind }));
+            self.write_of_rank(RankEvent::Scope(Scope { name, parent, kind }));
         }
         id
     }
@@ -257,7 +257,7 @@ impl Recorder {
             figures.count += 1;
             figures.allocations += 1;
         }
-        self.say_where(owner);
+        self.write_position(owner);
         self.recording.put(Record::Allocated { place, pool, bytes, op, ty, class });
         self.held.insert(Held { pool, bytes, op, ty, class, scope, owner });
         Some(place)
@@ -277,7 +277,7 @@ impl Recorder {
             figures.now = figures.now.saturating_sub(bytes);
             figures.count = figures.count.saturating_sub(1);
         }
-        self.say_where(within);
+        self.write_position(within);
         self.recording.put(Record::Freed(place));
     }
 
@@ -321,7 +321,7 @@ impl Recorder {
             let name = self.text(READING);
             op = Some(self.op(name, None, None));
         }
-        self.say_where(None);
+        self.write_position(None);
         self.recording.send(Message::Reading(pool, reading, op));
     }
 
@@ -341,28 +341,28 @@ impl Recorder {
 
     /// Reports what is at an address of an allocator's memory.
     pub fn label(&mut self, label: Label) {
-        self.say_of_rank(RankEvent::Label(label));
+        self.write_of_rank(RankEvent::Label(label));
     }
 
     /// Reports a profiler's totals of an operation.
     pub fn op_totals(&mut self, totals: OpTotals) {
-        self.say_of_rank(RankEvent::OpTotals(totals));
+        self.write_of_rank(RankEvent::OpTotals(totals));
     }
 
     /// Reports what the figures of a pool do not include.
     pub fn not_watched(&mut self, pool: PoolId, what: &str) {
         let what = self.text(what);
-        self.say_of_rank(RankEvent::NotWatched(pool, what));
+        self.write_of_rank(RankEvent::NotWatched(pool, what));
     }
 
     /// Reports the expected size of a class.
     pub fn expected(&mut self, expected: Expected) {
-        self.say_of_rank(RankEvent::Expected(expected));
+        self.write_of_rank(RankEvent::Expected(expected));
     }
 
     /// Adds a warning.
     pub fn warn(&mut self, message: String) {
-        self.say(Event::Warning(Warning { line: None, message }));
+        self.write(Event::Warning(Warning { line: None, message }));
     }
 
     // Figures.
@@ -436,11 +436,11 @@ impl Recorder {
         self.recording.begin_finish()
     }
 
-    /// Returns something to wait for if the program is far ahead of the disk. A program that asks often, and waits where it
+    /// Returns what to wait for if the disk is far behind the program. A program that asks often, and waits where it
     /// holds no lock, never has to wait elsewhere.
     #[inline]
-    pub fn behind(&mut self) -> Option<Behind> {
-        self.recording.behind()
+    pub fn backlog(&mut self) -> Option<Backlog> {
+        self.recording.backlog()
     }
 
     /// Why the recording has ended early, for example because the disk is full. The figures stay exact.
@@ -461,7 +461,7 @@ impl Recorder {
 
     /// Writes the time, and the call that the next record belongs to.
     #[inline]
-    pub(super) fn say_where(&mut self, within: Option<CallRef>) {
+    pub(super) fn write_position(&mut self, within: Option<CallRef>) {
         if !self.recording.is_open() {
             return;
         }
@@ -481,19 +481,19 @@ impl Recorder {
         }
     }
 
-    fn say_new(&mut self, new: Option<Event<'static>>) {
+    fn write_new(&mut self, new: Option<Event<'static>>) {
         if let Some(event) = new {
-            self.say(event);
+            self.write(event);
         }
     }
 
-    fn say_of_rank(&mut self, event: RankEvent) {
+    fn write_of_rank(&mut self, event: RankEvent) {
         if let Some(rank) = RankId::new(0) {
-            self.say(Event::Of(rank, event));
+            self.write(Event::Of(rank, event));
         }
     }
 
-    fn say(&mut self, event: Event<'static>) {
+    fn write(&mut self, event: Event<'static>) {
         self.recording.send(Message::Event(event));
     }
 }

@@ -3,13 +3,14 @@
 //! Nothing here writes to the disk: every change is put into the queue of the recording, if there is one.
 
 use rustc_hash::FxHashMap;
-use ttmem_model::{Change, Segment};
+use ttmem_model::{Change, Segment, StrId};
 
 use super::record::{Message, Record};
-use super::{Pool, RunMode, TrackerError};
+use super::{Pool, RunMode, TrackerError, narrator};
 use crate::recording::Recording;
+use crate::texts::Texts;
 
-/// The maximum number of texts in a recording: more are made up by the program, and would fill its memory.
+/// The maximum number of texts that name cores: more are made up by the program, and would fill its memory.
 const MAX_TEXTS: usize = 4096;
 
 /// A phase that has ended.
@@ -54,8 +55,8 @@ pub(super) struct Account {
     tensors: u32,
     /// The rows of allocations that `clear` has forgotten. The recording ends them when the next session begins.
     forgotten: Vec<u32>,
-    /// The numbers of texts in the recording.
-    texts: FxHashMap<Box<str>, u32>,
+    /// The texts in the recording.
+    texts: Texts,
     pub recording: Recording<Record, Message>,
 }
 
@@ -70,6 +71,7 @@ impl Account {
         }
         let before = std::mem::take(self);
         self.capture = before.capture;
+        self.texts = Texts::starting_with(narrator::first_texts());
         self.recording = std::mem::replace(recording, before.recording);
         Ok(())
     }
@@ -101,7 +103,9 @@ impl Account {
         let segment = std::mem::take(&mut self.segment);
         self.phases.push(PhaseFigures { name: name.to_owned(), segment });
         if self.recording.is_open() {
-            self.recording.send(Message::Phase { name: name.into(), segment });
+            if let Some(name) = self.text(name) {
+                self.recording.send(Message::Phase { name, segment });
+            }
             self.warn_of_mismatches(name, is_last);
         }
         if is_last {
@@ -157,7 +161,8 @@ impl Account {
     }
 
     pub fn circular_buffer(&mut self, bytes: u64, cores: &str) {
-        let cores = self.text(cores);
+        let has_room = self.recording.is_open() && self.texts.len() < MAX_TEXTS;
+        let cores = if has_room { self.text(cores) } else { self.texts.known(cores) };
         self.next_tensor();
         self.has_program_buffers = true;
         self.segment.apply(Change::CircularBuffer(bytes));
@@ -211,18 +216,12 @@ impl Account {
         tensor
     }
 
-    /// The number of a text in the recording; `None` if there are too many, or no recording.
-    fn text(&mut self, text: &str) -> Option<u32> {
-        if !self.recording.is_open() {
-            return None;
-        }
-        if let Some(number) = self.texts.get(text) {
-            return Some(*number);
-        }
-        let number = u32::try_from(self.texts.len()).ok().filter(|_| self.texts.len() < MAX_TEXTS)?;
-        self.texts.insert(text.into(), number);
-        self.recording.send(Message::Text(text.into()));
-        Some(number)
+    /// The id of a text in the recording. `None` only if there are four billion.
+    fn text(&mut self, text: &str) -> Option<StrId> {
+        self.texts.known(text).or_else(|| {
+            self.recording.send(Message::Text(text.into()));
+            self.texts.define(text)
+        })
     }
 
     /// Warns in the recording at the end of the first phase with mismatches, and again at the end with the final counts.

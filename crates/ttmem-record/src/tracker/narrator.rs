@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use ttmem_model::{
     Change, Class, Cumulative, Error, Event, Moment, OpId, OpKind, RankEvent, Result, Segment, Session,
     SessionId, Step, StrId, TensorId,
@@ -31,6 +30,11 @@ const CIRCULAR_BUFFER: usize = 2;
 const CIRCULAR_BUFFERS_GONE: usize = 3;
 const PROGRAM_BUFFER: usize = 4;
 
+/// The texts that every file begins with: the operations, and the pools.
+pub(super) fn first_texts() -> impl Iterator<Item = &'static str> {
+    OPS.into_iter().map(|(name, _)| name).chain(Pool::ALL.into_iter().map(Pool::name))
+}
+
 /// Levels are written after this many records, at the latest: changes without a tensor are seen by them alone.
 const LEVELS_EVERY: usize = 4096;
 /// A file has no more steps than this.
@@ -39,9 +43,6 @@ const MAX_STEPS: Step = Moment::MAX_STEPS - 1;
 /// Writes the file of a tracker.
 pub(super) struct Narrator {
     file: EventFile,
-    texts: FxHashMap<Box<str>, StrId>,
-    /// The texts that records refer to, by their numbers.
-    texts_of_records: Vec<StrId>,
     ops: [OpId; OPS.len()],
     levels: [Option<Level>; Pool::ALL.len()],
     records_since_levels: usize,
@@ -65,8 +66,6 @@ impl Narrator {
         let file = EventFile::begin(replace::create(path)?, path, "tracker")?;
         let mut narrator = Self {
             file,
-            texts: FxHashMap::default(),
-            texts_of_records: Vec::new(),
             ops: [id(OpId::new, 0)?; OPS.len()],
             levels: [None; Pool::ALL.len()],
             records_since_levels: 0,
@@ -79,9 +78,11 @@ impl Narrator {
             phase_begins: 0,
             is_full: false,
         };
-        for (index, (name, kind)) in OPS.into_iter().enumerate() {
-            let name = narrator.text(name)?;
-            narrator.file.write(Event::Op(plain_op(name, kind)))?;
+        for text in first_texts() {
+            narrator.file.write(Event::Text(text.into()))?;
+        }
+        for (index, (_, kind)) in OPS.into_iter().enumerate() {
+            narrator.file.write(Event::Op(plain_op(id(StrId::new, index)?, kind)))?;
             narrator.ops[index] = id(OpId::new, index)?;
         }
         narrator.level(Pool::Dram)?;
@@ -113,11 +114,10 @@ impl Narrator {
         Ok(())
     }
 
-    fn end_phase(&mut self, name: &str, segment: &Segment) -> Result<()> {
+    fn end_phase(&mut self, name: StrId, segment: &Segment) -> Result<()> {
         // Every pool has a state where phases meet, whether it has changed or not.
         self.levels.iter_mut().flatten().for_each(Level::touch);
         self.write_levels()?;
-        let name = self.text(name)?;
         let Some(session) = self.session else { return Ok(()) };
         let steps = (!self.is_full).then_some((self.phase_begins, self.file.steps()));
         self.phase_begins = self.file.steps();
@@ -151,7 +151,6 @@ impl Narrator {
             }
             Record::CircularBuffer { bytes, cores } => {
                 let at = self.step(CIRCULAR_BUFFER)?;
-                let cores = cores.and_then(|cores| self.texts_of_records.get(cores as usize).copied());
                 let tensor = self.tensor(Pool::L1, bytes, cores)?;
                 self.circular.extend(tensor.map(|tensor| (tensor, bytes)));
                 self.level(Pool::L1)?.add(bytes, at);
@@ -216,7 +215,7 @@ impl Narrator {
     fn too_many_steps(&mut self) -> Result<Moment> {
         if !std::mem::replace(&mut self.is_full, true) {
             self.file.warn(format!(
-                "there are more than {MAX_STEPS} steps: those that follow are not told apart"
+                "the recording has {MAX_STEPS} steps, the maximum: later allocations appear only in the totals of their phases"
             ))?;
         }
         Ok(self.file.now())
@@ -248,7 +247,7 @@ impl Narrator {
 
     #[cold]
     fn define(&mut self, pool: Pool) -> Result<()> {
-        let name = self.text(pool.name())?;
+        let name = id(StrId::new, OPS.len() + pool as usize)?;
         // Sizes in DRAM are of the whole device, as if it had one bank; those in L1 are of a core.
         let banks = pool.is_dram().then_some(1);
         let id = self.file.pool(name, banks, true)?;
@@ -263,16 +262,6 @@ impl Narrator {
             self.levels.iter_mut().flatten().try_for_each(|level| self.file.level(level))?;
         }
         Ok(())
-    }
-
-    fn text(&mut self, text: &str) -> Result<StrId> {
-        if let Some(id) = self.texts.get(text) {
-            return Ok(*id);
-        }
-        let id = id(StrId::new, self.texts.len())?;
-        self.file.write(Event::Text(Cow::Borrowed(text)))?;
-        self.texts.insert(text.into(), id);
-        Ok(id)
     }
 }
 
@@ -295,13 +284,9 @@ impl RecordSink for Narrator {
 
     fn message(&mut self, message: Message) -> Result<()> {
         match message {
-            Message::Text(text) => {
-                let id = self.text(&text)?;
-                self.texts_of_records.push(id);
-                Ok(())
-            }
+            Message::Text(text) => self.file.write(Event::Text(Cow::Owned(text.into()))),
             Message::Session { estimated, forgotten } => self.begin_session(estimated, &forgotten),
-            Message::Phase { name, segment } => self.end_phase(&name, &segment),
+            Message::Phase { name, segment } => self.end_phase(name, &segment),
             Message::Ended => self.end_session(),
             Message::Warning(message) => self.warn(message),
         }

@@ -1,6 +1,6 @@
 //! What the tracker tells the thread that writes its recording.
 
-use ttmem_model::{Change, Segment};
+use ttmem_model::{Change, Segment, StrId};
 
 use super::Pool;
 use crate::queue::Entry;
@@ -16,8 +16,8 @@ pub(super) enum Record {
     Replaced { tensor: u32, pool: Pool, bytes: u64 },
     /// A buffer was freed that was not allocated in this capture.
     UnknownFreed,
-    /// The next tensor is a circular buffer. `cores` is the number of a text.
-    CircularBuffer { bytes: u64, cores: Option<u32> },
+    /// The next tensor is a circular buffer, named by its cores.
+    CircularBuffer { bytes: u64, cores: Option<StrId> },
     /// All buffers of programs are gone.
     ProgramBuffersGone,
     /// A change of which only the size is known.
@@ -29,12 +29,12 @@ const _: () = assert!(size_of::<Entry<Record>>() <= 24, "a record costs the watc
 /// What happens rarely.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The next text that records refer to by its number.
+    /// The next text.
     Text(Box<str>),
     /// A session begins, and everything before it is forgotten: `forgotten` are the tensors that were still there.
     Session { estimated: bool, forgotten: Vec<u32> },
     /// A phase ends.
-    Phase { name: Box<str>, segment: Segment },
+    Phase { name: StrId, segment: Segment },
     /// The capture ends.
     Ended,
     /// Something that people should know.
