@@ -25,8 +25,10 @@ use super::tables::Tables;
 use crate::Input;
 use crate::lines::{LONGEST_LINE, Line, Lines, is_damage};
 
-/// How the lines begin that `ttmem last-run` added to logs before it could write a profile of the pass.
+/// The beginning of the lines that `ttmem last-run` added to logs up to 0.1.0.
 const ADDED: &[u8] = b"ttmem | ";
+/// What follows in such a line before the copy of a const-eval program of an earlier pass.
+const COPIED_CONST_EVAL: &[u8] = b"const-eval of an earlier pass";
 
 /// Reads a whole log.
 pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
@@ -63,7 +65,7 @@ pub(super) struct Log<'s, 'n> {
     stray_modules: Tally,
     /// States without the runtime's prefix.
     snapshots: Tally,
-    /// Lines that an earlier version of `ttmem last-run` added.
+    /// Lines that `ttmem last-run` 0.1.0 added, with the const-eval programs that it copied.
     added: Tally,
 }
 
@@ -114,6 +116,8 @@ struct Stream {
     /// Groups that lack a pool.
     partial: Tally,
     dump: Option<OpenDump>,
+    /// The lines that follow are copies of const-eval programs that ran before the pass: see [`ADDED`].
+    is_copy: bool,
 }
 
 struct OpenDump {
@@ -286,6 +290,7 @@ impl<'s, 'n> Log<'s, 'n> {
                     has_whole_groups: false,
                     partial: Tally::default(),
                     dump: None,
+                    is_copy: false,
                 });
                 self.streams.len() - 1
             }
@@ -329,6 +334,10 @@ impl<'s, 'n> Log<'s, 'n> {
         let message = Message::of(text);
         if message == Message::Other {
             return self.fault(stream, text, line.ended, at);
+        }
+        if self.streams[stream].is_copy {
+            self.added.add(at.line);
+            return Ok(());
         }
         let rank = self.rank(stream)?;
         if self.hold(rank, &message, at)? {
@@ -388,8 +397,10 @@ impl<'s, 'n> Log<'s, 'n> {
 
     /// A line that the runtime's logger did not write.
     fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
-        if text.starts_with(ADDED) {
+        if let Some(added) = text.strip_prefix(ADDED) {
             self.added.add(at.line);
+            // Lines about pools and tensors follow the last copy.
+            self.streams[stream].is_copy = added.starts_with(COPIED_CONST_EVAL);
             return Ok(());
         }
         // Whoever writes in front of every line wrote in front of the dump's header, too.

@@ -35,10 +35,14 @@ impl Log<'_, '_> {
             self.tables.warn(Some(line), message)?;
         }
         if let Some(line) = self.added.first {
+            let lines = match self.added.count {
+                1 => "1 line that it added is".to_owned(),
+                count => format!("{count} lines that it added are"),
+            };
             let message = format!(
-                "an earlier version of `ttmem last-run` added {} lines to this log, which are no longer read: memory \
-                 allocated before the last pass is not attributed to tensors; cut the original log again, with --profile",
-                self.added.count
+                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} not read: const-eval programs of earlier passes \
+                 are left out, and memory allocated before the last pass is not attributed to the operations that made it; \
+                 if you have the complete log, run `ttmem last-run --profile` on it"
             );
             self.tables.warn(Some(line), message)?;
         }
