@@ -27,17 +27,17 @@ pub(super) struct Alloc {
     pub ty: TypeRef,
     pub pool: PoolId,
     pub per_bank: Option<u64>,
-    pub born: Moment,
-    pub dies: Moment,
-    pub class: Class,
-    pub run: Option<RunId>,
+    born: Moment,
+    dies: Moment,
+    class: Class,
+    run: Option<RunId>,
     /// The name of the program of that run.
-    pub program: StrId,
-    pub ssa: StrId,
-    pub step: Option<Step>,
-    pub name: Option<StrId>,
-    /// How many names and caches hold it.
-    pub holders: u32,
+    program: StrId,
+    ssa: StrId,
+    step: Option<Step>,
+    name: Option<StrId>,
+    /// How many hold it: see [`Lives::hold`].
+    holders: u32,
     /// It turned out to be the same memory as another.
     same_as: Option<AllocRef>,
     /// Its row, once it was said.
@@ -77,6 +77,15 @@ impl Alloc {
     /// Whether it is still there.
     pub fn is_alive(&self) -> bool {
         self.dies == Moment::NEVER
+    }
+
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The name that a graph gives it.
+    pub fn name(&self) -> Option<StrId> {
+        self.name
     }
 }
 
@@ -138,7 +147,7 @@ impl Lives {
     }
 
     /// An allocation, to be changed.
-    pub fn get_mut(&mut self, alloc: AllocRef) -> &mut Alloc {
+    fn get_mut(&mut self, alloc: AllocRef) -> &mut Alloc {
         let alloc = self.resolve(alloc);
         self.note_change(alloc);
         &mut self.slots[alloc.0 as usize]
@@ -193,7 +202,23 @@ impl Lives {
         self.accounts.get(pool.index()).and_then(|account| account.observed)
     }
 
-    /// Adds a holder.
+    /// Sets the moment since which an allocation exists.
+    pub fn exists_since(&mut self, alloc: AllocRef, born: Moment) {
+        self.get_mut(alloc).born = born;
+    }
+
+    /// Sets the name that a graph gives an allocation.
+    pub fn set_name(&mut self, alloc: AllocRef, name: Option<StrId>) {
+        self.get_mut(alloc).name = name;
+    }
+
+    pub fn set_class(&mut self, alloc: AllocRef, class: Class) {
+        self.get_mut(alloc).class = class;
+    }
+
+    /// Adds a holder. Each name of a program (`Frame`), each result in the `Cache` and each output among the `Residents`
+    /// is one holder, as is what a nested program returns until the caller's step is settled. A new allocation is held by
+    /// what it was made for.
     pub fn hold(&mut self, alloc: AllocRef) {
         self.get_mut(alloc).holders += 1;
     }

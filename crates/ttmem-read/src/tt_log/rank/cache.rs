@@ -1,7 +1,7 @@
 //! Results that const-eval programs and traces leave on the device, to be loaded again.
 
-use rustc_hash::FxHashMap;
-use ttmem_model::StrId;
+use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Moment, StrId};
 
 use super::super::life::{AllocRef, Lives};
 use super::super::tables::OpRef;
@@ -19,6 +19,8 @@ pub(super) enum CacheKey {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: FxHashMap<CacheKey, Vec<Option<AllocRef>>>,
+    /// The keys of entries whose memory is gone.
+    former: FxHashSet<CacheKey>,
 }
 
 impl Cache {
@@ -44,12 +46,24 @@ impl Cache {
         self.entries.get(&key).map(Vec::as_slice)
     }
 
-    /// Keeps results. Returns those that the cache had under this key and lets go of.
-    pub fn keep(&mut self, key: CacheKey, results: Vec<Option<AllocRef>>) -> Vec<AllocRef> {
+    /// Whether results of a key are in the cache, or were. Where a line is missing, a key lacks its program or its hash.
+    pub fn had(&self, key: CacheKey) -> bool {
+        let fits =
+            |one: Option<StrId>, other: Option<StrId>| one.is_none() || other.is_none() || one == other;
+        self.entries.keys().chain(&self.former).any(|known| match (*known, key) {
+            (CacheKey::Constants(callee, hash), CacheKey::Constants(of, under)) => {
+                fits(callee, of) && fits(hash, under)
+            }
+            (known, key) => known == key,
+        })
+    }
+
+    /// Keeps results. Takes over one hold of each that is new under this key, and releases those that they replace.
+    pub fn keep(&mut self, key: CacheKey, results: Vec<Option<AllocRef>>, lives: &mut Lives, at: Moment) {
         let before = self.entries.get(&key).into_iter().flatten().flatten();
-        let released = before.filter(|old| !results.contains(&Some(**old))).copied().collect();
+        let replaced = before.filter(|old| !results.contains(&Some(**old)));
+        replaced.for_each(|old| lives.release(*old, at, false));
         self.entries.insert(key, results);
-        released
     }
 
     /// All allocations in the cache.
@@ -59,11 +73,15 @@ impl Cache {
 
     /// Drops entries whose memory is gone: its slot will be used again.
     pub fn forget_the_dead(&mut self, lives: &Lives) {
-        self.entries.retain(|_, results| {
+        self.entries.retain(|key, results| {
             for alloc in results.iter_mut().flatten() {
                 *alloc = lives.resolve(*alloc);
             }
-            results.iter().flatten().all(|alloc| lives.get(*alloc).is_alive())
+            let is_kept = results.iter().flatten().all(|alloc| lives.get(*alloc).is_alive());
+            if !is_kept {
+                self.former.insert(*key);
+            }
+            is_kept
         });
     }
 }

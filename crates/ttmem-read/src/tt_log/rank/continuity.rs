@@ -45,7 +45,6 @@ impl RankState {
                 frame.program_text()
             );
             self.abandon(at.offset, tables)?;
-            self.programs.set_aborted(true);
             return Ok(Some(message));
         }
         Ok(None)
@@ -70,8 +69,8 @@ impl RankState {
     /// tensors of traces.
     pub fn resident(&self, pool: &[u8]) -> u64 {
         let Some(pool) = self.pool_id(pool) else { return 0 };
-        let weights = self.lives.alive().filter(|alloc| alloc.class == Class::Weight);
-        sum_in(pool, weights.chain(self.in_caches().filter(|alloc| alloc.class != Class::Weight)))
+        let weights = self.lives.alive().filter(|alloc| alloc.class() == Class::Weight);
+        sum_in(pool, weights.chain(self.in_caches().filter(|alloc| alloc.class() != Class::Weight)))
     }
 
     /// The bytes per bank that const-eval programs and traces hold in a pool.
@@ -88,7 +87,7 @@ impl RankState {
     /// Whether arguments of earlier programs should still be in a pool.
     pub fn has_arguments(&self, pool: &[u8]) -> bool {
         let Some(pool) = self.pool_id(pool) else { return false };
-        sum_in(pool, self.lives.alive().filter(|alloc| alloc.class != Class::Activation)) > QUANTUM
+        sum_in(pool, self.lives.alive().filter(|alloc| alloc.class() != Class::Activation)) > QUANTUM
     }
 
     /// Whether the last top-level program ended without finishing.

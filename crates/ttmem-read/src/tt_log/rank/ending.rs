@@ -27,14 +27,16 @@ impl RankState {
             self.fail_current(tables);
         }
         self.settle_current(tables)?;
-        let Some(frame) = self.programs.pop() else { return Ok(()) };
+        let Some(frame) = self.programs.pop(finished) else { return Ok(()) };
         self.say_end(frame.run(), finished, offset.or(Some(0)), tables)?;
         let function = self.matching(&frame, finished, tables)?;
         let returned = self.outputs_of(&frame, function, finished);
+        // The hold of the residents, which get them below.
         for alloc in &returned {
             self.lives.hold(*alloc);
         }
-        self.leave_top(&frame);
+        // Arguments stay: they are the caller's.
+        frame.release_results(&mut self.lives, Moment::early(self.programs.steps()));
         self.resolve_arguments(&frame, function, tables)?;
         self.name_constants(&frame, function, tables)?;
         self.residents.add_outputs(returned);
@@ -109,21 +111,13 @@ impl RankState {
     ) -> Vec<AllocRef> {
         let is_result = |alloc: &AllocRef| {
             let alloc = self.lives.get(*alloc);
-            alloc.class == Class::Activation && alloc.is_alive()
+            alloc.class() == Class::Activation && alloc.is_alive()
         };
         let function = function.filter(|_| finished);
         if let Some(names) = function.and_then(|function| self.graphs.returns(function)) {
             return names.iter().filter_map(|name| frame.named(*name)).filter(is_result).collect();
         }
         frame.results().filter(is_result).collect()
-    }
-
-    /// Lets go of a top-level program's names; its arguments stay, they are the caller's.
-    pub(super) fn leave_top(&mut self, frame: &Frame) {
-        let at = Moment::early(self.programs.steps());
-        for alloc in frame.held_without_arguments() {
-            self.lives.release(alloc, at, false);
-        }
     }
 
     /// Finds out which arguments of a program are new memory, and since when.
@@ -153,25 +147,26 @@ impl RankState {
         }
         let born = if is_first { Moment::START } else { Moment::late(frame.first()) };
         for slot in &new {
-            self.lives.get_mut(*slot).born = born;
+            self.lives.exists_since(*slot, born);
         }
         if is_first {
-            self.note_unexplained_at_first();
+            self.note_unexplained_at_first(function.is_some());
         } else {
             self.settle_gap(frame.first(), &new);
         }
         Ok(())
     }
 
-    /// Compares the first state of DRAM with the tensors that existed then.
-    fn note_unexplained_at_first(&mut self) {
+    /// Compares the first state of DRAM with the tensors that existed then. Without a graph, they lack the arguments that no
+    /// operation uses.
+    fn note_unexplained_at_first(&mut self, has_graph: bool) {
         let dram = self.pools.named(b"DRAM").filter(|_| self.detail.has_texts());
         let Some((pool, (at, held))) = dram.and_then(|pool| Some((pool.id(), pool.first_state()?))) else {
             return;
         };
         let unexplained = held.saturating_sub(self.lives.most_at(pool, at));
         if unexplained > MAX_UNEXPLAINED {
-            self.doubts.unexplained_at_first(unexplained);
+            self.doubts.unexplained_at_first(unexplained, has_graph);
         }
     }
 
@@ -191,7 +186,7 @@ impl RankState {
                 numbers.iter().filter_map(|number| declared.get(*number as usize)?.name.as_deref()).collect();
             if !names.is_empty() {
                 let name = tables.text(names.join(" + ").as_bytes())?;
-                self.lives.get_mut(*alloc).name = Some(name);
+                self.lives.set_name(*alloc, Some(name));
             }
             for number in numbers.iter().filter(|_| is_main) {
                 self.lives.originate(*alloc, module, *number);
@@ -222,9 +217,8 @@ impl RankState {
             };
             let Some(slot) = slot else { continue };
             let name = argument.name.as_ref().map(|name| tables.text(name.as_bytes())).transpose()?;
-            let alloc = self.lives.get_mut(slot);
-            alloc.name = name;
-            alloc.class = argument.kind.map_or(Class::Input, ttmem_model::ArgumentKind::class);
+            self.lives.set_name(slot, name);
+            self.lives.set_class(slot, argument.kind.map_or(Class::Input, ttmem_model::ArgumentKind::class));
             if !slots.iter().any(|(have, _)| *have == number) {
                 slots.push((number, slot));
             }

@@ -1,10 +1,10 @@
 //! A program that runs: its names, its arguments, and the step that it is in.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use ttmem_model::{RunId, Step, StepMarks, StrId};
+use ttmem_model::{Moment, RunId, Step, StepMarks, StrId};
 
 use super::super::graphs::RunTraits;
-use super::super::life::AllocRef;
+use super::super::life::{AllocRef, Lives};
 use super::super::module;
 use super::super::tables::{OpRef, TypeRef};
 
@@ -182,10 +182,12 @@ impl Frame {
         self.names.get(&name).copied().flatten()
     }
 
-    /// Names a result. Returns what had the name before.
-    pub fn name(&mut self, name: StrId, alloc: Option<AllocRef>) -> Option<AllocRef> {
+    /// Names a result, whose hold the name takes over, and releases what had the name before.
+    pub fn name(&mut self, name: StrId, alloc: Option<AllocRef>, lives: &mut Lives, at: Moment) {
         self.order.push(name);
-        self.names.insert(name, alloc).flatten()
+        if let Some(before) = self.names.insert(name, alloc).flatten() {
+            lives.release(before, at, false);
+        }
     }
 
     /// Notes that what a name stands for is not on the device. The name stays known: a second deallocation must not look
@@ -212,18 +214,22 @@ impl Frame {
         operands.clone_into(&mut self.used);
     }
 
-    /// Everything that its names hold, in a fixed order.
-    pub fn held(&self) -> Vec<AllocRef> {
-        let mut held: Vec<AllocRef> = self.names.values().flatten().copied().collect();
-        held.sort_unstable();
-        held
+    /// Releases everything that its names hold, when it has ended.
+    pub fn release_names(&self, lives: &mut Lives, at: Moment) {
+        self.held().into_iter().for_each(|alloc| lives.release(alloc, at, false));
     }
 
-    /// Everything that its names hold, without its arguments.
-    pub fn held_without_arguments(&self) -> Vec<AllocRef> {
+    /// Releases everything that its names hold except its arguments, when it has ended.
+    pub fn release_results(&self, lives: &mut Lives, at: Moment) {
         let slots: FxHashSet<AllocRef> = self.slots.values().copied().collect();
-        let mut held = self.held();
-        held.retain(|alloc| !slots.contains(alloc));
+        let results = self.held().into_iter().filter(|alloc| !slots.contains(alloc));
+        results.for_each(|alloc| lives.release(alloc, at, false));
+    }
+
+    /// Everything that its names hold, in a fixed order.
+    fn held(&self) -> Vec<AllocRef> {
+        let mut held: Vec<AllocRef> = self.names.values().flatten().copied().collect();
+        held.sort_unstable();
         held
     }
 }
@@ -231,7 +237,15 @@ impl Frame {
 /// Arguments.
 impl Frame {
     /// Adds an argument of a nested program: an operand of its caller, with the number of the caller's argument that it is.
-    pub fn pass_argument(&mut self, name: StrId, operand: Option<AllocRef>, number: Option<u32>) {
+    /// The name is another holder.
+    pub fn pass_argument(
+        &mut self,
+        name: StrId,
+        operand: Option<AllocRef>,
+        number: Option<u32>,
+        lives: &mut Lives,
+    ) {
+        operand.into_iter().for_each(|operand| lives.hold(operand));
         self.names.insert(name, operand);
         self.sources.extend(number.map(|number| (name, vec![number])));
     }

@@ -270,11 +270,9 @@ impl RankState {
     ) -> Result<()> {
         for (index, &operand) in operands.iter().enumerate() {
             let name = tables.text(format!("%arg{index}").as_bytes())?;
-            if let Some(operand) = operand {
-                self.lives.hold(operand);
-            }
             if let Some(frame) = self.programs.innermost_mut() {
-                frame.pass_argument(name, operand, numbers.get(index).copied().flatten());
+                let number = numbers.get(index).copied().flatten();
+                frame.pass_argument(name, operand, number, &mut self.lives);
             }
         }
         Ok(())
@@ -296,7 +294,6 @@ impl RankState {
             self.end_innermost(false, at.offset, tables)?;
         }
         self.end_innermost(true, at.next, tables)?;
-        self.programs.set_aborted(false);
         Ok(is_named)
     }
 
@@ -341,7 +338,7 @@ impl RankState {
             self.fail_current(tables);
         }
         self.settle_current(tables)?;
-        let Some(frame) = self.programs.pop() else { return Ok(()) };
+        let Some(frame) = self.programs.pop(finished) else { return Ok(()) };
         self.say_end(frame.run(), finished, Some(offset), tables)?;
         let wanted = match self.caller(tables) {
             Some((_, facts)) => tables.results(&facts).map(|(_, ty)| ty).collect(),
@@ -351,7 +348,7 @@ impl RankState {
         for alloc in returned.iter().flatten() {
             self.lives.hold(*alloc);
         }
-        self.leave(&frame);
+        frame.release_names(&mut self.lives, Moment::early(self.programs.steps()));
         if frame.is_const_eval() && finished {
             self.keep_constants(&frame, &returned, tables)?;
         }
@@ -388,7 +385,7 @@ impl RankState {
         };
         for alloc in returned.iter().flatten() {
             self.lives.hold(*alloc);
-            self.lives.get_mut(*alloc).class = Class::Weight;
+            self.lives.set_class(*alloc, Class::Weight);
             if self.programs.depth() == 1
                 && let Some(caller) = self.programs.innermost_mut()
             {
@@ -399,14 +396,6 @@ impl RankState {
             }
         }
         Ok(())
-    }
-
-    /// Lets go of all names of a program that has ended.
-    fn leave(&mut self, frame: &Frame) {
-        let at = Moment::early(self.programs.steps());
-        for alloc in frame.held() {
-            self.lives.release(alloc, at, false);
-        }
     }
 
     /// An error.

@@ -15,7 +15,9 @@ pub(super) struct Pools {
     quantum: u64,
     /// The pool whose state was read last.
     latest: Option<usize>,
-    /// What the pools should hold since the last top-level program ended; empty before the first has.
+    /// A top-level program has ended.
+    has_ended: bool,
+    /// What the pools should hold since then.
     levels: Vec<Option<u64>>,
 }
 
@@ -50,7 +52,7 @@ pub(super) enum When {
 impl Pools {
     /// The pools of a rank whose states are rounded to a unit.
     pub fn new(rank: RankId, quantum: u64) -> Self {
-        Self { rank, rows: Vec::new(), quantum, latest: None, levels: Vec::new() }
+        Self { rank, rows: Vec::new(), quantum, latest: None, has_ended: false, levels: Vec::new() }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Pool> {
@@ -167,7 +169,7 @@ impl Pools {
 impl Pools {
     /// Whether no top-level program has ended yet.
     pub fn is_first_program(&self) -> bool {
-        self.levels.is_empty()
+        !self.has_ended
     }
 
     /// Compares a state with what the pool should hold since the last program.
@@ -184,6 +186,7 @@ impl Pools {
 
     /// Sets what each pool should hold from now on, at the end of a top-level program.
     pub fn settle(&mut self, level: impl FnMut(PoolId) -> Option<u64>) {
+        self.has_ended = true;
         self.levels = self.rows.iter().map(|pool| pool.id).map(level).collect();
         self.rows.iter_mut().for_each(|pool| pool.gap = None);
     }

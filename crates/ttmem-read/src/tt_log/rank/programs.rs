@@ -83,8 +83,12 @@ impl Programs {
     }
 
     /// Ends the innermost program.
-    pub fn pop(&mut self) -> Option<Frame> {
-        self.frames.pop()
+    pub fn pop(&mut self, finished: bool) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        if self.frames.is_empty() {
+            self.aborted = !finished;
+        }
+        Some(frame)
     }
 
     /// Numbers a step.
@@ -124,11 +128,7 @@ impl Programs {
         self.last_end = Some((line, name.to_vec()));
     }
 
-    /// Notes whether the last top-level program was aborted.
-    pub fn set_aborted(&mut self, aborted: bool) {
-        self.aborted = aborted;
-    }
-
+    /// Whether the last top-level program ended without finishing.
     pub fn was_aborted(&self) -> bool {
         self.aborted
     }

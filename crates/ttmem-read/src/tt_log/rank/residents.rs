@@ -35,7 +35,7 @@ impl Residents {
         self.arguments.insert(key, alloc);
     }
 
-    /// Adds the results of a program.
+    /// Adds the results of a program, whose hold it takes over.
     pub fn add_outputs(&mut self, outputs: Vec<AllocRef>) {
         self.outputs.push(outputs);
     }
@@ -60,7 +60,7 @@ impl Residents {
     pub fn shareable(&self, new: &[AllocRef], lives: &Lives) -> Vec<(AllocRef, AllocRef)> {
         let of = |alloc: AllocRef| {
             let alloc = lives.get(alloc);
-            (alloc.class == Class::Weight && alloc.is_alive()).then_some((alloc.name?, alloc.ty))
+            (alloc.class() == Class::Weight && alloc.is_alive()).then_some((alloc.name()?, alloc.ty))
         };
         let wanted: FxHashSet<_> = new.iter().filter_map(|slot| of(*slot)).collect();
         if wanted.is_empty() {

@@ -140,7 +140,7 @@ impl RankState {
         };
         let kept = match fresh.or_else(|| self.cache.get(key).filter(fits)) {
             Some(kept) => kept.to_vec(),
-            None => self.cached_before(current, &results, class, tables)?,
+            None => self.cached_before(current, key, &results, class, tables)?,
         };
         let at = Moment::after(current.step());
         let (run, program) = self.owner(tables)?;
@@ -155,17 +155,15 @@ impl RankState {
             }
             self.name(*name, alloc, at);
         }
-        // Evaluated again, the cache lets go of what it had.
-        for old in self.cache.keep(key, kept) {
-            self.lives.release(old, at, false);
-        }
+        self.cache.keep(key, kept, &mut self.lives, at);
         Ok(())
     }
 
-    /// Results that were cached before the log began.
+    /// Results that no program in the log has computed, as far as its lines show.
     fn cached_before(
         &mut self,
         current: &Current,
+        key: CacheKey,
         results: &[(StrId, Option<TypeRef>)],
         class: Class,
         tables: &mut Tables<'_>,
@@ -181,17 +179,19 @@ impl RankState {
                 _ => None,
             });
         }
-        // Without the word of the runtime, the lines of the program that computed them may be missing.
-        if class == Class::Activation || current.is(StepMarks::CACHE_HIT) {
+        // Lines of the program that computed them may be missing, unless the runtime found them in its cache and no program
+        // of the log has put them there.
+        let is_hit = class == Class::Activation || current.is(StepMarks::CACHE_HIT);
+        if is_hit && current.returned().is_none() && !self.cache.had(key) {
             self.doubts.cached_before(kept.iter().flatten().count());
         }
         Ok(kept)
     }
 
-    /// Gives a name to an allocation in the innermost program. A name that is given anew lets go of the old.
-    pub(super) fn name(&mut self, name: StrId, alloc: Option<AllocRef>, at: Moment) {
-        if let Some(before) = self.programs.innermost_mut().and_then(|frame| frame.name(name, alloc)) {
-            self.lives.release(before, at, false);
+    /// Gives a name to an allocation in the innermost program.
+    fn name(&mut self, name: StrId, alloc: Option<AllocRef>, at: Moment) {
+        if let Some(frame) = self.programs.innermost_mut() {
+            frame.name(name, alloc, &mut self.lives, at);
         }
     }
 
