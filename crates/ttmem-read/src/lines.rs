@@ -81,6 +81,13 @@ impl Lines {
 
     /// The next line, or `None` at the end of the stream.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        self.next_with(|_, _| {})
+    }
+
+    /// The next line, or `None` at the end of the stream. Calls `piece` with each piece of a line longer than
+    /// [`LONGEST_LINE`], its end included, and with the line as far as it is known: its beginning and its place, but not where
+    /// the next one begins.
+    pub fn next_with(&mut self, piece: impl FnMut(&Line<'_>, &[u8])) -> io::Result<Option<Line<'_>>> {
         let mut searched = self.start;
         loop {
             if let Some(found) = memchr(b'\n', &self.buffer[searched..self.end]) {
@@ -91,7 +98,7 @@ impl Lines {
                 return Ok((held > 0).then(|| self.hand_out(self.end, false)));
             }
             if held >= LONGEST_LINE {
-                return self.cut_line().map(Some);
+                return self.cut_line(piece).map(Some);
             }
             self.fill()?;
             searched = self.start + held;
@@ -111,17 +118,18 @@ impl Lines {
         Line { bytes, number, offset, next: self.offset, ended, cut: false }
     }
 
-    /// Hands out the beginning of a line that is too long, and throws the rest of it away.
-    fn cut_line(&mut self) -> io::Result<Line<'_>> {
+    /// Hands out the beginning of a line that is too long, and holds no more of it.
+    fn cut_line(&mut self, mut piece: impl FnMut(&Line<'_>, &[u8])) -> io::Result<Line<'_>> {
         let (number, offset) = (self.number, self.offset);
         let mut whole = self.buffer[self.start..self.start + SHOWN].to_vec();
         loop {
-            if let Some(found) = memchr(b'\n', &self.buffer[self.start..self.end]) {
-                self.skip(found + 1);
-                break;
-            }
-            self.skip(self.end - self.start);
-            if self.ended {
+            let held = &self.buffer[self.start..self.end];
+            let end = memchr(b'\n', held);
+            let length = end.map_or(held.len(), |end| end + 1);
+            let known = Line { bytes: &whole, number, offset, next: offset, ended: true, cut: true };
+            piece(&known, &held[..length]);
+            self.skip(length);
+            if end.is_some() || self.ended {
                 break;
             }
             self.fill()?;

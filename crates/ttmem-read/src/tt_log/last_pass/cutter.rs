@@ -1,6 +1,6 @@
 //! Copies the lines of the last pass and of all module dumps, unchanged.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use ttmem_model::{Error, Result};
@@ -57,6 +57,19 @@ struct Stream {
     dump: Option<Vec<u8>>,
 }
 
+/// A line that is copied piece by piece.
+struct LongLine {
+    /// Known with the first piece.
+    is_kept: Option<bool>,
+    written: io::Result<()>,
+}
+
+impl Default for LongLine {
+    fn default() -> Self {
+        Self { is_kept: None, written: Ok(()) }
+    }
+}
+
 impl<'a> Cutter<'a> {
     pub fn new(parts: &'a [Part], out: &'a mut dyn Write, path: &'a Path) -> Self {
         let regions = || parts.iter().map(Region::of);
@@ -77,7 +90,9 @@ impl<'a> Cutter<'a> {
     pub fn cut(mut self, stream: Box<dyn Read + Send>, name: &str) -> Result<()> {
         let mut lines = Lines::new(stream);
         loop {
-            match lines.next() {
+            let mut long = LongLine::default();
+            match lines.next_with(|line, piece| self.copy_piece(&mut long, line, piece)) {
+                Ok(Some(line)) if line.cut => long.written.map_err(|source| self.failed(source))?,
                 Ok(Some(line)) => self.line(&line)?,
                 Ok(None) => break,
                 // The first reading has warned of it.
@@ -92,12 +107,24 @@ impl<'a> Cutter<'a> {
     }
 
     fn line(&mut self, line: &Line<'_>) -> Result<()> {
+        if self.is_wanted(line) { self.copy(line) } else { Ok(()) }
+    }
+
+    /// Copies a piece of a line that is too long to be held, if the line is kept: its beginning decides.
+    fn copy_piece(&mut self, long: &mut LongLine, line: &Line<'_>, piece: &[u8]) {
+        let is_kept = *long.is_kept.get_or_insert_with(|| self.is_wanted(line));
+        if is_kept && long.written.is_ok() {
+            long.written = self.out.write_all(piece);
+        }
+    }
+
+    /// Whether a line is copied.
+    fn is_wanted(&mut self, line: &Line<'_>) -> bool {
         let (tag, text) = split_tag(line.bytes);
         let stream = self.stream(tag);
         let begin = self.streams[stream].part.and_then(|part| self.parts[part].begin);
         self.waiting -= usize::from(begin.is_some_and(|begin| begin.run.offset == line.offset));
-        // Only the beginning of a line that is too long is known; the first reading has warned of it.
-        if self.is_kept(stream, text, line) && !line.cut { self.copy(line) } else { Ok(()) }
+        self.is_kept(stream, text, line)
     }
 
     fn stream(&mut self, tag: Option<Tag<'_>>) -> usize {
@@ -140,7 +167,11 @@ impl<'a> Cutter<'a> {
             _ => b"\r\n",
         };
         let written = self.out.write_all(line.bytes).and_then(|()| self.out.write_all(end));
-        written.map_err(|source| Error::Write { path: self.path.into(), source })
+        written.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Write { path: self.path.into(), source }
     }
 }
 
