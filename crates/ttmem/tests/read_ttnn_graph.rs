@@ -553,7 +553,7 @@ fn malformed_captures_say_what_is_wrong() {
         Err(error) => error.to_string(),
     };
     assert!(
-        said("cut.json").contains("the capture is damaged (it ends in the middle of a value)"),
+        said("cut.json").contains("the capture is damaged (the file ends inside a value)"),
         "{}",
         said("cut.json")
     );
@@ -572,7 +572,7 @@ fn what_follows_a_capture_is_said() {
     bytes.extend_from_slice(b"[]");
     let answer = answer(&bytes);
     says_as_ttnn(&answer, &truth);
-    assert!(warnings(&answer)[0].contains("something follows where it should end"), "{answer}");
+    assert!(warnings(&answer)[0].contains("text follows the end of the document"), "{answer}");
 }
 
 #[test]

@@ -23,8 +23,8 @@ use self::end::ValueEnd;
 pub(super) use self::field::Number;
 use ttmem_model::Error;
 
-/// The largest value that is held in memory.
-const MAX_VALUE: usize = 64 << 20;
+/// The largest value that is held in memory, unless a reader sets another limit.
+pub(super) const MAX_VALUE: usize = 64 << 20;
 /// How much is read at once.
 const CHUNK: usize = 256 << 10;
 
@@ -46,7 +46,7 @@ pub(super) struct Json<R> {
 pub(super) enum JsonError {
     #[error("{0}")]
     Read(io::Error),
-    #[error("it ends in the middle of a value")]
+    #[error("the file ends inside a value")]
     Truncated,
     /// The structure is wrong at the current line.
     #[error("{0}")]
@@ -179,15 +179,9 @@ impl<R: Read> Json<R> {
         Ok(true)
     }
 
-    /// Parses the next value. What `T` rejects is damage, at the line where it stands in the document.
-    pub fn parse<'a, T: Deserialize<'a>>(&'a mut self) -> Parsed<T> {
-        self.peek()?;
-        let line = self.line;
-        self.parse_within(MAX_VALUE)?.ok_or_else(|| JsonError::Value { line, why: TOO_LARGE.into() })
-    }
-
-    /// Parses the next value; `None` if it is longer than `limit`, and then skips it.
-    pub fn parse_within<'a, T: Deserialize<'a>>(&'a mut self, limit: usize) -> Parsed<Option<T>> {
+    /// Parses the next value; `None` if it is longer than `limit`, and then skips it. What `T` rejects is damage, at the line
+    /// where it stands in the document.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a mut self, limit: usize) -> Parsed<Option<T>> {
         self.peek()?;
         let first_line = self.line;
         let value = match self.find_value(limit) {
@@ -297,7 +291,7 @@ impl<R: Read> Json<R> {
     fn end(&mut self) -> Parsed<()> {
         match self.peek()? {
             None => Ok(()),
-            Some(_) => Err(JsonError::Syntax("something follows where it should end")),
+            Some(_) => Err(JsonError::Syntax("text follows the end of the document")),
         }
     }
 
@@ -325,7 +319,7 @@ impl<R: Read> Json<R> {
 }
 
 const MISSING_VALUE: JsonError = JsonError::Syntax("a value is missing");
-const TOO_LARGE: &str = "a value is larger than any that belongs there";
+const TOO_LARGE: &str = "a value exceeds 64 MiB";
 
 /// Where a value is.
 enum Found {

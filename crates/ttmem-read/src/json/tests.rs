@@ -34,7 +34,7 @@ fn elements(text: &str) -> Vec<String> {
 /// Where and why reading a list of numbers fails.
 fn damage(text: &str) -> (u64, String) {
     let numbers = |json: &mut Json<Drops<'_>>| -> Parsed<()> {
-        json.list(|json| json.parse::<Vec<f64>>().map(drop)).map(drop)
+        json.list(|json| json.parse::<Vec<f64>>(MAX_VALUE).map(drop)).map(drop)
     };
     let damage = read(Drops(text.as_bytes()), numbers).unwrap().unwrap();
     (damage.line, damage.why.to_string())
@@ -61,8 +61,8 @@ fn values_are_found_however_the_bytes_arrive() {
 #[test]
 fn what_is_cut_or_wrong_is_said() {
     let trouble = |text: &str| Json::new(text.as_bytes()).value().map(drop).unwrap_err().to_string();
-    assert_eq!(trouble(r#"{"a": [1, 2"#), "it ends in the middle of a value");
-    assert_eq!(trouble("\"abc"), "it ends in the middle of a value");
+    assert_eq!(trouble(r#"{"a": [1, 2"#), "the file ends inside a value");
+    assert_eq!(trouble("\"abc"), "the file ends inside a value");
     assert_eq!(trouble(","), "a value is missing");
     assert_eq!(Json::new(&b",1"[..]).skip().unwrap_err().to_string(), "a value is missing");
 }
@@ -71,9 +71,9 @@ fn what_is_cut_or_wrong_is_said() {
 fn damage_has_the_line_where_it_stands() {
     assert_eq!(damage("[[1],\n[2,\n3,\n NaN],\n[4]]"), (4, "expected value".into()));
     assert_eq!(damage("[[1],\n[2,\n3"), (3, "EOF while parsing a list".into()));
-    assert_eq!(damage("[[1],\n[2]\n"), (3, "it ends in the middle of a value".into()));
+    assert_eq!(damage("[[1],\n[2]\n"), (3, "the file ends inside a value".into()));
     assert_eq!(damage("[[1]\n\n[2]]"), (3, "a comma is missing between two values".into()));
-    assert_eq!(damage("[[1]]\n]"), (2, "something follows where it should end".into()));
+    assert_eq!(damage("[[1]]\n]"), (2, "text follows the end of the document".into()));
     assert_eq!(damage("[[1],\n]"), (2, "a value is missing".into()));
     let (line, why) = damage("[[1],\n{}]");
     assert!(line == 2 && why.starts_with("invalid type: map"), "{line} {why}");
@@ -84,7 +84,7 @@ fn what_is_read_before_the_damage_counts() {
     let mut sum = 0;
     let damage = read(&b"[1, 2, 3x]"[..], |json| {
         json.list(|json| {
-            sum += json.parse::<i32>()?;
+            sum += json.parse::<i32>(MAX_VALUE)?.unwrap();
             Parsed::Ok(())
         })
         .map(drop)
@@ -108,7 +108,7 @@ fn values_beyond_a_limit_are_skipped_and_the_next_is_read() {
         let mut values = Vec::new();
         let read = read(text.as_bytes(), |json| {
             json.list(|json| {
-                values.push(json.parse_within::<IgnoredAny>(limit)?.is_some());
+                values.push(json.parse::<IgnoredAny>(limit)?.is_some());
                 Parsed::Ok(())
             })
             .map(drop)
@@ -139,7 +139,7 @@ fn memory_does_not_grow_with_the_document() {
     let walked = json.list(|json| {
         count += 1;
         held = held.max(json.buffer.capacity());
-        json.parse::<[u8; 3]>().map(drop)
+        json.parse::<[u8; 3]>(MAX_VALUE).map(drop)
     });
     assert!(matches!(walked, Err(JsonError::Truncated | JsonError::Value { .. })));
     assert!(count == 400_001 && held <= 4 * CHUNK, "{count} {held}");

@@ -121,10 +121,10 @@ impl Document {
             }),
             _ => json.skip(),
         })?;
-        if is_object { Ok(()) } else { Err(JsonError::Syntax("it is no object")) }
+        if is_object { Ok(()) } else { Err(JsonError::Syntax("expected an object")) }
     }
 
-    /// Takes the rows of a list; what is no list is counted.
+    /// Takes the rows of a list. Counts a value of another type.
     fn rows<R: Read>(&mut self, json: &mut Json<R>, mut take: impl FnMut(&mut Self, &Value)) -> Parsed<()> {
         let is_list = json.list(|json| {
             take(self, &object(json)?);
@@ -133,7 +133,7 @@ impl Document {
         if is_list { Ok(()) } else { self.skip_part(json) }
     }
 
-    /// Takes the entries of an object, whose keys are names; what is no object is counted.
+    /// Takes the entries of an object, whose keys are names. Counts a value of another type.
     fn entries<R: Read>(
         &mut self,
         json: &mut Json<R>,

@@ -32,12 +32,8 @@ pub(super) fn read<D: Document>(stream: Box<dyn Read + Send>, document: &mut D) 
                     return document.entry(&key, json);
                 }
                 let is_list = json.list(|json| document.row(json))?;
-                if is_list { Ok(()) } else { Err(JsonError::Syntax("its rows are not a list").into()) }
+                if is_list { Ok(()) } else { Err(JsonError::Syntax("the rows are not a list").into()) }
             })?;
-        if is_known {
-            Ok(())
-        } else {
-            Err(Stop::from(JsonError::Syntax("it is neither a list nor an object")))
-        }
+        if is_known { Ok(()) } else { Err(Stop::from(JsonError::Syntax("expected a list or an object"))) }
     })
 }

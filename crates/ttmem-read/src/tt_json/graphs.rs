@@ -12,14 +12,14 @@ use ttmem_model::{
 use super::document::{Document, JsonStream};
 use super::notes::Notes;
 use super::rows::RegistryRow;
-use crate::json::field::{Field, Object};
+use crate::json::field::Object;
 use crate::json::{Parsed, Stop};
 use crate::tt_log::tables::Tables;
 
 /// The longest text of a graph that is kept.
 const MAX_TEXT: usize = 64 << 20;
-/// What such a text takes in JSON, with line breaks and quotes escaped.
-const MAX_ESCAPED: usize = 2 * MAX_TEXT;
+/// What such a text takes in JSON, at most: each byte may be escaped as `\u0001`.
+const MAX_ESCAPED: usize = 6 * MAX_TEXT;
 
 /// The graphs, by the numbers that the files give them.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Document for Registry<'_, '_> {
     const ROWS: &'static str = "entries";
 
     fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
-        if let Some(Object(row)) = self.notes.row(json.parse()?) {
+        if let Some(Object(row)) = self.notes.parse_row(json)? {
             self.argument(row)?;
         }
         self.notes.next_row();
@@ -205,7 +205,7 @@ impl<'a, 's> Texts<'a, 's> {
         })?;
         if !is_object {
             // Null is not an error, and an object cannot follow.
-            self.notes.known(json.parse::<Field<Object<IgnoredAny>>>()?, name);
+            self.notes.parse::<Object<IgnoredAny>>(json, name)?;
         }
         Ok(text)
     }
@@ -213,10 +213,10 @@ impl<'a, 's> Texts<'a, 's> {
     /// A text that may be longer than any other value.
     fn text(&mut self, json: &mut JsonStream) -> Parsed<StageText> {
         if json.peek()? != Some(b'"') {
-            self.notes.known(json.parse::<Field<String>>()?, "text");
+            self.notes.parse::<String>(json, "text")?;
             return Ok(StageText::None);
         }
-        let text: Option<String> = json.parse_within(MAX_ESCAPED)?;
+        let text: Option<String> = json.parse(MAX_ESCAPED)?;
         Ok(text.filter(|text| text.len() <= MAX_TEXT).map_or(StageText::TooLong, StageText::Text))
     }
 }
@@ -225,11 +225,11 @@ impl Document for Texts<'_, '_> {
     const ROWS: &'static str = "graphs";
 
     fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
-        let (mut graph, mut name, mut texts) = (Field::Missing, Field::Missing, StageTexts::default());
+        let (mut graph, mut name, mut texts) = (None, None::<String>, StageTexts::default());
         let is_object = json.object(|json, key| {
             match key.as_str() {
-                "graph" => graph = json.parse()?,
-                "name" => name = json.parse()?,
+                "graph" => graph = self.notes.parse(json, "graph")?,
+                "name" => name = self.notes.parse(json, "name")?,
                 stage => match STAGES.iter().position(|known| *known == stage) {
                     Some(index) => texts[index] = self.stage(STAGES[index], json)?,
                     None => json.skip()?,
@@ -238,10 +238,9 @@ impl Document for Texts<'_, '_> {
             Parsed::Ok(())
         })?;
         if !is_object {
-            self.notes.row(json.parse::<Field<Object<IgnoredAny>>>()?);
-        } else if let Some(graph) = self.notes.known(graph, "graph") {
+            self.notes.parse_row::<Object<IgnoredAny>>(json)?;
+        } else if let Some(graph) = graph {
             self.listed = true;
-            let name: Option<String> = self.notes.known(name, "name");
             let name = name.map(|name| self.tables.text(name.as_bytes())).transpose()?;
             self.graphs.by_number.entry(graph).or_default().name = name;
             self.add(graph, texts)?;

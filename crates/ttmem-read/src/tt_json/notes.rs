@@ -1,9 +1,11 @@
 //! What the reader noticed, said as warnings at the end.
 
+use serde::Deserialize;
 use ttmem_model::Result;
 
-use crate::json::Damage;
+use super::document::JsonStream;
 use crate::json::field::Field;
+use crate::json::{Damage, JsonError, MAX_VALUE, Parsed};
 use crate::tt_log::tables::Tables;
 
 /// What was noticed while the files were read.
@@ -16,6 +18,8 @@ pub(super) struct Notes {
     first_wrong: Option<String>,
     no_objects: u64,
     first_no_object: Option<String>,
+    too_large: u64,
+    first_too_large: Option<String>,
     warnings: Vec<(Option<u64>, String)>,
 }
 
@@ -40,18 +44,42 @@ impl Notes {
         }
     }
 
-    /// The next row, if it is an object.
-    pub fn row<T>(&mut self, row: Field<T>) -> Option<T> {
-        match row {
-            Field::Is(row) => Some(row),
-            Field::Missing | Field::Wrong => {
+    /// Parses a field, as [`Notes::known`]. One that is too large is skipped.
+    pub fn parse<T>(&mut self, json: &mut JsonStream, name: &str) -> Parsed<Option<T>>
+    where
+        Field<T>: for<'a> Deserialize<'a>,
+    {
+        let field = self.parse_value(json)?;
+        Ok(field.and_then(|field| self.known(field, name)))
+    }
+
+    /// Parses the next row, if it is an object. One that is too large is skipped.
+    pub fn parse_row<T>(&mut self, json: &mut JsonStream) -> Parsed<Option<T>>
+    where
+        Field<T>: for<'a> Deserialize<'a>,
+    {
+        match self.parse_value(json)? {
+            None => Ok(None),
+            Some(Field::Is(row)) => Ok(Some(row)),
+            Some(Field::Missing | Field::Wrong) => {
                 self.no_objects += 1;
                 if self.first_no_object.is_none() {
                     self.first_no_object = Some(format!("row {} of {}", self.row, self.file));
                 }
-                None
+                Ok(None)
             }
         }
+    }
+
+    fn parse_value<T: for<'a> Deserialize<'a>>(&mut self, json: &mut JsonStream) -> Parsed<Option<T>> {
+        let value = json.parse(MAX_VALUE)?;
+        if value.is_none() {
+            self.too_large += 1;
+            if self.first_too_large.is_none() {
+                self.first_too_large = Some(format!("row {} of {}", self.row, self.file));
+            }
+        }
+        Ok(value)
     }
 
     /// A row is done.
@@ -67,7 +95,9 @@ impl Notes {
     /// Wants people to know that the file that is read was not read to its end.
     pub fn damaged(&mut self, damage: &Damage) {
         let message = format!("{} is damaged ({}); what stands before is answered", self.file, damage.why);
-        self.warnings.push((Some(damage.line), message));
+        // A failure to read says nothing about the content of a line.
+        let line = (!matches!(damage.why, JsonError::Read(_))).then_some(damage.line);
+        self.warnings.push((line, message));
     }
 
     /// Says everything.
@@ -75,6 +105,15 @@ impl Notes {
         if let Some(first) = self.first_no_object {
             let message =
                 format!("{} rows are no objects and were left out; the first is {first}", self.no_objects);
+            self.warnings.push((None, message));
+        }
+        if let Some(first) = self.first_too_large {
+            let message = match self.too_large {
+                1 => format!("1 value exceeds 64 MiB and was skipped, in {first}; the report lacks it"),
+                count => format!(
+                    "{count} values exceed 64 MiB and were skipped, the first in {first}; the report lacks them"
+                ),
+            };
             self.warnings.push((None, message));
         }
         if let Some(first) = self.first_wrong {

@@ -79,7 +79,7 @@ impl Document for Reading<'_, '_> {
     const ROWS: &'static str = "operations";
 
     fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
-        let (index, listed) = match self.notes.row(json.parse()?) {
+        let (index, listed) = match self.notes.parse_row(json)? {
             Some(Object::<OperationRow>(mut row)) => {
                 let index = self.notes.known(std::mem::take(&mut row.index), "index");
                 (index, self.listed(row)?)

@@ -43,7 +43,7 @@ impl Document for Steps<'_, '_> {
     const ROWS: &'static str = "operations";
 
     fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop> {
-        if let Some(Object(row)) = self.notes.row(json.parse()?) {
+        if let Some(Object(row)) = self.notes.parse_row(json)? {
             self.step(row)?;
         }
         self.rows += 1;
@@ -55,7 +55,7 @@ impl Document for Steps<'_, '_> {
         if key != "metadata" {
             return Ok(json.skip()?);
         }
-        if let Some(Object::<Metadata>(metadata)) = self.notes.known(json.parse()?, "metadata") {
+        if let Some(Object::<Metadata>(metadata)) = self.notes.parse(json, "metadata")? {
             self.label = self.notes.known(metadata.rank, "rank");
             self.total = self.notes.known(metadata.total_operations, "total_operations");
             if let Some(config) = self.notes.known(metadata.memory_config, "memory_config") {

@@ -170,7 +170,7 @@ impl<'s> Document<'s> {
             return self.nodes(json);
         }
         let is_object = json.object(|json, key| self.entry(&key, json))?;
-        if is_object { Ok(()) } else { Err(JsonError::Syntax("it is neither a list nor an object").into()) }
+        if is_object { Ok(()) } else { Err(JsonError::Syntax("expected a list or an object").into()) }
     }
 
     fn entry(&mut self, key: &str, json: &mut Json<impl Read>) -> Result<(), Stop> {
@@ -201,7 +201,7 @@ impl<'s> Document<'s> {
             let offset = json.offset();
             Ok(self.capture.take(json.value()?, offset, self.report.device.as_ref())?)
         })?;
-        if is_list { Ok(()) } else { Err(JsonError::Syntax("its graph is no list of nodes").into()) }
+        if is_list { Ok(()) } else { Err(JsonError::Syntax("the graph is not a list of nodes").into()) }
     }
 
     /// Why nothing could be read.

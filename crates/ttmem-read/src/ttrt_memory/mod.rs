@@ -132,7 +132,7 @@ impl Results {
             place += 1;
             self.take(Some(place - 1), json)
         })? || json.object(|json, key| self.take(key.parse().ok(), json))?;
-        if is_known { Ok(()) } else { Err(JsonError::Syntax("it is neither a list nor an object")) }
+        if is_known { Ok(()) } else { Err(JsonError::Syntax("expected a list or an object")) }
     }
 
     /// Takes the record of a key, which is its number.
