@@ -101,7 +101,7 @@ fn trace(snapshot: &Value) -> JsonTrace<'_> {
 fn recorded(name: &str) -> Profile {
     let snapshot = snapshot(name);
     let trace = trace(&snapshot);
-    let mut progress = Progress::default();
+    let mut progress = HistoryCursor::default();
     let (Ok(first), Ok(mark)) = (progress.first_new(&trace), Mark::end_of(&trace));
     let update = progress.advance(trace.entries(first), contents(&snapshot), mark, None);
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn recorded(name: &str) -> Profile {
         recorder.op(name, None, None)
     });
     let began = trace.time_us(0).map(|first| first * 1000).unwrap();
-    for row in update.rows(RowIds { pool, allocation, other, began, now: 0 }) {
+    for row in update.rows(RowContext { pool, allocation, other, began, now: 0 }) {
         recorder.history(row.row, row.call);
     }
     recorder.finish().unwrap();
@@ -161,7 +161,7 @@ fn a_trace_that_is_read_in_pieces_is_as_one() {
     let snapshot = snapshot("train_gpt2_30m");
     let whole = trace(&snapshot);
     let all = whole.entries(0);
-    let mut progress = Progress::default();
+    let mut progress = HistoryCursor::default();
     let mut pieces = Entries::default();
     let mut counts = BTreeMap::new();
     for until in [1, 40, 41, 1000, 2999, whole.0.len(), whole.0.len()] {

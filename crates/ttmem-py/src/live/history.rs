@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use ttmem::history::snapshot::{
-    ALLOCATION, Line, Mark, OTHER, Progress, RowIds, StackIndex, Stacks, Trace, Update, UpdateRow,
+    ALLOCATION, HistoryCursor, Line, Mark, OTHER, RowContext, StackIndex, Stacks, Trace, Update, UpdateRow,
 };
 use ttmem::model::OpId;
 use ttmem::record::live::Recorder;
@@ -25,7 +25,7 @@ pub(crate) struct History {
     watch: Py<Watch>,
     kind: String,
     /// How far the history of each device was taken down.
-    drained: GilCell<Vec<Progress>>,
+    drained: GilCell<Vec<HistoryCursor>>,
     rows: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl History {
             rows += update.len() as u64;
             self.drained.with(py, |all| {
                 if all.len() <= device {
-                    all.resize_with(device + 1, Progress::default);
+                    all.resize_with(device + 1, HistoryCursor::default);
                 }
                 all[device] = progress;
             });
@@ -94,7 +94,7 @@ impl History {
         // There is one processor, and its device has no number.
         let pool = if self.kind == "cpu" { self.kind.clone() } else { format!("{}:{device}", self.kind) };
         self.watch.get().state.with(py, |state| {
-            let ids = row_ids(state, &pool, now_us);
+            let ids = row_context(state, &pool, now_us);
             let mut ops = vec![None; stacks.len()];
             for UpdateRow { mut row, stack, call } in update.rows(ids) {
                 if let Some(stack) = stack {
@@ -106,14 +106,14 @@ impl History {
     }
 }
 
-fn row_ids(state: &mut State, pool: &str, now_us: Option<u64>) -> RowIds {
+fn row_context(state: &mut State, pool: &str, now_us: Option<u64>) -> RowContext {
     let pool = state.recorder.pool(pool, true);
     let [other, allocation] = [OTHER, ALLOCATION].map(|name| {
         let name = state.recorder.text(name);
         state.recorder.op(name, None, None)
     });
     let (began, now) = (began_unix(&state.recorder, now_us), state.recorder.now());
-    RowIds { pool, allocation, other, began, now }
+    RowContext { pool, allocation, other, began, now }
 }
 
 /// The operation that allocates at a stack, named after its innermost line.

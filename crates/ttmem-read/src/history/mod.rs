@@ -1,10 +1,9 @@
-//! The history of a caching allocator, as PyTorch has them for CUDA and XPU: what it says, and what follows from it.
+//! The history of a caching allocator of PyTorch (CUDA, XPU).
 //!
-//! Such an allocator says afterwards what it did, in a ring that may have lost its beginning. `contents` finds what was
-//! there before the first thing that it still knows; `tiling` knows how large the blocks are that it gives out, which it
-//! does not say; `place` gives everything its place among the steps of a profile. `restored` finds the tensors of a peak in
-//! another file of the same recording. [`snapshot`] turns what PyTorch says of such an allocator into rows of a history,
-//! whether it comes from a running program or from a file.
+//! Such an allocator keeps its last actions in a ring that may have lost its beginning. `ttmem_model::rules::allocator`
+//! finds the contents of memory before the first action, and the sizes of blocks, which the ring lacks. Here, `place` assigns
+//! each action to a step of a profile, and `restored` finds the tensors of a peak in another file of the same recording.
+//! [`snapshot`] turns snapshots of the allocator into rows of a history; only a running program uses it so far, no reader.
 
 mod device;
 mod late_calls;

@@ -46,7 +46,7 @@ pub enum AddressKey {
 }
 
 impl AddressKey {
-    /// That of entries with an action.
+    /// The key of entries with an action.
     pub fn of(action: HistoryAction) -> Self {
         if action == HistoryAction::OutOfMemory { Self::DeviceFree } else { Self::Addr }
     }

@@ -36,7 +36,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// That of an entry with any `action`, `addr` and `size`.
+    /// The fingerprint of an entry with any `action`, `addr` and `size`.
     pub fn new(action: &str, address: u64, bytes: u64) -> Self {
         let mut hasher = rustc_hash::FxHasher::default();
         action.hash(&mut hasher);

@@ -9,17 +9,17 @@
 //! | `frames` | [`Stacks`], each once |
 //! | `segments`, `blocks` | [`Segment`] and [`SegmentBlock`], which [`Segments`] makes [`Contents`](ttmem_model::rules::allocator::Contents) of |
 //!
-//! [`Progress`] then says what is new in a trace that is read repeatedly, and [`Update::rows`] turns that into rows of a
+//! [`HistoryCursor`] finds the new entries of a trace that is read repeatedly, and [`Update::rows`] turns them into rows of a
 //! history.
 
+mod cursor;
 mod entry;
 mod mark;
-mod progress;
 mod segments;
 mod stacks;
 
+pub use cursor::{ALLOCATION, HistoryCursor, OTHER, RowContext, Update, UpdateRow};
 pub use entry::{AddressKey, Entries, Entry, Within, action_of, call_metadata};
 pub use mark::{Fingerprint, Mark, Trace};
-pub use progress::{ALLOCATION, OTHER, Progress, RowIds, Update, UpdateRow};
 pub use segments::{BlockState, Segment, SegmentBlock, Segments};
 pub use stacks::{Line, LineIndex, StackIndex, Stacks};

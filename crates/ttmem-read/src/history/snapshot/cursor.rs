@@ -1,4 +1,4 @@
-//! What a snapshot has that is new, and the rows of a history that say so.
+//! New entries of a snapshot, as rows of a history.
 
 use ttmem_model::rules::allocator::Contents;
 use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
@@ -14,14 +14,14 @@ pub const OTHER: &str = "free";
 
 /// How far the history of a device was read, from snapshot to snapshot.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct HistoryCursor {
     is_begun: bool,
     mark: Mark,
     /// The number of allocations that the device had made by then.
     allocations: u64,
 }
 
-impl Progress {
+impl HistoryCursor {
     /// The first entry of a trace that was not read before.
     pub fn first_new<T: Trace>(&self, trace: &T) -> Result<usize, T::Error> {
         self.mark.find(trace)
@@ -65,9 +65,9 @@ pub struct Update {
     entries: Entries,
 }
 
-/// The recording that rows go into.
+/// The ids and times that rows take from their recording.
 #[derive(Clone, Copy, Debug)]
-pub struct RowIds {
+pub struct RowContext {
     /// The memory of the device.
     pub pool: PoolId,
     /// The operation called [`ALLOCATION`].
@@ -76,11 +76,11 @@ pub struct RowIds {
     pub other: OpId,
     /// Unix time at which the recording began, in nanoseconds.
     pub began: u64,
-    /// The time since then: that of rows which have none of their own.
+    /// The time since then, for rows without a time of their own.
     pub now: Nanoseconds,
 }
 
-impl RowIds {
+impl RowContext {
     /// The time of an entry. The middle of its microsecond, as the rest is not known.
     fn time(&self, time_us: u64) -> Nanoseconds {
         time_us.saturating_mul(1000).saturating_add(500).saturating_sub(self.began)
@@ -99,18 +99,18 @@ pub struct UpdateRow {
 }
 
 impl Update {
-    /// How many entries are new.
+    /// The number of new entries.
     pub fn len(&self) -> usize {
         self.entries.as_slice().len()
     }
 
-    /// Whether none is.
+    /// Whether there are no new entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The rows that say what is new, in order.
-    pub fn rows(&self, ids: RowIds) -> impl Iterator<Item = UpdateRow> + '_ {
+    /// The new entries as rows, in order.
+    pub fn rows(&self, ids: RowContext) -> impl Iterator<Item = UpdateRow> + '_ {
         let entries = self.entries.as_slice();
         let began = entries.first().map_or(ids.now, |entry| ids.time(entry.time_us));
         let forgotten = (self.forgotten > 0).then_some(HistoryRow {
@@ -129,7 +129,7 @@ impl Update {
     }
 }
 
-fn row_of(entry: &Entry, ids: RowIds) -> UpdateRow {
+fn row_of(entry: &Entry, ids: RowContext) -> UpdateRow {
     let Entry { action, address, bytes, time_us, stack, within } = *entry;
     let is_allocation = matches!(action, HistoryAction::Allocated | HistoryAction::OutOfMemory);
     let (during, call) = match within {

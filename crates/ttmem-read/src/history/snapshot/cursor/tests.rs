@@ -140,12 +140,12 @@ impl Ring<'_> {
     }
 }
 
-fn ids() -> RowIds {
+fn ids() -> RowContext {
     let [allocation, other] = [1, 0].map(|index| OpId::new(index).unwrap());
-    RowIds { pool: PoolId::new(0).unwrap(), allocation, other, began: 0, now: 7 }
+    RowContext { pool: PoolId::new(0).unwrap(), allocation, other, began: 0, now: 7 }
 }
 
-fn drain(progress: &mut Progress, ring: &Ring<'_>) -> Update {
+fn drain(progress: &mut HistoryCursor, ring: &Ring<'_>) -> Update {
     let (Ok(first), Ok(mark)) = (progress.first_new(ring), Mark::end_of(ring));
     let counted = ring.device.allocations(0..ring.device.entries.len()) as u64;
     progress.advance(ring.entries(first), ring.device.contents(), mark, Some(counted))
@@ -165,7 +165,7 @@ proptest! {
         reads in proptest::collection::btree_set(0_usize..200, 0..6),
         length in 1_usize..60,
     ) {
-        let (mut device, mut progress) = (Device::default(), Progress::default());
+        let (mut device, mut progress) = (Device::default(), HistoryCursor::default());
         let (mut followed, mut read_until) = (Contents::default(), 0);
         let last = acts.len() - 1;
         for (index, act) in acts.into_iter().enumerate() {
@@ -250,7 +250,7 @@ fn rows_have_the_call_and_the_stack_of_their_entries() {
 fn a_device_without_entries_has_what_its_segments_say() {
     let mut device = Device::default();
     device.act(Act::Allocate(3, 512));
-    let mut progress = Progress::default();
+    let mut progress = HistoryCursor::default();
     let update = progress.advance(Entries::default(), device.contents(), None, None);
     let rows: Vec<UpdateRow> = update.rows(ids()).collect();
     assert!(update.is_empty());
@@ -266,6 +266,6 @@ fn a_device_without_entries_has_what_its_segments_say() {
 
 #[test]
 fn times_before_the_recording_are_its_beginning() {
-    let ids = RowIds { began: 10_000, ..ids() };
+    let ids = RowContext { began: 10_000, ..ids() };
     assert_eq!([ids.time(3), ids.time(10), ids.time(u64::MAX)], [0, 500, u64::MAX - 10_000]);
 }
