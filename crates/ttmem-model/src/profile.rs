@@ -291,13 +291,15 @@ impl Rank {
             .filter_map(|(index, run)| Some((RunId::new(index)?, run)))
     }
 
-    /// How many runs come first that ran in what was cut away.
+    /// The number of runs at the beginning that ran in earlier passes. Only cut-outs written up to 0.1.0 have any:
+    /// [`CutOut::first`].
     pub fn retold_runs(&self) -> usize {
         let first = self.cut_out.map_or(0, |cut_out| cut_out.first);
         self.runs.partition_point(|run| run.first < first)
     }
 
-    /// For each run the number of the top-level run that it is part of, from 1; 0 for what was cut away.
+    /// For each run the number of the top-level run that it is part of, from 1; 0 for
+    /// [`Rank::retold_runs`].
     pub fn run_numbers(&self) -> Vec<usize> {
         let mut numbers: Vec<usize> = Vec::with_capacity(self.runs.len());
         let mut top = 0;

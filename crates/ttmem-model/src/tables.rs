@@ -214,7 +214,8 @@ pub struct CutOut {
     pub pass: u32,
     /// Of how many.
     pub of: u32,
-    /// Its first step; those before are of const-eval programs that ran in passes that are cut away.
+    /// Its first step. Profiles of logs that `ttmem last-run` cut up to 0.1.0 begin with const-eval programs of earlier
+    /// passes, whose steps precede it; otherwise it is 0.
     pub first: Step,
 }
 
@@ -227,7 +228,7 @@ pub struct Run {
     pub parent: Option<RunId>,
     /// The compiled graph that it belongs to, where that is certain.
     pub module: Option<ModuleId>,
-    /// Whether it computes constants once, to be kept. Without a parent, it ran in what was cut away.
+    /// Whether it computes constants once, to be kept. Without a parent, it ran in an earlier pass: see [`CutOut::first`].
     pub const_eval: bool,
     /// Its first step.
     pub first: Step,

@@ -18,8 +18,8 @@ impl Span {
         Self { first: 0, end: rank.end() }
     }
 
-    /// All that a rank tells of itself. A cut-out begins with const-eval programs of what was cut away: they are
-    /// not part of it.
+    /// All of a rank, without the const-eval programs of earlier passes with which cut-outs written up to 0.1.0 begin
+    /// ([`CutOut::first`](crate::CutOut::first)).
     pub fn told(rank: &Rank) -> Self {
         let first = rank.cut_out.map_or(0, |cut_out| cut_out.first.min(rank.end()));
         Self { first, ..Self::whole(rank) }
