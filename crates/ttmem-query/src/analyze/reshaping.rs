@@ -125,13 +125,16 @@ impl<'a> Reshaping<'a> {
         };
         if group.is_fixed {
             Freedom::Fixed
+        } else if group.has_cut_uses {
+            // Operations that were cut away may tie it, too.
+            Freedom::Unknown
         } else if !group.tied.is_empty() {
             let mut names: Vec<(StrId, usize)> = group.tied.iter().map(|(op, uses)| (*op, *uses)).collect();
             names.sort_by_key(|(op, uses)| (std::cmp::Reverse(*uses), self.profile.text(*op)));
             Freedom::Tied(names.into_iter().map(|(op, _)| op).collect())
         } else if group.is_returned {
             Freedom::Returned
-        } else if group.uses == 0 || group.has_cut_uses {
+        } else if group.uses == 0 {
             Freedom::Unknown
         } else {
             Freedom::Free
