@@ -429,7 +429,7 @@ fn peaks(profile: &Profile, run: RunFilter) -> Vec<(Value, Option<u64>, Option<u
 }
 
 const BEGINS_INSIDE: &str = "the log begins inside a running process";
-const UNKNOWN_ARGUMENTS: &str = "the log does not list the arguments of its first program";
+const UNKNOWN_ARGUMENTS: &str = "the log does not say which arguments of its first program are on the device";
 
 /// Without module dumps, memory of arguments that no operation uses does not show that a log begins late.
 #[test]
@@ -551,12 +551,12 @@ fn lines_of_any_length_are_copied() {
     let of_log = lines(&log);
     let (first, ..) = find(&log, None).unwrap().lines();
     let first = usize::try_from(first).unwrap();
-    let long = |byte: &str| byte.repeat((33 << 20) + 7);
+    let filled = |byte: &str| byte.repeat((33 << 20) + 7);
     let mut longer = of_log.clone();
-    longer.insert(first + 1, long("b"));
+    longer.insert(first + 1, filled("b"));
     // One before the pass, which is left out, and one at the end, without a line break.
-    longer.insert(2, long("a"));
-    let text = [longer.join("\r\n"), "\r\n".to_owned(), long("c")].concat();
+    longer.insert(2, filled("a"));
+    let text = [longer.join("\r\n"), "\r\n".to_owned(), filled("c")].concat();
     let (cut, _) = cut_at(text.as_bytes(), None);
     let at = text.match_indices("\r\n").nth(first - 1).unwrap().0 + 2;
     assert!(text.as_bytes()[at..] == cut, "{} of {} bytes", cut.len(), text.len() - at);

@@ -65,8 +65,10 @@ pub(super) struct Log<'s, 'n> {
     stray_modules: Tally,
     /// States without the runtime's prefix.
     snapshots: Tally,
-    /// Lines that `ttmem last-run` 0.1.0 added, with the const-eval programs that it copied.
+    /// Lines that `ttmem last-run` 0.1.0 added.
     added: Tally,
+    /// Lines of const-eval programs that it copied from earlier passes.
+    copied: Tally,
 }
 
 /// A rank of one process, being read.
@@ -153,6 +155,7 @@ impl<'s, 'n> Log<'s, 'n> {
             stray_modules: Tally::default(),
             snapshots: Tally::default(),
             added: Tally::default(),
+            copied: Tally::default(),
         }
     }
 
@@ -336,7 +339,7 @@ impl<'s, 'n> Log<'s, 'n> {
             return self.fault(stream, text, line.ended, at);
         }
         if self.streams[stream].is_copy {
-            self.added.add(at.line);
+            self.copied.add(at.line);
             return Ok(());
         }
         let rank = self.rank(stream)?;

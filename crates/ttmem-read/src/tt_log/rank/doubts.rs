@@ -19,8 +19,8 @@ pub(super) struct Doubts {
     other_banks: Option<u64>,
     /// How many cached results were loaded that no program in the log has computed.
     cached_before: usize,
-    /// The bytes per bank of DRAM at its first state that belong to no tensor, and whether all arguments of the first program
-    /// are known.
+    /// The bytes per bank of DRAM at its first state that belong to no tensor, and whether the log says where all arguments
+    /// of the first program are.
     unexplained_at_first: Option<(u64, bool)>,
     /// The lines of the graphs that the last ambiguous program fits.
     ambiguous: Vec<u64>,
@@ -63,10 +63,10 @@ impl Doubts {
         self.cached_before += results;
     }
 
-    /// Notes bytes of DRAM that belong to no tensor at its first state; `has_arguments` if all arguments of the first program
-    /// are known.
-    pub fn unexplained_at_first(&mut self, per_bank: u64, has_arguments: bool) {
-        self.unexplained_at_first = Some((per_bank, has_arguments));
+    /// Notes bytes of DRAM that belong to no tensor at its first state; `are_arguments_placed` if the log says where all
+    /// arguments of the first program are.
+    pub fn unexplained_at_first(&mut self, per_bank: u64, are_arguments_placed: bool) {
+        self.unexplained_at_first = Some((per_bank, are_arguments_placed));
     }
 
     /// Notes a program that fits several graphs, given by their lines. Reported once per group of graphs in a row.
@@ -157,17 +157,18 @@ impl Doubts {
         let unexplained = self.unexplained_at_first.map(|(bytes, _)| {
             format!("{} MiB per bank of DRAM belong to no tensor in it at its first memory state", mib(bytes))
         });
-        let has_arguments = self.unexplained_at_first.is_some_and(|(_, has_arguments)| has_arguments);
+        let are_arguments_placed =
+            self.unexplained_at_first.is_some_and(|(_, are_arguments_placed)| are_arguments_placed);
         let message = match (self.cached_before, unexplained) {
             (0, None) => return Ok(()),
-            (0, Some(unexplained)) if has_arguments => format!(
+            (0, Some(unexplained)) if are_arguments_placed => format!(
                 "the log begins inside a running process, or tensors were created before its first program: {unexplained}, \
                  so they are reported as unexplained"
             ),
             (0, Some(unexplained)) => format!(
-                "the log does not list the arguments of its first program: {unexplained}, so they are reported as unexplained. \
-                 They are arguments that no operation uses, tensors created before the program, or the log begins inside a \
-                 running process"
+                "the log does not say which arguments of its first program are on the device: {unexplained}, so they are \
+                 reported as unexplained. They are arguments that no operation uses, tensors created before the program, or \
+                 the log begins inside a running process"
             ),
             (results, unexplained) => {
                 let results = if results == 1 {

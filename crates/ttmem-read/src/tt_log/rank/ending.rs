@@ -150,23 +150,42 @@ impl RankState {
             self.lives.exists_since(*slot, born);
         }
         if is_first {
-            self.note_unexplained_at_first(function.is_some());
+            let are_placed = self.are_arguments_placed(frame, function, tables)?;
+            self.note_unexplained_at_first(are_placed);
         } else {
             self.settle_gap(frame.first(), &new);
         }
         Ok(())
     }
 
-    /// Compares the first state of DRAM with the tensors that existed then. Without a graph, they lack the arguments that no
-    /// operation uses.
-    fn note_unexplained_at_first(&mut self, has_graph: bool) {
+    /// Whether the log says of all arguments of a program where they are: without a graph that has layouts, it does so only of
+    /// those that operations use.
+    fn are_arguments_placed(
+        &self,
+        frame: &Frame,
+        function: Option<FunctionRef>,
+        tables: &mut Tables<'_>,
+    ) -> Result<bool> {
+        let Some(function) = function else { return Ok(false) };
+        for argument in self.graphs.arguments(function) {
+            let name = tables.text(argument.ssa.as_bytes())?;
+            let ty = tables.tensor_type(&argument.ty)?;
+            if frame.find(name).is_none() && ty.is_none_or(|ty| tables.type_facts(ty).place.is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Compares the first state of DRAM with the tensors that existed then.
+    fn note_unexplained_at_first(&mut self, are_arguments_placed: bool) {
         let dram = self.pools.named(b"DRAM").filter(|_| self.detail.has_texts());
         let Some((pool, (at, held))) = dram.and_then(|pool| Some((pool.id(), pool.first_state()?))) else {
             return;
         };
         let unexplained = held.saturating_sub(self.lives.most_at(pool, at));
         if unexplained > MAX_UNEXPLAINED {
-            self.doubts.unexplained_at_first(unexplained, has_graph);
+            self.doubts.unexplained_at_first(unexplained, are_arguments_placed);
         }
     }
 

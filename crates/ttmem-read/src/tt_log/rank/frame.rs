@@ -245,7 +245,9 @@ impl Frame {
         number: Option<u32>,
         lives: &mut Lives,
     ) {
-        operand.into_iter().for_each(|operand| lives.hold(operand));
+        if let Some(operand) = operand {
+            lives.hold(operand);
+        }
         self.names.insert(name, operand);
         self.sources.extend(number.map(|number| (name, vec![number])));
     }

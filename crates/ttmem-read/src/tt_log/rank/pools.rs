@@ -237,3 +237,16 @@ impl Pool {
         self.first.is_none_or(|(_, first)| view.allocated.bytes() <= first + QUANTUM)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_pools_is_a_program() {
+        let mut pools = Pools::new(RankId::new(0).unwrap(), 0);
+        assert!(pools.is_first_program());
+        pools.settle(|_| None);
+        assert!(!pools.is_first_program());
+    }
+}

@@ -133,3 +133,31 @@ impl Programs {
         self.aborted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_top_level_programs_are_aborted_or_finished() {
+        let mut programs = Programs::default();
+        let name = StrId::new(0).unwrap();
+        let start = |programs: &mut Programs| {
+            programs.push(Frame::new(None, (name, String::new()), false, 0, 0));
+        };
+        start(&mut programs);
+        programs.pop(false);
+        assert!(programs.was_aborted());
+        // A nested program that finishes says nothing of the one around it.
+        start(&mut programs);
+        start(&mut programs);
+        programs.pop(true);
+        assert!(programs.was_aborted());
+        programs.pop(true);
+        assert!(!programs.was_aborted());
+        start(&mut programs);
+        start(&mut programs);
+        programs.pop(false);
+        assert!(!programs.was_aborted());
+    }
+}

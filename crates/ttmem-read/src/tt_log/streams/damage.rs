@@ -26,7 +26,7 @@ impl Tally {
 impl Log<'_, '_> {
     /// Reports the lines that are missing, doubled or unreadable, and what that costs.
     pub(super) fn warn_of_damage(&mut self, end: At) -> Result<()> {
-        self.tables.skipped(self.skipped.count + self.added.count)?;
+        self.tables.skipped(self.skipped.count + self.added.count + self.copied.count)?;
         if let Some(line) = self.skipped.first {
             let message = match self.skipped.count {
                 1 => "this line could not be parsed and was skipped".to_owned(),
@@ -35,14 +35,18 @@ impl Log<'_, '_> {
             self.tables.warn(Some(line), message)?;
         }
         if let Some(line) = self.added.first {
-            let lines = match self.added.count {
+            let lines = match self.added.count + self.copied.count {
                 1 => "1 line that it added is".to_owned(),
                 count => format!("{count} lines that it added are"),
             };
+            let copies = match self.copied.count {
+                0 => "",
+                _ => "copies of const-eval programs of earlier passes are left out, and ",
+            };
             let message = format!(
-                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} not read: const-eval programs of earlier passes \
-                 are left out, and memory allocated before the last pass is not attributed to the operations that made it; \
-                 if you have the complete log, run `ttmem last-run --profile` on it"
+                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} not read: {copies}memory allocated before the \
+                 last pass is not attributed to the operations that made it; if you have the complete log, run `ttmem \
+                 last-run --profile` on it"
             );
             self.tables.warn(Some(line), message)?;
         }
