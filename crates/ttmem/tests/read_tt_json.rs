@@ -632,6 +632,29 @@ fn what_is_no_row_is_counted() {
     assert_eq!((rank.operations.total, peak(&rank)), (3, PEAK));
 }
 
+/// One row that is too large to be held does not hide those after it.
+#[test]
+fn rows_over_64_mib_are_skipped_and_counted() {
+    let folder = tempdir().unwrap();
+    let small = corpus().join("small_model");
+    for entry in fs::read_dir(&small).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let expected = open(&small);
+    let path = folder.path().join("small_model_memory.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, after) = text.split_at(text.find("\"operations\"").unwrap());
+    let (key, rows) = after.split_once('[').unwrap();
+    let large = "x".repeat(65 << 20);
+    fs::write(&path, format!("{before}{key}[{{\"mlir_op\": \"{large}\"}},{rows}")).unwrap();
+    let profile = open(folder.path());
+    let warned = "1 value exceeds 64 MiB and was skipped, in row 0 of ";
+    assert!(messages(&profile).iter().any(|message| message.starts_with(warned)), "{:?}", messages(&profile));
+    assert_eq!(profile.ranks[0].steps.len(), expected.ranks[0].steps.len());
+    assert!(profile.complete);
+}
+
 #[test]
 fn values_that_cannot_be_are_counted_and_not_known() {
     let (profile, rank) =

@@ -126,3 +126,19 @@ impl Notes {
         self.warnings.into_iter().try_for_each(|(line, message)| tables.warn(line, message))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_to_read_has_no_line() {
+        let mut notes = Notes::default();
+        notes.damaged(&Damage { line: 3, why: JsonError::Read(io::Error::other("gone")) });
+        notes.damaged(&Damage { line: 3, why: JsonError::Truncated });
+        let lines: Vec<Option<u64>> = notes.warnings.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [None, Some(3)]);
+    }
+}
