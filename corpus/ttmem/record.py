@@ -1,11 +1,13 @@
-"""Records the programs of this corpus with the installed version of ttmem: `python record.py FOLDER [cuda]`."""
+"""Records the programs of this corpus with the installed version of ttmem: `python record.py FOLDER [cuda|cut-outs]`."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -74,11 +76,29 @@ PROGRAMS = {
 }
 
 
+CORPUS = Path(__file__).resolve().parent.parent
+
+
+def cut_out(folder: Path, log: str) -> None:
+    """Cut the last pass out of a log of the corpus and keep the profile of its report."""
+    with tempfile.TemporaryDirectory() as work:
+        lines = Path(work, f"{log}-last.log")
+        # The profile has these names: they must not be those of a machine.
+        subprocess.run(["ttmem", "last-run", f"tt_log/{log}.log", "-o", lines], cwd=CORPUS, check=True)
+        subprocess.run(["ttmem", "report", lines.name, "-o", "report"], cwd=work, check=True)
+        profile = Path(work, "report", f"{log}-last.ttmem")
+        shutil.copy(profile, folder / f"profile_tt_log_{log}-last-run.ttmem")
+
+
 def main(folder: str, device: str = "cpu", only: str | None = None) -> None:
     """Record every program of a device, each in its own process."""
     if only is not None:
         device, level, steps, limit = PROGRAMS[only]
         record(Path(folder), only, device, level, steps, limit)  # type: ignore[arg-type]
+        return
+    if device == "cut-outs":
+        for log in ["vae-decoder", "llm-decode"]:
+            cut_out(Path(folder), log)
         return
     for name, program in PROGRAMS.items():
         if program[0] == device:

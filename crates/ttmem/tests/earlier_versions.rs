@@ -37,7 +37,8 @@ fn strip(value: &mut Value) {
 fn difference(then: &Value, now: &Value, at: &str) -> Option<String> {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => then.iter().find_map(|(key, value)| {
-            difference(value, now.get(key).unwrap_or(&Value::Null), &format!("{at}.{key}"))
+            let at = format!("{at}.{key}");
+            now.get(key).map_or_else(|| Some(format!("{at} is missing")), |now| difference(value, now, &at))
         }),
         // A later version may suggest more.
         (Value::Array(then), Value::Array(now)) if at.ends_with(".suggestions") => then
@@ -73,7 +74,24 @@ fn what_earlier_versions_wrote_opens_with_the_same_answers() {
         }
         checked += 1;
     }
-    assert!(checked >= 18, "{checked}");
+    assert!(checked >= 20, "{checked}");
+}
+
+/// 0.1.0 numbered the steps of a cut-out log from a position that is not 0.
+#[test]
+fn a_cut_out_of_an_earlier_version_begins_after_position_0() {
+    let is_cut = |file: &PathBuf| {
+        let profile = read::open(file.to_str().unwrap()).unwrap();
+        profile.ranks.iter().any(|rank| rank.cut_out.is_some_and(|cut_out| cut_out.first > 0))
+    };
+    assert!(files().iter().any(is_cut));
+}
+
+#[test]
+fn a_missing_key_is_a_difference() {
+    let then: Value = serde_json::json!({"a": null});
+    assert_eq!(difference(&then, &serde_json::json!({}), ""), Some(".a is missing".to_owned()));
+    assert_eq!(difference(&then, &serde_json::json!({"a": null, "b": 1}), ""), None);
 }
 
 /// Writes the answers of this version beside files that have none. Run once for each released version.
