@@ -65,6 +65,20 @@ impl<'a> Output<'a> {
     }
 }
 
+/// Whether two paths name one place in a folder, however they are spelled. A link is a place of its own: a file that is
+/// renamed onto it replaces the link.
+pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = fs::canonicalize(folder_of(path)).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    one == other || place(one).is_some_and(|one| Some(one) == place(other))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Whether writing to a path destroys nothing: a terminal, a pipe, `/dev/null`.
 pub(crate) fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
@@ -72,7 +86,6 @@ pub(crate) fn is_device(path: &Path) -> bool {
 
 /// A file in the same folder, to be renamed when it is whole; gone if it never is.
 pub(crate) fn beside(path: &Path, like: Option<&Metadata>) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     builder.prefix(".ttmem-");
     #[cfg(unix)]
@@ -81,7 +94,7 @@ pub(crate) fn beside(path: &Path, like: Option<&Metadata>) -> io::Result<NamedTe
         // As any new file: what others may do with it is up to the umask.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let file = builder.tempfile_in(folder)?;
+    let file = builder.tempfile_in(folder_of(path))?;
     if let Some(like) = like {
         file.as_file().set_permissions(like.permissions())?;
         #[cfg(unix)]

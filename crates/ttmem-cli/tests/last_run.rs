@@ -194,6 +194,35 @@ fn a_profile_is_never_replaced() {
 }
 
 #[test]
+fn lines_and_profile_of_one_name_are_refused_however_it_is_spelled() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    fs::write(folder.path().join("a.log"), "notes\n").unwrap();
+    let before = names(folder.path());
+    for spelled in ["a.log", "./a.log", "sub/../a.log", folder.path().join("a.log").to_str().unwrap()] {
+        let log = "vae.log";
+        let message =
+            refused(folder.path(), &["last-run", log, "-o", "a.log", "--profile", spelled, "--force"]);
+        assert!(message.contains("name the same file"), "{spelled}: {message}");
+        assert_eq!(fs::read_to_string(folder.path().join("a.log")).unwrap(), "notes\n", "{spelled}");
+    }
+    assert_eq!(names(folder.path()), before);
+}
+
+#[test]
+fn if_one_file_cannot_be_written_neither_is() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("taken")).unwrap();
+    let before = names(folder.path());
+    for [lines, profile] in [["taken", "last.ttmem"], ["last.log", "taken"]] {
+        let args = ["last-run", "vae.log", "-o", lines, "--profile", profile, "--force"];
+        let message = refused(folder.path(), &args);
+        assert!(message.contains("taken"), "{message}");
+        assert_eq!(names(folder.path()), before, "{lines} {profile}");
+    }
+}
+
+#[test]
 fn in_place_requires_a_profile() {
     let folder = folder();
     for args in [&[][..], &["--profile", "/dev/null"]] {

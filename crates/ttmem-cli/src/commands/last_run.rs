@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use ttmem::read::{Cutting, LastPass, Progress};
 use ttmem::{Error, Result};
 
-use crate::replacing::{Output, beside, is_device, plainly};
+use crate::replacing::{Output, beside, is_device, is_same_place, plainly};
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
@@ -64,7 +64,10 @@ impl LastRun {
         } else if self.in_place && profile.is_none_or(is_device) {
             "--in-place requires --profile FILE.ttmem: the lines that remain do not say what was allocated before the last \
              pass"
-        } else if profile.is_some() && profile == self.output.as_deref() {
+        } else if profile
+            .zip(self.output.as_deref())
+            .is_some_and(|(profile, output)| is_same_place(profile, output))
+        {
             "--output and --profile name the same file"
         } else {
             return Ok(());
@@ -102,22 +105,20 @@ pub(crate) fn run(args: &LastRun) -> Result<()> {
         Some(output) => Staged::write(output, |out| pass.write_profile(out, output.path()))?,
         None => None,
     };
-    let keep_profile = || profile.map_or(Ok(()), Staged::keep);
     match target {
         Target::StandardOutput => {
-            keep_profile()?;
+            Staged::keep_all(profile)?;
             to_standard_output(&mut pass)
         }
         Target::File(output) => {
             let write = || Staged::write(&output, |out| pass.write(out, output.path()));
             let lines = reading::with_bar(&progress, &args.log, write)?;
-            keep_profile()?;
-            lines.map_or(Ok(()), Staged::keep)
+            Staged::keep_all(profile.into_iter().chain(lines))
         }
-        Target::Log(_) if pass.is_everything() => keep_profile(),
+        Target::Log(_) if pass.is_everything() => Staged::keep_all(profile),
         Target::Log(log) => {
             let lines = reading::with_bar(&progress, &args.log, || log.stage(&mut pass))?;
-            keep_profile()?;
+            Staged::keep_all(profile)?;
             log.replace(lines)
         }
     }
@@ -177,11 +178,25 @@ impl<'a> Staged<'a> {
         Ok(Some(Self { output, file }))
     }
 
-    /// Takes the place.
-    fn keep(self) -> Result<()> {
+    /// Renames the files to their places: all of them are checked before the first is renamed.
+    fn keep_all(staged: impl IntoIterator<Item = Self>) -> Result<()> {
+        let staged: Vec<Self> = staged.into_iter().collect();
+        let replaces = staged.iter().map(Self::replaces).collect::<Result<Vec<bool>>>()?;
+        staged.into_iter().zip(replaces).try_for_each(|(file, replaces)| file.keep(replaces))
+    }
+
+    /// Whether it takes the place of an existing file.
+    fn replaces(&self) -> Result<bool> {
         let path = self.output.path();
-        let kept =
-            if self.output.replaces()? { self.file.persist(path) } else { self.file.persist_noclobber(path) };
+        if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(Error::Directory { path: path.into() });
+        }
+        self.output.replaces()
+    }
+
+    fn keep(self, replaces: bool) -> Result<()> {
+        let path = self.output.path();
+        let kept = if replaces { self.file.persist(path) } else { self.file.persist_noclobber(path) };
         kept.map(|_| ()).map_err(|error| match error.error.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
             _ => Error::Write { path: path.into(), source: error.error },
