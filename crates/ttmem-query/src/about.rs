@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::answer::{RankSummary, Summary};
-use super::level::Level;
+use super::level::{Level, Thresholds};
+use super::verdict;
+use crate::analyze::oom::Cause;
 
 /// A report in a few words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ pub struct About {
     pub peak: Option<AboutPeak>,
     /// Why memory ran out, where it did.
     pub oom: Option<String>,
-    /// The same as a sentence. Reports of earlier versions do not have it.
+    /// The same as a sentence.
     #[serde(default)]
     pub oom_headline: Option<String>,
 }
@@ -41,7 +43,7 @@ pub struct AboutPeak {
     /// What the peak is a peak of. Reports of earlier versions do not have it.
     #[serde(default)]
     pub of: Option<Extent>,
-    /// How close it is to the capacity. Reports of earlier versions do not have it.
+    /// How close it is to the capacity.
     #[serde(default)]
     pub level: Option<Level>,
 }
@@ -61,7 +63,7 @@ pub enum Extent {
 
 impl Extent {
     /// What the sizes of a pool are sizes of, by its name and its number of banks.
-    pub(super) fn of(name: &str, banks: Option<u32>) -> Self {
+    pub(crate) fn of(name: &str, banks: Option<u32>) -> Self {
         match banks {
             // The evidence has totals only.
             Some(1) => Self::Device,
@@ -119,6 +121,22 @@ impl AboutPeak {
 }
 
 impl About {
+    /// Parses what a stored report says of itself. What earlier versions did not write is derived from the rest.
+    pub fn parse(json: &[u8]) -> Option<Self> {
+        let mut about: Self = serde_json::from_slice(json).ok()?;
+        if let Some(peak) = about.peak.as_mut().filter(|peak| peak.level.is_none()) {
+            let shown = peak.shown();
+            let (bytes, capacity) = (shown.map(|shown| shown.bytes), shown.and_then(|shown| shown.capacity));
+            peak.level = Thresholds::default().level(&peak.pool, bytes, capacity);
+        }
+        if about.oom_headline.is_none() {
+            let pool = about.peak.as_ref().map(|peak| peak.pool.as_str());
+            about.oom_headline =
+                about.oom.as_deref().map(|cause| verdict::headline(pool, Cause::parse(cause)));
+        }
+        Some(about)
+    }
+
     /// A summary in a few words.
     pub fn of(summary: &Summary) -> Self {
         let peaks = summary.ranks.iter().filter_map(peak);
@@ -173,6 +191,37 @@ fn peak(rank: &RankSummary) -> Option<AboutPeak> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_earlier_versions_did_not_write_is_derived() {
+        let parse = |peak: &str, oom: &str| {
+            let text = format!(r#"{{"format":"tt_log","ranks":1,"operations":9,"peak":{peak},"oom":{oom}}}"#);
+            let about = About::parse(text.as_bytes());
+            about.map(|about| (about.peak.and_then(|peak| peak.level), about.oom_headline))
+        };
+        let headline = |text: &str| Some(text.to_owned());
+        let of_bank = |bytes: u64| {
+            format!(r#"{{"pool":"DRAM","per_bank":{bytes},"capacity_per_bank":1000,"total":9000}}"#)
+        };
+        assert_eq!(parse(&of_bank(800), "null"), Some((Some(Level::Ok), None)));
+        assert_eq!(parse(&of_bank(801), "null"), Some((Some(Level::High), None)));
+        let full = parse(&of_bank(901), r#""fragmentation""#);
+        assert_eq!(full, Some((Some(Level::Full), headline("Out of memory: DRAM is fragmented."))));
+        // L1 has limits of its own, and totals of a device have a capacity of their own.
+        let l1 = r#"{"pool":"L1","per_bank":901,"capacity_per_bank":1000,"total":9010}"#;
+        assert_eq!(parse(l1, "null"), Some((Some(Level::High), None)));
+        let device =
+            r#"{"pool":"DRAM","per_bank":null,"capacity_per_bank":null,"total":85,"capacity_total":100}"#;
+        assert_eq!(parse(device, "null"), Some((Some(Level::High), None)));
+        // Without a capacity there is no level.
+        let unknown = r#"{"pool":"DRAM","per_bank":901,"capacity_per_bank":null,"total":9000}"#;
+        assert_eq!(parse(unknown, r#""new_cause""#), Some((None, headline("Out of memory."))));
+        assert_eq!(parse("null", r#""capacity""#), Some((None, headline("Out of memory: Memory is full."))));
+        // What is there stays.
+        let written =
+            r#"{"pool":"DRAM","per_bank":1,"capacity_per_bank":1000,"total":9,"of":"bank","level":"full"}"#;
+        assert_eq!(parse(written, "null"), Some((Some(Level::Full), None)));
+    }
 
     #[test]
     fn a_peak_is_shown_of_a_bank_where_that_is_known() {

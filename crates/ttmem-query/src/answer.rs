@@ -97,7 +97,8 @@ pub struct RankSummary {
     pub inputs: Option<Declared>,
     /// The error that ended the program.
     pub oom: Option<Oom>,
-    /// The sentence on the exception that ended the program, if memory did not run out.
+    /// The sentence on the exception that ended the program. Where `oom` is set as well, it is the same error as Python
+    /// reports it, or a later one.
     pub ended_by: Option<String>,
     /// All errors.
     pub faults: Vec<FaultSummary>,
@@ -206,8 +207,10 @@ pub struct Suggestion {
     pub saves_bytes: Option<u64>,
     /// The first of the steps that it is about.
     pub step: Option<Step>,
-    /// The steps that it is about, in order.
+    /// The steps that it is about, the earliest first.
     pub steps: Vec<Step>,
+    /// The number of these steps, listed or not.
+    pub step_count: usize,
     /// The tensors that it is about, largest first; `None` where the evidence has no tensors.
     pub tensors: Option<Vec<SuggestionTensor>>,
     /// The number of these tensors, listed or not.

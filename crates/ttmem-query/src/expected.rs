@@ -54,7 +54,9 @@ fn row(
     let Expectation { class, bytes: wanted, how } = expectation;
     let (most, note) = match expected::taken(profile, rank, class, span) {
         Taken::Most(most) => (Some(most), None),
-        Taken::NoTensors => (None, Some("the evidence has no tensors, so nobody's bytes can be told")),
+        Taken::NoTensors => {
+            (None, Some("the evidence has no tensors, so memory can't be attributed to them"))
+        }
         Taken::NoneOfClass => (None, Some(none_of(class))),
         Taken::NoSize(_) => (None, Some("the size of a tensor of this class is not known")),
     };

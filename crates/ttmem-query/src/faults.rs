@@ -8,7 +8,7 @@ use super::words::brief_line;
 use crate::analyze::oom;
 
 /// The message of an exception has at most this many characters in a sentence.
-const MESSAGE: usize = 300;
+const MAX_MESSAGE: usize = 300;
 
 impl View<'_> {
     /// The error that ended the program, in the answer.
@@ -56,13 +56,13 @@ impl View<'_> {
         verdict.fault.allocated.filter(|_| self.rank.began.is_some())
     }
 
-    /// The sentence on the exception that ended the program, unless memory ran out.
+    /// The sentence on the exception that ended the program, whether memory ran out or not.
     pub(super) fn ended_by(&self) -> Option<String> {
         let is_end = |fault: &&Fault| {
             fault.kind == FaultKind::Exception && fault.ended_program && self.is_within(fault)
         };
         let fault = self.rank.faults.iter().rfind(is_end)?;
-        let message = brief_line(self.profile.text(fault.message), MESSAGE);
+        let message = brief_line(self.profile.text(fault.message), MAX_MESSAGE);
         Some(format!("The program ended with {message}"))
     }
 

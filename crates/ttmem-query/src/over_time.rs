@@ -6,6 +6,7 @@
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Class, Error, Moment, PoolId, Position, Profile, Rank, Result, Step};
 
+use super::about::Extent;
 use super::answer::RankSummary;
 use super::phases::{Phases, PhasesRequest, phases};
 use super::ranks::{ProcessFilter, in_order};
@@ -49,6 +50,8 @@ pub struct OverTime {
     pub pool: String,
     /// In how many banks it lies.
     pub banks: Option<u32>,
+    /// What sizes are of.
+    pub extent: Extent,
     /// The first position.
     pub first: Position,
     /// The last position.
@@ -180,6 +183,7 @@ impl View<'_> {
             rank: self.answer.rank.clone(),
             other_ranks: 0,
             banks: pool.and_then(|pool| pool.banks),
+            extent: pool.map_or_else(|| Extent::of(&name, None), |pool| pool.extent),
             capacity_per_bank: pool.and_then(|pool| pool.capacity_per_bank).filter(|all| *all > 0),
             pool: name,
             first: span.first,

@@ -46,7 +46,7 @@ pub struct Request {
     pub process: ProcessFilter,
     /// What is expected besides what the evidence has; with it, there must be something.
     pub expect: Option<Expectations>,
-    /// From when on a pool counts as high or full.
+    /// The shares of a capacity above which a pool is high or full.
     pub thresholds: Thresholds,
 }
 
@@ -399,7 +399,7 @@ impl<'a> View<'a> {
         let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
         let total = count(steps().len());
         let reported_count = count(steps().filter(reported).count());
-        // Without program names nobody knows what is computed once and kept.
+        // Without program names it is unknown what is computed once and kept.
         let known = self.rank.runs.iter().any(|run| run.parent.is_none());
         let weight = known.then(|| count(steps().filter(reported).filter(is_weight).count()));
         Counts {

@@ -171,8 +171,8 @@ pub struct FragmentedMoment {
     pub largest_free: u64,
 }
 
-/// So many moments of fragmentation are listed.
-const FRAGMENTED: usize = 10;
+/// The number of moments of fragmentation in an answer, at most.
+const MAX_FRAGMENTED: usize = 10;
 
 fn fragmented(found: &Fragmented) -> FragmentedMoment {
     FragmentedMoment { moment: found.at.index(), free: found.free, largest_free: found.largest_free }
@@ -218,7 +218,7 @@ impl<'a> Timeline<'a> {
             peak_moment: peak::peak(account, Span::whole(rank))
                 .filter(|peak| peak.position().is_some())
                 .map(|peak| peak.at.index()),
-            fragmented: fragmentation::worst_moments(account, Span::told(rank), FRAGMENTED)
+            fragmented: fragmentation::worst_moments(account, Span::told(rank), MAX_FRAGMENTED)
                 .map(|moments| moments.iter().map(fragmented).collect()),
         };
         RankOutline {

@@ -8,11 +8,13 @@ use super::words::{brief_line, shape, size};
 use crate::analyze::oom::{Cause, Part, Verdict};
 
 /// Names have at most this many characters in a sentence.
-const NAME: usize = 60;
+const MAX_NAME: usize = 60;
 /// Locations have at most this many.
-const LOCATION: usize = 80;
+const MAX_LOCATION: usize = 80;
 
-fn headline(pool: &str, cause: Cause) -> String {
+/// What happened, in one sentence.
+pub(super) fn headline(pool: Option<&str>, cause: Cause) -> String {
+    let pool = pool.unwrap_or("Memory");
     match cause {
         Cause::Fragmentation => format!("Out of memory: {pool} is fragmented."),
         Cause::Capacity if pool == "cpu" => {
@@ -37,19 +39,17 @@ impl View<'_> {
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
         let who = verdict.fault.step.map_or_else(|| "The program".to_owned(), |step| self.failed_step(step));
         let detail = format!("{who} {}{}{}", request(verdict), self.owner(verdict), self.held_then(verdict));
-        Statement::new(headline(pool.unwrap_or("Memory"), verdict.cause))
-            .detail(detail)
-            .advice(advice(pool, verdict).to_owned())
+        Statement::new(headline(pool, verdict.cause)).detail(detail).advice(advice(pool, verdict).to_owned())
     }
 
     /// `Step 107, ttnn.full at "cache.13",`.
     fn failed_step(&self, step: Step) -> String {
         let Some(op) = self.profile.op_name(self.rank, step) else { return format!("Step {step}") };
         let loc =
-            self.profile.op_loc(self.rank, step).map(|loc| format!(" at {}", brief_line(loc, LOCATION)));
-        let part = self.part_of(step).map(|part| format!(" in {}", brief_line(&part, NAME)));
+            self.profile.op_loc(self.rank, step).map(|loc| format!(" at {}", brief_line(loc, MAX_LOCATION)));
+        let part = self.part_of(step).map(|part| format!(" in {}", brief_line(&part, MAX_NAME)));
         let (loc, part) = (loc.unwrap_or_default(), part.unwrap_or_default());
-        format!("Step {step}, {}{loc}{part},", brief_line(op, NAME))
+        format!("Step {step}, {}{loc}{part},", brief_line(op, MAX_NAME))
     }
 
     /// The tensor of the size that did not fit.
@@ -69,7 +69,7 @@ impl View<'_> {
         };
         let wide = if owner.widened { ", if its elements are made twice as wide on the way" } else { "" };
         let (shape, dtype) = (shape(&ty.shape), self.profile.text(ty.dtype));
-        let [name, shape, dtype] = [&name, &*shape, dtype].map(|text| brief_line(text, NAME));
+        let [name, shape, dtype] = [&name, &*shape, dtype].map(|text| brief_line(text, MAX_NAME));
         format!(" That is the size of {what} {name}, {shape} {dtype}{wide}.")
     }
 

@@ -27,9 +27,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 use ttmem_model::{Error, Profile, Rank, Result, frame};
-use ttmem_query::{
-    About, IrFile, MemoryFile, OperationsFile, RegistryFile, Request, highest_peak, in_order, summary,
-};
+use ttmem_query::{About, IrFile, MemoryFile, OperationsFile, RegistryFile, Summary, highest_peak, in_order};
 
 use super::threads::with_threads;
 
@@ -51,16 +49,15 @@ const BUFFER: usize = 256 << 10;
 
 /// Writes all files of a report into a folder.
 ///
-/// `name` is the beginning of every file's name and must be a plain one. Texts of graphs are those that the
+/// `answer` is the summary of the profile. `name` is the beginning of every file's name and must be a plain one. Texts of graphs are those that the
 /// profile has taken along. Files that are `kept` are written, too, but not listed as part of the report.
-pub fn write(profile: &Profile, name: &str, folder: &Path, kept: &[String]) -> Result<()> {
-    let answer = summary(std::slice::from_ref(profile), &Request::default())?;
+pub fn write(profile: &Profile, answer: &Summary, name: &str, folder: &Path, kept: &[String]) -> Result<()> {
     let page = || {
-        write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, &answer, name, out)?))?;
-        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(&answer, name, out)?))?;
-        write_file(&folder.join(format!("{name}{SUMMARY_JSON}")), |out| Ok(super::json(&answer, out)?))?;
+        write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, answer, name, out)?))?;
+        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(answer, name, out)?))?;
+        write_file(&folder.join(format!("{name}{SUMMARY_JSON}")), |out| Ok(super::json(answer, out)?))?;
         let files = names(profile, name).into_iter().filter(|file| !kept.contains(file)).collect();
-        let about = AboutFile { about: About::of(&answer), files };
+        let about = AboutFile { about: About::of(answer), files };
         write_json(&folder.join(name), ABOUT, &about)
     };
     let rest = || {

@@ -96,7 +96,10 @@ impl Page<'_> {
                 match session.fits {
                     Some(true) => {
                         let fits = if session.finished { "Fits" } else { "Fits as far as it goes" };
-                        (format!("{fits}: {needs}; {} are left.", size(left.unsigned_abs())), Style::Good)
+                        (
+                            format!("{fits}: {needs}; {} are left.", size(left.unsigned_abs())),
+                            Style::of_level(session.level),
+                        )
                     }
                     _ if left == 0 => (format!("Does not fit: {needs}; nothing is left."), Style::Failure),
                     _ => (
@@ -105,10 +108,7 @@ impl Page<'_> {
                     ),
                 }
             }
-            _ => (
-                format!("Nobody can tell whether it fits into {device}: its peak is not known."),
-                Style::Warning,
-            ),
+            _ => (format!("Unknown whether it fits into {device}: its peak is not known."), Style::Warning),
         };
         out.sentence(&text, style);
     }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use ttmem_query::Level;
+
 use super::table::{Table, one_line};
 
 /// The meaning of a span.
@@ -23,6 +25,18 @@ pub enum Style {
     Warning,
     /// Almost no memory is free.
     Critical,
+}
+
+impl Style {
+    /// The style of a figure at a level.
+    pub(super) fn of_level(level: Option<Level>) -> Self {
+        match level {
+            Some(Level::Full) => Self::Critical,
+            Some(Level::High) => Self::Warning,
+            Some(Level::Ok) => Self::Good,
+            None => Self::Plain,
+        }
+    }
 }
 
 /// Part of a line that has one style. It contains no control characters: names come from logs, and must not reach the

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use ttmem::model::{
     Builder, Event, Moment, PoolId, Profile, RankEvent, RankId, Reading, Sink, Source, StrId,
 };
-use ttmem::query::{About, DeviceKind, Level, Limits, Request, Summary, Thresholds, summary};
+use ttmem::query::{
+    ChartRequest, DeviceKind, Drawn, Extent, Level, Limits, PhasesRequest, Request, Summary, Thresholds,
+    chart, phases, summary,
+};
 use ttmem::report::{Screen, Style};
 use ttmem::store::Stored;
 use ttmem::{read, report};
@@ -40,7 +43,7 @@ struct Shown {
     screen: Style,
     /// The word in Markdown.
     markdown: Option<&'static str>,
-    /// In the data of the page.
+    /// In the data of the page, which `web/test` compares with what a browser shows.
     page: Value,
     /// In the row of the list, which `ttmem list --json` and the server send.
     list: Value,
@@ -48,17 +51,20 @@ struct Shown {
     suggestion: bool,
 }
 
+/// All but the screen is read from the files of a report.
 fn shown(profile: &Profile, thresholds: Thresholds) -> Shown {
     let answer = answer(profile, thresholds);
-    let mut markdown = Vec::new();
-    report::markdown(&answer, "levels", &mut markdown).unwrap();
-    let markdown = String::from_utf8(markdown).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let folder = stored_in(home.path(), profile, &answer);
+    let markdown = fs::read_to_string(folder.join("report_summary.md")).unwrap();
     let row = markdown.lines().filter(|line| line.starts_with("| DRAM")).nth(1).unwrap().to_owned();
+    let page = fs::read_to_string(folder.join("report_report.html")).unwrap();
+    let list = serde_json::to_value(Stored::in_folder(&folder).unwrap()).unwrap();
     Shown {
         screen: screen(&answer),
         markdown: ["(high)", "(full)"].into_iter().find(|word| row.contains(word)),
-        page: block_head(profile, &answer, "head")["summary"]["ranks"][0]["pools"]["DRAM"]["level"].clone(),
-        list: row_of(profile, &answer)["peak"]["level"].clone(),
+        page: block_head(&page, "head")["summary"]["ranks"][0]["pools"]["DRAM"]["level"].clone(),
+        list: list["peak"]["level"].clone(),
         suggestion: answer.ranks[0].suggestions.iter().any(|one| one.rule.starts_with("dram_over_")),
     }
 }
@@ -69,11 +75,14 @@ fn screen(answer: &Summary) -> Style {
     line.spans().iter().find(|span| span.text().contains('▓')).unwrap().style()
 }
 
-/// The JSON of a block of the page.
-fn block_head(profile: &Profile, answer: &Summary, id: &str) -> Value {
+fn page_of(profile: &Profile, answer: &Summary) -> String {
     let mut page = Vec::new();
     report::page(profile, answer, "levels", &mut page).unwrap();
-    let page = String::from_utf8(page).unwrap();
+    String::from_utf8(page).unwrap()
+}
+
+/// The JSON of a block of a page.
+fn block_head(page: &str, id: &str) -> Value {
     let text = page.split_once(&format!("id=\"ttmem-{id}\">")).unwrap().1.split_once("</script>").unwrap().0;
     let packed = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
     let mut all = Vec::new();
@@ -82,21 +91,12 @@ fn block_head(profile: &Profile, answer: &Summary, id: &str) -> Value {
     serde_json::from_slice(&all[4..4 + length]).unwrap()
 }
 
-/// The folder of a report.
-fn stored_in(home: &Path, profile: &Profile) -> PathBuf {
+/// The folder of a report with that answer.
+fn stored_in(home: &Path, profile: &Profile, answer: &Summary) -> PathBuf {
     let folder = home.join("report");
     fs::create_dir(&folder).unwrap();
-    report::files::write(profile, "report", &folder, &[]).unwrap();
+    report::files::write(profile, answer, "report", &folder, &[]).unwrap();
     folder
-}
-
-/// The row of a list, read from a stored report with what this answer has to say.
-fn row_of(profile: &Profile, answer: &Summary) -> Value {
-    let home = tempfile::tempdir().unwrap();
-    let folder = stored_in(home.path(), profile);
-    let about = serde_json::to_vec(&About::of(answer)).unwrap();
-    fs::write(folder.join("report_about.json"), about).unwrap();
-    serde_json::to_value(Stored::in_folder(&folder).unwrap()).unwrap()
 }
 
 #[test]
@@ -127,23 +127,60 @@ fn one_threshold_changes_the_screen_markdown_the_page_and_the_list() {
     assert_eq!(shown(&profile, l1), expect(Style::Good, None, json!("ok"), false));
 }
 
+/// A training session has a level of its own, which the summary, the list and `ttmem phases` show.
 #[test]
-fn reports_of_earlier_versions_have_no_level() {
-    let profile = profile();
+fn one_threshold_changes_the_level_of_a_session_wherever_it_is_shown() {
+    let profile = opened("corpus/tt_train/tinyllama.log");
+    let shown = |high, full| {
+        let thresholds = Thresholds { other: Limits { high, full }, ..Thresholds::default() };
+        let answer = answer(&profile, thresholds);
+        let request = PhasesRequest { thresholds, ..PhasesRequest::default() };
+        let phases = phases(std::slice::from_ref(&profile), &request).unwrap();
+        let text = report::phases(&phases, 100);
+        let verdict = text.lines().iter().find(|line| line.to_string().contains("the peak is")).unwrap();
+        let style = verdict.spans().iter().find(|span| span.text().contains("peak")).unwrap().style();
+        let session = &answer.ranks[0].sessions[0];
+        let home = tempfile::tempdir().unwrap();
+        let stored = Stored::in_folder(&stored_in(home.path(), &profile, &answer)).unwrap();
+        (
+            phases.sessions[0].level.unwrap(),
+            session.level.unwrap(),
+            stored.peak.unwrap().level.unwrap(),
+            style,
+        )
+    };
+    let all = |level, style| (level, level, level, style);
+    // The list shows the highest session, which does not fit.
+    assert_eq!(shown(1000, 1000), all(Level::Ok, Style::Good));
+    assert_eq!(shown(1, 1000), all(Level::High, Style::Warning));
+    assert_eq!(shown(1, 2), all(Level::Full, Style::Critical));
+}
+
+#[test]
+fn reports_of_earlier_versions_get_the_same_level_and_headline() {
+    let profile = opened("corpus/tt_log/oom-fragmentation.log");
     let home = tempfile::tempdir().unwrap();
-    let folder = stored_in(home.path(), &profile);
+    let folder = stored_in(home.path(), &profile, &answer(&profile, Thresholds::default()));
+    let now = Stored::in_folder(&folder).unwrap();
     let path = folder.join("report_about.json");
     let mut about: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    assert!(about["peak"].as_object_mut().unwrap().remove("level").is_some());
+    assert!(about.as_object_mut().unwrap().remove("oom_headline").is_some());
+    for added in ["level", "of", "capacity_total"] {
+        assert!(about["peak"].as_object_mut().unwrap().remove(added).is_some());
+    }
     fs::write(&path, serde_json::to_vec(&about).unwrap()).unwrap();
-    let stored = Stored::in_folder(&folder).unwrap();
-    assert!(stored.peak.is_some());
-    assert_eq!(stored.peak.unwrap().level, None);
-    assert!(stored.shown.is_some(), "the rest is shown");
+    let then = Stored::in_folder(&folder).unwrap();
+    assert_eq!(then.peak.unwrap().level, Some(Level::Full));
+    assert_eq!(then.oom_headline.as_deref(), Some("Out of memory: DRAM is fragmented."));
+    assert_eq!((then.oom_headline, then.shown), (now.oom_headline, now.shown));
 }
 
 /// A program with a pool of 1000 MiB, of which so many MiB are allocated.
 fn of_pool(name: &str, allocated: u64) -> Profile {
+    of_pool_in(name, Some(1), allocated)
+}
+
+fn of_pool_in(name: &str, banks: Option<u32>, allocated: u64) -> Profile {
     let mut sink = Builder::new();
     let rank = RankId::new(0).unwrap();
     let (text, pool) = (StrId::new(0).unwrap(), PoolId::new(0).unwrap());
@@ -153,7 +190,7 @@ fn of_pool(name: &str, allocated: u64) -> Profile {
         Event::Source(Source { format: "recording".into(), file: "pool.ttmem".into() }),
         Event::Rank { label: None },
         Event::Text(name.into()),
-        Event::Of(rank, RankEvent::Pool { name: text, banks: Some(1), quantum: 0 }),
+        Event::Of(rank, RankEvent::Pool { name: text, banks, quantum: 0 }),
         Event::Of(rank, RankEvent::State(pool, Moment::START, reading)),
     ] {
         sink.take(event).unwrap();
@@ -178,6 +215,7 @@ fn memory_of_pytorch_is_judged_as_any_other() {
     // The program chooses the size of these regions.
     assert_eq!(judged("TRACE", 1000), (Level::Full, None));
     assert_eq!(judged("L1_SMALL", 1000), (Level::Full, None));
+    assert_eq!(judged("CB", 1000), (Level::Full, None));
 }
 
 #[test]
@@ -204,7 +242,7 @@ fn the_page_lists_the_worst_fragmentation_of_the_summary_first() {
     for log in ["oom-fragmentation", "vae-decoder", "llm-decode", "info-only", "memory-snapshot"] {
         let profile = opened(&format!("corpus/tt_log/{log}.log"));
         let answer = answer(&profile, Thresholds::default());
-        let head = block_head(&profile, &answer, "rank-0");
+        let head = block_head(&page_of(&profile, &answer), "rank-0");
         for pool in head["pools"].as_array().unwrap() {
             let name = pool["name"].as_str().unwrap();
             let Some(worst) = answer.ranks[0].fragmentation.get(name) else {
@@ -222,6 +260,46 @@ fn the_page_lists_the_worst_fragmentation_of_the_summary_first() {
         }
     }
     assert!(fragmented >= 3, "the logs are no examples");
+}
+
+/// The unit of sizes is `pool.extent`: on the screen, in Markdown, in suggestions and in charts.
+#[test]
+fn the_unit_of_a_pool_is_the_same_everywhere() {
+    let markdown = |profile: &Profile| {
+        let mut out = Vec::new();
+        report::markdown(&answer(profile, Thresholds::default()), "units", &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let svg = |profile: &Profile| match chart(profile, &ChartRequest::default()).unwrap() {
+        Drawn::Steps(drawn) => report::chart::over_time(&drawn, None).unwrap(),
+        Drawn::Phases(_) => panic!("it has steps"),
+    };
+    // Totals of a device.
+    let device = opened("corpus/ttmem/0.1.0/phases.ttmem");
+    let text = markdown(&device);
+    assert!(text.contains("> Peak DRAM: 228.375 MB ("), "{text}");
+    assert!(text.contains("| Memory | Peak MB |"), "{text}");
+    assert!(!svg(&device).contains("bank"));
+
+    // L1 of evidence that does not say in how many banks it lies.
+    let core = of_pool_in("L1", None, 960);
+    let text = markdown(&core);
+    assert!(text.contains("| Peak L1: 960.000 MB/core |"), "{text}");
+    assert!(text.contains("| Memory | Peak MB/core |"), "{text}");
+    let suggestion = &answer(&core, Thresholds::default()).ranks[0].suggestions[0];
+    assert!(suggestion.message.contains("40.0 MiB/core are left"), "{}", suggestion.message);
+    assert!(svg(&core).contains("in each core"));
+    let screen = report::text(&answer(&core, Thresholds::default()), Screen::default()).to_string();
+    assert!(screen.contains("MiB a core") && !screen.contains("bank"), "{screen}");
+
+    // In a table of pools that differ, each row says what it is of.
+    let mixed = opened("corpus/ttnn_graph/linear-old.json");
+    let rank = &answer(&mixed, Thresholds::default()).ranks[0];
+    let extents: Vec<Extent> = rank.pools.iter().map(|(_, pool)| pool.extent).collect();
+    assert!(extents.contains(&Extent::Device) && extents.contains(&Extent::Core), "{extents:?}");
+    let text = markdown(&mixed);
+    assert!(text.contains("| Memory | Peak MB |"), "{text}");
+    assert!(text.contains("\n| DRAM (device) | ") && text.contains("\n| L1 (per core) | "), "{text}");
 }
 
 /// Files below a folder, with their texts.
@@ -244,9 +322,10 @@ fn sources(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
 #[test]
 fn no_front_end_has_thresholds() {
     let mut files = sources(&root().join("web/src"), "ts");
-    for folder in ["crates/ttmem-report/src", "crates/ttmem-serve/src", "crates/ttmem-cli/src"] {
-        files.extend(sources(&root().join(folder), "rs"));
+    for front_end in ["ttmem-report", "ttmem-serve", "ttmem-cli", "ttmem-py"] {
+        files.extend(sources(&root().join("crates").join(front_end).join("src"), "rs"));
     }
+    files.extend(sources(&root().join("python/ttmem"), "py"));
     assert!(files.len() > 100, "the sources are gone");
     for (path, text) in files {
         for line in text.lines() {

@@ -11,8 +11,8 @@ import type { Extent, GanttHead } from "../generated/answers";
 export interface TimeCurve {
   name: string;
   extent: Extent;
-  /** Whether there are tensors in it; not known in older pages. */
-  hasTensors?: boolean;
+  /** Whether there are tensors in it. */
+  hasTensors: boolean;
   at: Float64Array;
   value: Float64Array;
 }
@@ -89,7 +89,7 @@ export class GanttData {
     this.curves = meta.pools.map(({ name, extent, has_tensors: hasTensors }, pool) => ({
       name,
       extent,
-      ...(hasTensors !== undefined && { hasTensors }),
+      hasTensors,
       at: times(`memory.${pool}.at`),
       value: block.sizes(`memory.${pool}.per_bank`),
     }));

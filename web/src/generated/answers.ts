@@ -14,7 +14,7 @@ export type AboutPeak = {
   capacity_total: number | null,
   /** What the peak is a peak of. Reports of earlier versions do not have it. */
   of: Extent | null,
-  /** How close it is to the capacity. Reports of earlier versions do not have it. */
+  /** How close it is to the capacity. */
   level: Level | null,
 };
 
@@ -791,7 +791,10 @@ export type RankSummary = {
   inputs: Declared | null,
   /** The error that ended the program. */
   oom: Oom | null,
-  /** The sentence on the exception that ended the program, if memory did not run out. */
+  /**
+   * The sentence on the exception that ended the program. Where `oom` is set as well, it is the same error as Python
+   * reports it, or a later one.
+   */
   ended_by: string | null,
   /** All errors. */
   faults: Array<FaultSummary>,
@@ -939,7 +942,7 @@ export type StoredRow = {
   shown: ShownPeak | null,
   /** Why memory ran out, where it did. */
   oom: string | null,
-  /** The same as a sentence; not known of reports of earlier versions. */
+  /** The same as a sentence. */
   oom_headline: string | null,
   /** What its files take. */
   bytes: number,
@@ -963,8 +966,10 @@ export type Suggestion = {
   saves_bytes: number | null,
   /** The first of the steps that it is about. */
   step: number | null,
-  /** The steps that it is about, in order. */
+  /** The steps that it is about, the earliest first. */
   steps: Array<number>,
+  /** The number of these steps, listed or not. */
+  step_count: number,
   /** The tensors that it is about, largest first; `None` where the evidence has no tensors. */
   tensors: Array<SuggestionTensor> | null,
   /** The number of these tensors, listed or not. */

@@ -24,7 +24,7 @@ export function overviewSection(store: Store): Section {
     body.append(verdict, facts, pools, counts, changes, more);
     return (state) => {
       const { rank } = state;
-      fill(verdict, verdictBox(store, rank), endBox(rank));
+      fill(verdict, verdictBox(store, rank));
       fill(facts, factsText(rank), ...deviceLine(rank));
       fill(
         pools,
@@ -37,25 +37,24 @@ export function overviewSection(store: Store): Section {
   });
 }
 
-/** What the error that ended the program means, in sentences. */
+/**
+ * How the program ended: what the error of memory means, and the exception that Python reported. Both are there where
+ * the one led to the other, or where the program went on after an allocation had failed.
+ */
 function verdictBox(store: Store, rank: Rank): HTMLElement | null {
-  const { oom } = rank.summary;
-  if (!oom) return null;
+  const { oom, ended_by: exception } = rank.summary;
+  if (!oom && exception === null) return null;
+  const label = oom ? "Verdict" : "End";
   return h(
     "div",
-    { class: "verdict", role: "group", "aria-label": "Verdict", style: "margin-bottom: 12px" },
-    h("p", {}, h("strong", {}, oom.headline), oom.detail && ` ${oom.detail}`),
-    oom.advice && h("p", {}, oom.advice),
-    oom.step !== null &&
+    { class: "verdict", role: "group", "aria-label": label, style: "margin-bottom: 12px" },
+    oom && h("p", {}, h("strong", {}, oom.headline), oom.detail && ` ${oom.detail}`),
+    oom?.advice && h("p", {}, oom.advice),
+    oom &&
+      oom.step !== null &&
       h("p", {}, "Look at it: ", stepLink(store, oom.step, `what was alive before step ${count(oom.step)}`)),
+    exception !== null && h("p", { "data-fact": "exception" }, exception),
   );
-}
-
-/** The exception that ended the program, if memory did not run out. */
-function endBox({ summary: { ended_by: sentence } }: Rank): HTMLElement | null {
-  if (sentence === null) return null;
-  const attributes = { class: "verdict", role: "group", "aria-label": "End", style: "margin-bottom: 12px" };
-  return h("div", attributes, h("p", {}, sentence));
 }
 
 /** So many suggestions are seen at once: what the memory did is not to be pushed out of sight. */
@@ -339,16 +338,21 @@ function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLEle
   const { sessions } = rank.summary;
   if (sessions.length === 0) return usual(rank);
   return sessions.map((session, index) => {
-    const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters, fits } = session;
+    const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters } = session;
+    const { fits, level } = session;
     return h(
       "article",
-      { class: `card ${fits === null ? "" : fits ? "good" : "bad"}`, "data-session": index },
+      { class: `card ${levelClass(level)}`, "data-session": index },
       h(
         "h3",
         {},
         `${session.name ?? `Summary ${index + 1}`}${session.finished ? "" : " (cut off)"}`,
-        fits !== null &&
-          h("span", { class: "level" }, `${percent(peak!, device!)} · ${fits ? "fits" : "does not fit"}`),
+        level &&
+          h(
+            "span",
+            { class: "level" },
+            `${percent(peak!, device!)} · ${level}, ${fits ? "fits" : "does not fit"}`,
+          ),
       ),
       h("div", { class: "big", "data-fact": "peak" }, sizeElement(peak), h("small", {}, " at the peak")),
       h("p", {}, "device ", sizeElement(device), session.estimated && ", estimated"),

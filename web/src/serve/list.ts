@@ -107,7 +107,7 @@ function rowOf(row: StoredRow): HTMLElement {
   );
 }
 
-function nameOf({ name, page, kind, oom, oom_headline: headline, folder, source }: StoredRow): HTMLElement {
+function nameOf({ name, page, kind, oom_headline: headline, folder, source }: StoredRow): HTMLElement {
   const title = source ? `made from ${source.path}` : folder;
   const text = page
     ? h("a", { href: page, title }, name)
@@ -122,7 +122,7 @@ function nameOf({ name, page, kind, oom, oom_headline: headline, folder, source 
     "div",
     { class: "name" },
     text,
-    oom && h("span", { class: "mark bad", title: headline }, `OOM: ${words(oom)}`),
+    headline !== null && h("span", { class: "mark bad" }, headline),
     kind === "run" && h("span", { class: "mark", title: `The folder of a run: ${folder}` }, "run"),
   );
 }
@@ -167,8 +167,4 @@ function answersOf({ name, format, page }: StoredRow): (Node | string)[] {
 
 function unknown(): HTMLElement {
   return h("span", { class: "unknown" }, UNKNOWN);
-}
-
-function words(cause: string): string {
-  return cause.replaceAll("_", " ");
 }

@@ -58,8 +58,8 @@ export function shownRows(
 }
 
 /** What a search looks at. */
-function textOf({ name, kind, format, oom, peak, source }: StoredRow): string {
-  const parts = [name, kind, format, oom && `oom out of memory ${oom}`, peak?.pool, source?.path];
+function textOf({ name, kind, format, oom, oom_headline: headline, peak, source }: StoredRow): string {
+  const parts = [name, kind, format, oom && `oom ${oom}`, headline, peak?.pool, source?.path];
   return parts.filter(Boolean).join("\n").toLowerCase();
 }
 

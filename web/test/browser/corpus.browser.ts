@@ -386,6 +386,7 @@ test("a training log: its summaries and phases, and no sections for what it does
   for (const [index, session] of rank.sessions.entries()) {
     const card = page.locator(`#overview [data-session="${index}"]`);
     expect(await value(card.locator("[data-fact=peak]"))).toBe(session.peak_bytes);
+    await expect(card).toHaveClass(`card ${levelClass(session.level)}`);
     await expect(card).toContainText(index === 0 ? "fits" : "does not fit");
     const phases = rank.phases.filter((phase) => phase.session === index);
     const rows = page.locator(`#phases [data-session="${index}"] tbody tr`);

@@ -128,6 +128,7 @@ describe("the curve", () => {
     const curve: TimeCurve = {
       name: "cpu",
       extent: "device",
+      hasTensors: true,
       at,
       value: at.map(() => Math.floor(random() * 1e9)),
     };
@@ -149,6 +150,7 @@ describe("the curve", () => {
       const curve: TimeCurve = {
         name: "cpu",
         extent: "device",
+        hasTensors: true,
         at,
         value: at.map(() => Math.floor(random() * 1000)),
       };
@@ -174,6 +176,7 @@ describe("the curve", () => {
     const curve: TimeCurve = {
       name: "cpu",
       extent: "device",
+      hasTensors: true,
       at: Float64Array.of(50),
       value: Float64Array.of(8),
     };
@@ -308,9 +311,8 @@ describe("colours", () => {
 });
 
 describe("the curve that is shown first", () => {
-  const curve = (name: string, peak: number, hasTensors?: boolean): TimeCurve => ({
-    ...{ name, extent: "device", at: Float64Array.of(0, 1), value: Float64Array.of(peak, 0) },
-    ...(hasTensors !== undefined && { hasTensors }),
+  const curve = (name: string, peak: number, hasTensors: boolean): TimeCurve => ({
+    ...{ name, extent: "device", hasTensors, at: Float64Array.of(0, 1), value: Float64Array.of(peak, 0) },
   });
 
   it("is of the fullest pool with tensors, not of the process", () => {
@@ -319,8 +321,10 @@ describe("the curve that is shown first", () => {
     );
   });
 
-  it("is of the fullest pool where no pool has tensors, and where nobody says", () => {
+  it("is of the fullest pool where no pool has tensors", () => {
     expect(curveToShow([curve("cpu", 30, false), curve("host", 900, false)])).toBe(1);
-    expect(curveToShow([curve("L1", 30), curve("DRAM", 900), curve("TRACE", 900)])).toBe(1);
+    expect(curveToShow([curve("L1", 30, false), curve("DRAM", 900, false), curve("TRACE", 900, false)])).toBe(
+      1,
+    );
   });
 });

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::query::{self, MemorySize, PhasesRequest};
+use ttmem::query::{self, MemorySize, PhasesRequest, Thresholds};
 use ttmem::report::chart::{self, Picture};
 use ttmem::{Error, Result, report};
 
@@ -150,5 +150,6 @@ fn request(args: &Phases) -> Result<PhasesRequest> {
         optimizer: bytes(args.optimizer_size),
         gradients: bytes(args.gradients_size),
         use_actual_sizes: args.use_actual_sizes,
+        thresholds: Thresholds::default(),
     })
 }

@@ -40,7 +40,7 @@ pub enum Severity {
     Negligible,
     /// Less than 5% of what was free lay outside it at the worst moment.
     Minor,
-    /// More than that.
+    /// At least 5% did.
     Notable,
 }
 
@@ -48,7 +48,7 @@ pub enum Severity {
 const NEGLIGIBLE: u64 = 1;
 /// Below this share it is minor.
 const MINOR: u64 = 5;
-/// A span is divided into so many stretches; each contributes its worst moment at most.
+/// The number of stretches that a span is divided into; each contributes at most its worst moment.
 const STRETCHES: usize = 60;
 
 /// Two ordered lists of moments as one.
@@ -158,6 +158,11 @@ fn apart(
 
 #[cfg(test)]
 mod tests {
+    use ttmem_model::{
+        Builder, Event, Op, OpId, OpKind, PoolId, Profile, RankEvent, RankId, Reading, Sink, StepMarks,
+        StepRow, StrId,
+    };
+
     use super::*;
 
     /// Readings of 100 free bytes: at which moment, and the largest piece.
@@ -166,6 +171,71 @@ mod tests {
             Some(Fragmented { at: Moment::from_index(at)?, free: 100, largest_free })
         };
         changes.iter().filter_map(reading).collect()
+    }
+
+    const STEPS: u32 = 1000;
+
+    /// A rank with a pool of that quantum, and what is free before each position: all of it, and the largest piece.
+    fn rank(quantum: u64, readings: &[(u32, u64, u64)]) -> Profile {
+        let (name, op, pool, rank) = (StrId::new(0), OpId::new(0), PoolId::new(0), RankId::new(0));
+        let (Some(name), Some(op), Some(pool), Some(rank)) = (name, op, pool, rank) else { panic!("ids") };
+        let mut sink = Builder::new();
+        let mut take = |event| assert!(sink.take(event).is_ok());
+        take(Event::Rank { label: None });
+        take(Event::Text("DRAM".into()));
+        take(Event::Of(rank, RankEvent::Pool { name, banks: Some(8), quantum }));
+        take(Event::Op(Op {
+            name,
+            results: Vec::new(),
+            operands: Vec::new(),
+            operand_types: Vec::new(),
+            result_types: Vec::new(),
+            attributes: None,
+            callee: None,
+            loc: None,
+            kind: OpKind::Compute,
+        }));
+        let step = StepRow { op, run: None, offset: 0, marks: StepMarks::default() };
+        (0..STEPS).for_each(|_| take(Event::Of(rank, RankEvent::Step(step))));
+        for &(position, free, largest) in readings {
+            let reading = Reading { free: Some(free), largest_free: Some(largest), ..Reading::default() };
+            take(Event::Of(rank, RankEvent::State(pool, Moment::late(position), reading)));
+        }
+        sink.finish()
+    }
+
+    fn asked<T>(profile: &Profile, ask: impl FnOnce(&Account<'_>, Span) -> T) -> Option<T> {
+        let account = Account::new(&profile.ranks[0], PoolId::new(0)?)?;
+        Some(ask(&account, Span { first: 0, end: STEPS }))
+    }
+
+    fn severity_of(readings: &[(u32, u64, u64)]) -> Option<Severity> {
+        let profile = rank(0, readings);
+        asked(&profile, |account, span| Some(severity(account, span, &worst(account, span)?))).flatten()
+    }
+
+    #[test]
+    fn severity_begins_at_a_share() {
+        assert_eq!(severity_of(&[(0, 1000, 950)]), Some(Severity::Notable));
+        assert_eq!(severity_of(&[(0, 1000, 951)]), Some(Severity::Minor));
+        assert_eq!(severity_of(&[(0, 1000, 990)]), Some(Severity::Minor));
+        assert_eq!(severity_of(&[(0, 1000, 991)]), Some(Severity::Negligible));
+        assert_eq!(severity_of(&[(0, 1000, 1000)]), None);
+        // The worst moment decides what is notable, any moment what is negligible.
+        assert_eq!(severity_of(&[(0, 100_000, 99_100), (1, 100, 50)]), Some(Severity::Minor));
+    }
+
+    #[test]
+    fn pieces_within_the_rounding_of_a_state_are_no_fragmentation() {
+        let listed = |pieces: u64| {
+            let profile = rank(10, &[(0, 1000, 950), (500, 1000, 1000 - pieces), (501, 1000, 1000)]);
+            let moments = asked(&profile, |account, span| worst_moments(account, span, 10)).flatten();
+            moments.map(|moments| moments.iter().map(|moment| moment.at.position()).collect::<Vec<_>>())
+        };
+        assert_eq!(listed(10), Some(vec![0]));
+        assert_eq!(listed(11), Some(vec![0, 500]));
+        let profile = rank(50, &[(0, 1000, 950)]);
+        assert_eq!(asked(&profile, |account, span| worst_moments(account, span, 10)), Some(Some(vec![])));
     }
 
     fn found(changes: &[(usize, u64)], worst: usize, most: usize) -> Vec<usize> {

@@ -22,6 +22,21 @@ pub enum Cause {
 }
 
 impl Cause {
+    const ALL: [Self; 7] = [
+        Self::Fragmentation,
+        Self::Capacity,
+        Self::NeverFits,
+        Self::CircularBuffers,
+        Self::TraceRegion,
+        Self::AddressLimit,
+        Self::Unknown,
+    ];
+
+    /// The cause of that name; unknown for any other.
+    pub fn parse(name: &str) -> Self {
+        Self::ALL.into_iter().find(|cause| cause.as_str() == name).unwrap_or(Self::Unknown)
+    }
+
     /// Its name in the answer.
     pub fn as_str(self) -> &'static str {
         match self {

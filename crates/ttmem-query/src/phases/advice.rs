@@ -5,8 +5,8 @@ use super::percent_of;
 use crate::analyze::phases::{AtPeak, Held};
 use crate::words::{brief, size};
 
-/// How long a name in a sentence is, at most.
-const NAME: usize = 60;
+/// Names have at most this many characters in a sentence.
+const MAX_NAME: usize = 60;
 
 /// Everything advice is computed from.
 pub(super) struct Excess<'a> {
@@ -42,7 +42,7 @@ impl Excess<'_> {
     }
 
     /// What the phase that holds the peak needed for itself, above what it kept, if that and the activations could be
-    /// enough together: it grows with the batch as well, but nobody knows how much of it does.
+    /// enough together: it grows with the batch as well, but it is unknown how much of it does.
     fn passing(&self, activations: i64) -> Option<i64> {
         let kept = self.at.activations_in_rise.bytes().unwrap_or(0);
         let passing = self.at.rise?.saturating_sub(kept.max(0));
@@ -102,10 +102,10 @@ impl Excess<'_> {
         let detail = match rest {
             _ if passing.is_some() => format!(
                 "more than {} have to go, and activations take {} only; what {} needs besides while it \
-                 runs ({}) shrinks with the batch as well, but nobody can tell by how much.",
+                 runs ({}) shrinks with the batch as well, but it is unknown by how much.",
                 size(self.over),
                 shown(activations),
-                brief(self.phase, NAME),
+                brief(self.phase, MAX_NAME),
                 shown(passing.unwrap_or(0))
             ),
             Some(rest) => format!(
@@ -148,9 +148,9 @@ impl Excess<'_> {
                 shown(rest)
             ),
             _ if passing.is_some() => format!(
-                "smaller micro-batches save more than the activations, but nobody can tell how much \
-                 of what {} needs besides while it runs{beside}; more than {} have to go.",
-                brief(self.phase, NAME),
+                "smaller micro-batches save more than the activations, but it is unknown how much of \
+                 what {} needs besides while it runs{beside}; more than {} have to go.",
+                brief(self.phase, MAX_NAME),
                 size(self.over)
             ),
             _ => format!(
@@ -166,14 +166,14 @@ impl Excess<'_> {
         }
     }
 
-    /// The peak is reached where no activations are kept, or nobody knows how much they take.
+    /// The peak is reached where no activations are kept, or it is unknown how much they take.
     fn without_activations(&self, activations: Option<i64>) -> Advice {
         let over = size(self.over);
         let (headline, detail) = match activations {
             Some(_) => (
                 format!(
                     "The peak is reached in {}, where forward passes keep nothing",
-                    brief(self.phase, NAME)
+                    brief(self.phase, MAX_NAME)
                 ),
                 format!(
                     "recomputing activations or a smaller batch does not help. More than {over} have to go: fewer \
@@ -182,8 +182,8 @@ impl Excess<'_> {
             ),
             None => (
                 format!("More than {over} have to go"),
-                "what the activations take is not known, as a figure is missing, so nobody can tell whether recomputing \
-                 them or a smaller batch is enough."
+                "what the activations take is not known, because a figure is missing; recomputing them or a smaller \
+                 batch may or may not be enough."
                     .to_owned(),
             ),
         };
@@ -224,7 +224,7 @@ fn compared(least: &SessionPhases, other: &SessionPhases) -> Option<Comparison> 
     let why = activations
         .filter(|saved| *saved > 0 && saves > 0)
         .map_or_else(String::new, |saved| format!("; its activations take {} less", shown(saved)));
-    let (label, against) = (brief(&least.label, NAME), brief(&other.label, NAME));
+    let (label, against) = (brief(&least.label, MAX_NAME), brief(&other.label, MAX_NAME));
     let message = if saves == 0 {
         format!("{label} and {against} need the same at their peaks: {}.", shown(low))
     } else {

@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use crate::answer::{PhaseSummary, SourceSummary};
+use crate::level::Level;
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,6 +57,8 @@ pub struct SessionPhases {
     pub final_bytes: Option<i64>,
     /// The highest use, in percent of the device.
     pub device_usage_pct: Option<f64>,
+    /// How close the highest use is to what the device has.
+    pub level: Option<Level>,
     /// Whether the highest use is below what the device has.
     pub fits: Option<bool>,
     /// What is left of the device at the peak; negative where it does not fit.

@@ -11,13 +11,16 @@ use rustc_hash::FxHashMap;
 use ttmem_model::{Error, Phase, Profile, Rank, Result, Session};
 
 use super::answer::{PhaseSummary, SessionSummary, WarningSummary};
-use super::level::Thresholds;
+use super::level::{Level, Thresholds};
 use super::summary::{is_rank, no_such_rank, source};
 use super::words::{brief, size};
 use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
 
-/// The memory of a device that nobody tells of: a Wormhole's 12 GiB.
+/// The memory of a device where the evidence does not state it: a Wormhole's 12 GiB.
 const USUAL_DEVICE: u64 = 12 << 30;
+
+/// The memory that sessions measure.
+const POOL: &str = "DRAM";
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub struct PhasesRequest {
     pub gradients: Option<u64>,
     /// Whether the parts of the peak have the measured sizes of model and optimizer.
     pub use_actual_sizes: bool,
+    /// The shares of the device above which a session is high or full.
+    pub thresholds: Thresholds,
 }
 
 /// Answers for all sessions of all ranks of all files. A file without phases is an error.
@@ -132,7 +137,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn session(&self, index: usize, session: &Session, known: &[Known<'_>]) -> SessionPhases {
-        let summary = session_summary(self.profile, session, known, &Thresholds::default());
+        let summary = session_summary(self.profile, session, known, &self.request.thresholds);
         let (device_memory_bytes, device_memory_source) = self.device(session);
         let expected = self.expected(session);
         let measured = phases::measured(known);
@@ -167,6 +172,8 @@ impl View<'_> {
             final_bytes: summary.final_bytes,
             device_usage_pct: peak
                 .and_then(|peak| percent_of(peak, i64::try_from(device_memory_bytes).unwrap_or(i64::MAX))),
+            // Of the device that the answer is about, which the request may have named.
+            level: level(&self.request.thresholds, peak, Some(device_memory_bytes)),
             fits: left.map(|left| left > 0),
             left_bytes: left,
             model: figure(expected.model, measured.model),
@@ -397,6 +404,11 @@ fn left_of(device_memory: u64, peak: i64) -> i64 {
     i64::try_from(device_memory).unwrap_or(i64::MAX).saturating_sub(peak)
 }
 
+/// The level of a peak; `None` where it or the memory of the device is unknown.
+fn level(thresholds: &Thresholds, peak: Option<i64>, device_memory: Option<u64>) -> Option<Level> {
+    thresholds.level(POOL, peak.and_then(|peak| u64::try_from(peak).ok()), device_memory)
+}
+
 fn session_summary(
     profile: &Profile,
     session: &Session,
@@ -405,7 +417,6 @@ fn session_summary(
 ) -> SessionSummary {
     let last = known.last().and_then(|known| known.phase.cumulative_current);
     let peak = phases::peak(session, known);
-    let peak_in_bytes = peak.and_then(|peak| u64::try_from(peak).ok());
     SessionSummary {
         name: session.name.map(|name| profile.text(name).to_owned()),
         parameters: session.parameters,
@@ -415,9 +426,7 @@ fn session_summary(
         finished: session.totals.is_some(),
         line: session.line,
         peak_bytes: peak,
-        level: peak_in_bytes
-            .zip(session.device_memory)
-            .and_then(|(peak, device)| thresholds.other.level(peak, device)),
+        level: level(thresholds, peak, session.device_memory),
         fits: session.device_memory.zip(peak).map(|(device, peak)| left_of(device, peak) > 0),
         final_bytes: session.totals.and_then(|totals| totals.current).or(last),
     }

@@ -1,6 +1,7 @@
 //! Free memory is in pieces, at the peak or where that is worst.
 
 use super::{Finding, Rule, Situation, Statement, Urgency};
+use crate::about::Extent;
 use crate::analyze::fragmentation::{Fragmented, worst};
 use crate::analyze::oom::Cause;
 use crate::words::size;
@@ -24,11 +25,16 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let statement = Statement::new(format!(
-        "Before step {}, {} of {} are free, but the largest piece has {}: what needs more of a bank does not fit.",
+        "Before step {}, {} of {} are free, but the largest piece has {}: what needs more{} does not fit.",
         found.at.position(),
         pool.label.per_bank(found.free),
         pool.label.name,
         size(found.largest_free),
+        match pool.label.extent() {
+            Extent::Bank => " of a bank",
+            Extent::Core => " of a core",
+            Extent::Device => "",
+        },
     ))
     .advice("Allocate what lives long (weights, caches) before what lives short.".to_owned());
     vec![pool.finding(NAME, statement).steps([found.at.position()])]

@@ -1,6 +1,7 @@
 //! A pool is nearly full at its peak.
 
 use super::{Finding, PoolAtPeak, Rule, Situation, Statement, Urgency};
+use crate::device::is_torch;
 use crate::level::{Level, Limits};
 use crate::words::percent;
 
@@ -9,9 +10,6 @@ pub(super) const RULE: Rule = Rule {
     urgency: Urgency::Risk,
     find,
 };
-
-/// Regions whose size a program chooses for what it puts there. A full one is as large as it needs to be.
-const SIZED_BY_THE_PROGRAM: [&str; 2] = ["L1_SMALL", "TRACE"];
 
 /// A pool that is fuller than it should be.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +42,7 @@ impl Full {
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let look = |pool: &PoolAtPeak<'_>| {
-        if SIZED_BY_THE_PROGRAM.contains(&pool.label.name) {
+        if !is_judged(pool.label.name) {
             return None;
         }
         let limits = situation.thresholds.limits(pool.label.name);
@@ -60,6 +58,12 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         Some(pool.finding(name, statement(situation, pool, full)).steps(situation.cause(pool)))
     };
     situation.pools.iter().filter_map(look).collect()
+}
+
+/// Whether a full pool is a risk. The program chooses the sizes of the other regions (L1_SMALL, TRACE, circular buffers)
+/// for their contents, so a full one is as large as it needs to be.
+fn is_judged(pool: &str) -> bool {
+    matches!(pool, "DRAM" | "L1") || is_torch(pool)
 }
 
 fn statement(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, full: Full) -> Statement {

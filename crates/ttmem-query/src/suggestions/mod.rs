@@ -118,15 +118,20 @@ impl Finding {
         Self { saves, ..self }
     }
 
-    /// The suggestion in the answer; it lists so many of its tensors, the largest first.
-    fn suggestion(self, situation: &Situation<'_>, urgency: Urgency, max_tensors: usize) -> Suggestion {
+    /// The suggestion in the answer. It lists at most `max` of its tensors, the largest first, and of its steps, the
+    /// earliest first.
+    fn suggestion(self, situation: &Situation<'_>, urgency: Urgency, max: usize) -> Suggestion {
         let pool = situation.pool_label(self.pool);
         let has_tensors = situation.rank.has_tensors();
         let tensor_count = has_tensors.then_some(self.tensors.len());
         let mut tensors = self.tensors;
         tensors.sort_by_key(|tensor| (Reverse(situation.per_bank(*tensor)), *tensor));
-        tensors.truncate(max_tensors);
+        tensors.truncate(max);
         let tensors = tensors.into_iter().map(|tensor| situation.tensor(tensor)).collect();
+        let step_count = self.steps.len();
+        let step = self.steps.first().copied();
+        let mut steps = self.steps;
+        steps.truncate(max);
         Suggestion {
             rule: self.name,
             urgency,
@@ -135,8 +140,9 @@ impl Finding {
             statement: self.statement,
             saves_per_bank: self.saves,
             saves_bytes: self.saves.and_then(|saves| saves.checked_mul(pool.banks?.into())),
-            step: self.steps.first().copied(),
-            steps: self.steps,
+            step,
+            steps,
+            step_count,
             tensors: has_tensors.then_some(tensors),
             tensor_count,
         }
@@ -148,15 +154,15 @@ pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|rule| rule.names).copied()
 }
 
-/// The suggestions for a rank: the most urgent first, then those that save most.
-pub(super) fn suggestions(situation: &Situation<'_>, max_tensors: usize) -> Vec<Suggestion> {
+/// The suggestions for a rank: the most urgent first, then those that save most. Each lists at most `max` tensors and
+/// as many steps.
+pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggestion> {
     let find =
         |rule: &'static Rule| (rule.find)(situation).into_iter().map(|finding| (rule.urgency, finding));
     let mut found: Vec<(Urgency, Finding)> = RULES.iter().flat_map(find).collect();
     found.sort_by_key(|(urgency, finding)| (*urgency, Reverse(finding.saves)));
     found.truncate(MAX_SUGGESTIONS);
-    let suggestion =
-        |(urgency, finding): (Urgency, Finding)| finding.suggestion(situation, urgency, max_tensors);
+    let suggestion = |(urgency, finding): (Urgency, Finding)| finding.suggestion(situation, urgency, max);
     found.into_iter().map(suggestion).collect()
 }
 

@@ -4,6 +4,7 @@ use ttmem_model::PoolId;
 
 use super::phrases::PoolLabel;
 use super::{Finding, Rule, Situation, Statement, Urgency};
+use crate::about::Extent;
 use crate::analyze::oom::{Cause, Verdict};
 use crate::words::size;
 
@@ -47,7 +48,12 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
         ))
         .advice("Allocate what lives long first, or free what lies between the pieces.".to_owned()),
         (Cause::NeverFits, Some(_)) => {
-            Statement::new(format!("{who} {asked} of {pool}, and a bank has {}.", known(verdict.capacity)))
+            let whole = match label.extent() {
+                Extent::Bank => "a bank",
+                Extent::Core => "a core",
+                Extent::Device => "the device",
+            };
+            Statement::new(format!("{who} {asked} of {pool}, and {whole} has {}.", known(verdict.capacity)))
                 .advice(never_fits(pool, requested.unwrap_or(0), verdict.capacity))
         }
         (Cause::CircularBuffers, Some(lacks)) => Statement::new(format!(

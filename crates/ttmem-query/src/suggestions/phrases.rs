@@ -3,6 +3,7 @@
 use ttmem_model::{PoolId, Profile, Rank, Step, StrId, TensorId, TensorType};
 
 use super::{PoolAtPeak, Situation};
+use crate::about::Extent;
 use crate::words::{brief_line, percent, shape, size};
 
 /// Texts of the evidence have at most this many characters in a sentence.
@@ -34,10 +35,14 @@ impl<'a> PoolLabel<'a> {
         }
     }
 
-    /// `146.3 MiB/bank`; `146.3 MiB` where sizes are those of a whole device.
+    /// What sizes of the pool are of.
+    pub(super) fn extent(&self) -> Extent {
+        Extent::of(self.name, self.banks)
+    }
+
+    /// `146.3 MiB/bank`, with the unit of the pool.
     pub(super) fn per_bank(&self, bytes: u64) -> String {
-        let unit = if self.banks == Some(1) { "" } else { "/bank" };
-        format!("{}{unit}", size(bytes))
+        format!("{}{}", size(bytes), self.extent().suffix())
     }
 
     /// `146.3 MiB/bank (1.00 GiB on the device)`.

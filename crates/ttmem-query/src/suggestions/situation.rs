@@ -26,7 +26,7 @@ pub(crate) struct Situation<'a> {
     pub main: Option<usize>,
     /// Why memory ran out, if that ended the program.
     pub verdict: Option<&'a Verdict<'a>>,
-    /// From when on a pool counts as high or full.
+    /// The shares of a capacity above which a pool is high or full.
     pub thresholds: Thresholds,
 }
 

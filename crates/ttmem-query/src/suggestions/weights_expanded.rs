@@ -42,9 +42,9 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let sources = expanded.iter().map(|(_, source)| *source).fold(0, u64::saturating_add);
     let typed = situation.ty(largest).map_or_else(String::new, |ty| format!(", {}", situation.typed(ty)));
     let statement = Statement::new(format!(
-        "Const-eval programs made {} {} out of {} of weights that {} {}; the largest is {}{typed}.",
+        "{} const-eval {}, expanded from {} of weights, {} {}; the largest is {}{typed}.",
         tensors.len(),
-        by_count(tensors.len(), "tensor", "tensors"),
+        by_count(tensors.len(), "result", "results"),
         size(sources),
         by_count(tensors.len(), "takes", "take"),
         pool.share(per_bank),

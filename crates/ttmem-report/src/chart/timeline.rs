@@ -1,6 +1,7 @@
 //! Memory over the steps: what a pool holds, by class, its peak and what it has.
 
 use ttmem_model::{Class, Result};
+use ttmem_query::Extent;
 use ttmem_query::over_time::{OverTime, PeakOverTime};
 
 use super::axis::{Axis, Plot};
@@ -62,8 +63,14 @@ impl Chart<'_, '_> {
         self.canvas.text(&subtitle, (WIDTH / 2, 50), Look::new(13, FAINT, Place::Middle))?;
         self.legend()?;
         self.bands()?;
-        let per_bank = drawn.banks.is_none_or(|banks| banks > 1);
-        self.axis.draw(self.canvas, if per_bank { " of each bank" } else { "" })?;
+        self.axis.draw(
+            self.canvas,
+            match drawn.extent {
+                Extent::Bank => " of each bank",
+                Extent::Core => " of each core",
+                Extent::Device => "",
+            },
+        )?;
         self.areas()?;
         self.canvas.line(self.outline(|index| drawn.points[index].per_bank), CURVE, 2)?;
         self.capacity()?;
@@ -79,10 +86,11 @@ impl Chart<'_, '_> {
         let share = drawn
             .capacity_per_bank
             .map_or_else(String::new, |all| format!(" of {} ({})", size(all), percent(peak.per_bank, all)));
-        let banks = match drawn.banks {
-            Some(1) => String::new(),
-            Some(banks) => format!(" in each of {banks} banks"),
-            None => " in each bank".to_owned(),
+        let banks = match (drawn.extent, drawn.banks) {
+            (Extent::Bank, Some(banks)) => format!(" in each of {banks} banks"),
+            (Extent::Bank, None) => " in each bank".to_owned(),
+            (Extent::Core, _) => " in each core".to_owned(),
+            (Extent::Device, _) => String::new(),
         };
         format!("peak {}{share}{banks}, before step {}", size(peak.per_bank), count(peak.position.into()))
     }

@@ -2,12 +2,12 @@
 
 use ttmem_model::Class;
 use ttmem_query::{
-    Checkpoint, DeviceKind, ExpectedSummary, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary,
-    ResidueRow, Summary,
+    Checkpoint, ExpectedSummary, Extent, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow,
+    Summary,
 };
 
 use super::document::{Align, Section};
-use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed};
+use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed, unit, unit_of};
 use crate::units::{duration, mib, signed_percent, size};
 
 /// How many rows lists have at most.
@@ -91,7 +91,7 @@ fn signed_mb(bytes: i64) -> String {
 fn live_at_peak(rank: &RankSummary) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     peak.live.as_ref().filter(|live| !live.is_empty())?;
-    let section = alive(Section::new("## Live at Peak"), peak, per(rank));
+    let section = alive(Section::new("## Live at Peak"), peak, unit_of(rank, &peak.pool));
     let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
     Some(not_watched.fold(section, |section, what| {
         let what = cell(what, SENTENCE);
@@ -140,7 +140,7 @@ fn at_moment(rank: &RankSummary) -> Option<Section> {
     let at = rank.at.as_ref()?;
     let section = Section::new(format!("## Before Step {}", at.step));
     let held = |(name, moment): (&str, &PoolMoment)| {
-        format!("{} {} {}", cell(name, NAME), mb(moment.allocated_per_bank), per(rank))
+        format!("{} {} {}", cell(name, NAME), mb(moment.allocated_per_bank), unit_of(rank, name))
     };
     let pools: Vec<String> = at.pools.iter().map(held).collect();
     let next = at
@@ -150,14 +150,9 @@ fn at_moment(rank: &RankSummary) -> Option<Section> {
     let section = section.paragraph(format!("{next}. Allocated: {}.", pools.join(", ")));
     let pool = rank.peak.as_ref().map_or("DRAM", |peak| peak.pool.as_str());
     Some(match at.pools.get(pool) {
-        Some(moment) if moment.live.is_some() => alive(section, moment, per(rank)),
+        Some(moment) if moment.live.is_some() => alive(section, moment, unit_of(rank, pool)),
         _ => section,
     })
-}
-
-/// What sizes are of: PyTorch's devices have no banks.
-fn per(rank: &RankSummary) -> &'static str {
-    if rank.device == Some(DeviceKind::Torch) { "MB" } else { "MB/bank" }
 }
 
 /// Where those were made that running made.
@@ -167,7 +162,7 @@ fn made_in(rank: &RankSummary) -> Option<Section> {
     let columns = [
         ("Made in", Align::Left),
         ("Alike", Align::Right),
-        (per(rank), Align::Right),
+        (unit_of(rank, &peak.pool), Align::Right),
         ("Of the peak", Align::Right),
         ("Tensors", Align::Right),
     ];
@@ -304,17 +299,18 @@ fn unexplained(rank: &RankSummary) -> Option<Section> {
     if rest.unsigned_abs() <= quantum {
         return None;
     }
+    let unit = unit_of(rank, &peak.pool);
     let (bytes, way) = (mib(rest.unsigned_abs(), 3), if rest < 0 { "more" } else { "less" });
     let section = Section::new("## Unexplained").paragraph(format!(
-        "At the {} peak the device reports {} MB/bank; the tensors alive add up to {} MB/bank, {bytes} {way}.{}",
+        "At the {} peak the device reports {} {unit}; the tensors alive add up to {} {unit}, {bytes} {way}.{}",
         cell(&peak.pool, NAME),
         mib(allocated, 3),
         mib(explained, 3),
-        program_cache(peak),
+        program_cache(rank, peak),
     ));
     let columns = [
         ("Left behind by", Align::Left),
-        ("MB/bank", Align::Right),
+        (unit, Align::Right),
         ("Steps", Align::Right),
         ("First with their shapes", Align::Right),
     ];
@@ -336,20 +332,21 @@ fn residue_row(row: &ResidueRow) -> [String; 4] {
 }
 
 /// What stayed only where an operation ran with its shapes for the first time.
-fn program_cache(peak: &PoolMoment) -> String {
+fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
     let rows = peak.residue.as_deref().unwrap_or_default();
     let once = rows.iter().filter(|row| row.steps > 0 && row.first_uses == row.steps);
     let kept = once.map(|row| row.per_bank).fold(0, i64::saturating_add);
     if kept <= 0 {
         return String::new();
     }
+    let suffix = rank.pools.get(&peak.pool).map_or(Extent::Bank, |pool| pool.extent).suffix();
     format!(
-        " {}/bank came only where an operation ran with its shapes for the first time: the program cache keeps it.",
+        " {}{suffix} came only where an operation ran with its shapes for the first time: the program cache keeps it.",
         size(kept.unsigned_abs())
     )
 }
 
-/// The exception that ended the program, if it was not for memory.
+/// The exception that ended the program.
 fn ended_by(rank: &RankSummary) -> Option<Section> {
     let message = rank.ended_by.as_deref()?;
     Some(Section::new("## Ended by an Exception").paragraph(cell(message, SENTENCE)))
@@ -368,27 +365,39 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     if !is_known {
         return Some(section.paragraph(advice));
     }
-    let columns = [
-        ("Memory", Align::Left),
-        ("Cause", Align::Left),
-        ("Requested MB/bank", Align::Right),
-        ("Requested MB", Align::Right),
-        ("Banks", Align::Right),
-        ("Free MB/bank", Align::Right),
-        ("Largest free MB/bank", Align::Right),
-        ("Numbers from", Align::Left),
-    ];
-    let row = [
-        named(oom.pool.as_deref()),
-        oom.cause.to_owned(),
-        mb(oom.requested_per_bank),
-        mb(oom.requested_total),
-        number(oom.banks),
-        mb(oom.free_per_bank),
-        mb(oom.largest_free_per_bank),
-        (if oom.evidence == "message" { "the message" } else { "the state before" }).into(),
-    ];
-    Some(section.table(columns, [row]).floors(1, 1).paragraph(advice))
+    let pool = oom.pool.as_deref().and_then(|pool| rank.pools.get(pool));
+    let extent = pool.map_or(Extent::Bank, |pool| pool.extent);
+    let evidence = if oom.evidence == "message" { "the message" } else { "the state before" };
+    let (pool, cause) = (named(oom.pool.as_deref()), oom.cause.to_owned());
+    let (requested, evidence) = (mb(oom.requested_per_bank), evidence.to_owned());
+    let (free, largest) = (mb(oom.free_per_bank), mb(oom.largest_free_per_bank));
+    let section = if extent == Extent::Device {
+        let columns = [
+            ("Memory", Align::Left),
+            ("Cause", Align::Left),
+            ("Requested MB", Align::Right),
+            ("Free MB", Align::Right),
+            ("Largest free MB", Align::Right),
+            ("Numbers from", Align::Left),
+        ];
+        section.table(columns, [[pool, cause, requested, free, largest, evidence]])
+    } else {
+        let [of_request, of_free, of_largest] =
+            ["Requested", "Free", "Largest free"].map(|what| format!("{what} {}", unit(extent)));
+        let columns = [
+            ("Memory", Align::Left),
+            ("Cause", Align::Left),
+            (&*of_request, Align::Right),
+            ("Requested MB", Align::Right),
+            ("Banks", Align::Right),
+            (&*of_free, Align::Right),
+            (&*of_largest, Align::Right),
+            ("Numbers from", Align::Left),
+        ];
+        let (total, banks) = (mb(oom.requested_total), number(oom.banks));
+        section.table(columns, [[pool, cause, requested, total, banks, free, largest, evidence]])
+    };
+    Some(section.floors(1, 1).paragraph(advice))
 }
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {
@@ -419,11 +428,12 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
         (false, true) => "ran last",
         (false, false) => "has the highest DRAM peak",
     };
+    let [dram, l1] = ["DRAM", "L1"].map(|pool| format!("{pool} {}", unit_of(main, pool)));
     let columns = [
         ("Rank", Align::Left),
-        ("DRAM MB/bank", Align::Right),
+        (&*dram, Align::Right),
         ("Of capacity", Align::Right),
-        ("L1 MB/bank", Align::Right),
+        (&*l1, Align::Right),
         ("Ops", Align::Right),
         ("Out of memory", Align::Left),
     ];

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use ttmem_query::words::percent;
-use ttmem_query::{Level, PoolSummary, RankSummary, Summary};
+use ttmem_query::{Extent, Level, PoolSummary, RankSummary, Summary};
 
 use super::units::{mib, shape};
 use cell::{LOCATION, NAME, SHAPE, cell};
@@ -63,6 +63,43 @@ fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
 /// The highest use of a pool, in each bank.
 fn peak_of(rank: &RankSummary, pool: &str) -> Option<u64> {
     rank.pools.get(pool)?.peak_per_bank
+}
+
+/// The unit of sizes in a document.
+fn unit(extent: Extent) -> &'static str {
+    match extent {
+        Extent::Bank => "MB/bank",
+        Extent::Core => "MB/core",
+        Extent::Device => "MB",
+    }
+}
+
+/// The unit of a pool's sizes; that of a bank where the evidence has no such pool.
+fn unit_of(rank: &RankSummary, pool: &str) -> &'static str {
+    unit(rank.pools.get(pool).map_or(Extent::Bank, |pool| pool.extent))
+}
+
+/// The extent that the sizes of all pools have in common; `None` where they differ.
+fn common_extent(rank: &RankSummary) -> Option<Extent> {
+    let mut extents = rank.pools.iter().map(|(_, pool)| pool.extent);
+    let first = extents.next().unwrap_or(Extent::Bank);
+    extents.all(|extent| extent == first).then_some(first)
+}
+
+/// The unit in the headings of a table of all pools. Where they differ, each row says what it is of ([`pool_cell`]).
+fn common_unit(rank: &RankSummary) -> &'static str {
+    unit(common_extent(rank).unwrap_or(Extent::Device))
+}
+
+/// The name of a pool in a table of all pools.
+fn pool_cell(rank: &RankSummary, name: &str, pool: &PoolSummary) -> String {
+    let of = match pool.extent {
+        _ if common_extent(rank).is_some() => "",
+        Extent::Bank => " (per bank)",
+        Extent::Core => " (per core)",
+        Extent::Device => " (device)",
+    };
+    cell(name, NAME) + of
 }
 
 /// MiB with three digits.

@@ -1,10 +1,13 @@
 //! The sections that are promised: their headings, their order, and the line above them.
 
-use ttmem_query::{ChosenRuns, DeviceKind, PoolMoment, PoolSummary, RankSummary, Summary, words};
+use ttmem_query::{ChosenRuns, DeviceKind, Extent, PoolMoment, PoolSummary, RankSummary, Summary, words};
 
 use super::document::{Align, Section};
 use super::torch;
-use super::{LOCATION, NAME, cell, location, mb, named, none, number, of_capacity, typed, unknown, whole_mb};
+use super::{
+    LOCATION, NAME, cell, common_extent, common_unit, location, mb, named, none, number, of_capacity,
+    pool_cell, typed, unit_of, unknown, whole_mb,
+};
 use crate::units::{count, mib, shape};
 
 /// How many rows the ranked tables have.
@@ -50,10 +53,12 @@ pub(super) fn headline(rank: &RankSummary) -> String {
     let weights = rank.weights.as_ref().map_or_else(unknown, |weights| mib(weights.bytes, 2));
     let padding = rank.padding.as_ref().and_then(|padding| padding.overhead_pct);
     format!(
-        "Peak DRAM: {} MB/bank ({}) | Peak L1: {} MB/bank | Ops: {} | Weights: {weights} MB | Padding Overhead: {}%",
+        "Peak DRAM: {} {} ({}) | Peak L1: {} {} | Ops: {} | Weights: {weights} MB | Padding Overhead: {}%",
         peak("DRAM"),
+        unit_of(rank, "DRAM"),
         dram.unwrap_or_else(|| "unknown%".into()),
         peak("L1"),
+        unit_of(rank, "L1"),
         rank.operations.reported,
         padding.map_or_else(unknown, |share| format!("{share:.1}")),
     )
@@ -64,12 +69,12 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
         let total =
             pool.capacity_per_bank.zip(pool.banks).map(|(bank, banks)| bank.saturating_mul(banks.into()));
         let banks = pool.banks.map_or_else(unknown, |banks| banks.to_string());
-        [cell(name, NAME), banks, mb(pool.capacity_per_bank), whole_mb(total)]
+        [pool_cell(rank, name, pool), banks, mb(pool.capacity_per_bank), whole_mb(total)]
     };
     let columns = [
         ("Memory", Align::Left),
         ("Banks", Align::Right),
-        ("MB/bank", Align::Right),
+        (common_unit(rank), Align::Right),
         ("MB on device", Align::Right),
     ];
     let of_rank = of_rank(summary, rank);
@@ -89,7 +94,17 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
             counts.total,
             counts.reported,
         ))
-        .paragraph("MB is MiB (1,048,576 bytes). MB/bank times the banks is MB on one device.")
+        .paragraph(format!("MB is MiB (1,048,576 bytes).{}", of_banks(rank)))
+}
+
+/// How sizes of banks become those of a device, where there are any.
+fn of_banks(rank: &RankSummary) -> &'static str {
+    let has_banks = rank.pools.iter().any(|(_, pool)| pool.extent == Extent::Bank);
+    match common_extent(rank) {
+        Some(Extent::Bank) => " MB/bank times the banks is MB on one device.",
+        None if has_banks => " MB per bank times the banks is MB on one device.",
+        _ => "",
+    }
 }
 
 /// Which of the ranks the document is about, where there are several.
@@ -116,7 +131,7 @@ fn peak_memory(rank: &RankSummary) -> Section {
         let is_used = pool.peak_per_bank.is_none_or(|peak| peak > 0);
         let moment = rank.peaks.get(name).filter(|_| is_used);
         [
-            cell(name, NAME),
+            pool_cell(rank, name, pool),
             mb(pool.peak_per_bank),
             of_capacity(pool),
             whole_mb(pool.peak_total),
@@ -127,12 +142,14 @@ fn peak_memory(rank: &RankSummary) -> Section {
             moment.map_or_else(none, cause),
         ]
     };
+    let unit = common_unit(rank);
+    let (peak, free) = (format!("Peak {unit}"), format!("Free {unit}"));
     let columns = [
         ("Memory", Align::Left),
-        ("Peak MB/bank", Align::Right),
+        (peak.as_str(), Align::Right),
         ("Of capacity", Align::Right),
         ("MB on device", Align::Right),
-        ("Free MB/bank", Align::Right),
+        (free.as_str(), Align::Right),
         ("Largest free", Align::Right),
         ("At end", Align::Right),
         ("Before step", Align::Right),
@@ -172,11 +189,12 @@ fn consumers(rank: &RankSummary) -> Section {
     if rank.suspects.is_empty() {
         return section.paragraph("No steps to list.");
     }
+    let added = format!("Added {}", unit_of(rank, "DRAM"));
     let columns = [
         ("Step", Align::Right),
         ("Operation", Align::Left),
         ("Output", Align::Left),
-        ("Added MB/bank", Align::Right),
+        (added.as_str(), Align::Right),
         ("Location", Align::Left),
     ];
     let rows = rank.suspects.iter().take(ROWS).map(|suspect| {

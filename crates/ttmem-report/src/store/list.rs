@@ -35,7 +35,7 @@ pub fn list(reports: &[Stored], zone: &TimeZone, width: usize) -> Text {
             report.name.clone(),
             when(report, zone),
             format(report),
-            peak(report),
+            report.peak_text(),
             size(report.bytes),
         ]);
     }
@@ -58,13 +58,16 @@ fn format(report: &Stored) -> String {
     }
 }
 
-/// `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of the device.
-fn peak(report: &Stored) -> String {
-    let peak = report.peak.as_ref().and_then(|peak| {
-        let ShownPeak { bytes, capacity, of } = report.shown?;
-        let share = capacity.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
-        Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
-    });
-    let oom = if report.oom.is_some() { ", OOM" } else { "" };
-    format!("{}{oom}", peak.as_deref().unwrap_or("unknown"))
+impl Stored {
+    /// The peak in a row of a list: `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of
+    /// the device.
+    pub fn peak_text(&self) -> String {
+        let peak = self.peak.as_ref().and_then(|peak| {
+            let ShownPeak { bytes, capacity, of } = self.shown?;
+            let share = capacity.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
+            Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
+        });
+        let oom = if self.oom.is_some() { ", OOM" } else { "" };
+        format!("{}{oom}", peak.as_deref().unwrap_or("unknown"))
+    }
 }

@@ -37,7 +37,7 @@ pub struct Stored {
     pub shown: Option<ShownPeak>,
     /// Why memory ran out, where it did.
     pub oom: Option<String>,
-    /// The same as a sentence; not known of reports of earlier versions.
+    /// The same as a sentence.
     pub oom_headline: Option<String>,
     /// What its files take.
     pub bytes: u64,
@@ -85,9 +85,8 @@ impl Stored {
             .filter(|(_, metadata)| metadata.is_file())
             .collect();
         let (stem, main) = main_file(&folder, &entries)?;
-        let about: Option<About> = fs::read(folder.join(files::about_of(&stem)))
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok());
+        let about: Option<About> =
+            fs::read(folder.join(files::about_of(&stem))).ok().and_then(|text| About::parse(&text));
         let (format, ranks, operations, peak, oom, oom_headline) = match about {
             Some(about) => (
                 Some(about.format),

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ttmem_model::{Error, Profile, Result};
+use ttmem_query::{Request, summary};
 
 use super::lock::Lock;
 use crate::files;
@@ -55,7 +56,8 @@ pub(super) fn write_with(
     let before = files::listed_in(folder, name).unwrap_or_default();
     let is_among = |path: &Path, files: &[String]| is_named(path, |file| files.iter().any(|one| one == file));
     let written = place.replace_files(|staged| {
-        files::write(profile, name, staged, &kept)?;
+        let answer = summary(std::slice::from_ref(profile), &Request::default())?;
+        files::write(profile, &answer, name, staged, &kept)?;
         remove_all(&entries(staged)?, |path| is_among(path, &kept))?;
         more(staged)
     })?;

@@ -5,7 +5,7 @@ mod parts;
 
 use ttmem_model::{Block, Class};
 use ttmem_query::{
-    AtMoment, Caused, ChosenRuns, DeviceKind, Extent, Level, LiveTensor, Named, PoolMoment, PoolSummary,
+    AtMoment, Caused, ChosenRuns, DeviceKind, Extent, LiveTensor, Named, PoolMoment, PoolSummary,
     RankSummary, ResidueRow, SessionSummary, Severity, Suggestion, Summary, Urgency,
 };
 
@@ -138,7 +138,7 @@ impl Page<'_> {
         out.blank();
     }
 
-    /// The exception that ended the program, if it was not for memory.
+    /// The exception that ended the program.
     fn ended_by(&self, out: &mut Text) {
         let Some(message) = &self.rank.ended_by else { return };
         out.sentence(message, Style::Failure);
@@ -293,12 +293,12 @@ impl Page<'_> {
                 "  to tensors; a recording (.ttmem) has all of them.",
             ],
             _ if self.rank.device == Some(DeviceKind::Torch) => [
-                "  Only counters were read (level phases), so nobody's bytes can be told: level",
-                "  tensors sees who holds them.",
+                "  Only counters were read (level phases), so memory can't be attributed to tensors: record",
+                "  with level tensors.",
             ],
             _ => [
-                "  The evidence names no tensors, so nobody's bytes can be told: capture with",
-                "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to see who holds them.",
+                "  The evidence names no tensors, so memory can't be attributed to them: capture with",
+                "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG.",
             ],
         }
     }
@@ -574,13 +574,7 @@ fn usage_bar(pool: &PoolSummary, width: u64) -> Option<Span> {
     let filled = if capacity == 0 { 0 } else { (peak.saturating_mul(width)).div_ceil(capacity).min(width) };
     let cells = |count: u64, cell: &str| cell.repeat(usize::try_from(count).unwrap_or(0));
     let bar = format!("{}{}", cells(filled, "▓"), cells(width - filled, "░"));
-    let style = match pool.level {
-        Some(Level::Full) => Style::Critical,
-        Some(Level::High) => Style::Warning,
-        Some(Level::Ok) => Style::Good,
-        None => Style::Plain,
-    };
-    Some(Span::new(bar, style))
+    Some(Span::new(bar, Style::of_level(pool.level)))
 }
 
 /// How many cells the picture of a bank has.

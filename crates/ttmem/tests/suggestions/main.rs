@@ -375,7 +375,9 @@ fn weights_expanded() {
     let found = with(&[32, 4096], 36 * MIB).only("weights_expanded");
     says(
         &found,
-        &["made 1 tensor out of 256.0 KiB of weights that takes 4.0 MiB/bank, 10.0% of the DRAM peak"],
+        &[
+            "1 const-eval result, expanded from 256.0 KiB of weights, takes 4.0 MiB/bank, 10.0% of the DRAM peak",
+        ],
     );
     says(&found, &["the largest is %0, 4096x4096 (bf16)"]);
     assert_eq!((saves(&found), found.step), (Some(4 * MIB - 32 * KIB), Some(0)));
@@ -702,6 +704,8 @@ fn check_parts(suggestion: &Suggestion, rank: &ttmem::query::RankSummary) {
     }
     assert!(suggestion.urgency != Urgency::Note || advice.is_none(), "{suggestion:?}");
     assert_eq!(suggestion.step, suggestion.steps.first().copied());
+    assert_eq!(suggestion.steps.len(), suggestion.step_count.min(10), "{suggestion:?}");
+    assert!(suggestion.steps.is_sorted(), "{suggestion:?}");
     assert_eq!(suggestion.tensors.is_some(), suggestion.tensor_count.is_some());
     assert_eq!(suggestion.urgency == Urgency::Failure, suggestion.rule == "out_of_memory");
     if let (Some(tensors), Some(count)) = (&suggestion.tensors, suggestion.tensor_count) {
@@ -763,6 +767,31 @@ fn a_suggestion_lists_its_largest_tensors() {
     let answer = summary(&[scene().finish()], &request).unwrap();
     let found = answer.ranks[0].suggestions.iter().find(|one| one.rule == "f32_tensors").unwrap();
     assert_eq!((found.tensor_count, found.tensors.as_ref().unwrap().len()), (Some(12), 3));
+}
+
+#[test]
+fn a_suggestion_lists_its_first_steps() {
+    let mut scene = Scene::new();
+    scene.enter("main_const_eval_0", true);
+    let made = scene.make("ttnn.permute", &[], "%0", &tiled(&[4096, 4096], "bf16").class(Class::Weight));
+    scene.leave();
+    for number in 1..=40 {
+        scene.load_cached(&format!("%{number}"), made);
+    }
+    let found = scene.only("load_cached");
+    assert_eq!((found.step_count, found.step), (40, Some(1)));
+    assert_eq!(found.steps, (1..=10).collect::<Vec<_>>());
+    says(&found, &["40 ttcore.load_cached, steps 1 to 40"]);
+
+    let mut scene = Scene::new();
+    scene.make("ttnn.full", &[], "%0", &bytes(90 * MIB));
+    for times in 1..=12 {
+        scene.run("ttnn.reshape", &["%0"]);
+        scene.hide(times * MIB);
+    }
+    let found = scene.only("unexplained");
+    assert_eq!((found.step_count, found.steps.len()), (12, 10));
+    says(&found, &["in 12 steps"]);
 }
 
 /// Names are those of the evidence: no control character of theirs reaches a terminal in a sentence.

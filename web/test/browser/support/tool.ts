@@ -17,7 +17,6 @@ process.on("exit", () => rmSync(FILES, { recursive: true, force: true }));
 /** Screenshots and other things to look at. */
 export const KEPT = resolve(WEB, "test-results");
 
-/** A tensor in a live set. */
 /** A training log. */
 export function trainingLog(): string {
   return resolve(CORPUS, "../tt_train/tinyllama.log");

@@ -5,8 +5,7 @@ use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use ttmem::query::ShownPeak;
-use ttmem::report::{percent, size};
+use ttmem::report::size;
 use ttmem::store::{Kind, Stored};
 use unicode_width::UnicodeWidthStr;
 
@@ -222,6 +221,7 @@ impl Screen for StoredReports {
 /// The columns of the list, as many as there is room for.
 struct Columns {
     name: usize,
+    peak: usize,
     has_when: bool,
     has_size: bool,
     has_format: bool,
@@ -229,7 +229,8 @@ struct Columns {
 
 const WHEN: usize = 16;
 const FORMAT: usize = 8;
-const PEAK: usize = 29;
+/// The widest column of peaks: a pool may have a long name.
+const MAX_PEAK: usize = 40;
 const SIZE: usize = 10;
 const GAP: usize = 2;
 /// Names are not cut further than that for other columns.
@@ -238,7 +239,9 @@ const LEAST_NAME: usize = 14;
 impl Columns {
     fn of(reports: &[&Stored], width: usize) -> Self {
         let longest = reports.iter().map(|report| report.name.width()).max().unwrap_or(0).max("name".len());
-        let mut room = width.saturating_sub(1 + longest.min(LEAST_NAME) + GAP + PEAK);
+        let peak = reports.iter().map(|report| report.peak_text().width()).max().unwrap_or(0);
+        let peak = peak.clamp("peak".len(), MAX_PEAK);
+        let mut room = width.saturating_sub(1 + longest.min(LEAST_NAME) + GAP + peak);
         // What matters least gives way first.
         let mut takes = |column: usize| {
             let fits = room >= GAP + column;
@@ -246,7 +249,7 @@ impl Columns {
             fits
         };
         let (has_when, has_size, has_format) = (takes(WHEN), takes(SIZE), takes(FORMAT));
-        Self { name: longest.min(LEAST_NAME + room), has_when, has_size, has_format }
+        Self { name: longest.min(LEAST_NAME + room), peak, has_when, has_size, has_format }
     }
 
     fn head(&self) -> String {
@@ -262,7 +265,7 @@ impl Columns {
         if self.has_format {
             cells.push(format!("{}{gap}", fill(format, FORMAT)));
         }
-        cells.push(fill(peak, PEAK));
+        cells.push(fill(peak, self.peak));
         if self.has_size {
             cells.push(format!("{gap}{}", fill_left(bytes, SIZE)));
         }
@@ -275,25 +278,11 @@ impl Columns {
             |written| written.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
         );
         let format = report.format.as_deref().unwrap_or("unknown");
-        let cells = self.cells([&report.name, &when, format, &peak(report), &size(report.bytes)]);
+        let cells = self.cells([&report.name, &when, format, &report.peak_text(), &size(report.bytes)]);
         let peak_at = 1 + usize::from(self.has_when) + usize::from(self.has_format);
         let style =
             |index: usize| if index == peak_at && report.oom.is_some() { look.bad() } else { Look::plain() };
         let spans = cells.into_iter().enumerate().map(|(index, cell)| Span::styled(cell, style(index)));
         spans.collect()
     }
-}
-
-/// `DRAM 686.4 MiB/bank (17 %)`.
-fn peak(report: &Stored) -> String {
-    let Some(peak) = &report.peak else { return "unknown".into() };
-    let Some(ShownPeak { bytes, capacity, of }) = peak.shown() else {
-        return format!("{} unknown", peak.pool);
-    };
-    let share = match (report.oom.is_some(), capacity) {
-        (true, _) => " ran out".to_owned(),
-        (false, Some(all)) => format!(" ({})", percent(bytes, all)),
-        (false, None) => String::new(),
-    };
-    format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix())
 }
