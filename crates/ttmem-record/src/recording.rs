@@ -361,11 +361,12 @@ mod tests {
         let got: Arc<Mutex<Got>> = Arc::default();
         let sink = Memory { got: Arc::clone(&got), fails_at: None, disk: Arc::clone(disk) };
         let mut recording = Recording::start(Path::new("test.ttmem"), sink).unwrap();
-        let number = (1..).find(|number| {
-            recording.put(*number);
-            recording.failure().is_some()
-        });
-        (recording, got, number.unwrap().cast_unsigned())
+        let mut put = 0_i64;
+        while recording.failure().is_none() {
+            put += 1;
+            recording.put(put);
+        }
+        (recording, got, put.cast_unsigned())
     }
 
     /// The disk works again later, but records after the gap would be wrong.
