@@ -31,7 +31,8 @@ pub fn padding(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment, most: u
             found.worst.extend(TensorId::new(index).map(|tensor| (tensor, wasted)));
         }
     }
-    found.worst.sort_by_key(|&(tensor, wasted)| (std::cmp::Reverse(wasted), tensor));
+    let born = |tensor: TensorId| rank.tensors.born[tensor.index()];
+    found.worst.sort_by_key(|&(tensor, wasted)| (std::cmp::Reverse(wasted), born(tensor), tensor));
     found.worst.truncate(most);
     // Tensors without types (blocks of a CUDA allocator) may be padded or not; nobody knows.
     (typed || rank.live(pool, at).next().is_none()).then_some(found)

@@ -125,7 +125,8 @@ impl Finding {
         let has_tensors = situation.rank.has_tensors();
         let tensor_count = has_tensors.then_some(self.tensors.len());
         let mut tensors = self.tensors;
-        tensors.sort_by_key(|tensor| (Reverse(situation.per_bank(*tensor)), *tensor));
+        let born = |tensor: &TensorId| situation.rank.tensors.born.get(tensor.index());
+        tensors.sort_by_key(|tensor| (Reverse(situation.per_bank(*tensor)), born(tensor).copied(), *tensor));
         tensors.truncate(max);
         let tensors = tensors.into_iter().map(|tensor| situation.tensor(tensor)).collect();
         let step_count = self.steps.len();

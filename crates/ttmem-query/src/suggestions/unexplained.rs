@@ -31,11 +31,19 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     });
     let found = Statement::new(format!("No tensor explains {}{left}.", pool.share(rest)));
     let steps = most.map_or_else(Vec::new, |row| row.steps.clone());
-    Some(pool.finding(NAME, explain(found, pool, rest, &rows)).steps(steps))
+    let is_cut_out = situation.rank.cut_out.is_some();
+    Some(pool.finding(NAME, explain(found, pool, rest, &rows, is_cut_out)).steps(steps))
 }
 
-/// Adds where most of the rest comes from, and what to do about it.
-fn explain(found: Statement, pool: &PoolAtPeak<'_>, rest: u64, rows: &[LeftBehind]) -> Statement {
+/// Adds where most of the rest comes from, and what to do about it. What was there before a pass that was cut out may be
+/// from earlier passes.
+fn explain(
+    found: Statement,
+    pool: &PoolAtPeak<'_>,
+    rest: u64,
+    rows: &[LeftBehind],
+    is_cut_out: bool,
+) -> Statement {
     let sum = |is_counted: &dyn Fn(&LeftBehind) -> bool| {
         let rows = rows.iter().filter(|row| is_counted(row));
         rows.map(kept).fold(0, u64::saturating_add).min(rest)
@@ -51,11 +59,15 @@ fn explain(found: Statement, pool: &PoolAtPeak<'_>, rest: u64, rows: &[LeftBehin
         ));
     }
     if from_before > half {
-        return found.detail(format!(
-            "{} were there before the first step: arguments that no step has used, or another program on the \
-             device.",
-            pool.label.per_bank(from_before)
-        ));
+        let bytes = pool.label.per_bank(from_before);
+        return found.detail(if is_cut_out {
+            format!("{bytes} were there before this pass. A summary of the whole log shows which operation left them.")
+        } else {
+            format!(
+                "{bytes} were there before the first step: arguments that no step has used, or another program on \
+                 the device."
+            )
+        });
     }
     found.advice("Compare --run 1 with --run last: if it grows, something leaks.".to_owned())
 }
