@@ -59,15 +59,15 @@ fn format(report: &Stored) -> String {
 }
 
 impl Stored {
-    /// The peak in a row of a list: `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of
-    /// the device.
+    /// The peak in a row of a list: `DRAM 686.4 MiB/bank (17 %)`; `DRAM 1012.5 MiB/bank, OOM`, where memory ran out;
+    /// `DRAM 15.30 GiB`, where the evidence has totals of the device.
     pub fn peak_text(&self) -> String {
-        let peak = self.peak.as_ref().and_then(|peak| {
-            let ShownPeak { bytes, capacity, of } = self.shown?;
-            let share = capacity.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
-            Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
-        });
         let oom = if self.oom.is_some() { ", OOM" } else { "" };
-        format!("{}{oom}", peak.as_deref().unwrap_or("unknown"))
+        let Some((peak, ShownPeak { bytes, capacity, of })) = self.peak.as_ref().zip(self.shown) else {
+            return format!("unknown{oom}");
+        };
+        let share = capacity.filter(|_| self.oom.is_none());
+        let share = share.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
+        format!("{} {}{}{share}{oom}", peak.pool, size(bytes), of.suffix())
     }
 }

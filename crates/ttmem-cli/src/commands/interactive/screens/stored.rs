@@ -221,7 +221,6 @@ impl Screen for StoredReports {
 /// The columns of the list, as many as there is room for.
 struct Columns {
     name: usize,
-    peak: usize,
     has_when: bool,
     has_size: bool,
     has_format: bool,
@@ -229,8 +228,7 @@ struct Columns {
 
 const WHEN: usize = 16;
 const FORMAT: usize = 8;
-/// The widest column of peaks: a pool may have a long name.
-const MAX_PEAK: usize = 40;
+const PEAK: usize = 29;
 const SIZE: usize = 10;
 const GAP: usize = 2;
 /// Names are not cut further than that for other columns.
@@ -239,9 +237,7 @@ const LEAST_NAME: usize = 14;
 impl Columns {
     fn of(reports: &[&Stored], width: usize) -> Self {
         let longest = reports.iter().map(|report| report.name.width()).max().unwrap_or(0).max("name".len());
-        let peak = reports.iter().map(|report| report.peak_text().width()).max().unwrap_or(0);
-        let peak = peak.clamp("peak".len(), MAX_PEAK);
-        let mut room = width.saturating_sub(1 + longest.min(LEAST_NAME) + GAP + peak);
+        let mut room = width.saturating_sub(1 + longest.min(LEAST_NAME) + GAP + PEAK);
         // What matters least gives way first.
         let mut takes = |column: usize| {
             let fits = room >= GAP + column;
@@ -249,7 +245,7 @@ impl Columns {
             fits
         };
         let (has_when, has_size, has_format) = (takes(WHEN), takes(SIZE), takes(FORMAT));
-        Self { name: longest.min(LEAST_NAME + room), peak, has_when, has_size, has_format }
+        Self { name: longest.min(LEAST_NAME + room), has_when, has_size, has_format }
     }
 
     fn head(&self) -> String {
@@ -265,7 +261,7 @@ impl Columns {
         if self.has_format {
             cells.push(format!("{}{gap}", fill(format, FORMAT)));
         }
-        cells.push(fill(peak, self.peak));
+        cells.push(fill(peak, PEAK));
         if self.has_size {
             cells.push(format!("{gap}{}", fill_left(bytes, SIZE)));
         }
