@@ -558,7 +558,7 @@ fn stored(place: &Place) -> Session {
 fn stored_reports_are_listed_found_and_shown() {
     let place = Place::with_reports();
     let mut session = stored(&place);
-    session.see("2 reports").see("OOM").see_chosen("vae");
+    session.see("2 reports").see("ran out").see_chosen("vae");
     session.send(DOWN).see_chosen("oom").send(DOWN).see_chosen("oom").send(HOME).see_chosen("vae");
     session.send(END).see_chosen("oom").send(PAGE_UP).see_chosen("vae").send(PAGE_DOWN).see_chosen("oom");
     session.send(UP).see_chosen("vae").send("j").see_chosen("oom").send("k").see_chosen("vae");
@@ -917,7 +917,7 @@ fn colours_are_there_unless_they_are_not_wanted() {
         let mut session = place.start_with(80, 24, environment);
         session.see("Newest log").send("loom.log\r").see(OOM);
         assert_eq!(has_colour(&session), wanted, "the answer");
-        session.send("r").see("Path").send(ESCAPE).see("Stored").send("o").see("OOM");
+        session.send("r").see("Path").send(ESCAPE).see("Stored").send("o").see("ran out");
         assert_eq!(has_colour(&session), wanted, "the list");
         session.send("q").ends_with(0);
     }

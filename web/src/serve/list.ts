@@ -107,7 +107,7 @@ function rowOf(row: StoredRow): HTMLElement {
   );
 }
 
-function nameOf({ name, page, kind, oom_headline: headline, folder, source }: StoredRow): HTMLElement {
+function nameOf({ name, page, kind, oom, oom_headline, folder, source }: StoredRow): HTMLElement {
   const title = source ? `made from ${source.path}` : folder;
   const text = page
     ? h("a", { href: page, title }, name)
@@ -122,7 +122,7 @@ function nameOf({ name, page, kind, oom_headline: headline, folder, source }: St
     "div",
     { class: "name" },
     text,
-    headline !== null && h("span", { class: "mark bad" }, headline),
+    oom && h("span", { class: "mark bad", title: oom_headline }, `OOM: ${oom.replaceAll("_", " ")}`),
     kind === "run" && h("span", { class: "mark", title: `The folder of a run: ${folder}` }, "run"),
   );
 }

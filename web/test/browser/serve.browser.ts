@@ -33,7 +33,7 @@ test("a list is searched and sorted, and leads to the pages and back", async ({ 
   expect(await names(page)).toEqual(["llm-decode", "oom-fragmentation", "vae-decoder"]);
 
   const row = page.locator('[data-report="oom-fragmentation"]');
-  await expect(row.getByText("Out of memory: DRAM is fragmented.")).toBeVisible();
+  await expect(row.getByText("OOM: fragmentation")).toBeVisible();
   const { pools } = summary(logOf("oom-fragmentation")).ranks[0];
   const peak = Number(await row.locator('[data-title="Peak"] data').getAttribute("value"));
   expect(peak).toBe(pools.DRAM.peak_per_bank);

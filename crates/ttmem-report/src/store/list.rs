@@ -59,15 +59,27 @@ fn format(report: &Stored) -> String {
 }
 
 impl Stored {
-    /// The peak in a row of a list: `DRAM 686.4 MiB/bank (17 %)`; `DRAM 1012.5 MiB/bank, OOM`, where memory ran out;
-    /// `DRAM 15.30 GiB`, where the evidence has totals of the device.
-    pub fn peak_text(&self) -> String {
-        let oom = if self.oom.is_some() { ", OOM" } else { "" };
-        let Some((peak, ShownPeak { bytes, capacity, of })) = self.peak.as_ref().zip(self.shown) else {
-            return format!("unknown{oom}");
-        };
-        let share = capacity.filter(|_| self.oom.is_none());
-        let share = share.map_or_else(String::new, |all| format!(" ({})", percent(bytes, all)));
-        format!("{} {}{}{share}{oom}", peak.pool, size(bytes), of.suffix())
+    /// The peak in a row of a list: `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of
+    /// the device.
+    fn peak_text(&self) -> String {
+        let peak = self.peak_with_share(self.share()).unwrap_or_else(|| "unknown".to_owned());
+        format!("{peak}{}", if self.oom.is_some() { ", OOM" } else { "" })
+    }
+
+    /// The same for narrow lists, in which `ran out` stands in place of the share.
+    pub fn brief_peak_text(&self) -> String {
+        let share = if self.oom.is_some() { " ran out".to_owned() } else { self.share() };
+        self.peak_with_share(share).unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn peak_with_share(&self, share: String) -> Option<String> {
+        let (peak, ShownPeak { bytes, of, .. }) = (self.peak.as_ref()?, self.shown?);
+        Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
+    }
+
+    fn share(&self) -> String {
+        let share =
+            self.shown.and_then(|shown| Some(format!(" ({})", percent(shown.bytes, shown.capacity?))));
+        share.unwrap_or_default()
     }
 }

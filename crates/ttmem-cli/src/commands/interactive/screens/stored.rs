@@ -274,7 +274,7 @@ impl Columns {
             |written| written.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string(),
         );
         let format = report.format.as_deref().unwrap_or("unknown");
-        let cells = self.cells([&report.name, &when, format, &report.peak_text(), &size(report.bytes)]);
+        let cells = self.cells([&report.name, &when, format, &report.brief_peak_text(), &size(report.bytes)]);
         let peak_at = 1 + usize::from(self.has_when) + usize::from(self.has_format);
         let style =
             |index: usize| if index == peak_at && report.oom.is_some() { look.bad() } else { Look::plain() };
