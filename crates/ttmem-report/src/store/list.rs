@@ -62,17 +62,17 @@ impl Stored {
     /// The peak in a row of a list: `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of
     /// the device.
     fn peak_text(&self) -> String {
-        let peak = self.peak_with_share(self.share()).unwrap_or_else(|| "unknown".to_owned());
+        let peak = self.peak_with_share(&self.share()).unwrap_or_else(|| "unknown".to_owned());
         format!("{peak}{}", if self.oom.is_some() { ", OOM" } else { "" })
     }
 
     /// The same for narrow lists, in which `ran out` stands in place of the share.
     pub fn brief_peak_text(&self) -> String {
         let share = if self.oom.is_some() { " ran out".to_owned() } else { self.share() };
-        self.peak_with_share(share).unwrap_or_else(|| "unknown".to_owned())
+        self.peak_with_share(&share).unwrap_or_else(|| "unknown".to_owned())
     }
 
-    fn peak_with_share(&self, share: String) -> Option<String> {
+    fn peak_with_share(&self, share: &str) -> Option<String> {
         let (peak, ShownPeak { bytes, of, .. }) = (self.peak.as_ref()?, self.shown?);
         Some(format!("{} {}{}{share}", peak.pool, size(bytes), of.suffix()))
     }
