@@ -361,11 +361,17 @@ class TestFiles:
     def test_after_kill_9_it_is_there(self, tmp_path: Path) -> None:
         run(
             """
-            import os, signal, time, torch, ttmem
+            import glob, os, signal, time, torch, ttmem
             tracker = ttmem.initialize_memory_tracker(output_dir=".")
             with tracker.track_operation("step"):
                 keep = [torch.zeros(1024) for _ in range(100)]
-            time.sleep(0.5)
+
+            def written():
+                pools = ttmem.open(glob.glob("*.ttmem")[0]).summary()["ranks"][0]["pools"]
+                return pools.get("cpu", {}).get("final_total")
+
+            while written() != 409_600:
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
             """,
             cwd=tmp_path,

@@ -7,8 +7,11 @@
 //!
 //! - [`tt`]: the Tenstorrent runtime (tt-mlir and tt-xla).
 //! - [`graph`]: the graph captures of ttnn.
+//! - [`privileges`]: tests of permissions, as root.
 //! - [`random`]: chance that a seed names, for tests that draw their own cases.
 
 pub mod graph;
+#[cfg(unix)]
+pub mod privileges;
 pub mod random;
 pub mod tt;

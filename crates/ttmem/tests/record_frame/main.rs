@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -634,12 +633,10 @@ fn lengths_that_ask_for_the_world_get_nothing() {
         files.push(file);
     }
     for file in files {
-        let start = Instant::now();
         let (mut taken, mut watched) = (Taken::default(), Watched(&file.0, 0));
         frame::read(&mut watched, "test.ttmem", &mut taken).unwrap();
         assert!(matches!(taken.0.as_slice(), [Event::Warning(_)]), "{:?}", taken.0);
         assert!(watched.1 <= 1 << 20, "a buffer of {} bytes", watched.1);
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     }
 }
 

@@ -1,0 +1,63 @@
+//! Runs a part of a test without root's right to read and write every file: CI and containers often test as root.
+
+use std::thread;
+
+/// Runs `test` where the permissions of files count, also for the programs that it starts. Panics if it does.
+///
+/// The rights belong to a thread, so the test gets one of its own.
+pub fn where_permissions_count<T: Send>(test: impl FnOnce() -> T + Send) -> T {
+    let run = || {
+        drop_rights().expect("a thread may give up its own rights");
+        test()
+    };
+    thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Gives up the rights that make permissions of files meaningless.
+#[cfg(target_os = "linux")]
+fn drop_rights() -> rustix::io::Result<()> {
+    use rustix::thread::{
+        Capability, CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
+    };
+
+    let all_files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    let mut own = capabilities(None)?;
+    if !own.effective.intersects(all_files) {
+        return Ok(());
+    }
+    // A program that root starts gets everything in the bounding set.
+    for capability in [Capability::DACOverride, Capability::DACReadSearch] {
+        remove_capability_from_bounding_set(capability)?;
+    }
+    for set in [&mut own.effective, &mut own.permitted, &mut own.inheritable] {
+        set.remove(all_files);
+    }
+    set_capabilities(None, own)
+}
+
+/// Elsewhere, tests do not run as root.
+#[cfg(not(target_os = "linux"))]
+fn drop_rights() -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    use super::where_permissions_count;
+
+    #[test]
+    fn a_file_without_permissions_cannot_be_read_here_or_by_programs() {
+        let path = std::env::temp_dir().join(format!("ttmem-privileges-{}", std::process::id()));
+        fs::write(&path, "secret").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+        where_permissions_count(|| {
+            assert!(fs::read(&path).is_err());
+            assert!(!Command::new("cat").arg(&path).output().unwrap().status.success());
+        });
+        fs::remove_file(&path).unwrap();
+    }
+}
