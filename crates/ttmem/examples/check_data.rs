@@ -10,7 +10,7 @@ use ttmem::read;
 
 #[path = "check_data/real.rs"]
 mod real;
-#[path = "../tests/truth/mod.rs"]
+#[path = "../tests/it/truth/mod.rs"]
 mod truth;
 
 use truth::{Field, Fields, Shown, Truth};

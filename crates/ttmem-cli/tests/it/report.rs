@@ -1,0 +1,185 @@
+//! `ttmem report` as people call it: where the folder goes, what it is called, what is in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+
+fn corpus(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name).display().to_string()
+}
+
+fn ttmem(home: &Path) -> Command {
+    let mut command = Command::cargo_bin("ttmem").unwrap();
+    command.env("TTMEM_HOME", home);
+    command
+}
+
+/// The folder of the page that a report says it has written.
+fn report(home: &Path, args: &[&str]) -> PathBuf {
+    let output = ttmem(home).arg("report").args(args).assert().success().get_output().clone();
+    let page = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+    assert!(page.is_file(), "{}", page.display());
+    assert!(page.to_str().unwrap().ends_with("_report.html"), "{}", page.display());
+    page.parent().unwrap().to_owned()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_report_is_stored_under_its_name_and_replaced_by_the_same_source() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = report(home.path(), &[&corpus("vae-decoder.log")]);
+    assert_eq!(folder, home.path().join("reports/vae-decoder"));
+    for file in ["vae-decoder.ttmem", "vae-decoder_memory.json", "vae-decoder_operations.json"] {
+        assert!(names(&folder).contains(&file.to_owned()), "{:?}", names(&folder));
+    }
+    assert_eq!(report(home.path(), &[&corpus("vae-decoder.log")]), folder);
+    let other = home.path().join("vae_decoder_profile.log");
+    fs::copy(corpus("oom-capacity.log"), &other).unwrap();
+    assert_eq!(
+        report(home.path(), &[&other.display().to_string()]),
+        home.path().join("reports/vae-decoder-2")
+    );
+}
+
+#[test]
+fn a_report_of_a_folder_is_made_from_its_profile() {
+    let home = tempfile::tempdir().unwrap();
+    let out = home.path().join("out");
+    let out_text = out.display().to_string();
+    report(home.path(), &[&corpus("two-graphs.log"), "-o", &out_text, "--name", "graphs"]);
+    let first = fs::read(out.join("graphs_memory.json")).unwrap();
+    let again = home.path().join("again");
+    report(home.path(), &[&out_text, "-o", &again.display().to_string()]);
+    assert_eq!(fs::read(again.join("graphs_memory.json")).unwrap(), first);
+    let summary = |file: &Path| {
+        let output =
+            ttmem(home.path()).args(["summary", "--json"]).arg(file).assert().success().get_output().clone();
+        let mut answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["source"] = serde_json::Value::Null;
+        answer["ranks"][0]["file"] = serde_json::Value::Null;
+        answer
+    };
+    assert_eq!(summary(&out.join("graphs.ttmem")), summary(Path::new(&corpus("two-graphs.log"))));
+}
+
+#[test]
+fn a_folder_without_a_report_says_what_to_do() {
+    let home = tempfile::tempdir().unwrap();
+    let output = ttmem(home.path()).arg("report").arg(home.path()).assert().code(2).get_output().clone();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory without a report"));
+}
+
+/// A folder that the earlier tool wrote.
+fn small_model(parent: &Path) -> PathBuf {
+    let folder = parent.join("small_model_20260122_143957");
+    fs::create_dir(&folder).unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_json/small_model");
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_report_of_a_folder_without_a_profile_is_made_from_its_json_files() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = small_model(home.path());
+    let before: Vec<(String, Vec<u8>)> =
+        names(&folder).into_iter().map(|name| (name.clone(), fs::read(folder.join(name)).unwrap())).collect();
+    let output = ttmem(home.path()).arg("report").arg(&folder).assert().success().get_output().clone();
+    let page = folder.join("small_model_report.html");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), page.display().to_string());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("deallocations"));
+    assert!(page.is_file() && folder.join("small_model.ttmem").is_file());
+    // What it was made from is still there, byte for byte, also when it is made again from the profile.
+    assert_eq!(report(home.path(), &[&folder.display().to_string()]), folder);
+    for (name, content) in &before {
+        assert_eq!(&fs::read(folder.join(name)).unwrap(), content, "{name}");
+    }
+    let answer = |file: &Path| {
+        let output =
+            ttmem(home.path()).args(["summary", "--json"]).arg(file).assert().success().get_output().clone();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    // The folder, its memory file and its profile give one answer.
+    let of_file = answer(&folder.join("small_model_memory.json"));
+    assert_eq!((of_file["source"]["format"].as_str(), &answer(&folder)), (Some("tt_json"), &of_file));
+    // A memory file by itself is stored under the report's name.
+    let memory = folder.join("small_model_memory.json").display().to_string();
+    assert_eq!(report(home.path(), &[&memory]), home.path().join("reports/small-model"));
+}
+
+#[cfg(unix)]
+#[test]
+fn the_page_is_opened_if_asked_and_the_report_is_there_if_that_fails() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = tempfile::tempdir().unwrap();
+    let opener = home.path().join("xdg-open");
+    fs::write(&opener, "#!/bin/sh\nprintf %s \"$1\" >\"$TTMEM_HOME/opened\"\n").unwrap();
+    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    let open = |path: &str| {
+        let mut command = ttmem(home.path());
+        command.env("PATH", path).args(["report", "--open", &corpus("vae-decoder.log")]);
+        command.assert().success().get_output().clone()
+    };
+    let path = format!("{}:/usr/bin:/bin", home.path().display());
+    let printed = String::from_utf8(open(&path).stdout).unwrap();
+    let record = home.path().join("opened");
+    for _ in 0..500 {
+        if fs::read_to_string(&record).is_ok_and(|text| !text.is_empty()) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(fs::read_to_string(&record).unwrap(), printed.trim());
+    let failed = open("/nowhere");
+    assert_eq!(failed.stdout, printed.as_bytes());
+    assert!(String::from_utf8(failed.stderr).unwrap().contains("no browser"));
+}
+
+/// Whatever a killed `report` has staged is gone after the next `list`.
+#[test]
+#[cfg(unix)]
+fn a_report_that_is_killed_leaves_nothing_for_long() {
+    let home = tempfile::tempdir().unwrap();
+    let staged = || -> Vec<PathBuf> {
+        let folders = fs::read_dir(home.path().join("reports")).into_iter().flatten().flatten();
+        let entries = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        let is_staged = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".ttmem-staged-"))
+        };
+        entries.map(|entry| entry.path()).filter(is_staged).collect()
+    };
+    let command = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ttmem"));
+        command.args(words).env("TTMEM_HOME", home.path()).stdout(std::process::Stdio::null());
+        command
+    };
+    let log = format!("{}/../../corpus/tt_log/vae-decoder.log", env!("CARGO_MANIFEST_DIR"));
+    // Once with no report of that name, once beside one. It may be done before it is killed.
+    for _ in 0..2 {
+        let is_killed = (0..100).any(|_| {
+            let mut child = command(&["report", &log]).spawn().unwrap();
+            while staged().is_empty() && child.try_wait().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            !staged().is_empty()
+        });
+        assert!(is_killed, "it was always done before it could be killed");
+        assert!(command(&["list"]).status().unwrap().success());
+        assert_eq!(staged(), Vec::<PathBuf>::new());
+        assert!(command(&["report", &log]).status().unwrap().success());
+    }
+}

@@ -1,0 +1,292 @@
+//! `ttmem summary` as people and scripts call it: streams, exit codes, options, the screen.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name)
+}
+
+fn ttmem() -> Command {
+    let mut command = Command::cargo_bin("ttmem").unwrap();
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command
+}
+
+/// Standard output of a run that must succeed.
+fn stdout(args: &[&str]) -> String {
+    let output = ttmem().args(args).assert().success().get_output().clone();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&stdout(args)).unwrap()
+}
+
+fn path(name: &str) -> String {
+    corpus(name).display().to_string()
+}
+
+/// What is printed for a log of the corpus, called from its own folder so that no path is in it.
+fn screen(args: &[&str]) -> String {
+    let output = ttmem().current_dir(corpus("")).args(args).assert().success().get_output().clone();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_screen_of_a_run() {
+    insta::assert_snapshot!("vae-decoder", screen(&["summary", "vae-decoder.log"]));
+}
+
+#[test]
+fn the_screen_of_an_error() {
+    insta::assert_snapshot!("oom-fragmentation", screen(&["summary", "oom-fragmentation.log", "--top", "4"]));
+}
+
+#[test]
+fn the_screen_of_ranks_without_tensors() {
+    insta::assert_snapshot!("two-ranks-info-only", screen(&["summary", "two-ranks-info-only.log"]));
+}
+
+#[test]
+fn the_screen_of_a_moment() {
+    insta::assert_snapshot!(
+        "llm-decode-at-3",
+        screen(&["summary", "llm-decode.log", "--at", "3", "--top", "3"])
+    );
+}
+
+#[test]
+fn the_markdown() {
+    insta::assert_snapshot!("vae-decoder-markdown", screen(&["summary", "--markdown", "vae-decoder.log"]));
+}
+
+#[test]
+fn markdown_answers_what_was_asked() {
+    let log = path("vae-decoder.log");
+    let whole = stdout(&["summary", "--markdown", &log]);
+    let at = stdout(&["summary", "--markdown", "--at", "50", &log]);
+    assert!(at.contains("## Before Step 50\n") && !whole.contains("## Before Step"), "{at}");
+    let last = stdout(&["summary", "--markdown", "--run", "last", &log]);
+    assert!(last.contains("Program runs: 1, passes: 1 (run 2 of 2 alone)."), "{last}");
+    assert!(whole.contains("Program runs: 2, passes: 2."), "{whole}");
+    // What is left out for lack of room is no claim that there is nothing.
+    assert_eq!(stdout(&["summary", "--markdown", "--top", "0", &log]), whole);
+}
+
+#[test]
+fn markdown_has_the_promised_sections_in_order() {
+    let text = stdout(&["summary", "--markdown", &path("llm-decode.log")]);
+    let promised = [
+        "# Memory Profile: llm-decode",
+        "> Peak DRAM: ",
+        "## Configuration",
+        "## Peak Memory",
+        "## Top 10 Memory Consumers (DRAM)",
+        "## Top 10 Padding Overhead",
+        "## Model Weights (",
+        "## Operation Distribution",
+    ];
+    let places: Vec<usize> =
+        promised.iter().map(|line| text.find(line).unwrap_or_else(|| panic!("{line}"))).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn standard_input_and_packed_files_give_the_same_answer() {
+    let plain = json(&["summary", "--json", &path("two-graphs.log")]);
+    let text = fs::read(corpus("two-graphs.log")).unwrap();
+    let piped = ttmem()
+        .args(["summary", "--json", "-"])
+        .write_stdin(text)
+        .assert()
+        .success()
+        .get_output()
+        .stdout
+        .clone();
+    let mut piped: Value = serde_json::from_slice(&piped).unwrap();
+    piped["source"]["files"] = plain["source"]["files"].clone();
+    piped["ranks"][0]["file"] = plain["ranks"][0]["file"].clone();
+    assert_eq!(piped, plain);
+}
+
+#[test]
+fn several_files_are_answered_one_after_the_other() {
+    let answer = json(&["summary", "--json", &path("vae-decoder.log"), &path("two-ranks-info-only.log")]);
+    let ranks = answer["ranks"].as_array().unwrap();
+    assert_eq!(ranks.len(), 3);
+    assert!(ranks[0]["file"].as_str().unwrap().ends_with("vae-decoder.log"));
+    assert_eq!((&ranks[1]["rank"], &ranks[2]["rank"]), (&Value::from("1,0"), &Value::from("1,1")));
+}
+
+#[test]
+fn a_rank_can_be_chosen_by_number_or_label() {
+    let file = path("two-ranks-info-only.log");
+    for wanted in ["1", "1,1"] {
+        let answer = json(&["summary", "--json", "--rank", wanted, &file]);
+        assert_eq!(answer["ranks"].as_array().unwrap().len(), 1);
+        assert_eq!(answer["ranks"][0]["rank"], "1,1");
+    }
+    let output = ttmem().args(["summary", "--rank", "7", &file]).assert().code(2).get_output().clone();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("1,0, 1,1"));
+}
+
+#[test]
+fn a_run_keeps_its_step_numbers() {
+    let file = path("two-graphs.log");
+    let last = json(&["summary", "--json", "--run", "last", &file]);
+    let rank = &last["ranks"][0];
+    assert_eq!(rank["operations"]["total"], 21);
+    assert!(rank["pools"]["DRAM"]["peak_step"].as_u64().unwrap() > 126);
+    let first = json(&["summary", "--json", "--run", "1", &file]);
+    assert!(first["ranks"][0]["pools"]["DRAM"]["peak_step"].as_u64().unwrap() <= 21);
+    for wrong in ["0", "99", "soon"] {
+        ttmem().args(["summary", "--run", wrong, &file]).assert().code(2);
+    }
+}
+
+#[test]
+fn top_limits_lists_and_at_must_be_a_step() {
+    let file = path("vae-decoder.log");
+    let answer = json(&["summary", "--json", "--top", "2", &file]);
+    let peak = &answer["ranks"][0]["peak"];
+    assert_eq!(peak["live"].as_array().unwrap().len(), 2);
+    assert_eq!(peak["live_count"], 16);
+    assert_eq!(answer["ranks"][0]["suspects"].as_array().unwrap().len(), 2);
+    ttmem().args(["summary", "--at", "196", &file]).assert().success();
+    ttmem().args(["summary", "--at", "197", &file]).assert().code(2);
+}
+
+#[test]
+fn a_file_that_is_there_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json").display().to_string();
+    let file = path("oom-capacity.log");
+    ttmem().args(["summary", "--json", &file, "-o", &out]).assert().success().stdout("");
+    ttmem().args(["summary", "--json", &file, "-o", &out]).assert().code(2);
+    ttmem().args(["summary", "--json", &file, "-o", &out, "--force"]).assert().success();
+    serde_json::from_str::<Value>(&fs::read_to_string(&out).unwrap()).unwrap();
+}
+
+#[test]
+fn errors_name_the_file_and_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.log");
+    fs::write(&empty, "").unwrap();
+    let binary = folder.path().join("binary.log");
+    fs::write(&binary, [0u8, 1, 2, 3, 255].repeat(100)).unwrap();
+    let prose = folder.path().join("prose.txt");
+    fs::write(&prose, "nothing of the kind\n").unwrap();
+    let profiles = tempfile::tempdir().unwrap();
+    let cut = profiles.path().join("cut.ttmem");
+    fs::write(&cut, b"\x89TTMEM\r\n").unwrap();
+    for (file, says) in [
+        (&cut, "there is nothing in it"),
+        (&empty, "is empty"),
+        (&binary, "ttmem formats"),
+        (&prose, "ttmem formats"),
+        (&folder.path().join("gone.log"), "cannot read"),
+        (&folder.path().to_path_buf(), "is a directory"),
+    ] {
+        let file = file.display().to_string();
+        let output = ttmem().args(["summary", &file]).assert().code(2).get_output().clone();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains(says) && message.contains(&file), "{message}");
+        assert!(output.stdout.is_empty());
+    }
+    ttmem().args(["summary", "--format", "nonsense", &path("vae-decoder.log")]).assert().code(2);
+    ttmem().args(["summary", "-", "-"]).assert().code(2);
+    ttmem().args(["summary"]).assert().code(2);
+}
+
+#[test]
+fn a_bad_file_among_good_ones_is_said_and_the_others_are_answered() {
+    let output = ttmem()
+        .args(["summary", "--json", &path("malformed/no-memory-operations.log"), &path("oom-capacity.log")])
+        .assert()
+        .code(4)
+        .get_output()
+        .clone();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["ranks"].as_array().unwrap().len(), 1);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no memory data"));
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    assert!(!stdout(&["summary", &path("oom-capacity.log")]).contains('\u{1b}'));
+    let output =
+        ttmem().args(["summary", &path("malformed/empty.log")]).assert().code(2).get_output().clone();
+    assert!(!output.stderr.contains(&0x1b));
+}
+
+#[test]
+fn formats_lists_the_readers() {
+    let text = stdout(&["formats"]);
+    assert!(text.contains("tt_log") && text.contains("TT_RUNTIME_MEMORY_LOG_LEVEL"), "{text}");
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for args in [&["--help"][..], &["summary", "--help"], &["report", "--help"], &["--version"]] {
+        ttmem().args(args).assert().success();
+    }
+}
+
+/// Llama 3.2 1B: what its weights and its KV cache take, held against a log of something else.
+#[test]
+fn what_is_expected_is_held_against_what_was_measured() {
+    let log = path("vae-decoder.log");
+    let model =
+        "params=1_235_814_400,dtype=bf16,kv_pages=10240,page_size=16,layers=16,kv_heads=8,head_dim=64";
+    let answer = json(&["summary", "--json", &log, "--expect", model, "--expect", "activation=0"]);
+    let rows = answer["ranks"][0]["expected"].as_array().unwrap();
+    let row = |class: &str| rows.iter().find(|row| row["class"] == class).unwrap();
+    assert_eq!(rows.len(), 3);
+    let (weight, cache, activation) = (row("weight"), row("kv_cache"), row("activation"));
+    assert_eq!(
+        (&weight["expected_bytes"], &cache["expected_bytes"]),
+        (&2_471_628_800_u64.into(), &(5_u64 << 30).into())
+    );
+    let (measured, difference) = (&weight["measured_bytes"], &weight["difference_bytes"]);
+    assert_eq!(difference.as_i64().unwrap(), measured.as_i64().unwrap() - 2_471_628_800);
+    // They were expanded to sixty times what they were declared as.
+    assert!(weight["difference_pct"].as_f64().unwrap() > 0.0);
+    // What was not measured is not known, and a share of nothing neither.
+    assert!(
+        cache["measured_bytes"].is_null() && cache["difference_bytes"].is_null() && cache["note"].is_string()
+    );
+    assert!(activation["difference_bytes"].as_i64().unwrap() > 0 && activation["difference_pct"].is_null());
+}
+
+#[test]
+fn a_file_may_stand_behind_expect() {
+    let log = path("vae-decoder.log");
+    let usual = stdout(&["summary", &log, "--expect", "weight=1GiB"]);
+    assert!(usual.contains("Expected, and the most that was measured"), "{usual}");
+    assert_eq!(stdout(&["summary", "--expect", "weight=1GiB", &log]), usual);
+    assert_eq!(stdout(&["summary", "--expect", "weight=1GiB", "--expect", &log]), usual);
+    // Without it, the screen is what it was.
+    assert!(!stdout(&["summary", &log]).contains("Expected"));
+}
+
+#[test]
+fn what_cannot_be_expected_is_wrong_usage() {
+    let log = path("vae-decoder.log");
+    for (words, said) in [
+        (&["--expect"][..], "nothing is expected"),
+        (&["--expect", "params=1e9"], "--expect params=1e9: params needs to know of which type"),
+        (&["--expect", "wieght=1GB"], "nothing that could be expected"),
+        (&["--expect", "weight=1GB", "--expect", "weight=2GB"], "given twice"),
+    ] {
+        let output = ttmem().args(["summary", &log]).args(words).assert().code(2).get_output().clone();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.stdout.is_empty() && stderr.contains(said), "{stderr}");
+    }
+    ttmem().args(["summary", "--expect"]).assert().code(2);
+    ttmem().args(["summary", "--expect", "weight=1GB"]).assert().code(2);
+    ttmem().arg("summary").assert().code(2);
+}

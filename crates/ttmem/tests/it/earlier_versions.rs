@@ -1,0 +1,106 @@
+//! Files that earlier versions wrote open with the same answers: `corpus/ttmem/VERSION/`.
+//!
+//! Beside each recording or profile stands the answer of the version that wrote it, without sentences. Today's answer has
+//! every value of it. It may have further keys and suggestions; other lists are neither shorter nor longer.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use ttmem::query::{Request, summary};
+use ttmem::read;
+
+/// Keys of sentences and paths, which may change from version to version.
+const NOT_COMPARED: &[&str] =
+    &["source", "headline", "detail", "advice", "message", "ended_by", "note", "not_watched"];
+
+fn answer(file: &Path) -> Value {
+    let profile = read::open(file.to_str().unwrap()).unwrap_or_else(|error| panic!("{error}"));
+    let mut answer = serde_json::to_value(summary(&[profile], &Request::default()).unwrap()).unwrap();
+    strip(&mut answer);
+    answer
+}
+
+fn strip(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !NOT_COMPARED.contains(&key.as_str()));
+            fields.values_mut().for_each(strip);
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
+    }
+}
+
+/// The first value of `then` that `now` does not have.
+fn difference(then: &Value, now: &Value, at: &str) -> Option<String> {
+    match (then, now) {
+        (Value::Object(then), Value::Object(now)) => then.iter().find_map(|(key, value)| {
+            let at = format!("{at}.{key}");
+            now.get(key).map_or_else(|| Some(format!("{at} is missing")), |now| difference(value, now, &at))
+        }),
+        // A later version may suggest more.
+        (Value::Array(then), Value::Array(now)) if at.ends_with(".suggestions") => then
+            .iter()
+            .find(|then| now.iter().all(|now| difference(then, now, at).is_some()))
+            .map(|then| format!("{at}: {then} is missing")),
+        (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
+            let mut pairs = then.iter().zip(now).enumerate();
+            pairs.find_map(|(index, (then, now))| difference(then, now, &format!("{at}[{index}]")))
+        }
+        _ => (then != now).then(|| format!("{at}: was {then}, is {now}")),
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/ttmem");
+    let folders =
+        versions.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+    let files = folders.flat_map(|folder| folder.read_dir().unwrap().map(|entry| entry.unwrap().path()));
+    files.filter(|file| file.extension().is_some_and(|end| end == "ttmem")).collect()
+}
+
+#[test]
+fn what_earlier_versions_wrote_opens_with_the_same_answers() {
+    let mut checked = 0;
+    for file in files() {
+        let golden = file.with_extension("json");
+        // The earlier files of a recording with a limit have no answer of their own.
+        let Ok(then) = std::fs::read_to_string(&golden) else { continue };
+        let then: Value = serde_json::from_str(&then).unwrap();
+        if let Some(difference) = difference(&then, &answer(&file), "") {
+            panic!("{}: {difference}", file.display());
+        }
+        checked += 1;
+    }
+    assert!(checked >= 20, "{checked}");
+}
+
+/// 0.1.0 numbered the steps of a cut-out log from a position that is not 0.
+#[test]
+fn a_cut_out_of_an_earlier_version_begins_after_position_0() {
+    let is_cut = |file: &PathBuf| {
+        let profile = read::open(file.to_str().unwrap()).unwrap();
+        profile.ranks.iter().any(|rank| rank.cut_out.is_some_and(|cut_out| cut_out.first > 0))
+    };
+    assert!(files().iter().any(is_cut));
+}
+
+#[test]
+fn a_missing_key_is_a_difference() {
+    let then: Value = serde_json::json!({"a": null});
+    assert_eq!(difference(&then, &serde_json::json!({}), ""), Some(".a is missing".to_owned()));
+    assert_eq!(difference(&then, &serde_json::json!({"a": null, "b": 1}), ""), None);
+}
+
+/// Writes the answers of this version beside files that have none. Run once for each released version.
+#[test]
+#[ignore = "writes into the corpus"]
+fn write_answers() {
+    for file in files() {
+        let golden = file.with_extension("json");
+        let is_earlier_part = file.file_stem().is_some_and(|stem| stem.to_string_lossy().contains('.'));
+        if !golden.exists() && !is_earlier_part {
+            std::fs::write(golden, serde_json::to_string(&answer(&file)).unwrap() + "\n").unwrap();
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The tests of the library through its facade, in one program: linking is what takes time.
+
+// The helpers of tests are tests; clippy's allowance does not see that.
+#![allow(clippy::unwrap_used)]
+
+mod charts;
+mod config;
+mod crate_edges;
+mod damaged_tt_log;
+mod decided_once;
+mod earlier_versions;
+mod expected;
+mod gantt;
+mod history;
+mod history_snapshot;
+mod last_pass;
+mod live_recorder;
+mod live_rotation;
+mod malformed_tt_log;
+mod markdown;
+mod model_evidence;
+mod numbers_agree;
+mod phases;
+mod read_memory_profile;
+mod read_tt_json;
+mod read_tt_log;
+mod read_tt_train;
+mod read_ttnn_db;
+mod read_ttnn_graph;
+mod read_ttrt_memory;
+mod read_watch;
+mod record_frame;
+mod report_files;
+mod report_page;
+mod report_unknown;
+mod several_processes;
+mod shape_proposals;
+mod store_writers;
+mod suggestions;
+mod tracker;
+mod tracker_example;
+mod tracker_graph;
+mod tracker_recording;
+mod training;
+mod truth;
+mod verdicts;

@@ -1,0 +1,171 @@
+//! Strategies that make the events of programs in time: stacks, scopes, calls, snapshots.
+
+// They name nearly all that there is.
+#![allow(clippy::wildcard_imports)]
+
+use proptest::option::of;
+use proptest::prelude::*;
+use ttmem::model::*;
+
+use crate::record_frame::any_event::{class, id, moment, number, signed, string};
+
+pub fn stack_event(ids: u32) -> impl Strategy<Value = Event<'static>> {
+    let frame = (string(ids), string(ids), any::<u32>())
+        .prop_map(|(function, file, line)| Event::Frame(Frame { function, file, line }));
+    let stack = (id(ids, FrameId::new), of(id(ids, StackId::new)))
+        .prop_map(|(frame, caller)| Event::Stack(Stack { frame, caller }));
+    let of_op = (id(ids, OpId::new), id(ids, StackId::new))
+        .prop_map(|(op, stack)| Event::OpStack(OpStack { op, stack }));
+    prop_oneof![frame, stack, of_op]
+}
+
+pub fn scope(ids: u32) -> impl Strategy<Value = Scope> {
+    let kind = proptest::sample::select(ScopeKind::ALL.to_vec());
+    (string(ids), of(id(ids, ScopeId::new)), kind).prop_map(|(name, parent, kind)| Scope {
+        name,
+        parent,
+        kind,
+    })
+}
+
+fn outcome(ids: u32) -> impl Strategy<Value = Outcome> {
+    let bytes = (number(), number(), number(), number());
+    (number(), 0..ids, bytes, number(), number()).prop_map(
+        |(ended, end, (allocated, freed, peak, kept), allocations, frees)| Outcome {
+            ended,
+            end,
+            allocated,
+            freed,
+            peak,
+            kept,
+            allocations,
+            frees,
+        },
+    )
+}
+
+pub fn call(ids: u32) -> impl Strategy<Value = Call> {
+    let rows =
+        (id(ids, ScopeId::new), id(ids, LaneId::new), of(id(ids, CallId::new)), of(id(ids, OpId::new)));
+    (rows, number(), 0..ids, of(outcome(ids))).prop_map(
+        |((scope, lane, parent, op), began, first, outcome)| Call {
+            scope,
+            lane,
+            parent,
+            op,
+            began,
+            first,
+            outcome,
+        },
+    )
+}
+
+fn call_totals() -> impl Strategy<Value = CallTotals> {
+    let times = (number(), number(), number());
+    (times, number(), number(), number(), signed(), number()).prop_map(
+        |((count, time, longest), allocated, freed, kept, largest_change, peak)| CallTotals {
+            count,
+            time,
+            longest,
+            allocated,
+            freed,
+            kept,
+            largest_change,
+            peak,
+        },
+    )
+}
+
+fn op_totals(ids: u32) -> impl Strategy<Value = OpTotals> {
+    let times = (number(), of(number()));
+    (string(ids), number(), times, signed(), of(signed()), of(string(ids))).prop_map(
+        |(name, count, (cpu_time, device_time), cpu_bytes, device_bytes, shapes)| OpTotals {
+            name,
+            count,
+            cpu_time,
+            device_time,
+            cpu_bytes,
+            device_bytes,
+            shapes,
+        },
+    )
+}
+
+fn history_row(ids: u32) -> impl Strategy<Value = HistoryRow> {
+    let action = proptest::sample::select(HistoryAction::ALL.to_vec());
+    let during =
+        prop_oneof![Just(During::NoCall), Just(During::ByTime), id(ids, CallId::new).prop_map(During::Call),];
+    let sizes = (number(), number(), of(number()));
+    (id(ids, PoolId::new), action, sizes, id(ids, OpId::new), during, number()).prop_map(
+        |(pool, action, (address, bytes, block), op, during, time)| HistoryRow {
+            pool,
+            action,
+            address,
+            bytes,
+            block: Bytes::from(block),
+            op,
+            during,
+            time,
+        },
+    )
+}
+
+fn label(ids: u32) -> impl Strategy<Value = Label> {
+    let sizes = (number(), number(), number());
+    (id(ids, PoolId::new), sizes, of(id(ids, TypeId::new)), class(), of(string(ids)), of(any::<bool>()))
+        .prop_map(|(pool, (address, bytes, time), ty, class, name, requires_grad)| Label {
+            pool,
+            address,
+            bytes,
+            time,
+            ty,
+            class,
+            name,
+            requires_grad,
+        })
+}
+
+pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
+    let expected = (class(), number(), string(ids))
+        .prop_map(|(class, bytes, how)| RankEvent::Expected(Expected { class, bytes, how }));
+    let snapshot = (of(string(ids)), moment(ids), number())
+        .prop_map(|(name, at, time)| RankEvent::Snapshot(Snapshot { name, at, time }));
+    let thinned = (number(), 0..ids, number())
+        .prop_map(|(since, until, steps)| RankEvent::Thinned(Thinned { since, until, steps }));
+    let totals =
+        (number(), number(), number(), number()).prop_map(|(allocations, allocated, frees, freed)| {
+            AllocationTotals { allocations, allocated, frees, freed }
+        });
+    let thinned = prop_oneof![
+        thinned,
+        (id(ids, PoolId::new), totals).prop_map(|(pool, totals)| RankEvent::AllocationTotals(pool, totals)),
+        (id(ids, TensorId::new), number()).prop_map(|(tensor, count)| RankEvent::StandsFor(tensor, count)),
+    ];
+    prop_oneof![
+        thinned,
+        number().prop_map(RankEvent::Began),
+        string(ids).prop_map(|name| RankEvent::Lane { name }),
+        scope(ids).prop_map(RankEvent::Scope),
+        call(ids).prop_map(RankEvent::Call),
+        (id(ids, CallId::new), outcome(ids)).prop_map(|(call, outcome)| RankEvent::Returned(call, outcome)),
+        (id(ids, CallId::new), of(number()), of(signed()))
+            .prop_map(|(call, ended, change)| RankEvent::Seen(call, Seen { ended, change })),
+        (id(ids, ScopeId::new), call_totals())
+            .prop_map(|(scope, totals)| RankEvent::CallTotals(scope, totals)),
+        (0..ids, number()).prop_map(|(step, time)| RankEvent::Time(step, time)),
+        (0..ids, of(id(ids, CallId::new))).prop_map(|(step, call)| RankEvent::Within(step, call)),
+        snapshot,
+        op_totals(ids).prop_map(RankEvent::OpTotals),
+        history_row(ids).prop_map(RankEvent::History),
+        label(ids).prop_map(RankEvent::Label),
+        expected,
+        (id(ids, PoolId::new), string(ids)).prop_map(|(pool, what)| RankEvent::NotWatched(pool, what)),
+        (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),
+        (0..ids).prop_map(RankEvent::FaultEnded),
+        number().prop_map(RankEvent::CallsSince),
+        (id(ids, TensorId::new), of(id(ids, OpId::new)), of(id(ids, ScopeId::new)))
+            .prop_map(|(tensor, op, scope)| RankEvent::Restored(tensor, Restored { op, scope })),
+        (id(ids, TensorId::new), any::<bool>())
+            .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
+    ]
+}
