@@ -36,7 +36,7 @@ web/node_modules: web/package-lock.json
 	cd web && npm install --no-save --no-audit --no-fund
 	@touch $@
 
-# The pages, built anew into the files that the command embeds.
+# The pages, built into the crates that embed them.
 web: web/node_modules
 	cd web && npm run build
 
@@ -46,8 +46,9 @@ web-check: web/node_modules
 	cd web && npx vite build --outDir ../target/page --emptyOutDir --logLevel warn
 	cd web && npx vite build --config vite.serve.config.ts --outDir ../target/page --logLevel warn
 	cd web && npx vite build --config vite.gantt.config.ts --outDir ../target/page --logLevel warn
-	@for page in report serve gantt; do cmp target/page/$$page.html web/dist/$$page.html || \
-		{ echo "web/dist/$$page.html is not what web/ builds: run 'make web' and commit it"; exit 1; }; done
+	@for page in ttmem-report/assets/report ttmem-report/assets/gantt ttmem-serve/assets/serve; do \
+		cmp target/page/$${page##*/}.html crates/$$page.html || \
+		{ echo "crates/$$page.html is out of date: run 'make web' and commit it"; exit 1; }; done
 
 # The page in real browsers, with all network blocked.
 browser: web/node_modules

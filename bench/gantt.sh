@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures the chart of what ran when: how long the command takes, how large the page is, how long it takes to open, and
 # whether it stays smooth while it is zoomed and dragged. Prints a table in Markdown. Needs hyperfine, node with the
-# packages of web/ and Chromium. `PAGE=web/dist/gantt.html` puts the data into that page instead of the one in the command.
+# packages of web/ and Chromium. `PAGE=crates/ttmem-report/assets/gantt.html` puts the data into that page instead of the one
+# in the command.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures the page of a report: its size, how long writing it takes beyond `ttmem summary`, how long it takes to open,
 # and whether it stays smooth under the mouse. Prints tables in Markdown; docs/performance.md holds the last ones.
-# Needs hyperfine, node with the packages of web/ and Chromium. `PAGE=web/dist/report.html` puts the data into that page
-# instead of the one in the command; `LARGE=0` leaves the logs of a million operations out.
+# Needs hyperfine, node with the packages of web/ and Chromium. `PAGE=crates/ttmem-report/assets/report.html` puts the data
+# into that page instead of the one in the command; `LARGE=0` leaves the logs of a million operations out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,18 +1,19 @@
-// Builds the page of a report into one file, dist/report.html, that the command embeds.
+// Builds the page of a report into one file, report.html in crates/ttmem-report/assets, which embeds it.
 
 import { renameSync } from "node:fs";
 import { join } from "node:path";
 import { defineConfig, type UserConfig } from "vite";
 import { viteSingleFile } from "vite-plugin-singlefile";
 
-/** How a page becomes one file. */
-export function onePage(page: string, file: string, more: UserConfig = {}): UserConfig {
+/** The configuration that builds the page `page` into `file` in the assets of the crate that embeds it. */
+export function onePage(page: string, file: string, crate: string, more: UserConfig = {}): UserConfig {
+  const assets = `../crates/${crate}/assets`;
   return defineConfig({
     ...more,
     build: {
       target: "es2022",
-      outDir: "dist",
-      // There is another page beside it.
+      outDir: assets,
+      // The folder has other files.
       emptyOutDir: false,
       assetsInlineLimit: Number.MAX_SAFE_INTEGER,
       modulePreload: false,
@@ -23,7 +24,7 @@ export function onePage(page: string, file: string, more: UserConfig = {}): User
       viteSingleFile({ removeViteModuleLoader: true }),
       {
         name: file,
-        writeBundle({ dir = "dist" }) {
+        writeBundle({ dir = assets }) {
           renameSync(join(dir, page), join(dir, file));
         },
       },
@@ -31,4 +32,4 @@ export function onePage(page: string, file: string, more: UserConfig = {}): User
   });
 }
 
-export default onePage("index.html", "report.html");
+export default onePage("index.html", "report.html", "ttmem-report");

@@ -1,5 +1,5 @@
-// Builds the page of what ran when into one file, dist/gantt.html, that the command embeds.
+// Builds the page of what ran when into one file, gantt.html in crates/ttmem-report/assets, which embeds it.
 
 import { onePage } from "./vite.config.ts";
 
-export default onePage("gantt.html", "gantt.html");
+export default onePage("gantt.html", "gantt.html", "ttmem-report");

@@ -1,6 +1,6 @@
-// Builds the page of the server into one file, dist/serve.html, that the command embeds.
+// Builds the page of the server into one file, serve.html in crates/ttmem-serve/assets, which embeds it.
 
 import { onePage } from "./vite.config.ts";
 
-// The server puts a number that is new in each answer in place of this one: only what has it runs.
-export default onePage("serve.html", "serve.html", { html: { cspNonce: "ttmem-nonce" } });
+// The server replaces this with a nonce of its own in each response: only scripts and styles with that nonce are used.
+export default onePage("serve.html", "serve.html", "ttmem-serve", { html: { cspNonce: "ttmem-nonce" } });

@@ -1,5 +1,5 @@
 // Puts the data of one report page into a newly built page, for work on the page:
-// node with-data.mjs made-by-ttmem.html dist/report.html > try.html
+// node with-data.mjs made-by-ttmem.html ../crates/ttmem-report/assets/report.html > try.html
 import { readFileSync } from "node:fs";
 
 const [made, built] = process.argv.slice(2).map((file) => readFileSync(file, "utf8"));

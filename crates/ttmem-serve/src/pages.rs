@@ -10,7 +10,7 @@ use crate::files::Served;
 use crate::random;
 use crate::refusal::Refusal;
 
-const LIST: &str = include_str!("../../../web/dist/serve.html");
+const LIST: &str = include_str!("../assets/serve.html");
 /// What the list has in place of the number.
 const NONCE: &str = "ttmem-nonce";
 

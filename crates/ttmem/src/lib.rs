@@ -30,5 +30,5 @@ pub mod record {
 
 /// Runs the example in the guide to the tracker.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/tracker.md")]
+#[doc = include_str!("../docs/tracker.md")]
 struct TrackerGuide;

@@ -45,7 +45,7 @@ fn an_earlier_page_is_replaced_and_nothing_else_is() {
     assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
     assert_eq!(fs::read_to_string(folder.path().join("mine.html")).unwrap(), "<p>mine</p>");
     // A report is no chart, though both are pages of ours.
-    let report = format!("{}/../../web/dist/report.html", env!("CARGO_MANIFEST_DIR"));
+    let report = format!("{}/../ttmem-report/assets/report.html", env!("CARGO_MANIFEST_DIR"));
     fs::copy(report, folder.path().join("report.html")).unwrap();
     gantt(folder.path(), &["run.json", "report.html"]).code(2);
     gantt(folder.path(), &["run.json", "mine.html", "--force"]).success();

@@ -19,7 +19,7 @@ use super::{Texts, texts_block, with_data};
 use crate::threads::with_threads;
 
 /// The page without data.
-const PAGE: &str = include_str!("../../../../web/dist/gantt.html");
+const PAGE: &str = include_str!("../../assets/gantt.html");
 /// What tells such a page from all others, near its beginning.
 const SIGN: &str = "name=\"generator\" content=\"ttmem gantt\"";
 

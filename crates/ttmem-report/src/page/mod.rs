@@ -36,7 +36,7 @@ use ttmem_query::timeline::{RankOutline, Texts, Timeline};
 use ttmem_query::{RankGantt, Summary, in_order};
 
 /// The page without data.
-const PAGE: &str = include_str!("../../../../web/dist/report.html");
+const PAGE: &str = include_str!("../../assets/report.html");
 const TITLE: &str = "ttmem:title";
 const DATA: &str = "<!--ttmem:data-->";
 
