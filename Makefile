@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker clean
+.PHONY: test format lint header unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker deny package clean
 
 # The first two prerequisites go on in the background, the last two wait for them.
 test: python-download ttnn-download web-check format lint header unit docs browser python ttnn
@@ -155,6 +155,22 @@ soak:
 soak-tracker:
 	$(CARGO) build --release --locked -p ttmem --example soak_recorder
 	target/release/examples/soak_recorder 300000000 67108864
+
+# Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories.
+# Skipped with a line where cargo-deny is not installed (a unit test then still checks licences and sources);
+# TTMEM_REQUIRE_DENY=1 makes that a failure.
+deny:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --locked check licenses bans sources; \
+	elif [ -n "$$TTMEM_REQUIRE_DENY" ]; then \
+		echo "cargo-deny is not installed: run 'cargo install cargo-deny --locked'"; exit 1; \
+	else \
+		echo "deny: skipped; cargo-deny is not installed ('cargo install cargo-deny --locked')"; \
+	fi
+
+# The .crate files of the crates on crates.io, each built from its package alone.
+package:
+	$(CARGO) package --workspace --locked
 
 clean:
 	$(CARGO) clean

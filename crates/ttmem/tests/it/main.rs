@@ -8,6 +8,7 @@ mod config;
 mod crate_edges;
 mod damaged_tt_log;
 mod decided_once;
+mod dependencies;
 mod earlier_versions;
 mod expected;
 mod gantt;
