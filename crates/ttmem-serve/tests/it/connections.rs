@@ -79,7 +79,7 @@ fn who_is_being_answered_or_sends_a_log_keeps_the_place() {
         assert_eq!(server.get("/api").status, 200);
     }
     upload.write_all(b"x").unwrap();
-    assert_eq!(support::Answer::read(&mut upload).status, 202);
+    assert_eq!(crate::support::Answer::read(&mut upload).status, 202);
 }
 
 #[test]

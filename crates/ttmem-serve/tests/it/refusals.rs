@@ -292,7 +292,7 @@ fn a_foreign_origin_is_refused() {
     let server = server();
     let before = files(&server);
     let log = fs::read(corpus("vae-decoder.log")).unwrap();
-    let foreign = |request: support::Request<'_>, what: &str| {
+    let foreign = |request: crate::support::Request<'_>, what: &str| {
         let answer = request.send();
         assert_eq!(answer.status, 403, "{what}");
         answer.refusal();

@@ -55,7 +55,7 @@ fn made(scenario: Scenario, options: &Options) -> (Vec<u8>, Truth) {
 
 /// The fields of a truth that do not hold.
 fn broken(profile: &Profile, truth: &Truth, shown: Shown) -> Vec<String> {
-    let fields = truth::compare(profile, truth, shown);
+    let fields = crate::truth::compare(profile, truth, shown);
     assert!(fields.0.len() > 10, "something is compared");
     fields.broken()
 }
