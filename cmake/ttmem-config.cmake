@@ -1,8 +1,17 @@
-# Finds the tracker in a checkout that `cargo build --release -p ttmem-c` was run in. Targets: ttmem::static, ttmem::shared.
-# TTMEM_LIBRARY_DIR names another folder with libttmem.a and libttmem.so.
+# Finds the tracker for C and C++. Targets: ttmem::static, ttmem::shared.
+#
+# In a release this file is PREFIX/lib/cmake/ttmem/ttmem-config.cmake. In a checkout, run `cargo build --release -p ttmem-c`
+# first. TTMEM_LIBRARY_DIR names another folder with libttmem.a and libttmem.so.
 
-get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
-set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/target/release ${_ttmem_root}/target/debug)
+if(CMAKE_CURRENT_LIST_DIR MATCHES "/lib/cmake/ttmem$")
+    get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+    set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/lib)
+    set(_ttmem_hint "${_ttmem_root}/lib has no libttmem: unpack the release again, or set TTMEM_LIBRARY_DIR")
+else()
+    get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+    set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/target/release ${_ttmem_root}/target/debug)
+    set(_ttmem_hint "run `cargo build --release -p ttmem-c` in ${_ttmem_root}, or set TTMEM_LIBRARY_DIR")
+endif()
 
 find_library(TTMEM_STATIC_LIBRARY libttmem.a PATHS ${_ttmem_places} NO_DEFAULT_PATH)
 find_library(TTMEM_SHARED_LIBRARY NAMES libttmem.so libttmem.dylib PATHS ${_ttmem_places} NO_DEFAULT_PATH)
@@ -11,7 +20,7 @@ find_package(Threads REQUIRED)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(ttmem
     REQUIRED_VARS TTMEM_STATIC_LIBRARY TTMEM_SHARED_LIBRARY
-    REASON_FAILURE_MESSAGE "run `cargo build --release -p ttmem-c` in ${_ttmem_root}, or set TTMEM_LIBRARY_DIR")
+    REASON_FAILURE_MESSAGE "${_ttmem_hint}")
 
 if(ttmem_FOUND AND NOT TARGET ttmem::static)
     add_library(ttmem::static STATIC IMPORTED)
@@ -22,6 +31,5 @@ if(ttmem_FOUND AND NOT TARGET ttmem::static)
     add_library(ttmem::shared SHARED IMPORTED)
     set_target_properties(ttmem::shared PROPERTIES
         IMPORTED_LOCATION "${TTMEM_SHARED_LIBRARY}"
-        IMPORTED_NO_SONAME TRUE
         INTERFACE_INCLUDE_DIRECTORIES "${_ttmem_root}/include")
 endif()
