@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
@@ -16,27 +17,38 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where the libraries are, as new as their sources: cargo builds no such libraries for tests by itself.
+/// The folder of the libraries. `cargo test` doesn't build them, since no test of Rust links them; `make unit` does, and so
+/// does the command in the message. A library that is older than its sources is refused.
 fn libraries() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         // `target/debug`, of `target/debug/deps/programs-…`.
         let folder = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
-        let mut cargo = Command::new(env!("CARGO"));
-        // With all that tests need, which is built already: for this crate alone, or without tests, dependencies have
-        // fewer features and would be built once more.
-        let targets = ["--workspace", "--lib", "--bins", "--examples", "--tests"];
-        cargo.args(["build", "--locked", "--quiet"]).args(targets).current_dir(root());
-        cargo.arg("--target-dir").arg(folder.parent().unwrap());
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        run(&mut cargo);
+        let newest = ["ttmem-c", "ttmem-model", "ttmem-read", "ttmem-record"]
+            .map(|name| newest_in(&root().join("crates").join(name).join("src")))
+            .into_iter()
+            .max()
+            .unwrap();
         for name in ["libttmem.a", "libttmem.so"] {
-            assert!(folder.join(name).is_file(), "there is no {name} in {}", folder.display());
+            let built = std::fs::metadata(folder.join(name)).and_then(|file| file.modified()).ok();
+            assert!(
+                built.is_some_and(|built| built >= newest),
+                "{name} is missing in {} or older than its sources: run 'cargo build --workspace --all-targets' first",
+                folder.display()
+            );
         }
         folder
     })
+}
+
+/// When a file in a folder, or in one inside it, was last changed.
+fn newest_in(folder: &Path) -> SystemTime {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let times = entries.map(|entry| {
+        let file = entry.metadata().unwrap();
+        if file.is_dir() { newest_in(&entry.path()) } else { file.modified().unwrap() }
+    });
+    times.max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 fn expected() -> String {

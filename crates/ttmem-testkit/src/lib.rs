@@ -9,9 +9,11 @@
 //! - [`graph`]: the graph captures of ttnn.
 //! - [`privileges`]: tests of permissions, as root.
 //! - [`random`]: chance that a seed names, for tests that draw their own cases.
+//! - [`sweep`]: how many cases a test tries.
 
 pub mod graph;
 #[cfg(unix)]
 pub mod privileges;
 pub mod random;
+pub mod sweep;
 pub mod tt;

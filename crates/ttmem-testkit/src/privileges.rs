@@ -2,9 +2,13 @@
 
 use std::thread;
 
-/// Runs `test` where the permissions of files count, also for the programs that it starts. Panics if it does.
+/// Runs `test` where the permissions of files count, also for the programs that it starts.
 ///
 /// The rights belong to a thread, so the test gets one of its own.
+///
+/// # Panics
+///
+/// If `test` does.
 pub fn where_permissions_count<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     let run = || {
         drop_rights().expect("a thread may give up its own rights");
@@ -17,7 +21,7 @@ pub fn where_permissions_count<T: Send>(test: impl FnOnce() -> T + Send) -> T {
 #[cfg(target_os = "linux")]
 fn drop_rights() -> rustix::io::Result<()> {
     use rustix::thread::{
-        Capability, CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
+        CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
     };
 
     let all_files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
@@ -26,7 +30,7 @@ fn drop_rights() -> rustix::io::Result<()> {
         return Ok(());
     }
     // A program that root starts gets everything in the bounding set.
-    for capability in [Capability::DACOverride, Capability::DACReadSearch] {
+    for capability in [CapabilitySet::DAC_OVERRIDE, CapabilitySet::DAC_READ_SEARCH] {
         remove_capability_from_bounding_set(capability)?;
     }
     for set in [&mut own.effective, &mut own.permitted, &mut own.inheritable] {

@@ -21,7 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// What the C library must not compile: a database, and what draws charts and pages.
-const NOT_IN_C: &[&str] = &["libsqlite3-sys", "plotters", "resvg", "rusqlite", "ttmem-query", "ttmem-report"];
+const NOT_IN_C: &[&str] = &["libsqlite3-sys", "rusqlite", "tiny-skia", "ttmem-query", "ttmem-report"];
 
 fn cargo(args: &[&str]) -> String {
     let done = Command::new(env!("CARGO"))

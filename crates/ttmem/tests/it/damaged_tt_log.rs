@@ -143,10 +143,9 @@ fn sweep(name: &str, log: &[u8], every: Option<usize>) -> Outcomes {
 
 #[test]
 fn one_damaged_line_is_noticed_or_changes_nothing() {
-    let everything = std::env::var("TTMEM_SWEEP").is_ok_and(|sweep| sweep == "all");
     let logs = logs();
     let found: Vec<Outcomes> = std::thread::scope(|scope| {
-        let every = everything.then_some(1);
+        let every = ttmem_testkit::sweep::is_whole().then_some(1);
         let threads: Vec<_> =
             logs.iter().map(|(name, log)| scope.spawn(move || sweep(name, log, every))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()

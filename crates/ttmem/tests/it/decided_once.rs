@@ -269,7 +269,7 @@ fn the_unit_of_a_pool_is_the_same_everywhere() {
         String::from_utf8(out).unwrap()
     };
     let svg = |profile: &Profile| match chart(profile, &ChartRequest::default()).unwrap() {
-        Drawn::Steps(drawn) => report::chart::over_time(&drawn, None).unwrap(),
+        Drawn::Steps(drawn) => report::chart::over_time(&drawn, None).svg(),
         Drawn::Phases(_) => panic!("it has steps"),
     };
     // Totals of a device.

@@ -7,6 +7,7 @@ use ttmem::model::{Class, Expected, Profile};
 use ttmem::query::{self, Expectations, ExpectedSummary, Request, RunFilter};
 use ttmem::record::live::{Allocation, Place, Recorder};
 use ttmem::{read, report};
+use ttmem_testkit::sweep;
 
 /// A program that is recorded.
 struct Program {
@@ -54,7 +55,7 @@ fn rows(profile: &Profile, request: &Request) -> Vec<ExpectedSummary> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: sweep::cases(32, 1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The most that a class took is the most of what it added up to, step by step; others do not matter.
     #[test]

@@ -7,6 +7,7 @@ use ttmem::analyze::outcomes::outcomes;
 use ttmem::model::*;
 use ttmem::read;
 use ttmem::record::live::{Allocation, CallRef, Options, Place, Recorder};
+use ttmem_testkit::sweep;
 
 /// What a program does.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +128,7 @@ fn plain(outcome: Option<Outcome>, coarse: u64) -> Option<Outcome> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: sweep::cases(32, 1000), ..ProptestConfig::default() })]
 
     #[test]
     fn learned_afterwards_or_seen_is_the_same(acts in program(), coarse in prop_oneof![Just(1_u64), Just(1000)]) {

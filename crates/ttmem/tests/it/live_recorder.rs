@@ -16,6 +16,7 @@ use ttmem::query::memory_profile;
 use ttmem::read;
 use ttmem::record::frame;
 use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
+use ttmem_testkit::sweep;
 
 /// What a program does, on one of two threads.
 #[derive(Clone, Debug)]
@@ -181,7 +182,7 @@ fn highest(profile: &Profile) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(sweep::cases(32, 1000)))]
 
     #[test]
     fn figures_calls_and_file_say_the_same(acts in acts()) {

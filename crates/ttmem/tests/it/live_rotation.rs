@@ -19,6 +19,7 @@ use ttmem::record::frame;
 use ttmem::record::live::{
     Allocation, CallRef, Clock, FailedAllocation, ManualClock, Options, Place, Recorder, TypeOf,
 };
+use ttmem_testkit::sweep;
 
 const POOLS: [&str; 2] = ["cpu", "cuda:0"];
 const CLASSES: [Class; 3] = [Class::Parameter, Class::Activation, Class::KvCache];
@@ -371,7 +372,7 @@ fn compare_peak(whole: &Profile, kept: &Profile, last: &Rank) -> Result<(), Test
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(sweep::cases(16, 1000)))]
 
     #[test]
     fn totals_do_not_depend_on_the_limit(acts in acts(2000), limit in 9_000..50_000_u64) {

@@ -8,6 +8,7 @@ use ttmem::query::{Request, Summary, summary};
 use ttmem::{Error, read};
 use ttmem_testkit::privileges::where_permissions_count;
 use ttmem_testkit::random::Random;
+use ttmem_testkit::sweep;
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log")
@@ -326,7 +327,9 @@ fn logs() -> Vec<(String, Vec<u8>)> {
 }
 
 /// How often each log is damaged, in each of two ways.
-const TIMES: usize = 200;
+fn times() -> usize {
+    sweep::cases(30, 400)
+}
 
 #[test]
 fn a_log_cut_anywhere_is_refused_or_answered() {
@@ -335,14 +338,14 @@ fn a_log_cut_anywhere_is_refused_or_answered() {
         let path = folder.path().join(&name);
         let file = path.to_str().unwrap();
         let mut steps_before = 0;
-        for part in 0..TIMES {
-            fs::write(&path, &log[..log.len() * part / TIMES]).unwrap();
+        for length in sweep::positions(0..log.len(), times()) {
+            fs::write(&path, &log[..length]).unwrap();
             match answer(file) {
                 Ok(answer) => {
                     // What was known stays known when more of the log is there, but for an operation whose
                     // text, cut at one place, may pass for a whole one and, cut at another, not.
                     let steps: u32 = answer.ranks.iter().map(|rank| rank.operations.total).sum();
-                    assert!(steps + 2 > steps_before, "{name} cut at {part}/{TIMES}");
+                    assert!(steps + 2 > steps_before, "{name} cut at {length}");
                     steps_before = steps;
                 }
                 Err(error) => assert!(matches!(error.exit_code(), 2 | 4), "{name}: {error}"),
@@ -358,7 +361,7 @@ fn a_log_with_any_byte_changed_is_refused_or_answered() {
     for (name, mut log) in logs() {
         let path = folder.path().join(&name);
         let file = path.to_str().unwrap();
-        for _ in 0..TIMES {
+        for _ in 0..times() {
             let at = random.index(log.len());
             let was = log[at];
             log[at] ^= u8::try_from(random.between(1, 255)).unwrap();
@@ -379,7 +382,7 @@ fn a_log_with_many_bytes_changed_is_refused_or_answered() {
         let path = folder.path().join(&name);
         for _ in 0..10 {
             let mut damaged = log.clone();
-            for _ in 0..TIMES {
+            for _ in 0..200 {
                 let at = random.index(damaged.len());
                 damaged[at] ^= u8::try_from(random.between(1, 255)).unwrap();
             }

@@ -10,6 +10,7 @@ use ttmem::query::{GanttRequest, PoolSummary, Request, gantt, memory_profile, su
 use ttmem::record::live::{Allocation, Recorder};
 use ttmem::report::{Screen, markdown, text};
 use ttmem::{Error, Result, read};
+use ttmem_testkit::sweep;
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -255,7 +256,7 @@ fn other_json_is_not_taken() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(sweep::cases(24, 1000)))]
 
     /// The JSON beside a recording has the same peaks, however few snapshots were taken.
     #[test]

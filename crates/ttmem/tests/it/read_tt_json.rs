@@ -11,6 +11,7 @@ use ttmem::query::{RankSummary, Request, Summary, summary};
 use ttmem::store::write_report;
 use ttmem::{Error, read};
 use ttmem_testkit::random::Random;
+use ttmem_testkit::sweep;
 use ttmem_testkit::tt::{Level, MemoryLevel, Modules, Options, Scenario, make};
 
 const MIB: u64 = 1 << 20;
@@ -53,10 +54,14 @@ fn all_made() -> Vec<(TempDir, Profile)> {
         },
         Options { seed: 18, modules: Modules::None, keep: true, ..Options::default() },
     ];
-    let pairs = scenarios.iter().flat_map(|scenario| options.iter().map(|options| (*scenario, options)));
-    let mut all: Vec<(TempDir, Profile)> = pairs.map(|(scenario, options)| made(scenario, options)).collect();
-    // Many more of those with everything that may happen in a program.
-    all.extend((100..130).map(|seed| made(Scenario::Random, &Options { seed, ..Options::default() })));
+    let pairs = sweep::pairs(&scenarios, &options);
+    let mut all: Vec<(TempDir, Profile)> =
+        pairs.map(|(scenario, options)| made(*scenario, options)).collect();
+    // More of those with everything that may happen in a program.
+    all.extend(
+        (100..sweep::cases(110, 300))
+            .map(|seed| made(Scenario::Random, &Options { seed, ..Options::default() })),
+    );
     all
 }
 
@@ -808,7 +813,7 @@ fn no_damage_makes_it_panic() {
     let mut random = Random::new(7);
     let ends = ["_memory.json", "_operations.json", "_inputs_registry.json", "_ir.json"];
     let bytes = b"{}[]\",:0-9.eEtruefalsn\\u \n\x00\xff";
-    for round in 0..400 {
+    for round in 0..sweep::cases(100, 4000) {
         let folder = tempdir().unwrap();
         for end in ends {
             let mut content = fs::read(small.join(format!("small_model{end}"))).unwrap();

@@ -7,6 +7,7 @@ use ttmem::model::{CurveKind, Profile};
 use ttmem::query::{Request, summary};
 use ttmem::read::{self, Options as ReadOptions};
 use ttmem_testkit::graph::{Capture, DRAM_BASE, DRAM_CHANNEL, Memory, Options, Truth, random};
+use ttmem_testkit::sweep;
 
 /// Reads bytes as a file of that name.
 fn open(bytes: &[u8]) -> Result<Profile, Error> {
@@ -356,7 +357,7 @@ fn nodes_that_are_none_are_counted() {
 fn a_capture_cut_anywhere_is_answered_up_to_there() {
     let mut bytes = Vec::new();
     random(&mut bytes, Options { report: true, ..Options::PLAIN }, 4, 5).unwrap();
-    for length in 0..bytes.len() - 1 {
+    for length in sweep::positions(0..bytes.len() - 1, 500) {
         match open(&bytes[..length]) {
             Ok(profile) => {
                 assert!(!profile.complete && !profile.warnings.is_empty(), "cut at {length}");
@@ -368,7 +369,7 @@ fn a_capture_cut_anywhere_is_answered_up_to_there() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: sweep::cases(32, 1000), ..ProptestConfig::default() })]
 
     /// Whatever a program does, the figures are those of ttnn's rules, in every form of the file.
     #[test]

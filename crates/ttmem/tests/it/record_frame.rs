@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use ttmem::model::{Builder, Bytes, Event, Profile, RankEvent, RankId, Reading, Sink, TensorType, Warning};
 use ttmem::record::frame::{self, Writer};
 use ttmem::{Error, Result};
+use ttmem_testkit::sweep;
 
 use any_event::{event, id, number, op, run, step, string, tensor, tensor_type};
 use any_event_in_time::{call, scope};
@@ -99,7 +100,7 @@ fn read_damaged(bytes: &[u8]) -> (Events, String) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: sweep::cases(64, 5000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn events_come_back_as_they_went_in(

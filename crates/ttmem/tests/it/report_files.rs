@@ -13,6 +13,7 @@ use ttmem::model::{ByteRange, Moment, Profile, Rank};
 use ttmem::query::{RankSummary, Request, summary};
 use ttmem::read;
 use ttmem::store::{SourceId, Store, clean_name, replace_files, write_report};
+use ttmem_testkit::sweep;
 use ttmem_testkit::tt::{Level, MemoryLevel, Modules, Options, Scenario, Truth, make};
 
 fn corpus() -> Vec<PathBuf> {
@@ -54,8 +55,7 @@ fn all_made() -> Vec<(TempDir, PathBuf, Truth)> {
         },
         Options { seed: 8, modules: Modules::None, keep: true, ..Options::default() },
     ];
-    let pairs = scenarios.iter().flat_map(|scenario| options.iter().map(|options| (*scenario, options)));
-    pairs.map(|(scenario, options)| made(scenario, options)).collect()
+    sweep::pairs(&scenarios, &options).map(|(scenario, options)| made(*scenario, options)).collect()
 }
 
 fn open(path: &Path) -> Profile {

@@ -8,6 +8,7 @@ use ttmem::query::{Oom, ProcessFilter, RankSummary, Request, Summary, summary};
 use ttmem::read::{self, Cutting, LastPass, Options};
 use ttmem::report::{Screen, text};
 use ttmem::{Error, query};
+use ttmem_testkit::sweep;
 use ttmem_testkit::tt::{Options as MadeOptions, Scenario, make};
 
 fn corpus(name: &str) -> Vec<u8> {
@@ -189,7 +190,7 @@ fn a_log_that_ends_inside_its_error_claims_only_what_is_complete() {
             if name.starts_with("circular") { b"Statically allocated" } else { b"Out of Memory" };
         let start = memchr::memmem::find(&log, needle).unwrap();
         let end = start + memchr::memchr(b'\n', &log[start..]).unwrap();
-        for cut in start..end {
+        for cut in sweep::positions(start..end, 60) {
             for newline in [&b""[..], b"\n"] {
                 let torn = answer(&[&log[..cut], newline].concat());
                 let Some(oom) = &torn.ranks[0].oom else { continue };
@@ -341,7 +342,7 @@ fn what_one_process_may_do_is_not_taken_for_two() {
 
 #[test]
 fn made_logs_of_one_process_are_not_split() {
-    for seed in 0..40 {
+    for seed in 0..sweep::cases(15, 400) {
         for scenario in [Scenario::Random, Scenario::Passes { passes: 3 }, Scenario::TwoGraphs] {
             let mut log = Vec::new();
             make(scenario, &MadeOptions { seed, ..MadeOptions::default() }, &mut log).unwrap();

@@ -40,7 +40,7 @@ fn every_proposal_of_the_corpus_is_as_listed() {
             list_shape_proposals::listed(file.file_name().unwrap().to_str().unwrap(), &profile)
         })
         .collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shape_proposals.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/shape_proposals.txt");
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         std::fs::write(&path, &listed).unwrap();
     }

@@ -8,6 +8,7 @@ use ttmem::query::{Request, summary};
 use ttmem::read::{self, graph_changes};
 use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
 use ttmem_testkit::graph::{Buffer, Capture, Memory, Options};
+use ttmem_testkit::sweep;
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -131,7 +132,7 @@ fn read_whole(bytes: &[u8]) -> Value {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: sweep::cases(48, 1000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_tracker_its_captures_and_one_capture_agree(acts in vec(act(), 0..80)) {

@@ -369,7 +369,7 @@ fn what_a_killed_program_recorded_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("killed.ttmem");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "records_until_it_is_killed", "--nocapture"])
+        .args(["--exact", "tracker_recording::records_until_it_is_killed", "--nocapture"])
         .env(CHILD, &path)
         .stdout(Stdio::piped())
         .spawn()
@@ -487,7 +487,7 @@ fn a_recording_that_cannot_be_written_does_not_disturb() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.ttmem");
     // A file that would be larger is refused, as by a disk that is full.
-    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact records_until_the_disk_is_full --nocapture";
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\" --exact tracker_recording::records_until_the_disk_is_full --nocapture";
     let output = Command::new("sh")
         .args(["-c", script])
         .arg(std::env::current_exe().unwrap())
