@@ -45,9 +45,13 @@ impl Open {
     /// The operations of the program that ran inside one whose result has that number.
     fn take_inner(&mut self, number: u64) -> Option<Vec<Call>> {
         let &(begin, before) = self.begins.last()?;
-        let follows = number == 0 || before == Some(number - 1);
+        if number != 0 && before != Some(number - 1) {
+            return None;
+        }
         let depth = self.calls[begin..].iter().map(|call| call.depth).max().unwrap_or(0);
-        if !follows || depth >= DEEPEST {
+        if depth >= DEEPEST {
+            // Programs that began earlier contain these operations, so they are too deep as well.
+            self.begins.clear();
             return None;
         }
         self.begins.pop();
