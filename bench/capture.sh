@@ -5,10 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-target/release/make-capture "$dir/capture.json" "${1:-600000}" >"$dir/truth.json"
+target/dist/make-capture "$dir/capture.json" "${1:-600000}" >"$dir/truth.json"
 echo "$(stat -c %s "$dir/capture.json") bytes"
 /usr/bin/time -f 'grep -c:   %e s, %M KiB' grep -c buffer_allocate "$dir/capture.json" >"$dir/count"
-/usr/bin/time -f 'ttmem:     %e s, %M KiB' target/release/ttmem summary --json "$dir/capture.json" >"$dir/answer.json" 2>"$dir/said"
+/usr/bin/time -f 'ttmem:     %e s, %M KiB' target/dist/ttmem summary --json "$dir/capture.json" >"$dir/answer.json" 2>"$dir/said"
 tail -1 "$dir/said"
 /usr/bin/time -f 'json.load: %e s, %M KiB' python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$dir/capture.json"
 python3 - "$dir" <<'PYTHON'

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${ROUNDS:-5}
-bin=${BIN:-target/release}
+bin=${BIN:-target/dist}
 dir=${BENCH_DIR:-$(mktemp -d)}
 mkdir -p "$dir"
 trap '[ -n "${BENCH_DIR:-}" ] || rm -rf "$dir"' EXIT

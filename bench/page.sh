@@ -10,7 +10,7 @@ ops=${OPS:-100000}
 large=${LARGE:-1000000}
 rounds=${ROUNDS:-5}
 dir=${BENCH_DIR:-$(mktemp -d)}
-bin=target/release
+bin=target/dist
 mkdir -p "$dir"
 trap '[ -n "${BENCH_DIR:-}" ] || rm -rf "$dir"' EXIT
 export LC_ALL=C ROUNDS=$rounds

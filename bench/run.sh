@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 ops=${OPS:-100000}
 rounds=${ROUNDS:-15}
 dir=${BENCH_DIR:-$(mktemp -d)}
-bin=target/release
+bin=target/dist
 mkdir -p "$dir"
 trap '[ -n "${BENCH_DIR:-}" ] || rm -rf "$dir"' EXIT
 export LC_ALL=C

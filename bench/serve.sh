@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 readers=${READERS:-200}
 ops=${OPS:-60000}
 dir=${BENCH_DIR:-$(mktemp -d)}
-bin=target/release
+bin=target/dist
 mkdir -p "$dir"
 server=
 finish() {

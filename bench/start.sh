@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 rounds=${ROUNDS:-50}
 dir=$(mktemp -d)
-bin=target/release
+bin=target/dist
 trap 'rm -rf "$dir"' EXIT
 export TTMEM_HOME=$dir/home
 command -v hyperfine >/dev/null || apt-get install -y hyperfine >/dev/null

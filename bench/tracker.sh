@@ -3,5 +3,5 @@
 # same run. The best of five rounds counts: another program on the machine makes all of them longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target/release/examples/tracker_cost
-target/release/examples/live_cost
+target/dist/examples/tracker_cost
+target/dist/examples/live_cost
