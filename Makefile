@@ -2,10 +2,23 @@
 
 CARGO ?= cargo
 
-.PHONY: test format lint header unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data bless soak soak-tracker deny package clean
+.PHONY: test rust python-and-ttnn format lint header build unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny package dist dist-test clean
 
-# The first two prerequisites go on in the background, the last two wait for them.
-test: python-download ttnn-download web-check format lint header unit docs browser python ttnn
+# With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
+# already, this takes part.
+export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental),1,0)
+
+# Downloads go on in the background. What needs no compiler comes first, then one build of everything in Rust, then all tests.
+# Two things run at a time, since most of them use one processor; what each prints is shown when it ends.
+test: python-download ttnn-download web-check format deny build
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust python-and-ttnn
+
+# In this order: the tests leave cargo free for the wheel, which is built meanwhile.
+rust:
+	$(MAKE) --no-print-directory --jobs=1 unit lint docs header browser
+
+python-and-ttnn:
+	$(MAKE) --no-print-directory --jobs=1 python ttnn
 
 format:
 	$(CARGO) fmt --all -- --check
@@ -17,9 +30,13 @@ lint:
 header:
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml -- --check
 
-# The README's first command must know which binary it means. (Running it here would build all a second time: without
-# tests, some dependencies have fewer features.)
-unit: native-tools
+# Everything in Rust that tests need: the libraries of C as well, which `cargo test` does not build.
+build:
+	$(CARGO) build --workspace --all-targets --locked --quiet
+
+# The README's first command must know which binary it means. (Running it here would build all a second time, with another
+# profile.)
+unit: native-tools build
 	$(CARGO) test --workspace --locked --quiet
 	$(CARGO) metadata --locked --no-deps --format-version 1 | grep -q '"default_run":"ttmem"'
 
@@ -51,10 +68,9 @@ web-check: web/node_modules
 		{ echo "crates/$$page.html is out of date: run 'make web' and commit it"; exit 1; }; done
 
 # The page in real browsers, with all network blocked.
-browser: web/node_modules
+browser: web/node_modules build
 	for browser in chromium firefox-esr; do command -v $$browser >/dev/null || \
 		{ apt-get update -qq && apt-get install -y -qq $$browser; } || exit 1; done
-	$(CARGO) test --workspace --locked --quiet --no-run
 	cd web && npx playwright test
 
 # What the tests of the Python package need is large (PyTorch): it comes while Rust is compiled. What goes wrong here is
@@ -65,7 +81,7 @@ python-download:
 
 # The Python package: its sources, and the wheel, installed as people install it. The wheel is built as `cargo test` builds
 # the workspace, so only what is Python's is compiled.
-python:
+python: build
 	bash python/environment.sh test
 	target/venv/bin/ruff format --check .
 	target/venv/bin/ruff check .
@@ -93,7 +109,7 @@ torch-matrix:
 # The wheel that is released: target/wheels/ttmem-*.whl, for every Python from 3.10 on.
 wheel:
 	bash python/environment.sh build
-	target/venv/bin/maturin build --release --interpreter target/venv/bin/python --out target/wheels
+	target/venv/bin/maturin build --profile dist --interpreter target/venv/bin/python --out target/wheels
 
 # Every log with a known truth, field by field: held or not.
 check-data:
@@ -102,29 +118,29 @@ check-data:
 # Time against grep and memory as the kernel counts it, on two made logs of 100,000 operations; and how long small
 # things take.
 bench:
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build --profile dist --locked --workspace
 	bash bench/run.sh
 	bash bench/start.sh
 
 # The page: its size, how long until it is drawn, how smooth it is, what writing it costs.
 bench-page: web/node_modules
-	$(CARGO) build --release --locked --workspace --examples --bins
+	$(CARGO) build --profile dist --locked --workspace --examples --bins
 	bash bench/page.sh
 
 # The chart of what ran when, with 200,000 calls: its size, how long until it is drawn, how smooth it is.
 bench-gantt: web/node_modules
-	$(CARGO) build --release --locked -p ttmem-cli --bins
-	$(CARGO) build --release --locked -p ttmem --example make_calls
+	$(CARGO) build --profile dist --locked -p ttmem-cli --bins
+	$(CARGO) build --profile dist --locked -p ttmem --example make_calls
 	bash bench/gantt.sh
 
 # The server under load: 200 readers and 8 uploads of 100 MB at once; answers, time and memory.
 bench-serve:
-	$(CARGO) build --release --locked --workspace --examples --bins
+	$(CARGO) build --profile dist --locked --workspace --examples --bins
 	bash bench/serve.sh
 
 # The tracker: nanoseconds for each allocation or free, against a hash map.
 bench-tracker:
-	$(CARGO) build --release --locked -p ttmem --examples
+	$(CARGO) build --profile dist --locked -p ttmem --examples
 	bash bench/tracker.sh
 
 # Watching a PyTorch program: microseconds for each operation, against an empty dispatch mode.
@@ -135,8 +151,13 @@ bench-torch: wheel
 
 # A graph capture of a gigabyte: time against Python, memory as the kernel counts it.
 bench-capture:
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build --profile dist --locked --workspace
 	bash bench/capture.sh
+
+# Lines of each crate that the tests in Rust run; `python3 tools/coverage.py --files` lists the files.
+coverage: native-tools
+	bash python/environment.sh --interpreter
+	python3 tools/coverage.py
 
 # Rewrites the expected outputs of snapshot tests and the TypeScript types of the answers (`make web` after that); read the
 # difference before you commit it.
@@ -147,14 +168,15 @@ bless:
 # Long: the codec's properties with many more cases, every line of every log damaged in every way, a log of 5 GB, and 100
 # random ttnn programs on each card (after `make python`).
 soak:
+	$(CARGO) build --workspace --all-targets --release --locked --quiet
 	TTMEM_SWEEP=all PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
 	TTMEM_TTNN_SEEDS=100 bash python/ttnn_tests/test.sh -q
 	bash bench/large.sh
 
 # Long: a day of a server, 300 million events, into a recording of 64 MiB; disk as counted, memory as the kernel counts it.
 soak-tracker:
-	$(CARGO) build --release --locked -p ttmem --example soak_recorder
-	target/release/examples/soak_recorder 300000000 67108864
+	$(CARGO) build --profile dist --locked -p ttmem --example soak_recorder
+	target/dist/examples/soak_recorder 300000000 67108864
 
 # Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories.
 # Skipped with a line where cargo-deny is not installed (a unit test then still checks licences and sources);
@@ -171,6 +193,16 @@ deny:
 # The .crate files of the crates on crates.io, each built from its package alone.
 package:
 	$(CARGO) package --workspace --locked
+
+# What a release consists of, for this platform, into target/artifacts: archives, wheel, sdist, checksums.
+PYTHON ?= python3
+dist:
+	bash python/environment.sh --interpreter
+	$(PYTHON) packaging/dist.py
+
+# Installs what `make dist` built into empty folders, and runs it. Long: builds the sdist and `pip install -e .`.
+dist-test: native-tools
+	target/venv-dist/bin/python packaging/dist_test.py
 
 clean:
 	$(CARGO) clean

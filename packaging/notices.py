@@ -1,0 +1,71 @@
+"""Collects the licences of everything that is linked into an artifact.
+
+Most licences require that their text accompanies binaries. `cargo tree` says which crates are linked. Their
+sources have the texts, also those of the C libraries inside them (SQLite is in the public domain).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CARGO = os.environ.get("CARGO", "cargo")
+NAME = "THIRD-PARTY-LICENSES.txt"
+FILES = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?", re.IGNORECASE)
+# Crates with one of these beside a LICENSE-MIT leave the choice to the user.
+ALTERNATIVES = re.compile("apache|boost|unlicense|zlib", re.IGNORECASE)
+RULE = "-" * 80
+
+
+def collect(package: str, target: str) -> str:
+    """Returns the licences of the crates that are linked into a package, each text once."""
+    crates: dict[str, list[str]] = {}
+    for crate in linked(package, target):
+        terms = crate["license"] or "see below"
+        title = f"{crate['name']} {crate['version']} ({terms}) {crate['repository'] or ''}".rstrip()
+        found = texts(crate)
+        if not found and crate["source"]:
+            found = [f"The package has no licence file. Its manifest says {crate['license']}."]
+        for text in found:
+            crates.setdefault(text, []).append(title)
+    parts = [
+        "This software contains the following third-party components.\n",
+        "The Rust standard library (MIT OR Apache-2.0) https://github.com/rust-lang/rust\n",
+    ]
+    parts += [f"{RULE}\n{chr(10).join(titles)}\n\n{text}\n" for text, titles in crates.items()]
+    return "\n".join(parts)
+
+
+def linked(package: str, target: str) -> list[dict[str, str]]:
+    """Returns the metadata of the crates that a package links, itself included, without procedural macros."""
+    common = ["--locked", "--manifest-path", str(ROOT / "Cargo.toml")]
+    edges = ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
+    tree = output("tree", *common, "--package", package, "--target", target, *edges)
+    names = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
+    metadata = json.loads(output("metadata", *common, "--format-version", "1", "--filter-platform", target))
+    return [crate for crate in metadata["packages"] if (crate["name"], f"v{crate['version']}") in names]
+
+
+def texts(crate: dict[str, str]) -> list[str]:
+    """Returns the texts of a crate's licences; of a choice with MIT, that one.
+
+    Our own crates have the licence of the project, and their assets those of others.
+    """
+    folder = Path(crate["manifest_path"]).parent
+    files = [path for path in sorted(folder.rglob("*")) if FILES.fullmatch(path.name) and path.is_file()]
+    if not crate["source"]:
+        files = [path for path in files if path.is_relative_to(folder / "assets")]
+    if any("MIT" in path.name.upper() for path in files):
+        files = [path for path in files if not ALTERNATIVES.search(path.name)]
+    found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in files]
+    # An alternative that is not taken: zstd is BSD or GPL. deny.toml refuses crates that are GPL alone.
+    return [text for text in found if "GNU GENERAL PUBLIC LICENSE" not in text[:200].upper()]
+
+
+def output(*args: str) -> str:
+    """Returns what cargo prints."""
+    return subprocess.run([CARGO, *args], check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -1,0 +1,111 @@
+"""Line coverage by the tests in Rust: builds them instrumented into target/coverage, runs them, prints a table by crate.
+
+    python3 tools/coverage.py [--files] [FILTER…]
+
+`--files` lists every file as well, least covered first. FILTER goes to `cargo test`. The tools of LLVM must be as new as the
+compiler's: they come with `rustup component add llvm-tools`, or from apt, which this does where they are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "target" / "coverage"
+# What people call the library; the other crates are front ends, whose tests run them as programs.
+LIBRARY = ("ttmem", "ttmem-model", "ttmem-query", "ttmem-read", "ttmem-record", "ttmem-report")
+# Made for tests, or tested from Python.
+LEFT_OUT = ("ttmem-testkit", "ttmem-py")
+
+
+def main(arguments: list[str]) -> None:
+    """Builds, runs and reports."""
+    names = [argument for argument in arguments if argument != "--files"]
+    profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
+    shutil.rmtree(TARGET / "counters", ignore_errors=True)
+    environment = os.environ | {
+        "CARGO_INCREMENTAL": "0",
+        "CARGO_TARGET_DIR": str(TARGET),
+        "LLVM_PROFILE_FILE": str(TARGET / "counters" / "%p-%m.profraw"),
+        "RUSTFLAGS": "-C instrument-coverage",
+    }
+    build = ["cargo", "build", "--workspace", "--all-targets", "--locked", "--message-format=json"]
+    messages = subprocess.run(build, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    programs = sorted(set(executables(messages.stdout)))
+    test = ["cargo", "test", "--workspace", "--locked", "--quiet", "--lib", "--bins", "--tests", *names]
+    subprocess.run(test, cwd=ROOT, env=environment, check=True)
+    merged = TARGET / "merged.profdata"
+    counters = [str(path) for path in (TARGET / "counters").glob("*.profraw")]
+    listed = TARGET / "counters.txt"
+    listed.write_text("\n".join(counters), encoding="utf-8")
+    subprocess.run([profdata, "merge", "--sparse", f"--input-files={listed}", "-o", merged], check=True)
+    objects = [part for program in programs for part in ("--object", program)]
+    export = [cov, "export", "--summary-only", f"--instr-profile={merged}", *objects]
+    exported = subprocess.run(export, check=True, stdout=subprocess.PIPE, text=True)
+    report(json.loads(exported.stdout)["data"][0]["files"], with_files="--files" in arguments)
+
+
+def tool(name: str) -> str:
+    """Finds a tool of the compiler's own version of LLVM, and installs it from apt where there is none."""
+    version = subprocess.run(["rustc", "-vV"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = re.search(r"LLVM version: (\d+)", version)
+    host = re.search(r"host: (\S+)", version)
+    if not found or not host:
+        sys.exit(f"coverage: 'rustc -vV' names no version of LLVM: {version}")
+    sysroot = subprocess.run(["rustc", "--print", "sysroot"], check=True, stdout=subprocess.PIPE, text=True)
+    own = Path(sysroot.stdout.strip(), "lib", "rustlib", host[1], "bin", name)
+    if own.exists():
+        return str(own)
+    packaged = f"{name}-{found[1]}"
+    if not shutil.which(packaged):
+        subprocess.run(["apt-get", "install", "-y", "-qq", f"llvm-{found[1]}"], check=False)
+    if not shutil.which(packaged):
+        sys.exit(f"coverage: {packaged} is missing: run 'rustup component add llvm-tools'")
+    return packaged
+
+
+def executables(messages: str) -> list[str]:
+    """Lists the programs that cargo built: tests, and the commands that tests run."""
+    lines = (json.loads(line) for line in messages.splitlines() if line.startswith("{"))
+    built = (line.get("executable") for line in lines if line["reason"] == "compiler-artifact")
+    return [program for program in built if program]
+
+
+def report(files: list[dict[str, object]], *, with_files: bool) -> None:
+    """Prints the share of lines by crate, and by file where that is asked for."""
+    crates: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    rows = []
+    for file in files:
+        path = Path(str(file["filename"]))
+        if not path.is_relative_to(ROOT / "crates"):
+            continue
+        crate, folder = path.relative_to(ROOT / "crates").parts[:2]
+        name = path.stem
+        if crate in LEFT_OUT or folder != "src" or name == "tests" or "tests" in path.parts:
+            continue
+        summary = file["summary"]
+        assert isinstance(summary, dict)
+        lines, covered = summary["lines"]["count"], summary["lines"]["covered"]
+        crates[crate][0] += lines
+        crates[crate][1] += covered
+        rows.append((covered / max(lines, 1), lines - covered, str(path.relative_to(ROOT))))
+    if with_files:
+        for share, missing, path in sorted(rows):
+            print(f"{share:7.1%}  {missing:5} not run  {path}")
+    print("| crate | lines | run by tests |\n|---|---:|---:|")
+    for crate, (lines, covered) in sorted(crates.items()):
+        print(f"| {crate} | {lines} | {covered / lines:.1%} |")
+    for label, names in (("the library", LIBRARY), ("all", tuple(crates))):
+        lines, covered = (sum(crates[name][part] for name in names if name in crates) for part in (0, 1))
+        print(f"| **{label}** | {lines} | **{covered / max(lines, 1):.1%}** |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
