@@ -1,7 +1,7 @@
 # Finds the tracker for C and C++. Targets: ttmem::static, ttmem::shared.
 #
-# In a release this file is PREFIX/lib/cmake/ttmem/ttmem-config.cmake. In a checkout, run `cargo build --release -p ttmem-c`
-# first. TTMEM_LIBRARY_DIR names another folder with libttmem.a and libttmem.so.
+# In a release this file is PREFIX/lib/cmake/ttmem/ttmem-config.cmake. In a checkout, run
+# `cargo build --profile dist -p ttmem-c` first. TTMEM_LIBRARY_DIR names another folder with libttmem.a and libttmem.so.
 
 if(CMAKE_CURRENT_LIST_DIR MATCHES "/lib/cmake/ttmem$")
     get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -9,8 +9,8 @@ if(CMAKE_CURRENT_LIST_DIR MATCHES "/lib/cmake/ttmem$")
     set(_ttmem_hint "${_ttmem_root}/lib has no libttmem: unpack the release again, or set TTMEM_LIBRARY_DIR")
 else()
     get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
-    set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/target/release ${_ttmem_root}/target/debug)
-    set(_ttmem_hint "run `cargo build --release -p ttmem-c` in ${_ttmem_root}, or set TTMEM_LIBRARY_DIR")
+    set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/target/dist ${_ttmem_root}/target/release ${_ttmem_root}/target/debug)
+    set(_ttmem_hint "run `cargo build --profile dist -p ttmem-c` in ${_ttmem_root}, or set TTMEM_LIBRARY_DIR")
 endif()
 
 find_library(TTMEM_STATIC_LIBRARY libttmem.a PATHS ${_ttmem_places} NO_DEFAULT_PATH)
