@@ -68,11 +68,11 @@ pub(crate) fn run(args: &Chart) -> Result<()> {
     let output = Output::at(&args.output, args.force, &inputs)?;
     let profile = reading::open(&args.file, args.format.as_deref())?;
     console::warn_of(&profile.source.file, &profile.warnings);
-    let svg = draw(args, &profile)?;
-    console::write_picture(&output, &picture.bytes(svg)?)
+    let drawn = draw(args, &profile)?;
+    console::write_picture(&output, &picture.bytes(&drawn)?)
 }
 
-fn draw(args: &Chart, profile: &Profile) -> Result<String> {
+fn draw(args: &Chart, profile: &Profile) -> Result<chart::Chart> {
     let request = ChartRequest {
         pool: args.pool.clone(),
         rank: args.rank.clone(),
@@ -89,7 +89,7 @@ fn draw(args: &Chart, profile: &Profile) -> Result<String> {
                     drawn.other_ranks + 1
                 ));
             }
-            chart::over_time(&drawn, title)
+            Ok(chart::over_time(&drawn, title))
         }
         Drawn::Phases(answer) => chart::over_phases(&answer, title),
     }

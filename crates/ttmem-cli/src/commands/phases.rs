@@ -124,8 +124,8 @@ pub(crate) fn run(args: &Phases) -> Result<u8> {
         console::print_text(&report::phases(&answer, console::screen(None).width))?;
     }
     for (output, picture) in pictures {
-        let svg = chart::peak_bars(&answer, args.pictures.title.as_deref())?;
-        console::write_picture(&output, &picture.bytes(svg)?)?;
+        let drawn = chart::peak_bars(&answer, args.pictures.title.as_deref())?;
+        console::write_picture(&output, &picture.bytes(&drawn)?)?;
     }
     Ok(opened.exit_code)
 }

@@ -1,10 +1,7 @@
 //! The scale of bytes at the left of a chart.
 
-use plotters::coord::ranged1d::{BoldPoints, Ranged};
-use plotters::coord::types::RangedCoordf64;
-use ttmem_model::Result;
-
-use super::canvas::{Canvas, FAINT, GRID, INK, Look, Place};
+use super::Anchor;
+use super::canvas::{Canvas, FAINT, GRID, INK, Look};
 
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
@@ -65,21 +62,45 @@ impl Axis {
     }
 
     /// Draws lines at round numbers, the numbers, and what they are.
-    pub fn draw(&self, canvas: &Canvas<'_>, of_what: &str) -> Result<()> {
+    pub fn draw(&self, canvas: &mut Canvas, of_what: &str) {
         let Plot { left, right, top, bottom } = self.plot;
-        let range: RangedCoordf64 = (self.lowest / self.unit..self.highest / self.unit).into();
-        let marks = range.key_points(BoldPoints(10));
-        let digits = usize::from(marks.iter().any(|mark| mark.fract().abs() > 1e-9));
+        let (marks, digits) = marks(self.lowest / self.unit, self.highest / self.unit);
         for mark in marks {
             let y = self.at(mark * self.unit);
-            canvas.line(vec![(left, y), (right, y)], if mark == 0.0 { FAINT } else { GRID }, 1)?;
+            canvas.line(vec![(left, y), (right, y)], if mark == 0.0 { FAINT } else { GRID }, 1);
             let number = format!("{mark:.digits$}").replace('-', "−");
-            canvas.text(&number, (left - 8, y), Look::new(12, INK, Place::Left))?;
+            canvas.text(&number, (left - 8, y), Look::new(12, INK, Anchor::End));
         }
-        canvas.line(vec![(left, top), (left, bottom)], FAINT, 1)?;
+        canvas.line(vec![(left, top), (left, bottom)], FAINT, 1);
         let title = format!("{}{of_what}", self.unit());
-        canvas.text(&title, (left - 8, top - 14), Look::new(12, FAINT, Place::Right))
+        canvas.text(&title, (left - 8, top - 14), Look::new(12, FAINT, Anchor::Start));
     }
+}
+
+/// The multiples of 1, 2 or 5 and a power of ten within a range, as many as possible up to `MAX_MARKS`, and the decimals
+/// they need.
+fn marks(lowest: f64, highest: f64) -> (Vec<f64>, usize) {
+    const MAX_MARKS: f64 = 10.0;
+    #[allow(clippy::cast_possible_truncation, reason = "a small power of ten")]
+    let largest = (highest - lowest).log10().floor() as i32;
+    // A tenth of the largest power has at least ten marks, ten times the largest at most two.
+    for power in largest - 1..=largest + 1 {
+        for factor in [1.0, 2.0, 5.0] {
+            let step = factor * 10f64.powi(power);
+            let (first, last) = ((lowest / step).ceil(), (highest / step).floor());
+            if last - first < MAX_MARKS {
+                // A power below one is divided by, so that 3 * 0.1 is 0.3.
+                let mark = |number: f64| match power {
+                    0.. => number * factor * 10f64.powi(power),
+                    _ => number * factor / 10f64.powi(-power),
+                };
+                let numbers = std::iter::successors(Some(first), |number| Some(number + 1.0));
+                let marks = numbers.take_while(|number| *number <= last).map(mark).collect();
+                return (marks, usize::try_from(-power).unwrap_or(0));
+            }
+        }
+    }
+    (Vec::new(), 0)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "it becomes a pixel")]
@@ -109,5 +130,22 @@ mod tests {
         assert!(axis.y(-(50 << 20)) > axis.y(0) && axis.y(0) < 400);
         assert_eq!(axis.unit(), "MiB");
         assert_eq!(Axis::new(PLOT, std::iter::empty()).unit(), "KiB");
+    }
+
+    #[test]
+    fn marks_are_as_many_as_fit_and_round() {
+        assert_eq!(marks(0.0, 16.2), (vec![0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0], 0));
+        assert_eq!(marks(-1.7, 5.4).0, [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert_eq!(marks(0.0, 2.12), (vec![0.0, 0.5, 1.0, 1.5, 2.0], 1));
+        assert_eq!(marks(-0.35, 0.35), (vec![-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3], 1));
+        let (tiny, digits) = marks(0.0, 1.06 / 1024.0);
+        assert_eq!((tiny.len(), digits), (6, 4));
+        for highest in [1e-3, 0.99, 1.0, 9.99, 10.0, 4096.0, 8.6e9] {
+            let (marks, _) = marks(0.0, highest);
+            assert!(
+                (3..=10).contains(&marks.len()) && marks.iter().all(|mark| *mark <= highest),
+                "{marks:?}"
+            );
+        }
     }
 }

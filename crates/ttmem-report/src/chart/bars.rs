@@ -4,7 +4,8 @@ use ttmem_model::{Error, Result};
 use ttmem_query::phases::{Part, PartKind, Phases, SessionPhases};
 
 use super::axis::{Axis, Plot};
-use super::canvas::{Canvas, Colour, FAINT, INK, LIMIT, Look, Place, broken, draw, fitted, width};
+use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, broken, fitted, width};
+use super::{Anchor, Chart, Colour};
 use crate::units::size;
 
 const WIDTH: i32 = 1000;
@@ -19,8 +20,8 @@ const RIGHT: i32 = 120;
 /// The height of a label.
 const LABEL: i32 = 15;
 
-/// Draws the bars as SVG. Sessions without a known peak have none; where no session has one, there is nothing to draw.
-pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<String> {
+/// Draws the bars. Sessions without a known peak have none; where no session has one, there is nothing to draw.
+pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<Chart> {
     let known: Vec<&SessionPhases> =
         answer.sessions.iter().filter(|session| session.peak_bytes.is_some()).collect();
     if known.is_empty() {
@@ -33,7 +34,9 @@ pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<String> {
     let wanted = LEFT + RIGHT + SLOT * i32::try_from(shown.len()).unwrap_or(0);
     let size = (wanted.max(WIDTH), HEIGHT);
     let title = title.unwrap_or("Memory at the peak");
-    draw(size, |canvas| Chart::new(canvas, size, shown, known.len(), title).draw())
+    let mut bars = PeakBars::new(size, shown, known.len(), title);
+    bars.draw();
+    Ok(bars.canvas.finish())
 }
 
 /// The colour of a part.
@@ -48,8 +51,8 @@ fn colour(kind: PartKind) -> Colour {
     }
 }
 
-struct Chart<'a, 'c> {
-    canvas: &'a Canvas<'c>,
+struct PeakBars<'a> {
+    canvas: Canvas,
     width: i32,
     sessions: &'a [&'a SessionPhases],
     all: usize,
@@ -59,9 +62,8 @@ struct Chart<'a, 'c> {
     axis: Axis,
 }
 
-impl<'a, 'c> Chart<'a, 'c> {
+impl<'a> PeakBars<'a> {
     fn new(
-        canvas: &'a Canvas<'c>,
         (width, height): (i32, i32),
         sessions: &'a [&'a SessionPhases],
         all: usize,
@@ -71,34 +73,42 @@ impl<'a, 'c> Chart<'a, 'c> {
         let rows = i32::try_from(legend.len()).unwrap_or(0);
         let plot = Plot { left: LEFT, right: width - RIGHT, top: 104 + 20 * rows, bottom: height - 92 };
         let values = sessions.iter().flat_map(|session| heights(session));
-        Self { canvas, width, sessions, all, title, legend, plot, axis: Axis::new(plot, values) }
-    }
-
-    fn draw(&self) -> Result<()> {
-        let title = fitted(self.title, 20, self.width - 40);
-        self.canvas.text(&title, (self.width / 2, 28), Look::new(20, INK, Place::Middle))?;
-        self.draw_legend()?;
-        self.axis.draw(self.canvas, "")?;
-        for index in 0..self.sessions.len() {
-            self.bar(index)?;
+        Self {
+            canvas: Canvas::new((width, height)),
+            width,
+            sessions,
+            all,
+            title,
+            legend,
+            plot,
+            axis: Axis::new(plot, values),
         }
-        self.limits()?;
-        self.footnotes()
     }
 
-    fn draw_legend(&self) -> Result<()> {
+    fn draw(&mut self) {
+        let title = fitted(self.title, 20, self.width - 40);
+        self.canvas.text(&title, (self.width / 2, 28), Look::new(20, INK, Anchor::Middle));
+        self.draw_legend();
+        self.axis.draw(&mut self.canvas, "");
+        for index in 0..self.sessions.len() {
+            self.bar(index);
+        }
+        self.limits();
+        self.footnotes();
+    }
+
+    fn draw_legend(&mut self) {
         let mut y = 60;
         for row in &self.legend {
             let total: i32 = row.iter().map(|(_, name)| entry_width(name)).sum();
             let mut x = (self.width - total) / 2;
             for (kind, name) in row {
-                self.canvas.bar((x, y - 6), (x + 12, y + 6), colour(*kind))?;
-                self.canvas.text(name, (x + 18, y), Look::new(13, INK, Place::Right))?;
+                self.canvas.bar((x, y - 6), (x + 12, y + 6), colour(*kind));
+                self.canvas.text(name, (x + 18, y), Look::new(13, INK, Anchor::Start));
                 x += entry_width(name);
             }
             y += 20;
         }
-        Ok(())
     }
 
     /// The left end of a session's place, and how wide the place is.
@@ -109,7 +119,7 @@ impl<'a, 'c> Chart<'a, 'c> {
         (self.plot.left + all * index / count, all / count)
     }
 
-    fn bar(&self, index: usize) -> Result<()> {
+    fn bar(&mut self, index: usize) {
         let session = self.sessions[index];
         let (left, slot) = self.slot(index);
         let thick = (slot * 48 / 100).min(180);
@@ -120,40 +130,39 @@ impl<'a, 'c> Chart<'a, 'c> {
         let mut lowest_free = self.plot.bottom - 9;
         for (part, below, above) in stacked(session) {
             let (low, high) = (self.axis.y(below.min(above)), self.axis.y(below.max(above)));
-            self.canvas.bar((from, high), (to, low), colour(part.kind))?;
+            self.canvas.bar((from, high), (to, low), colour(part.kind));
             let text = part.bytes.map(label).unwrap_or_default();
             let fits = |pixels: &i32| width(&text, *pixels) <= thick - 2;
             if let Some(pixels) = [12, 11, 10].into_iter().find(fits).filter(|_| low - high >= LABEL) {
                 self.canvas.text(
                     &text,
                     (middle, i32::midpoint(low, high)),
-                    Look::new(pixels, INK, Place::Middle),
-                )?;
+                    Look::new(pixels, INK, Anchor::Middle),
+                );
             } else if part.bytes.is_some_and(|bytes| bytes != 0) {
                 let y = i32::midpoint(low, high).min(lowest_free);
-                self.canvas.line(vec![(to, i32::midpoint(low, high)), (to + 6, y)], FAINT, 1)?;
-                self.canvas.text(&text, (to + 9, y), Look::new(11, INK, Place::Right))?;
+                self.canvas.line(vec![(to, i32::midpoint(low, high)), (to + 6, y)], FAINT, 1);
+                self.canvas.text(&text, (to + 9, y), Look::new(11, INK, Anchor::Start));
                 lowest_free = y - LABEL;
             }
         }
-        self.total(session, (from, to))?;
+        self.total(session, (from, to));
         let lines = broken(&session.label, 13, slot - 8, 3);
         for (line, text) in (0..).zip(&lines) {
             let at = (middle.clamp(left, left + slot), self.plot.bottom + 18 + 17 * line);
-            self.canvas.text(text, at, Look::new(13, INK, Place::Middle))?;
+            self.canvas.text(text, at, Look::new(13, INK, Anchor::Middle));
         }
-        Ok(())
     }
 
     /// The peak, above its bar.
-    fn total(&self, session: &SessionPhases, (from, to): (i32, i32)) -> Result<()> {
-        let Some(peak) = session.peak_bytes else { return Ok(()) };
+    fn total(&mut self, session: &SessionPhases, (from, to): (i32, i32)) {
+        let Some(peak) = session.peak_bytes else { return };
         let highest = heights(session).filter(|height| *height != limit(session)).max().unwrap_or(peak);
         let colour = if session.fits == Some(false) { LIMIT } else { INK };
         // Where the parts reach beyond the peak, the peak is a line across them.
         if highest > peak {
             let y = self.axis.y(peak);
-            self.canvas.line(vec![(from - 4, y), (to + 4, y)], INK, 2)?;
+            self.canvas.line(vec![(from - 4, y), (to + 4, y)], INK, 2);
         }
         let share = session.device_usage_pct.map(|pct| format!("{pct:.1} %"));
         let mut lines: Vec<String> = std::iter::once(label(peak)).chain(share).collect();
@@ -171,33 +180,32 @@ impl<'a, 'c> Chart<'a, 'c> {
         }
         for (index, text) in (0..).zip(lines.iter().rev()) {
             let at = (i32::midpoint(from, to), bottom - 8 - 16 * index);
-            self.canvas.text(text, at, Look::new(13, colour, Place::Middle))?;
+            self.canvas.text(text, at, Look::new(13, colour, Anchor::Middle));
         }
-        Ok(())
     }
 
     /// What the devices have: one line where it is the same.
-    fn limits(&self) -> Result<()> {
+    fn limits(&mut self) {
         let all: Vec<i64> = self.sessions.iter().map(|session| limit(session)).collect();
-        let Some(first) = all.first().copied() else { return Ok(()) };
+        let Some(first) = all.first().copied() else { return };
         if all.iter().all(|limit| *limit == first) {
             let y = self.axis.y(first);
-            self.canvas.dashes((self.plot.left, y), self.plot.right, LIMIT)?;
-            let look = Look::new(12, LIMIT, Place::Right);
-            self.canvas.text("device memory", (self.plot.right + 6, y - 8), look)?;
-            return self.canvas.text(&label(first), (self.plot.right + 6, y + 8), look);
+            self.canvas.dashes((self.plot.left, y), self.plot.right, LIMIT);
+            let look = Look::new(12, LIMIT, Anchor::Start);
+            self.canvas.text("device memory", (self.plot.right + 6, y - 8), look);
+            self.canvas.text(&label(first), (self.plot.right + 6, y + 8), look);
+            return;
         }
         for (index, limit) in all.iter().enumerate() {
             let (left, slot) = self.slot(index);
             let y = self.axis.y(*limit);
-            self.canvas.dashes((left + 3, y), left + slot - 3, LIMIT)?;
-            self.canvas.text(&label(*limit), (left + slot - 4, y - 9), Look::new(11, LIMIT, Place::Left))?;
+            self.canvas.dashes((left + 3, y), left + slot - 3, LIMIT);
+            self.canvas.text(&label(*limit), (left + slot - 4, y - 9), Look::new(11, LIMIT, Anchor::End));
         }
-        Ok(())
     }
 
     /// What must be known to read it.
-    fn footnotes(&self) -> Result<()> {
+    fn footnotes(&mut self) {
         let mut notes = Vec::new();
         if self.sessions.iter().any(|session| limit(session) != limit(self.sessions[0])) {
             notes.push("red: what each device has".to_owned());
@@ -221,7 +229,7 @@ impl<'a, 'c> Chart<'a, 'c> {
             notes.push(format!("{} of {} sessions", self.sessions.len(), self.all));
         }
         let text = fitted(&notes.join("; "), 11, self.width - 40);
-        self.canvas.text(&text, (self.width / 2, HEIGHT - 14), Look::new(11, FAINT, Place::Middle))
+        self.canvas.text(&text, (self.width / 2, HEIGHT - 14), Look::new(11, FAINT, Anchor::Middle));
     }
 }
 

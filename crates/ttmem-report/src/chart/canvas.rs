@@ -1,139 +1,90 @@
 //! Texts and shapes at pixels. Nothing here knows what a chart shows.
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use ttmem_model::{Error, Result};
-
-use crate::table::one_line;
-
-/// The font of all charts, which is embedded for PNG.
-pub(super) const FONT: &str = "DejaVu Sans";
-/// What a viewer of an SVG takes where it does not have it: such as are as wide.
-const FONTS: &str = "DejaVu Sans, Verdana, Geneva, sans-serif";
-/// What plotters divides the size of a font by before it writes it.
-const PLOTTERS_SHRINKS: f64 = 1.24;
-
-/// Red, green, blue.
-pub(super) use plotters::style::RGBColor as Colour;
+use super::{Anchor, Chart, Colour, Point, Shape, plain};
 
 /// The text of a chart.
-pub(super) const INK: Colour = RGBColor(0x22, 0x22, 0x22);
+pub(super) const INK: Colour = Colour(0x22, 0x22, 0x22);
 /// What stands in the background.
-pub(super) const FAINT: Colour = RGBColor(0x66, 0x66, 0x66);
+pub(super) const FAINT: Colour = Colour(0x66, 0x66, 0x66);
 /// The lines of a scale.
-pub(super) const GRID: Colour = RGBColor(0xe4, 0xe4, 0xe4);
+pub(super) const GRID: Colour = Colour(0xe4, 0xe4, 0xe4);
 /// What the device has.
-pub(super) const LIMIT: Colour = RGBColor(0xd6, 0x27, 0x28);
-
-/// Where a text stands to its point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// To the right of it.
-    Right,
-    /// To the left.
-    Left,
-    /// In the middle.
-    Middle,
-}
+pub(super) const LIMIT: Colour = Colour(0xd6, 0x27, 0x28);
 
 /// How a text looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub pixels: i32,
     pub colour: Colour,
-    pub place: Place,
+    pub anchor: Anchor,
 }
 
 impl Look {
-    pub const fn new(pixels: i32, colour: Colour, place: Place) -> Self {
-        Self { pixels, colour, place }
+    pub const fn new(pixels: i32, colour: Colour, anchor: Anchor) -> Self {
+        Self { pixels, colour, anchor }
     }
 }
 
 /// A chart being drawn.
-pub(super) struct Canvas<'a> {
-    area: DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
+pub(super) struct Canvas {
+    chart: Chart,
 }
 
-/// Draws a chart of a size.
-pub(super) fn draw(
-    (width, height): (i32, i32),
-    paint: impl FnOnce(&Canvas<'_>) -> Result<()>,
-) -> Result<String> {
-    let mut svg = String::new();
-    {
-        let size = (width.unsigned_abs(), height.unsigned_abs());
-        let canvas = Canvas { area: SVGBackend::with_string(&mut svg, size).into_drawing_area() };
-        canvas.area.fill(&WHITE).map_err(failed)?;
-        paint(&canvas)?;
-        canvas.area.present().map_err(failed)?;
+impl Canvas {
+    pub fn new((width, height): (i32, i32)) -> Self {
+        let (width, height) = (width.unsigned_abs(), height.unsigned_abs());
+        Self { chart: Chart { width, height, shapes: Vec::new() } }
     }
-    Ok(svg)
-}
 
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::Bug(format!("a chart cannot be drawn: {error}"))
-}
+    pub fn finish(self) -> Chart {
+        self.chart
+    }
 
-type Point = (i32, i32);
-
-impl Canvas<'_> {
-    /// A filled rectangle; nothing where it has no height or width.
-    pub fn bar(&self, from: Point, to: Point, colour: Colour) -> Result<()> {
-        if from.0 == to.0 || from.1 == to.1 {
-            return Ok(());
+    /// A filled rectangle between two corners; nothing if it has no height or width.
+    pub fn bar(&mut self, from: Point, to: Point, colour: Colour) {
+        let (width, height) = (from.0.abs_diff(to.0), from.1.abs_diff(to.1));
+        if width > 0 && height > 0 {
+            let at = (from.0.min(to.0), from.1.min(to.1));
+            self.chart.shapes.push(Shape::Bar { at, width, height, colour });
         }
-        self.area.draw(&Rectangle::new([from, to], colour.filled())).map_err(failed)
     }
 
     /// A line through points.
-    pub fn line(&self, points: Vec<Point>, colour: Colour, width: u32) -> Result<()> {
-        self.area.draw(&PathElement::new(points, colour.stroke_width(width))).map_err(failed)
+    pub fn line(&mut self, points: Vec<Point>, colour: Colour, width: u32) {
+        self.chart.shapes.push(Shape::Line { points, colour, width });
     }
 
     /// A dashed line between two points of one height.
-    pub fn dashes(&self, (from, y): Point, to: i32, colour: Colour) -> Result<()> {
+    pub fn dashes(&mut self, (from, y): Point, to: i32, colour: Colour) {
         const DASH: i32 = 8;
         const GAP: i32 = 5;
         let mut at = from;
         while at < to {
-            self.line(vec![(at, y), ((at + DASH).min(to), y)], colour, 2)?;
+            self.line(vec![(at, y), ((at + DASH).min(to), y)], colour, 2);
             at += DASH + GAP;
         }
-        Ok(())
     }
 
     /// A filled outline.
-    pub fn shape(&self, points: Vec<Point>, colour: Colour) -> Result<()> {
-        self.area.draw(&Polygon::new(points, colour.filled())).map_err(failed)
+    pub fn polygon(&mut self, points: Vec<Point>, colour: Colour) {
+        self.chart.shapes.push(Shape::Polygon { points, colour });
     }
 
     /// A filled circle.
-    pub fn dot(&self, at: Point, radius: i32, colour: Colour) -> Result<()> {
-        self.area.draw(&Circle::new(at, radius, colour.filled())).map_err(failed)
+    pub fn dot(&mut self, at: Point, radius: u32, colour: Colour) {
+        self.chart.shapes.push(Shape::Dot { at, radius, colour });
     }
 
     /// A text whose middle is as high as its point.
-    pub fn text(&self, text: &str, at: Point, look: Look) -> Result<()> {
-        let place = match look.place {
-            Place::Right => HPos::Left,
-            Place::Left => HPos::Right,
-            Place::Middle => HPos::Center,
-        };
-        let size = f64::from(look.pixels) * PLOTTERS_SHRINKS;
-        let style =
-            TextStyle::from((FONTS, size).into_font()).color(&look.colour).pos(Pos::new(place, VPos::Center));
-        self.area.draw(&Text::new(plain(text), at, style)).map_err(failed)
+    pub fn text(&mut self, text: &str, at: Point, look: Look) {
+        let Look { pixels, colour, anchor } = look;
+        let text = text.to_owned();
+        self.chart.shapes.push(Shape::Text { text, at, size: pixels.unsigned_abs(), colour, anchor });
     }
 }
 
-/// A text that can stand in a document: no control characters, and none that XML forbids.
-fn plain(text: &str) -> String {
-    let allowed = |character: char| !matches!(character, '\u{fffe}' | '\u{ffff}');
-    one_line(text).chars().filter(|character| allowed(*character)).collect()
-}
-
-/// How wide a text is, at most: plotters has no font to measure it with.
+/// The largest width of a text. It is an estimate that does not read the embedded font: a viewer of an SVG may have another
+/// one, and builds without PNG have none.
 pub(super) fn width(text: &str, pixels: i32) -> i32 {
     let thousandths: i64 = text.chars().map(|character| i64::from(advance(character))).sum();
     i32::try_from(in_pixels(thousandths, pixels)).unwrap_or(i32::MAX)
@@ -155,6 +106,8 @@ fn advance(character: char) -> i32 {
         'm' | 'W' | '%' | '@' | '…' => 1000,
         'A'..='Z' => 790,
         '_' | 'a'..='z' | '0'..='9' => 640,
+        '‰' => 1350,
+        'Œ' | 'œ' | 'Љ' | 'Њ' | 'Ж' | 'Ш' | 'Щ' | 'Ю' | '\u{fffd}' => 1100,
         '+' | '−' | '=' | '<' | '>' | '~' | '#' => 840,
         _ => 1000,
     }
@@ -239,13 +192,16 @@ mod tests {
         assert_eq!(broken(&word, 12, 100, 3).len(), 1);
     }
 
+    /// Otherwise a text would leave the room it was fitted into.
+    #[cfg(feature = "png")]
     #[test]
-    fn hostile_names_make_a_document_that_can_be_read() {
-        let svg = draw((200, 100), |canvas| {
-            canvas.text("<script>&\"'\u{1}\u{b}\u{ffff}]]>", (10, 10), Look::new(12, INK, Place::Right))
-        })
-        .unwrap();
-        assert!(!svg.contains("<script>") && svg.contains("&lt;script&gt;&amp;"), "{svg}");
-        assert!(super::super::png::png(&svg).is_ok());
+    fn no_character_is_wider_than_estimated() {
+        let font = super::super::font::Font::embedded().unwrap();
+        for character in (' '..='\u{17f}').chain('\u{370}'..='\u{45f}').chain("…−→‰×漢".chars()) {
+            let units = i64::from(font.layout(character.encode_utf8(&mut [0; 4])).width);
+            let thousandths = units * 1000 / i64::from(font.units_per_em);
+            let estimate = i64::from(advance(character));
+            assert!(thousandths <= estimate, "{character} {thousandths} > {estimate}");
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Memory over the steps: what a pool holds, by class, its peak and what it has.
 
-use ttmem_model::{Class, Result};
+use ttmem_model::Class;
 use ttmem_query::Extent;
 use ttmem_query::over_time::{OverTime, PeakOverTime};
 
 use super::axis::{Axis, Plot};
-use super::canvas::{Canvas, Colour, FAINT, INK, LIMIT, Look, Place, draw, fitted, width};
+use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, fitted, width};
+use super::{Anchor, Chart, Colour};
 use crate::units::{count, percent, size};
 
 const WIDTH: i32 = 1000;
@@ -17,9 +18,11 @@ const CURVE: Colour = Colour(0x1f, 0x4e, 0x79);
 const PLAIN: Colour = Colour(0xc9, 0xdc, 0xec);
 const BANDS: [Colour; 2] = [Colour(0xf4, 0xf1, 0xe8), Colour(0xec, 0xf2, 0xf6)];
 
-/// Draws a pool over the steps as SVG.
-pub fn over_time(drawn: &OverTime, title: Option<&str>) -> Result<String> {
-    draw((WIDTH, HEIGHT), |canvas| Chart { canvas, drawn, axis: axis(drawn) }.draw(title))
+/// Draws a pool over the steps.
+pub fn over_time(drawn: &OverTime, title: Option<&str>) -> Chart {
+    let mut timeline = Timeline { canvas: Canvas::new((WIDTH, HEIGHT)), drawn, axis: axis(drawn) };
+    timeline.draw(title);
+    timeline.canvas.finish()
 }
 
 fn axis(drawn: &OverTime) -> Axis {
@@ -46,38 +49,38 @@ fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-struct Chart<'a, 'c> {
-    canvas: &'a Canvas<'c>,
+struct Timeline<'a> {
+    canvas: Canvas,
     drawn: &'a OverTime,
     axis: Axis,
 }
 
-impl Chart<'_, '_> {
-    fn draw(&self, title: Option<&str>) -> Result<()> {
+impl Timeline<'_> {
+    fn draw(&mut self, title: Option<&str>) {
         let drawn = self.drawn;
         let rank = drawn.rank.as_ref().map_or_else(String::new, |rank| format!(", rank {rank}"));
         let named = format!("{} over time: {}{rank}", drawn.pool, drawn.file);
         let title = fitted(title.unwrap_or(&named), 19, WIDTH - 40);
-        self.canvas.text(&title, (WIDTH / 2, 26), Look::new(19, INK, Place::Middle))?;
+        self.canvas.text(&title, (WIDTH / 2, 26), Look::new(19, INK, Anchor::Middle));
         let subtitle = fitted(&self.subtitle(), 13, WIDTH - 40);
-        self.canvas.text(&subtitle, (WIDTH / 2, 50), Look::new(13, FAINT, Place::Middle))?;
-        self.legend()?;
-        self.bands()?;
+        self.canvas.text(&subtitle, (WIDTH / 2, 50), Look::new(13, FAINT, Anchor::Middle));
+        self.legend();
+        self.bands();
         self.axis.draw(
-            self.canvas,
+            &mut self.canvas,
             match drawn.extent {
                 Extent::Bank => " of each bank",
                 Extent::Core => " of each core",
                 Extent::Device => "",
             },
-        )?;
-        self.areas()?;
-        self.canvas.line(self.outline(|index| drawn.points[index].per_bank), CURVE, 2)?;
-        self.capacity()?;
+        );
+        self.areas();
+        self.canvas.line(self.outline(|index| drawn.points[index].per_bank), CURVE, 2);
+        self.capacity();
         if let Some(peak) = &drawn.peak {
-            self.peak(peak)?;
+            self.peak(peak);
         }
-        self.steps()
+        self.steps();
     }
 
     fn subtitle(&self) -> String {
@@ -148,46 +151,46 @@ impl Chart<'_, '_> {
     }
 
     /// What the classes take, one above the other; all in one where they are not known.
-    fn areas(&self) -> Result<()> {
+    fn areas(&mut self) {
         let drawn = self.drawn;
         if drawn.classes.is_empty() {
-            return self.area(self.outline(|index| drawn.points[index].per_bank), PLAIN);
+            self.area(self.outline(|index| drawn.points[index].per_bank), PLAIN);
+            return;
         }
         // From the highest to the lowest: each covers what is not above it.
         for classes in (1..=drawn.classes.len()).rev() {
             let colour = colour(drawn.classes[classes - 1].class);
-            self.area(self.outline(|index| stack(drawn, classes, index)), colour)?;
+            self.area(self.outline(|index| stack(drawn, classes, index)), colour);
         }
-        Ok(())
     }
 
-    fn area(&self, mut outline: Vec<(i32, i32)>, colour: Colour) -> Result<()> {
+    fn area(&mut self, mut outline: Vec<(i32, i32)>, colour: Colour) {
         let (Some(first), Some(last)) = (outline.first().copied(), outline.last().copied()) else {
-            return Ok(());
+            return;
         };
         let ground = self.axis.y(0);
         outline.extend([(last.0, ground), (first.0, ground)]);
-        self.canvas.shape(outline, colour)
+        self.canvas.polygon(outline, colour);
     }
 
-    fn capacity(&self) -> Result<()> {
-        let Some(all) = self.drawn.capacity_per_bank else { return Ok(()) };
+    fn capacity(&mut self) {
+        let Some(all) = self.drawn.capacity_per_bank else { return };
         let in_sight = capacity_in_sight(self.drawn).is_some();
         let y = if in_sight { self.axis.y(signed(all)) } else { PLOT.top };
-        self.canvas.dashes((PLOT.left, y), PLOT.right, LIMIT)?;
+        self.canvas.dashes((PLOT.left, y), PLOT.right, LIMIT);
         let beyond = if in_sight { "" } else { ", far above this scale" };
         let text = format!("{} has {}{beyond}", self.drawn.pool, size(all));
-        self.canvas.text(&text, (PLOT.right, y - 9), Look::new(12, LIMIT, Place::Left))
+        self.canvas.text(&text, (PLOT.right, y - 9), Look::new(12, LIMIT, Anchor::End));
     }
 
-    fn peak(&self, peak: &PeakOverTime) -> Result<()> {
+    fn peak(&mut self, peak: &PeakOverTime) {
         let per_bank = peak.per_bank;
         let point = self.drawn.points.iter().find(|point| {
             point.per_bank == per_bank && point.moment / 2 == usize::try_from(peak.position).unwrap_or(0)
         });
         let x = self.x(point.map_or(2 * peak.position as usize, |point| point.moment));
         let y = self.axis.y(signed(per_bank));
-        self.canvas.dot((x, y), 4, LIMIT)?;
+        self.canvas.dot((x, y), 4, LIMIT);
         let cause = match &peak.caused_by {
             Some((step, Some(op))) => format!(", step {} {op}", count((*step).into())),
             Some((step, None)) => format!(", step {}", count((*step).into())),
@@ -195,31 +198,30 @@ impl Chart<'_, '_> {
         };
         let text = fitted(&format!("peak {}{cause}", size(per_bank)), 12, 600);
         let wide = width(&text, 12);
-        let place = if x + 10 + wide > PLOT.right { Place::Left } else { Place::Right };
-        let side = if place == Place::Left { x - 8 } else { x + 8 };
+        let anchor = if x + 10 + wide > PLOT.right { Anchor::End } else { Anchor::Start };
+        let side = if anchor == Anchor::End { x - 8 } else { x + 8 };
         let at_limit = capacity_in_sight(self.drawn).map(|all| self.axis.y(signed(all)));
         // Above the curve, unless the limit is just there.
         let above = y - 12;
         let clear = at_limit.is_none_or(|limit| (above - limit).abs() > 18 && (above - limit + 9).abs() > 14);
         let y = if clear { above } else { at_limit.map_or(above, |limit| limit.min(y)) - 24 };
-        self.canvas.text(&text, (side, y), Look::new(12, INK, place))
+        self.canvas.text(&text, (side, y), Look::new(12, INK, anchor));
     }
 
     /// The phases, behind everything.
-    fn bands(&self) -> Result<()> {
+    fn bands(&mut self) {
         for (phase, colour) in self.drawn.phases.iter().zip(BANDS.iter().cycle()) {
             let (from, to) = (self.x(2 * phase.first as usize), self.x(2 * phase.end as usize));
-            self.canvas.bar((from, PLOT.top), (to, PLOT.bottom), *colour)?;
+            self.canvas.bar((from, PLOT.top), (to, PLOT.bottom), *colour);
             let name = fitted(&phase.name, 11, to - from - 4);
             if name.chars().count() > 3 {
                 let at = (i32::midpoint(from, to), PLOT.bottom - 10);
-                self.canvas.text(&name, at, Look::new(11, FAINT, Place::Middle))?;
+                self.canvas.text(&name, at, Look::new(11, FAINT, Anchor::Middle));
             }
         }
-        Ok(())
     }
 
-    fn legend(&self) -> Result<()> {
+    fn legend(&mut self) {
         let entries: Vec<(Colour, &str)> = std::iter::once((CURVE, "allocated"))
             .chain(self.drawn.classes.iter().map(|class| (colour(class.class), class.class.as_str())))
             .collect();
@@ -227,27 +229,26 @@ impl Chart<'_, '_> {
         let mut x = (WIDTH - entries.iter().map(|(_, name)| wide(name)).sum::<i32>()) / 2;
         for (index, (colour, name)) in entries.into_iter().enumerate() {
             let thin = if index == 0 { 1 } else { 6 };
-            self.canvas.bar((x, 76 - thin), (x + 12, 76 + thin), colour)?;
-            self.canvas.text(name, (x + 18, 76), Look::new(12, INK, Place::Right))?;
+            self.canvas.bar((x, 76 - thin), (x + 12, 76 + thin), colour);
+            self.canvas.text(name, (x + 18, 76), Look::new(12, INK, Anchor::Start));
             x += wide(name);
         }
-        Ok(())
     }
 
     /// The numbers of the steps below.
-    fn steps(&self) -> Result<()> {
+    fn steps(&mut self) {
         const MARKS: u64 = 8;
         let (first, end) = (u64::from(self.drawn.first), u64::from(self.drawn.end));
         let every = round_up((end - first).div_ceil(MARKS).max(1));
-        self.canvas.line(vec![(PLOT.left, PLOT.bottom), (PLOT.right, PLOT.bottom)], FAINT, 1)?;
+        self.canvas.line(vec![(PLOT.left, PLOT.bottom), (PLOT.right, PLOT.bottom)], FAINT, 1);
         let mut step = first.next_multiple_of(every);
         while step <= end {
             let x = self.x(usize::try_from(2 * step).unwrap_or(usize::MAX));
-            self.canvas.line(vec![(x, PLOT.bottom), (x, PLOT.bottom + 5)], FAINT, 1)?;
-            self.canvas.text(&count(step), (x, PLOT.bottom + 16), Look::new(12, INK, Place::Middle))?;
+            self.canvas.line(vec![(x, PLOT.bottom), (x, PLOT.bottom + 5)], FAINT, 1);
+            self.canvas.text(&count(step), (x, PLOT.bottom + 16), Look::new(12, INK, Anchor::Middle));
             step += every;
         }
-        self.canvas.text("step", (WIDTH / 2, HEIGHT - 14), Look::new(12, FAINT, Place::Middle))
+        self.canvas.text("step", (WIDTH / 2, HEIGHT - 14), Look::new(12, FAINT, Anchor::Middle));
     }
 }
 

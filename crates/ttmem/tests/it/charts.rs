@@ -1,13 +1,17 @@
 //! Charts: what is on them, in which colours, and that they are the same every time.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
-use resvg::tiny_skia::Pixmap;
+use tiny_skia::Pixmap;
 use ttmem::model::{Phase, Profile, SessionId};
 use ttmem::query::over_time::{OverTime, PointOverTime};
 use ttmem::query::{ChartRequest, Drawn, Phases, PhasesRequest, Request, RunFilter, chart, phases, summary};
-use ttmem::report::chart::{COLUMNS, Picture, over_phases, over_time, peak_bars};
+use ttmem::report::chart::{
+    Anchor, COLUMNS, Chart, Colour, Picture, Shape, over_phases, over_time, peak_bars,
+};
 use ttmem::{Error, read};
 
 use crate::training::{corpus, log_of, opened};
@@ -22,7 +26,7 @@ fn tinyllama() -> Phases {
 }
 
 fn bars_of(log: &str, request: &PhasesRequest) -> String {
-    peak_bars(&phases(&[opened(log)], request).unwrap(), None).unwrap()
+    peak_bars(&phases(&[opened(log)], request).unwrap(), None).unwrap().svg()
 }
 
 /// The texts of an SVG, in order.
@@ -40,6 +44,33 @@ fn pixels(png: &[u8]) -> Pixmap {
     Pixmap::decode_png(png).unwrap()
 }
 
+fn span(start: u32, length: u32) -> Range<u32> {
+    start..start + length
+}
+
+/// The most frequent colour of a rectangle: labels and lines cover some of a bar.
+fn main_colour(image: &Pixmap, columns: Range<u32>, rows: Range<u32>) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (x, y) in rows.flat_map(|y| columns.clone().map(move |x| (x, y))) {
+        let pixel = image.pixel(x, y).unwrap();
+        *counts.entry(Colour(pixel.red(), pixel.green(), pixel.blue()).to_string()).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).unwrap().0
+}
+
+/// Where two images of one size differ.
+fn differing(image: &Pixmap, other: &Pixmap) -> Vec<(i32, i32)> {
+    let width = usize::try_from(image.width()).unwrap();
+    let pairs = image.pixels().iter().zip(other.pixels()).enumerate();
+    let differing = pairs.filter(|(_, (pixel, other))| pixel != other);
+    let place = |index: usize| (i32::try_from(index % width).unwrap(), i32::try_from(index / width).unwrap());
+    differing.map(|(index, _)| place(index)).collect()
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> &'a str {
+    element.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap()
+}
+
 fn has_pixel(image: &Pixmap, colour: &str) -> bool {
     let part = |at: usize| u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
     let wanted = (part(1), part(3), part(5));
@@ -48,7 +79,7 @@ fn has_pixel(image: &Pixmap, colour: &str) -> bool {
 
 #[test]
 fn bars_have_their_parts_numbers_and_limit() {
-    let svg = peak_bars(&tinyllama(), Some("TinyLlama & <co>")).unwrap();
+    let svg = peak_bars(&tinyllama(), Some("TinyLlama & <co>")).unwrap().svg();
     let texts = texts(&svg);
     for text in [
         "TinyLlama &amp; &lt;co&gt;",
@@ -79,8 +110,9 @@ fn bars_have_their_parts_numbers_and_limit() {
 
 #[test]
 fn a_png_has_the_size_and_the_colours_of_its_svg() {
-    let svg = peak_bars(&tinyllama(), None).unwrap();
-    let png = Picture::Png.bytes(svg.clone()).unwrap();
+    let chart = peak_bars(&tinyllama(), None).unwrap();
+    let svg = chart.svg();
+    let png = Picture::Png.bytes(&chart).unwrap();
     let image = pixels(&png);
     assert_eq!((image.width(), image.height()), (1000, 640));
     assert!(svg.contains("width=\"1000\" height=\"640\""));
@@ -88,23 +120,75 @@ fn a_png_has_the_size_and_the_colours_of_its_svg() {
         assert!(has_pixel(&image, colour), "{colour}");
     }
     // Texts are there: without a font they would be missing.
-    let (head, rest) = svg.split_once("<text").unwrap();
-    let shapes = rest.split("<text").map(|text| text.split_once("</text>").unwrap().1);
-    let bare: String = std::iter::once(head).chain(shapes).collect();
-    assert_ne!(pixels(&Picture::Png.bytes(bare).unwrap()), image);
+    let mut bare = chart.clone();
+    bare.shapes.retain(|shape| !matches!(shape, Shape::Text { .. }));
+    assert_ne!(pixels(&Picture::Png.bytes(&bare).unwrap()), image);
     assert!(png.len() < 60_000, "{}", png.len());
+}
+
+/// Every bar of the SVG has its colour in the PNG, and pixels of texts are where the texts are and nowhere else.
+#[test]
+fn an_svg_and_a_png_have_their_shapes_at_the_same_places() {
+    let answer = tinyllama();
+    let profile = corpus("tt_log/vae-decoder.log");
+    let charts = [
+        peak_bars(&answer, None).unwrap(),
+        over_phases(&answer, None).unwrap(),
+        over_time(&steps(&profile, &request()), None),
+    ];
+    for chart in &charts {
+        let (svg, image) = (chart.svg(), pixels(&Picture::Png.bytes(chart).unwrap()));
+        let rects: Vec<&str> = svg.lines().filter(|line| line.starts_with("<rect")).skip(1).collect();
+        let bars = chart.shapes.iter().filter(|shape| matches!(shape, Shape::Bar { .. })).count();
+        assert!(bars > 3 && rects.len() == bars);
+        for rect in rects {
+            let number = |name: &str| attribute(rect, name).parse::<u32>().unwrap();
+            let (columns, rows) = (span(number("x"), number("width")), span(number("y"), number("height")));
+            assert_eq!(main_colour(&image, columns, rows), attribute(rect, "fill"), "{rect}");
+        }
+        let (texts, shapes): (Vec<Shape>, Vec<Shape>) =
+            chart.shapes.iter().cloned().partition(|shape| matches!(shape, Shape::Text { .. }));
+        let bare = pixels(&Picture::Png.bytes(&Chart { shapes, ..chart.clone() }).unwrap());
+        let letters = differing(&image, &bare);
+        let boxes: Vec<TextBox> = texts.iter().filter_map(text_box).collect();
+        assert!(boxes.len() > 10);
+        for (text, columns, rows) in &boxes {
+            let is_drawn = letters.iter().any(|(x, y)| columns.contains(x) && rows.contains(y));
+            assert!(is_drawn, "{text} is not drawn");
+        }
+        let is_text = |(x, y): &(i32, i32)| {
+            boxes.iter().any(|(_, columns, rows)| columns.contains(x) && rows.contains(y))
+        };
+        let stray: Vec<_> = letters.iter().filter(|pixel| !is_text(pixel)).collect();
+        assert!(stray.is_empty(), "{stray:?}");
+    }
+}
+
+type TextBox = (String, RangeInclusive<i32>, RangeInclusive<i32>);
+
+/// The columns and rows that a text may have: no letter is wider than the size of the font.
+fn text_box(shape: &Shape) -> Option<TextBox> {
+    let Shape::Text { text, at: (x, y), size, anchor, .. } = shape else { return None };
+    let size = i32::try_from(*size).unwrap();
+    let width = size * i32::try_from(text.chars().count()).unwrap();
+    let columns = match anchor {
+        Anchor::Start => x - 1..=x + width,
+        Anchor::Middle => x - width / 2 - 1..=x + width / 2 + 1,
+        Anchor::End => x - width..=x + 1,
+    };
+    (!text.is_empty()).then(|| (text.clone(), columns, y - size..=y + size))
 }
 
 #[test]
 fn charts_are_the_same_every_time() {
     let answer = tinyllama();
     let bytes = || {
-        let svg = peak_bars(&answer, None).unwrap();
-        (Picture::Png.bytes(svg.clone()).unwrap(), svg, over_phases(&answer, None).unwrap())
+        let chart = peak_bars(&answer, None).unwrap();
+        (Picture::Png.bytes(&chart).unwrap(), chart.svg(), over_phases(&answer, None).unwrap().svg())
     };
     assert!(bytes() == bytes());
     let profile = corpus("tt_log/vae-decoder.log");
-    let svg = || over_time(&steps(&profile, &request()), None).unwrap();
+    let svg = || over_time(&steps(&profile, &request()), None).svg();
     assert!(svg() == svg());
 }
 
@@ -215,7 +299,7 @@ fn the_curve_has_the_numbers_of_the_summary() {
                 assert_eq!(drawn.peak.as_ref().map(|peak| peak.position), pool.peak_step);
                 let lengths = drawn.classes.iter().map(|class| class.per_bank.len());
                 assert!(lengths.into_iter().all(|length| length == drawn.points.len()));
-                over_time(&drawn, None).unwrap();
+                over_time(&drawn, None);
                 seen += 1;
             }
         }
@@ -228,14 +312,15 @@ fn a_pool_over_time_has_its_peak_its_operation_and_its_limit() {
     let mut profile = corpus("tt_log/oom-fragmentation.log");
     profile.source.file = "oom.log".into();
     let drawn = steps(&profile, &request());
-    let svg = over_time(&drawn, None).unwrap();
+    let chart = over_time(&drawn, None);
+    let svg = chart.svg();
     let texts = texts(&svg);
     for text in ["DRAM over time: oom.log", "peak 947.5 MiB, step 106 ttnn.full", "DRAM has 1.00 GiB", "step"]
     {
         assert!(texts.contains(&text), "{text} is not in {texts:?}");
     }
     assert!(dashes(&svg) > 20 && svg.contains("#E38A42"));
-    let image = pixels(&Picture::Png.bytes(svg).unwrap());
+    let image = pixels(&Picture::Png.bytes(&chart).unwrap());
     assert_eq!((image.width(), image.height()), (1000, 560));
     assert!(has_pixel(&image, LIMIT) && has_pixel(&image, "#E38A42"));
 }
@@ -257,7 +342,7 @@ fn a_part_of_the_steps_is_drawn_alone() {
 #[test]
 fn a_curve_with_too_many_points_is_drawn_by_its_highest() {
     let mut drawn = steps(&corpus("tt_log/vae-decoder.log"), &request());
-    let few = over_time(&drawn, None).unwrap().len();
+    let few = over_time(&drawn, None).svg().len();
     let point = drawn.points[0];
     drawn.end = 100_000;
     drawn.classes.clear();
@@ -268,7 +353,7 @@ fn a_curve_with_too_many_points_is_drawn_by_its_highest() {
         })
         .chain([PointOverTime { moment: 200_000, ..point }])
         .collect();
-    let svg = over_time(&drawn, None).unwrap();
+    let svg = over_time(&drawn, None).svg();
     let curve = svg.lines().find(|line| line.contains("#1F4E79") && line.contains("<polyline")).unwrap();
     let corners = curve.split("points=").nth(1).unwrap().split(',').count();
     assert!(corners < 2 * COLUMNS && svg.len() < few * 10, "{corners}");
@@ -299,7 +384,7 @@ fn phases_that_have_steps_are_bands_behind() {
         drawn.phases.iter().map(|phase| (phase.first, phase.end)).collect::<Vec<_>>(),
         [(0, 100), (100, 150)]
     );
-    let svg = over_time(&drawn, None).unwrap();
+    let svg = over_time(&drawn, None).svg();
     assert!(svg.contains("#F4F1E8") && svg.contains("#ECF2F6"));
 }
 
@@ -307,7 +392,7 @@ fn phases_that_have_steps_are_bands_behind() {
 fn a_training_log_is_drawn_over_its_phases() {
     let profile = corpus("tt_train/tinyllama.log");
     let Drawn::Phases(answer) = chart(&profile, &request()).unwrap() else { panic!("it has no steps") };
-    let svg = over_phases(&answer, Some("over phases")).unwrap();
+    let svg = over_phases(&answer, Some("over phases")).unwrap().svg();
     let texts = texts(&svg);
     for text in ["over phases", "15.30 GiB", "7.25 GiB", "FIRST_", "ITERATION_", "COMPLETE", "12.00 GiB"] {
         assert!(texts.contains(&text), "{text} is not in {texts:?}");
