@@ -27,6 +27,23 @@ pub struct Op {
     pub kind: OpKind,
 }
 
+impl Op {
+    /// An operation of which only the name and the kind are known.
+    pub fn new(name: StrId, kind: OpKind) -> Self {
+        Self {
+            name,
+            results: Vec::new(),
+            operands: Vec::new(),
+            operand_types: Vec::new(),
+            result_types: Vec::new(),
+            attributes: None,
+            callee: None,
+            loc: None,
+            kind,
+        }
+    }
+}
+
 /// What an operation is to the accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpKind {

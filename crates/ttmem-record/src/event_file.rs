@@ -7,8 +7,8 @@ use std::path::Path;
 
 use ttmem_model::frame::Writer;
 use ttmem_model::{
-    Bytes, Call, CallId, Class, Error, Event, Fault, Moment, Op, OpId, OpKind, PoolId, RankEvent, RankId,
-    Result, Sink, Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TypeId, Warning,
+    Bytes, Call, CallId, Class, Error, Event, Fault, Moment, OpId, PoolId, RankEvent, RankId, Result, Sink,
+    Source, Step, StepMarks, StepNumber, StepRow, StrId, Tensor, TensorId, TypeId, Warning,
 };
 
 use super::level::{EMPTY, Level};
@@ -180,21 +180,6 @@ impl EventFile {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.steps as usize >= MAX_ROWS || self.tensors >= MAX_ROWS || self.calls >= MAX_ROWS
-    }
-}
-
-/// An operation of which only the name and the kind are known.
-pub(super) fn plain_op(name: StrId, kind: OpKind) -> Op {
-    Op {
-        name,
-        results: Vec::new(),
-        operands: Vec::new(),
-        operand_types: Vec::new(),
-        result_types: Vec::new(),
-        attributes: None,
-        callee: None,
-        loc: None,
-        kind,
     }
 }
 

@@ -182,7 +182,7 @@ fn tell(calls: &[Made], path: &str, sink: &mut dyn Sink) -> Result<()> {
             sink.take(Event::Text(Cow::Borrowed(name)))?;
         }
     }
-    sink.take(Event::Op(operation(texts["cpu"])))?;
+    sink.take(Event::Op(Op::new(texts["cpu"], OpKind::Compute)))?;
     let mut say = |event: RankEvent| sink.take(Event::Of(rank, event));
     say(RankEvent::Began(1_760_000_000_000_000_000))?;
     say(RankEvent::Pool { name: texts["cpu"], banks: Some(1), quantum: 0 })?;
@@ -258,20 +258,6 @@ fn tell_memory(calls: &[Made], warm: StrId, say: &mut impl FnMut(RankEvent) -> R
         }
     }
     Ok(())
-}
-
-fn operation(name: StrId) -> Op {
-    Op {
-        name,
-        results: Vec::new(),
-        operands: Vec::new(),
-        operand_types: Vec::new(),
-        result_types: Vec::new(),
-        attributes: None,
-        callee: None,
-        loc: None,
-        kind: OpKind::Compute,
-    }
 }
 
 fn row<T>(id: Option<T>) -> Result<T> {

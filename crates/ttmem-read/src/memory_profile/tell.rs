@@ -191,7 +191,7 @@ impl<'s> Telling<'s> {
         }
         let id = row(OpId::new(self.ops.len()))?;
         self.ops.insert(name, id);
-        self.sink.take(Event::Op(plain_op(name)))?;
+        self.sink.take(Event::Op(Op::new(name, OpKind::Compute)))?;
         Ok(id)
     }
 
@@ -332,20 +332,6 @@ fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
         allocations: bytes.allocations,
         frees: bytes.frees,
     })
-}
-
-fn plain_op(name: StrId) -> Op {
-    Op {
-        name,
-        results: Vec::new(),
-        operands: Vec::new(),
-        operand_types: Vec::new(),
-        result_types: Vec::new(),
-        attributes: None,
-        callee: None,
-        loc: None,
-        kind: OpKind::Compute,
-    }
 }
 
 fn row<T>(id: Option<T>) -> Result<T> {

@@ -10,7 +10,6 @@ use ttmem_model::{
 };
 
 use super::narrator::{FREE, FURTHER, TEXTS};
-use crate::event_file::plain_op;
 use crate::texts::Texts;
 
 /// The maximum number of scopes. More are names that a program makes up, such as numbered requests.
@@ -258,5 +257,5 @@ impl Names {
 }
 
 fn op(name: StrId, loc: Option<StrId>) -> Op {
-    Op { loc, ..plain_op(name, OpKind::Compute) }
+    Op { loc, ..Op::new(name, OpKind::Compute) }
 }

@@ -4,14 +4,14 @@
 
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
-    Call, CallId, During, Error, Event, Fault, HistoryRow, Moment, OpId, OpKind, Outcome, PoolId, RankEvent,
-    Reading, Result, Snapshot, StrId, Warning,
+    Call, CallId, During, Error, Event, Fault, HistoryRow, Moment, Op, OpId, OpKind, Outcome, PoolId,
+    RankEvent, Reading, Result, Snapshot, StrId, Warning,
 };
 
 use super::LateCall;
 use super::record::{Message, Record};
 use super::rotation::kept::{Kept, KeptCall, KeptPool};
-use crate::event_file::{EventFile, NewTensor, id, plain_op};
+use crate::event_file::{EventFile, NewTensor, id};
 use crate::level::Level;
 
 /// The first texts of every recording. The first is also the name of the first operation.
@@ -40,7 +40,7 @@ impl Narrator {
         for text in TEXTS {
             narrator.event(Event::Text(text.into()))?;
         }
-        narrator.event(Event::Op(plain_op(id(StrId::new, FREE)?, OpKind::Deallocate)))?;
+        narrator.event(Event::Op(Op::new(id(StrId::new, FREE)?, OpKind::Deallocate)))?;
         Ok(narrator)
     }
 

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use ttmem_model::{
-    Change, Class, Cumulative, Error, Event, Moment, OpId, OpKind, RankEvent, Result, Segment, Session,
+    Change, Class, Cumulative, Error, Event, Moment, Op, OpId, OpKind, RankEvent, Result, Segment, Session,
     SessionId, Step, StrId, TensorId,
 };
 
 use super::Pool;
 use super::record::{Message, Record};
-use crate::event_file::{EventFile, NewTensor, id, plain_op};
+use crate::event_file::{EventFile, NewTensor, id};
 use crate::level::{EMPTY, Level};
 use crate::recording::RecordSink;
 use crate::replace;
@@ -82,7 +82,7 @@ impl Narrator {
             narrator.file.write(Event::Text(text.into()))?;
         }
         for (index, (_, kind)) in OPS.into_iter().enumerate() {
-            narrator.file.write(Event::Op(plain_op(id(StrId::new, index)?, kind)))?;
+            narrator.file.write(Event::Op(Op::new(id(StrId::new, index)?, kind)))?;
             narrator.ops[index] = id(OpId::new, index)?;
         }
         narrator.level(Pool::Dram)?;

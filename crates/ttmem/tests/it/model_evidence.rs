@@ -80,11 +80,7 @@ impl<S: Sink> Narrator<S> {
 
     fn step(&mut self, name: &str, kind: OpKind, run: Option<RunId>) -> Step {
         let name = self.text(name);
-        let (results, operands) = (Vec::new(), Vec::new());
-        let (operand_types, result_types) = (Vec::new(), Vec::new());
-        let (attributes, callee, loc) = (None, None, None);
-        let op = Op { name, results, operands, operand_types, result_types, attributes, callee, loc, kind };
-        self.say(Event::Op(op));
+        self.say(Event::Op(Op::new(name, kind)));
         let op = OpId::new(self.ops).unwrap();
         self.ops += 1;
         self.of_rank(RankEvent::Step(StepRow { op, run, offset: 0, marks: StepMarks::default() }));

@@ -227,15 +227,11 @@ impl Scene {
         result: Option<(&str, Option<TypeId>)>,
     ) -> Step {
         let op = Op {
-            name: self.text(name),
             results: result.iter().map(|(name, _)| self.text(name)).collect(),
             operands: operands.iter().map(|(name, _)| self.text(name)).collect(),
             operand_types: operands.iter().map(|(_, ty)| *ty).collect(),
             result_types: result.iter().map(|(_, ty)| *ty).collect(),
-            attributes: None,
-            callee: None,
-            loc: None,
-            kind,
+            ..Op::new(self.text(name), kind)
         };
         self.say(Event::Op(op));
         let op = OpId::new(self.ops).unwrap();
