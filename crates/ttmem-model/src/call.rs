@@ -231,7 +231,7 @@ impl CallTotals {
     pub fn add(&mut self, outcome: &Outcome, took: Nanoseconds) {
         let change = outcome.change();
         self.largest_change = if self.count == 0 { change } else { self.largest_change.max(change) };
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         self.time = self.time.saturating_add(took);
         self.longest = self.longest.max(took);
         self.allocated = self.allocated.saturating_add(outcome.allocated);
@@ -247,7 +247,7 @@ impl CallTotals {
             (0, _) => other.largest_change,
             _ => self.largest_change.max(other.largest_change),
         };
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.time = self.time.saturating_add(other.time);
         self.longest = self.longest.max(other.longest);
         self.allocated = self.allocated.saturating_add(other.allocated);

@@ -20,8 +20,7 @@ pub struct Content {
 #[derive(Clone, Debug, Default)]
 struct Held {
     bytes: u64,
-    /// How many there are more than rows.
-    more: u64,
+    count: u64,
     /// By size: the last is the largest. Of the same size, the earlier is the larger.
     by_size: BTreeSet<(u64, std::cmp::Reverse<usize>)>,
 }
@@ -30,7 +29,7 @@ struct Held {
 pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>> {
     let tensors = &rank.tensors;
     let mut changes: Vec<(Moment, bool, usize)> = Vec::with_capacity(2 * tensors.len());
-    for index in 0..tensors.len() {
+    for index in lived(rank) {
         changes.push((tensors.born[index], true, index));
         if tensors.dies[index] != Moment::NEVER {
             changes.push((tensors.dies[index], false, index));
@@ -44,13 +43,17 @@ pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>
         while let Some((_, is_born, index)) = next.next_if(|(at, _, _)| at <= moment) {
             let Some(held) = held.get_mut(tensors.pool[index].index()) else { continue };
             let (held, bytes) = (held.get_or_insert_default(), tensors.per_bank[index].or_zero());
-            let row = (bytes, std::cmp::Reverse(index));
-            if let Some(count) = stands_for(rank, index) {
-                held.stand_for(is_born, bytes, count);
-            } else if is_born && held.by_size.insert(row) {
+            let (row, several) = ((bytes, std::cmp::Reverse(index)), stands_for(rank, index));
+            if is_born {
                 held.bytes = held.bytes.saturating_add(bytes);
-            } else if !is_born && held.by_size.remove(&row) {
+                held.count = held.count.saturating_add(several.unwrap_or(1));
+                if several.is_none() {
+                    held.by_size.insert(row);
+                }
+            } else {
                 held.bytes = held.bytes.saturating_sub(bytes);
+                held.count = held.count.saturating_sub(several.unwrap_or(1));
+                held.by_size.remove(&row);
             }
         }
         content(&held, top)
@@ -58,21 +61,15 @@ pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>
     moments.iter().map(at).collect()
 }
 
+/// The tensors that are alive at some moment. The death of any other would be applied before its birth.
+fn lived(rank: &Rank) -> impl Iterator<Item = usize> + '_ {
+    let tensors = &rank.tensors;
+    (0..tensors.len()).filter(|&index| tensors.born[index] < tensors.dies[index])
+}
+
 /// How many allocations a row is, if it is not one.
 fn stands_for(rank: &Rank, tensor: usize) -> Option<u64> {
     rank.stands_for.get(&TensorId::new(tensor)?).copied()
-}
-
-impl Held {
-    fn stand_for(&mut self, is_born: bool, bytes: u64, count: u64) {
-        if is_born {
-            self.bytes = self.bytes.saturating_add(bytes);
-            self.more = self.more.saturating_add(count);
-        } else {
-            self.bytes = self.bytes.saturating_sub(bytes);
-            self.more = self.more.saturating_sub(count);
-        }
-    }
 }
 
 fn content(held: &[Option<Held>], top: usize) -> Vec<Content> {
@@ -80,7 +77,7 @@ fn content(held: &[Option<Held>], top: usize) -> Vec<Content> {
         let (pool, held) = (PoolId::new(index)?, held.as_ref()?);
         let largest = held.by_size.iter().rev().take(top);
         let largest = largest.filter_map(|(_, index)| TensorId::new(index.0)).collect();
-        Some(Content { pool, bytes: held.bytes, count: held.by_size.len() as u64 + held.more, largest })
+        Some(Content { pool, bytes: held.bytes, count: held.count, largest })
     });
     rows.collect()
 }
@@ -89,7 +86,7 @@ fn content(held: &[Option<Held>], top: usize) -> Vec<Content> {
 pub fn totals(rank: &Rank) -> Vec<u64> {
     let mut changes = vec![0_i64; rank.end() as usize + 2];
     let tensors = &rank.tensors;
-    for index in 0..tensors.len() {
+    for index in lived(rank) {
         let bytes = i64::try_from(tensors.per_bank[index].or_zero()).unwrap_or(i64::MAX);
         let mut change = |at: Moment, by: i64| {
             if let Some(change) = changes.get_mut(at.position() as usize).filter(|_| at != Moment::NEVER) {

@@ -40,7 +40,6 @@ pub struct Change {
 pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<Change> {
     let (rank, pool) = (account.rank, account.pool);
     let starts: FxHashSet<u32> = rank.top_level_runs().map(|(_, run)| run.first).collect();
-    let quantum = i64::try_from(pool.quantum).unwrap_or(i64::MAX);
     let mut found = Vec::new();
     let Some(mut sums) = account.explained_cursor(Moment::START) else { return found };
     let mut before: Option<(Moment, i64)> = None;
@@ -50,7 +49,7 @@ pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<C
         let (since, level) = before.unwrap_or((Moment::START, 0));
         let change = unexplained.saturating_sub(level);
         // What rounding alone can do is no change; the level stays, so that small changes still add up.
-        if change.abs() <= quantum {
+        if change.unsigned_abs() <= pool.quantum {
             before = Some((at, level));
             continue;
         }
@@ -121,7 +120,7 @@ pub fn by_operation(profile: &Profile, account: &Account<'_>, until: Moment) -> 
         }
     }
     let mut rows: Vec<LeftBehind> = rows.into_values().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.per_bank.abs()));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.per_bank.unsigned_abs()));
     rows
 }
 
