@@ -71,7 +71,10 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    use ttmem_model::{CallId, RankEvent, Seen};
+
     use super::*;
+    use crate::analyze::tests::{Evidence, first};
 
     fn intervals(times: &[(u64, u64)]) -> Vec<Interval> {
         let interval =
@@ -84,6 +87,27 @@ mod tests {
         let chain = heaviest(intervals(&[(0, 10), (2, 3), (10, 10), (5, 14), (20, 1)]));
         assert_eq!(chain, Chain { time: 21, calls: vec![0, 2, 4] });
         assert_eq!(heaviest(Vec::new()), Chain::default());
+    }
+
+    #[test]
+    fn a_chain_is_made_of_the_innermost_calls_of_all_lanes() {
+        let mut evidence = Evidence::new();
+        let (scope, main, other) = (evidence.scope("a"), evidence.lane("main"), evidence.lane("other"));
+        let around = evidence.call(scope, main, None, (0, 100));
+        let parts = [
+            evidence.call(scope, main, Some(around), (0, 30)),
+            evidence.call(scope, other, Some(around), (30, 80)),
+        ];
+        evidence.call(scope, main, Some(around), (30, 60));
+        // Calls without duration and calls with an unknown end are left out.
+        evidence.call(scope, main, None, (85, 85));
+        let unknown = evidence.open_call(scope, main, None, 86);
+        evidence.say(RankEvent::Seen(unknown, Seen::default()));
+        // An open call lasts until the end.
+        let open = evidence.open_call(scope, other, None, 90);
+        let calls = [parts[0], parts[1], open].map(CallId::index).to_vec();
+        assert_eq!(longest_chain(first(&evidence.finish())), Chain { time: 30 + 50 + 10, calls });
+        assert_eq!(longest_chain(first(&Evidence::new().finish())), Chain::default());
     }
 
     proptest! {

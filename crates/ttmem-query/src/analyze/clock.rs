@@ -111,7 +111,104 @@ fn snapshot_at(rank: &Rank, at: Moment, next: &mut usize) -> Option<Nanoseconds>
 
 #[cfg(test)]
 mod tests {
+    use ttmem_model::{CallId, RankEvent, Seen};
+
     use super::*;
+    use crate::analyze::tests::{Evidence, NEVER, START, account, after, before, first, tensor};
+
+    #[test]
+    fn a_stretch_spans_calls_steps_and_snapshots() {
+        let stretch = |say: fn(&mut Evidence)| {
+            let mut evidence = Evidence::new();
+            evidence.step("aten::mm");
+            say(&mut evidence);
+            Stretch::of(first(&evidence.finish()))
+        };
+        let call = |evidence: &mut Evidence| {
+            let (scope, lane) = (evidence.scope("a"), evidence.lane("main"));
+            evidence.call(scope, lane, None, (5, 60));
+            evidence.open_call(scope, lane, None, 8);
+        };
+        assert_eq!(stretch(|_| ()), None);
+        assert_eq!(stretch(|it| it.say(RankEvent::Time(0, 40))), Some(Stretch { first: 40, last: 40 }));
+        assert_eq!(stretch(|it| it.snapshot(after(0), 7)), Some(Stretch { first: 7, last: 7 }));
+        let calls = stretch(call).unwrap();
+        assert_eq!((calls, calls.length()), (Stretch { first: 5, last: 60 }, 55));
+    }
+
+    #[test]
+    fn open_calls_last_until_the_end_of_the_stretch() {
+        let mut evidence = Evidence::new();
+        let (scope, lane) = (evidence.scope("a"), evidence.lane("main"));
+        let ended = evidence.call(scope, lane, None, (5, 60));
+        let open = evidence.open_call(scope, lane, None, 8);
+        let [seen, unknown] = [Some(9), None].map(|ended| {
+            let call = evidence.open_call(scope, lane, None, 8);
+            evidence.say(RankEvent::Seen(call, Seen { ended, change: None }));
+            call
+        });
+        let profile = evidence.finish();
+        let stretch = Stretch::of(first(&profile)).unwrap();
+        let until = |call: CallId| stretch.until(first(&profile), call.index());
+        assert_eq!([ended, open, seen, unknown].map(until), [Some(60), Some(60), Some(9), None]);
+        assert_eq!(stretch.until(first(&profile), 99), None);
+        // A call may begin after the stretch.
+        assert_eq!(Stretch::default().until(first(&profile), open.index()), Some(8));
+    }
+
+    #[test]
+    fn changes_of_tensors_have_the_time_of_their_step() {
+        let mut evidence = Evidence::new();
+        let dram = evidence.pool("DRAM");
+        for (step, time) in (0..).zip([10, 20, 30]) {
+            evidence.step("aten::mm");
+            evidence.say(RankEvent::Time(step, time));
+        }
+        evidence.state(dram, START, 90);
+        evidence.state(dram, before(0), 100);
+        evidence.tensor(tensor(dram, 30, after(0), NEVER));
+        evidence.tensor(tensor(dram, 5, before(1), NEVER));
+        // Snapshots don't affect the time of tensors.
+        evidence.snapshot(before(2), 999);
+        evidence.state(dram, before(2), 200);
+        let profile = evidence.finish();
+        let curve = held_in_time(&account(&profile, dram));
+        assert_eq!(curve.at, [0, 10, 10, 20, 30]);
+        assert_eq!(curve.value, [90, 100, 130, 135, 200]);
+    }
+
+    #[test]
+    fn readings_between_steps_have_the_time_of_their_snapshot() {
+        let mut evidence = Evidence::new();
+        let (host, step) = (evidence.pool("host"), evidence.step("aten::mm"));
+        evidence.say(RankEvent::Time(step, 10));
+        for (at, time) in [(START, 1), (before(0), 3), (after(0), 15), (after(0), 18)] {
+            evidence.snapshot(at, time);
+        }
+        // The last two readings have no snapshot of their own. Time doesn't go back to that of the step.
+        for (at, held) in [(before(0), 5), (after(0), 7), (after(0), 9), (after(0), 8), (before(1), 4)] {
+            evidence.state(host, at, held);
+        }
+        let profile = evidence.finish();
+        let curve = held_in_time(&account(&profile, host));
+        assert_eq!(curve.at, [3, 15, 18, 18]);
+        assert_eq!(curve.value, [5, 7, 9, 4]);
+        // Without times of steps, too.
+        let mut evidence = Evidence::new();
+        let host = evidence.pool("host");
+        evidence.step("aten::mm");
+        evidence.snapshot(after(0), 15);
+        for (at, held) in [(after(0), 7), (after(0), 9), (before(1), 4)] {
+            evidence.state(host, at, held);
+        }
+        let profile = evidence.finish();
+        let curve = held_in_time(&account(&profile, host));
+        assert_eq!((curve.at, curve.value), (vec![15, 15], vec![7, 9]));
+        let mut evidence = Evidence::new();
+        let dram = evidence.pool("DRAM");
+        evidence.state(dram, START, 5);
+        assert_eq!(held_in_time(&account(&evidence.finish(), dram)), TimeCurve::default());
+    }
 
     #[test]
     fn changes_at_one_time_keep_the_highest_and_the_last() {

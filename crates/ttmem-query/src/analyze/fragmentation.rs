@@ -164,6 +164,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::analyze::tests::{Evidence, START, account, before, whole};
 
     /// Readings of 100 free bytes: at which moment, and the largest piece.
     fn readings(changes: &[(usize, u64)]) -> Vec<Fragmented> {
@@ -184,17 +185,7 @@ mod tests {
         take(Event::Rank { label: None });
         take(Event::Text("DRAM".into()));
         take(Event::Of(rank, RankEvent::Pool { name, banks: Some(8), quantum }));
-        take(Event::Op(Op {
-            name,
-            results: Vec::new(),
-            operands: Vec::new(),
-            operand_types: Vec::new(),
-            result_types: Vec::new(),
-            attributes: None,
-            callee: None,
-            loc: None,
-            kind: OpKind::Compute,
-        }));
+        take(Event::Op(Op::new(name, OpKind::Compute)));
         let step = StepRow { op, run: None, offset: 0, marks: StepMarks::default() };
         (0..STEPS).for_each(|_| take(Event::Of(rank, RankEvent::Step(step))));
         for &(position, free, largest) in readings {
@@ -266,5 +257,51 @@ mod tests {
         assert!(!reading(100, 96).has_share_in_pieces(5));
         assert!(!reading(0, 0).has_share_in_pieces(5));
         assert!(reading(u64::MAX, 0).has_share_in_pieces(5));
+    }
+
+    #[test]
+    fn fragmentation_is_unknown_where_the_largest_piece_is_not_stated() {
+        let mut evidence = Evidence::new();
+        let dram = evidence.pool("DRAM");
+        evidence.reading(dram, START, Reading { free: Some(100), ..Reading::default() });
+        let profile = evidence.finish();
+        let (account, span) = (account(&profile, dram), whole(&profile));
+        assert_eq!((worst(&account, span), worst_moments(&account, span, 9)), (None, None));
+    }
+
+    #[test]
+    fn ties_go_to_the_moment_with_less_free_memory() {
+        let worst_at = |quantum, readings: &[(u32, u64, u64)]| {
+            let profile = rank(quantum, readings);
+            asked(&profile, |account, span| Some(worst(account, span)?.at.position())).flatten()
+        };
+        assert_eq!(worst_at(0, &[(1, 1000, 900), (2, 500, 400), (3, 600, 500)]), Some(2));
+        assert_eq!(worst_at(0, &[(1, 1000, 899), (2, 500, 400)]), Some(1));
+        // The difference is within the rounding.
+        assert_eq!(worst_at(1, &[(1, 1000, 899), (2, 500, 400)]), Some(2));
+        assert_eq!(worst_at(1, &[(1, 500, 400), (2, 1000, 899)]), Some(1));
+        assert_eq!(worst_at(0, &[(1, 1000, 900), (2, 1000, 1000), (3, 1000, 900)]), Some(1));
+    }
+
+    #[test]
+    fn a_span_starts_with_the_state_that_it_inherits() {
+        let mut evidence = Evidence::new();
+        let dram = evidence.pool("DRAM");
+        evidence.steps(4, "ttnn.add");
+        let reading =
+            |free, largest| Reading { free: Some(free), largest_free: Some(largest), ..Reading::default() };
+        evidence.reading(dram, before(0), reading(100, 70));
+        evidence.say(RankEvent::Unchanged(dram, before(2)));
+        evidence.reading(dram, before(3), reading(100, 90));
+        let profile = evidence.finish();
+        let worst_of = |first, end| {
+            let worst = worst(&account(&profile, dram), Span { first, end })?;
+            Some((worst.at, worst.free, worst.largest_free))
+        };
+        assert_eq!(worst_of(0, 4), Some((before(0), 100, 70)));
+        assert_eq!(worst_of(2, 4), Some((before(2), 100, 70)));
+        assert_eq!(worst_of(3, 4), Some((before(3), 100, 90)));
+        // No state was observed in this span.
+        assert_eq!(worst_of(1, 2), None);
     }
 }

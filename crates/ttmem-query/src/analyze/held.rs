@@ -4,7 +4,8 @@ use ttmem_model::{Cursor, Curve, CurveKind, Moment};
 
 use super::Account;
 
-/// All changes of what a bank holds, in order: [`Account::held`] for every moment at once.
+/// All changes of what a bank holds, in order: [`Account::held`] for every moment at once. Where that is unknown, the
+/// curve stays at the last reading.
 ///
 /// Several readings that share a moment are all kept; the last of them holds.
 pub fn over_time(account: &Account<'_>) -> Curve {
@@ -73,7 +74,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Whether a moment shows the last reading although tensors came or went since.
     fn hides_a_change(&self, at: Moment) -> bool {
-        self.last.is_some_and(|(since, _, _)| since != at && self.account.is_same_state(since, at))
+        self.last.is_some_and(|(since, _, _)| self.account.is_same_state(since, at))
     }
 
     fn at(&mut self, at: Moment) -> Option<u64> {

@@ -108,7 +108,41 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    use ttmem_model::{RankEvent, Seen};
+
     use super::*;
+    use crate::analyze::tests::{Evidence, first};
+
+    #[test]
+    fn nested_calls_are_below_their_parent_on_the_same_lane() {
+        let mut evidence = Evidence::new();
+        let (scope, main, other) = (evidence.scope("a"), evidence.lane("main"), evidence.lane("other"));
+        evidence.lane("idle");
+        let outer = evidence.call(scope, main, None, (0, 100));
+        let inner = evidence.call(scope, main, Some(outer), (0, 50));
+        // A task on another lane is at the top there.
+        let task = evidence.call(scope, other, Some(inner), (0, 100));
+        evidence.call(scope, other, Some(task), (0, 10));
+        evidence.call(scope, main, Some(inner), (10, 20));
+        evidence.call(scope, main, Some(outer), (50, 60));
+        evidence.call(scope, other, None, (100, 110));
+        let packing = pack(first(&evidence.finish()));
+        assert_eq!(packing, Packing { row: vec![0, 1, 0, 1, 2, 1, 0], rows: vec![3, 2, 0] });
+        assert_eq!(pack(first(&Evidence::new().finish())), Packing::default());
+    }
+
+    #[test]
+    fn open_calls_keep_their_row_and_calls_without_an_end_take_one_moment() {
+        let mut evidence = Evidence::new();
+        let (scope, lane) = (evidence.scope("a"), evidence.lane("main"));
+        evidence.open_call(scope, lane, None, 0);
+        for began in [5, 5, 6] {
+            let call = evidence.open_call(scope, lane, None, began);
+            evidence.say(RankEvent::Seen(call, Seen::default()));
+        }
+        evidence.call(scope, lane, None, (1_000_000, 1_000_001));
+        assert_eq!(pack(first(&evidence.finish())).row, [0, 1, 2, 1, 1]);
+    }
 
     fn bars(times: &[(u64, u64)]) -> Vec<Bar> {
         times.iter().map(|&(began, end)| Bar { lane: 0, depth: 0, began, end }).collect()

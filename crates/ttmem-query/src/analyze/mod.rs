@@ -25,6 +25,8 @@ pub mod phases;
 pub mod reshaping;
 pub mod residue;
 pub mod scopes;
+#[cfg(test)]
+mod tests;
 pub mod tiles;
 pub mod traced;
 pub mod weights;

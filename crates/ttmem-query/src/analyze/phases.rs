@@ -385,4 +385,51 @@ mod tests {
         assert_eq!(holder(&rounded, &phases), Some(1));
         assert_eq!(holder(&Session { totals: totals(116), ..rounded }, &phases), None);
     }
+
+    #[test]
+    fn gradients_are_measured_from_the_last_optimizer_before_the_last_backward_pass() {
+        let (_, phases) = session(&[
+            ("OPTIMIZER_CREATION", 20, 20),
+            ("BACKWARD_PASS", 3, 3),
+            ("OPTIMIZER_CREATION", 8, 8),
+            ("BACKWARD_PASS", 5, 5),
+            ("OPTIMIZER_CREATION", 100, 100),
+        ]);
+        let phases = known(&phases);
+        assert_eq!(measured(&phases).gradients, Some(5));
+        // At a peak, only earlier backward passes count.
+        let gradients = |holder| at_peak(&phases, holder).unwrap().gradients;
+        assert_eq!([1, 2, 3].map(gradients), [Held::Nothing, Held::Bytes(3), Held::Bytes(3)]);
+        assert_eq!(gradients(4), Held::Bytes(5));
+        assert_eq!([Held::Nothing, Held::Unknown, Held::Bytes(0)].map(Held::bytes), [None, None, Some(0)]);
+        assert_eq!([Held::Nothing, Held::Unknown, Held::Bytes(0)].map(Held::is_there), [false, true, true]);
+    }
+
+    #[test]
+    fn the_rise_of_a_forward_pass_includes_its_activations() {
+        let (_, mut phases) = session(&[("FORWARD_PASS", 50, 55), ("FORWARD_PASS", 7, 60), ("OTHER", 1, 99)]);
+        phases[0].1.change = None;
+        let in_rise = |holder| at_peak(&known(&phases), holder).unwrap().activations_in_rise;
+        assert_eq!([0, 1, 2].map(in_rise), [Held::Unknown, Held::Bytes(7), Held::Nothing]);
+        // A sum with an unknown part is unknown.
+        assert_eq!(measured(&known(&phases)).activations, None);
+    }
+
+    #[test]
+    fn a_phase_is_torn_if_any_figure_is_missing() {
+        let (_, phases) = session(&[("FORWARD_PASS", 50, 55)]);
+        let tears: [fn(&mut Phase); 6] = [
+            |phase| phase.segment_peak = None,
+            |phase| phase.change = None,
+            |phase| phase.cumulative_peak = None,
+            |phase| phase.cumulative_current = None,
+            |phase| phase.allocations = None,
+            |phase| phase.deallocations = None,
+        ];
+        for tear in tears {
+            let mut phase = phases[0].1;
+            tear(&mut phase);
+            assert!(is_torn(&phase) && !is_torn(&phases[0].1));
+        }
+    }
 }

@@ -362,8 +362,6 @@ impl Groups {
         let whole = &mut self.rows[into];
         whole.uses += part.uses;
         whole.is_fixed |= part.is_fixed;
-        whole.is_returned |= part.is_returned;
-        whole.has_cut_uses |= part.has_cut_uses;
         for (op, uses) in part.tied {
             *whole.tied.entry(op).or_default() += uses;
         }

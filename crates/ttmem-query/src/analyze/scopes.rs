@@ -72,7 +72,42 @@ fn is_module(kind: ScopeKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ttmem_model::Scope;
+    use crate::analyze::tests::{Evidence, first};
+    use ttmem_model::{Outcome, RankEvent, Scope};
+
+    #[test]
+    fn totals_cover_ended_and_aggregated_calls() {
+        let mut evidence = Evidence::new();
+        let (lane, scope, other) = (evidence.lane("main"), evidence.scope("a"), evidence.scope("b"));
+        for (began, ended, allocated, freed, peak) in [(0, 10, 50, 20, 60), (10, 40, 5, 30, 5)] {
+            let call = evidence.open_call(scope, lane, None, began);
+            let outcome = Outcome { ended, allocated, freed, peak, kept: 3, ..Outcome::default() };
+            evidence.say(RankEvent::Returned(call, outcome));
+        }
+        evidence.open_call(scope, lane, None, 40);
+        evidence.open_call(other, lane, None, 40);
+        let both = CallTotals {
+            count: 2,
+            time: 40,
+            longest: 30,
+            allocated: 55,
+            freed: 50,
+            kept: 6,
+            largest_change: 30,
+            peak: 60,
+        };
+        let further = CallTotals { count: u64::MAX, time: 7, longest: 7, largest_change: -9, ..both };
+        evidence.say(RankEvent::CallTotals(other, further));
+        let profile = evidence.finish();
+        assert_eq!(totals(first(&profile)), [both, further]);
+        // Counts saturate.
+        let mut profile = profile;
+        profile.ranks[0].further_calls = [(scope, further)].into();
+        let count = u64::MAX;
+        let all = CallTotals { count, time: 47, allocated: 110, freed: 100, kept: 12, ..both };
+        assert_eq!(totals(first(&profile)), [all, CallTotals::default()]);
+        assert_eq!(totals(first(&Evidence::new().finish())), []);
+    }
 
     #[test]
     fn layers_are_alike_and_their_neighbours_are_not() {

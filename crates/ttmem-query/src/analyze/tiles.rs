@@ -19,7 +19,7 @@ pub fn friendly_shape(ty: &TensorType) -> Option<Vec<u64>> {
 
 /// A shape of the same elements that needs less padding.
 ///
-/// Outer dims are folded into the rows (`8x1x64` as `1x8x64`), which leaves the columns as they are; or, where that
+/// Outer dims are folded into the rows (`32x1x64` as `1x32x64`), which leaves the columns as they are; or, where that
 /// leaves more than a tenth of padding, rows and columns are cut anew if one of them is smaller than a tile
 /// (`1024x1` as `32x32`) and if that takes less.
 pub fn same_elements(ty: &TensorType) -> Option<Vec<u64>> {
@@ -179,6 +179,37 @@ mod tests {
         for shape in [&[7][..], &[], &[50257], &[1, 1000], &[31, 31], &[0, 5]] {
             assert_eq!(friendly(shape), None, "{shape:?}");
         }
+    }
+
+    #[test]
+    fn tiles_are_unknown_without_a_tile_layout() {
+        let ty = crate::analyze::tests::tiled(&[3, 33, 64]);
+        assert_eq!((count(&ty, &ty.shape), count(&ty, &[7]), count(&ty, &[])), (Some(12), Some(1), Some(1)));
+        assert_eq!(count(&ty, &[0, 5]), Some(0));
+        // The number of elements overflows.
+        assert_eq!(count(&ty, &[u64::MAX, 2]), None);
+        assert_eq!(count(&ty, &[1 << 40, 1 << 40]), None);
+        let with = |tile| {
+            let layout = ty.layout.clone().map(|layout| Layout { tile, ..layout });
+            let ty = TensorType { layout, ..ty.clone() };
+            (count(&ty, &ty.shape), friendly_shape(&ty))
+        };
+        assert_eq!(with(Some((32, 64))), (Some(6), Some(vec![1, 99, 64])));
+        for no_tile in [None, Some((0, 32)), Some((32, 0))] {
+            assert_eq!(with(no_tile), (None, None));
+        }
+        let unknown =
+            |padded, logical| friendly_shape(&TensorType { padded, logical, ..ty.clone() }).is_some();
+        assert!(unknown(ty.padded, ty.logical));
+        assert!(!unknown(Bytes::UNKNOWN, ty.logical) && !unknown(ty.padded, Bytes::UNKNOWN));
+        assert!(!unknown(ty.logical, ty.logical));
+    }
+
+    #[test]
+    fn a_rounded_shape_does_not_have_the_same_elements() {
+        let same = |shape: &[u64]| same_elements(&crate::analyze::tests::tiled(shape));
+        assert_eq!(same(&[32, 1, 64]), Some(vec![1, 32, 64]));
+        assert_eq!(same(&[50257, 768]), None);
     }
 
     proptest::proptest! {
