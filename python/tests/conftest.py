@@ -1,6 +1,8 @@
 """What the tests stand on: the corpus, and the commands of the environment that they run in."""
 
 import contextlib
+import functools
+import gc
 import os
 import signal
 import subprocess
@@ -10,11 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from preloaded import Preloaded
+
 with contextlib.suppress(ModuleNotFoundError):
     import tqdm
 
     # Progress of transformers would start a thread, which trackers of later tests would warn about.
     tqdm.tqdm.monitor_interval = 0
+
+SWEEP = os.environ.get("TTMEM_SWEEP") == "all"
+"""Whether repetitions are as many as in `make soak`."""
+if not SWEEP:
+    # Compiling for the vector instructions of the processor takes longer, and allocates the same buffers.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
+    # Threads of one operation would wait for each other longer than they compute. PyTorch reads it when it is
+    # imported; tests of such threads ask for them.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "corpus"
@@ -39,6 +52,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return any("GPU" in reason for reason in reasons)
 
     items.sort(key=uses_gpu)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """End the interpreter that programs with PyTorch run in."""
+    if preloaded.cache_info().currsize:
+        preloaded().close()
+
+
+@functools.cache
+def preloaded() -> Preloaded:
+    """Give an interpreter in which PyTorch is loaded, and which runs programs."""
+    return Preloaded()
 
 
 @pytest.fixture

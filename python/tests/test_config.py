@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from conftest import MODULE, ran
+from conftest import MODULE, preloaded, ran
 
 if TYPE_CHECKING:
     import subprocess
@@ -43,6 +43,13 @@ class Place:
         return str(path)
 
     def run(self, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return self.run_words("-c", program, **variables)
+
+    def run_words(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return preloaded().run(words, cwd=self.folder, env=self.environment | variables, check=True)
+
+    def run_new(self, program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Runs a program in a new interpreter."""
         return self.started([sys.executable, "-c", program], **variables)
 
     def started(self, words: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
@@ -60,14 +67,14 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_a_file_starts_it_with_what_it_says(place: Place) -> None:
-    command = place.run(SHOWN, TTMEM_CONFIG=place.config(ON + OURS))
+    command = place.run_new(SHOWN, TTMEM_CONFIG=place.config(ON + OURS))
     assert (command.stdout, command.stderr) == ("True out 7.0 phases 20971520\n", "")
     assert place.recordings() == ["out"]
 
 
 def test_the_file_in_the_home_of_ttmem_needs_no_variable(place: Place) -> None:
     place.config(ON + OURS, "home/config.toml")
-    assert place.run(SHOWN).stdout == "True out 7.0 phases 20971520\n"
+    assert place.run_new(SHOWN).stdout == "True out 7.0 phases 20971520\n"
 
 
 def test_the_environment_wins(place: Place) -> None:
@@ -122,12 +129,12 @@ LOADED = "import sys; print(*sorted(name for name in sys.modules if name.startsw
 
 
 def test_where_nothing_is_configured_nothing_is_loaded(place: Place) -> None:
-    assert place.run(LOADED).stdout == "\n"
-    assert place.run(LOADED, TTMEM_TRACK="0", TTMEM_CONFIG=place.config(ON)).stdout == "\n"
+    assert place.run_new(LOADED).stdout == "\n"
+    assert place.run_new(LOADED, TTMEM_TRACK="0", TTMEM_CONFIG=place.config(ON)).stdout == "\n"
 
 
 def test_a_program_without_torch_is_left_alone(place: Place) -> None:
-    command = place.run(LOADED, TTMEM_CONFIG=place.config("broken"))
+    command = place.run_new(LOADED, TTMEM_CONFIG=place.config("broken"))
     assert (command.stdout, command.stderr) == ("ttmem ttmem._native ttmem._start\n", "")
     assert place.recordings() == []
 
@@ -150,6 +157,6 @@ def test_a_tracker_of_the_program_takes_its_place(place: Place) -> None:
 def test_track_takes_from_it_what_is_not_given(place: Place) -> None:
     place.config(SHOWN, "script.py")
     config = place.config(ON + OURS)
-    track = [*MODULE, "track", "--interval", "2", "script.py"]
-    assert place.started(track, TTMEM_CONFIG=config).stdout == "True out 2.0 phases 20971520\n"
+    track = ["-m", "ttmem", "track", "--interval", "2", "script.py"]
+    assert place.run_words(*track, TTMEM_CONFIG=config).stdout == "True out 2.0 phases 20971520\n"
     assert place.recordings() == ["out"]

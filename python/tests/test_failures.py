@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import ttmem
-from conftest import MODULE, ran
+from conftest import MODULE, preloaded, ran
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,11 +26,19 @@ def written(folder: Path, program: str) -> Path:
     return path
 
 
-def both(folder: Path, program: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
-    """Runs a program without and with the tracker; the second run, its answer, and that on the screen."""
+def both(
+    folder: Path, program: str, *, is_new: bool = False
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
+    """Runs a program without and with the tracker; the second run, its answer, and that on the screen.
+
+    `is_new`: in new interpreters.
+    """
     script = written(folder, program)
-    alone = ran([sys.executable, script.name], cwd=folder)
-    tracked = ran([*MODULE, "track", "--output-dir", "profiles", script.name], cwd=folder)
+    words = [[script.name], ["-m", "ttmem", "track", "--output-dir", "profiles", script.name]]
+    alone, tracked = (
+        ran([sys.executable, *line], cwd=folder) if is_new else preloaded().run(line, cwd=folder)
+        for line in words
+    )
     assert tracked.returncode == alone.returncode
     assert tracked.stdout == alone.stdout
     last = [line for line in alone.stderr.splitlines() if line][-1:]
@@ -125,7 +133,7 @@ def test_an_exception_is_a_line_with_its_place(tmp_path: Path) -> None:
 
         checked(kept)
     """
-    run, summary, screen = both(tmp_path, program)
+    run, summary, screen = both(tmp_path, program, is_new=True)
     assert run.returncode == 1
     assert summary["oom"] is None
     (fault,) = summary["faults"]
@@ -169,7 +177,7 @@ def test_a_hook_of_the_program_is_called_as_before(tmp_path: Path) -> None:
         ttmem.initialize_memory_tracker("profiles")
         raise KeyError("x")
     """
-    command = ran([sys.executable, written(tmp_path, program).name], cwd=tmp_path)
+    command = preloaded().run([written(tmp_path, program).name], cwd=tmp_path)
     assert (command.returncode, command.stdout) == (1, "own KeyError\n")
     newest = max((tmp_path / "profiles").glob("*.ttmem"), key=os.path.getmtime)
     (fault,) = ttmem.open(newest).summary()["ranks"][0]["faults"]
@@ -181,8 +189,8 @@ def test_other_levels_have_it_too(tmp_path: Path, level: str) -> None:
     script = written(
         tmp_path, "import torch\nkept = torch.ones(9)\ntorch.empty(1 << 50, dtype=torch.uint8)\n"
     )
-    words = [*MODULE, "track", "--level", level, "--output-dir", "profiles", script.name]
-    assert ran(words, cwd=tmp_path).returncode == 1
+    words = ["-m", "ttmem", "track", "--level", level, "--output-dir", "profiles", script.name]
+    assert preloaded().run(words, cwd=tmp_path).returncode == 1
     oom = ttmem.open(next((tmp_path / "profiles").glob("*.ttmem"))).summary()["ranks"][0]["oom"]
     assert (oom["pool"], oom["requested_total"]) == ("cpu", 1 << 50)
     assert "program.py:3" in oom["message"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
 import threading
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import ttmem
+from conftest import preloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +63,7 @@ def test_it_is_emptied_only_where_no_range_is_open(tmp_path: Path) -> None:
         print(tracker.get_summary()["errors"])
         ttmem.stop_memory_tracker()
     """
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = preloaded().run(["-c", textwrap.dedent(program)])
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import real_programs
 import ttmem
+from conftest import preloaded
 from ttmem._torch.compiled import compiles_beside_modes
 
 if TYPE_CHECKING:
@@ -71,13 +69,9 @@ def test_one_process(name: str, tmp_path: Path) -> None:
 def test_two_ranks(tmp_path: Path) -> None:
     """Under torchrun: what each rank has is measured in it."""
     names = ["ddp", "fsdp"] if hasattr(torch.distributed.fsdp, "fully_shard") else ["ddp"]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    program = [real_programs.__file__, str(tmp_path), *names]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*launcher, *program], capture_output=True, text=True, check=False, env=environment, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    # It has each rank compute in one thread, and the ranks are new interpreters.
+    preloaded().run([*launcher, real_programs.__file__, str(tmp_path), *names], check=True)
     for name in names:
         for rank in range(2):
             check(name, json.loads((tmp_path / f"{name}.{rank}.json").read_text()))

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ import pytest
 import torch
 
 import ttmem
+from conftest import preloaded, ran
 from ttmem._torch.compiled import compiles_beside_modes
 from ttmem.tracker import NOTHING
 
@@ -52,18 +52,8 @@ def stopped() -> dict[str, Any]:
     return profile
 
 
-def run(
-    program: str, *args: str, cwd: Path, check: bool = True, **env: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *args],
-        cwd=cwd,
-        check=check,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, **env},
-    )
+def run(program: str, *args: str, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return preloaded().run(["-c", textwrap.dedent(program), *args], cwd=cwd, check=check)
 
 
 @pytest.mark.usefixtures("tracker")
@@ -359,7 +349,7 @@ class TestFiles:
         assert ttmem.stop_memory_tracker() == ""
 
     def test_after_kill_9_it_is_there(self, tmp_path: Path) -> None:
-        run(
+        done = run(
             """
             import glob, os, signal, time, torch, ttmem
             tracker = ttmem.initialize_memory_tracker(output_dir=".")
@@ -367,8 +357,12 @@ class TestFiles:
                 keep = [torch.zeros(1024) for _ in range(100)]
 
             def written():
-                pools = ttmem.open(glob.glob("*.ttmem")[0]).summary()["ranks"][0]["pools"]
-                return pools.get("cpu", {}).get("final_total")
+                try:
+                    ranks = ttmem.open(tracker.recording).summary()["ranks"]
+                except ttmem.Error:
+                    # Nothing is written yet.
+                    return None
+                return ranks[0]["pools"].get("cpu", {}).get("final_total") if ranks else None
 
             while written() != 409_600:
                 time.sleep(0.01)
@@ -377,6 +371,7 @@ class TestFiles:
             cwd=tmp_path,
             check=False,
         )
+        assert done.returncode == -signal.SIGKILL, done.stderr
         (recording,) = tmp_path.glob("*.ttmem")
         profile = ttmem.open(recording)
         assert profile.summary()["ranks"][0]["pools"]["cpu"]["final_total"] == 409_600
@@ -398,9 +393,18 @@ class TestTheProgram:
         for name in ("get_objects", "get_referrers", "get_referents"):
             monkeypatch.setattr(gc, name, refused)
         tracker = ttmem.initialize_memory_tracker(output_dir=tmp_path, interval=0.01)
+        sampled = threading.Semaphore(0)
+        sample = tracker._sample
+
+        def sample_and_tell() -> None:
+            sample()
+            sampled.release()
+
+        monkeypatch.setattr(tracker, "_sample", sample_and_tell)
         with tracker.track_operation("step"):
             keep = torch.zeros(1024)
-            time.sleep(0.1)
+            for _ in range(3):
+                assert sampled.acquire(timeout=60)
         ttmem.memory_checkpoint("look")
         profile = stopped()
         assert (profile["snapshots"][-1]["total_bytes"], profile["metadata"]["num_snapshots"] > 3) == (
@@ -500,16 +504,46 @@ class TestTheProgram:
 class TestWhatWentWrongElsewhere:
     """What a review of the tracker found."""
 
-    def test_generators_that_wait_in_an_operation(self, tracker: ttmem.MemoryTracker) -> None:
+    @pytest.mark.parametrize("many", [2, 5])
+    def test_generators_that_wait_in_an_operation(self, tracker: ttmem.MemoryTracker, many: int) -> None:
         def wait(name: str) -> Iterator[None]:
             while True:
                 with tracker.track_operation(name):
                     yield
 
-        for _, _ in zip(range(6000), zip(wait("a"), wait("b"), strict=True), strict=False):
-            pass
+        waiting = [wait(f"wait {number}") for number in range(many)]
+        before = sys.getallocatedblocks()
+        for _ in range(6000):
+            for generator in waiting:
+                next(generator)
+        # Calls that are over are not kept.
+        assert sys.getallocatedblocks() - before < 3000
         totals = stopped()["operation_summary"]
-        assert totals["a"]["invocation_count"] >= 5999
+        assert totals["wait 0"]["invocation_count"] >= 5999
+
+    def test_a_call_inside_of_many_that_are_over(self, tmp_path: Path) -> None:
+        run(
+            """
+            import contextvars, ttmem
+            tracker = ttmem.initialize_memory_tracker(output_dir=".")
+
+            def wait():
+                with tracker.track_operation("wait"):
+                    yield
+
+            def begin():
+                waiting = [wait() for _ in range(50_000)]
+                for generator in waiting:
+                    next(generator)
+                return waiting
+
+            # They end outside of the context that they began in.
+            # Each holds the one around it until the last ends.
+            for generator in contextvars.copy_context().run(begin):
+                generator.close()
+            """,
+            cwd=tmp_path,
+        )
 
     def test_a_task_that_begins_the_next(self, tracker: ttmem.MemoryTracker) -> None:
         async def server() -> None:
@@ -622,7 +656,7 @@ class TestWhatWentWrongElsewhere:
             "keep = torch.zeros(1024)\n"
             "assert ttmem.get_memory_summary()['total_bytes'] == 4096\n"
         )
-        subprocess.run([sys.executable, script], cwd=tmp_path, check=True, timeout=120)
+        preloaded().run([os.fsdecode(script)], cwd=tmp_path, check=True)
 
     def test_a_tracker_that_was_stopped_is_given_back(self, tmp_path: Path) -> None:
         tracker = ttmem.initialize_memory_tracker(output_dir=tmp_path)
@@ -673,8 +707,7 @@ class TestDisabled:
         assert ttmem.save_memory_profile() == ttmem.stop_memory_tracker() == ""
 
     def test_without_torch_it_says_so(self, tmp_path: Path) -> None:
-        done = run(
-            """
+        program = """
             import sys
             sys.modules["torch"] = None
             import ttmem
@@ -682,10 +715,9 @@ class TestDisabled:
                 ttmem.initialize_memory_tracker(output_dir=".")
             except ModuleNotFoundError as error:
                 assert "pip install torch" in str(error), error
-            """,
-            cwd=tmp_path,
-        )
-        assert not done.stderr
+        """
+        done = ran([sys.executable, "-c", textwrap.dedent(program)], cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("interval", "level"), [(0.0, "tensors"), (1.0, "everything")])

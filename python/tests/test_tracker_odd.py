@@ -9,7 +9,6 @@ import inspect
 import json
 import os
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -22,8 +21,10 @@ import torch
 from torch import nn
 
 import ttmem
+from conftest import SWEEP, preloaded, ran
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import AsyncGenerator, Generator, Iterator
     from pathlib import Path
 
@@ -48,27 +49,22 @@ def classes(tracker: ttmem.MemoryTracker) -> dict[str, str]:
     return {row["name"]: row["class"] for row in live(tracker) if row["name"] is not None}
 
 
-def run(program: str, folder: Path, seconds: float = 120) -> subprocess.CompletedProcess[str]:
-    """Runs a program of its own: it may crash."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-    )
+def run(program: str, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a process of its own: it may crash."""
+    return preloaded().run(["-c", textwrap.dedent(program), *args], cwd=folder)
 
 
 def test_threads_that_train_models_of_their_own(tmp_path: Path) -> None:
-    ran = run(
+    done = run(
         """
-        import threading, torch, ttmem
+        import sys, threading, torch, ttmem
         tracker = ttmem.initialize_memory_tracker()
+        # More switches between threads in fewer passes.
+        sys.setswitchinterval(1e-5)
 
         def train():
             model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-            for _ in range(2000):
+            for _ in range(int(sys.argv[1])):
                 model(torch.randn(4, 8)).sum().backward()
                 model.zero_grad()
 
@@ -80,8 +76,9 @@ def test_threads_that_train_models_of_their_own(tmp_path: Path) -> None:
         print(tracker.get_summary()["errors"])
         """,
         tmp_path,
+        "2000" if SWEEP else "500",
     )
-    assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 def test_passes_of_several_threads_end_each_for_itself(tracker: ttmem.MemoryTracker) -> None:
@@ -113,11 +110,8 @@ def test_processes_that_begin_in_the_same_second(tmp_path: Path) -> None:
     program = (
         "import torch, ttmem; t = ttmem.initialize_memory_tracker(); torch.ones(1000); print(t.recording)"
     )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-        for _ in range(4)
-    ]
-    names = {process.communicate()[0].strip() for process in processes}
+    programs = [preloaded().start(["-c", program], cwd=tmp_path) for _ in range(4)]
+    names = {program.wait().stdout.strip() for program in programs}
     assert len(names) == 4
     for name in names:
         assert ttmem.open(name).summary()["ranks"][0]["pools"]["cpu"]["peak_total"] >= 4000
@@ -221,21 +215,25 @@ def test_parts_that_fail_to_end_lose_no_profile(tracker: ttmem.MemoryTracker) ->
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_a_child_can_be_ended(tmp_path: Path) -> None:
-    ran = run(
+    done = run(
         """
-        import os, signal, time, torch, ttmem
+        import os, signal, torch, ttmem
         ttmem.initialize_memory_tracker()
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-            time.sleep(60)
-        time.sleep(0.5)
+            os.write(writing, b"ready")
+            while True:
+                signal.pause()
+        os.close(writing)
+        assert os.read(reading, 5) == b"ready"
         os.kill(child, signal.SIGTERM)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """,
         tmp_path,
     )
-    assert ran.stdout.split() == [str(-signal.SIGTERM)], ran.stderr
+    assert done.stdout.split() == [str(-signal.SIGTERM)], done.stderr
 
 
 def test_ctrl_c_is_the_programs(tracker: ttmem.MemoryTracker) -> None:
@@ -325,14 +323,15 @@ def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         textwrap.dedent(
             """
-            import atexit, inspect, os, pickle, sys, threading, time
+            import atexit, inspect, os, pickle, sys, threading
             import torch
 
             class Thing:
                 pass
 
             def late():
-                time.sleep(0.3)
+                # The script is over when the interpreter waits for its threads.
+                threading.main_thread().join()
                 kept.append(torch.ones(500_000))
                 print("late", type(pickle.loads(pickle.dumps(Thing()))) is Thing)
 
@@ -346,17 +345,11 @@ def test_a_script_runs_as_it_does_alone(tmp_path: Path) -> None:
         )
     )
 
-    def output(*words: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, *words, "script.py", "1"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return ran.stdout
-
-    assert output("-m", "ttmem", "track", "--output-dir", "profiles") == output()
+    alone = ran([sys.executable, "script.py", "1"], cwd=tmp_path)
+    track = ["-m", "ttmem", "track", "--output-dir", "profiles", "script.py", "1"]
+    tracked = preloaded().run(track, cwd=tmp_path, check=True)
+    assert (tracked.returncode, tracked.stdout) == (alone.returncode, alone.stdout)
+    assert "late True" in alone.stdout
     (recording,) = (tmp_path / "profiles").glob("*.ttmem")
     assert ttmem.open(recording).summary()["ranks"][0]["pools"]["cpu"]["peak_total"] >= 2_000_000
 
@@ -462,7 +455,7 @@ def test_a_signal_while_the_tracker_stops(tmp_path: Path) -> None:
 
 
 def test_a_program_that_goes_on_when_it_is_told_to_end(tmp_path: Path) -> None:
-    ran = run(
+    done = run(
         """
         import glob, json, os, signal, torch, ttmem
         signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
@@ -476,7 +469,7 @@ def test_a_program_that_goes_on_when_it_is_told_to_end(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert ran.stdout.split() == ["asked", "4000", "12000"], ran.stderr
+    assert done.stdout.split() == ["asked", "4000", "12000"], done.stderr
     (saved,) = tmp_path.glob("*.json")
     assert json.loads(saved.read_text())["device_totals"]["cpu"]["peak_bytes"] == 12000
 
@@ -650,13 +643,13 @@ def test_a_thread_that_refuses_another_run(tracker: ttmem.MemoryTracker) -> None
     class Fixed(threading.Thread):
         @property
         def run(self) -> Any:
-            return lambda: ran.append(True)
+            return lambda: has_run.append(True)
 
-    ran: list[bool] = []
+    has_run: list[bool] = []
     thread = Fixed()
     thread.start()
     thread.join()
-    assert ran == [True]
+    assert has_run == [True]
     assert tracker.get_summary()["errors"] == 1
 
 

@@ -14,13 +14,20 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import ttmem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 # Some versions say that once.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 
 WORDS, WIDTH, LENGTH = 512, 128, 64
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 class Block(nn.Module):
@@ -105,6 +112,8 @@ def levels(profiled: Any) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(("make", "data"), [(Gpt, words), (Convolutions, pictures)])
 def test_a_training_loop(tmp_path: Path, make: type[nn.Module], data: Callable[[], torch.Tensor]) -> None:
     ours: list[tuple[int, int]] = []
+    # Threads of one operation, in one of the loops.
+    torch.set_num_threads(2 if make is Convolutions else torch.get_num_threads())
 
     def mark() -> None:
         cpu = ttmem.get_memory_summary()["devices"]["cpu"]

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use ttmem::model::LaneId;
 use ttmem::record::live::CallRef;
 
+use super::gil_cell::GilCell;
 use super::watch::Watch;
 
 /// A call of a scope. It ends by `exit`; tasks that were begun in it may hold it for longer.
@@ -15,8 +16,8 @@ use super::watch::Watch;
 pub(crate) struct Call {
     watch: Py<Watch>,
     at: CallRef,
-    /// What the context held before.
-    outer: Option<Py<Call>>,
+    /// What the context held before, without those that have ended since.
+    outer: GilCell<Option<Py<Call>>>,
     tag: u64,
     /// Which thread has begun it.
     thread: u64,
@@ -24,11 +25,31 @@ pub(crate) struct Call {
 
 impl Call {
     pub fn new(watch: Py<Watch>, at: CallRef, outer: Option<Py<Call>>, tag: u64) -> Self {
-        Self { watch, at, outer, tag, thread: thread() }
+        Self { watch, at, outer: GilCell::new(outer), tag, thread: thread() }
     }
 
-    pub fn outer<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, Call>> {
-        self.outer.as_ref().map(|outer| outer.bind(py))
+    pub fn outer<'py>(&self, py: Python<'py>) -> Option<Bound<'py, Call>> {
+        self.outer.with(py, |outer| outer.as_ref().map(|outer| outer.bind(py).clone())).flatten()
+    }
+
+    /// Lets go of a call that has ended, somewhere around this one. Generators that wait in calls of theirs end them in
+    /// turns, each while the next one's runs: what is around the newest would grow with every turn.
+    pub fn let_go<'py>(inner: &Bound<'py, Self>, ended: &Bound<'py, Self>) {
+        let (py, mut inner) = (inner.py(), inner.clone());
+        while let Some(outer) = inner.get().outer(py) {
+            if outer.is(ended) {
+                let beyond = ended.get().outer(py).map(Bound::unbind);
+                let before = inner.get().outer.with(py, |outer| std::mem::replace(outer, beyond));
+                drop(before);
+                return;
+            }
+            inner = outer;
+        }
+    }
+
+    /// Takes what is around it.
+    fn take_outer(&self, py: Python<'_>) -> Option<Py<Call>> {
+        self.outer.with(py, Option::take).flatten()
     }
 
     pub fn tag(&self) -> u64 {
@@ -53,7 +74,14 @@ impl Drop for Call {
     fn drop(&mut self) {
         // Objects of Python are given back while its lock is held; at the very end of the interpreter there is nothing
         // to be told any more.
-        Python::try_attach(|py| self.watch.get().release(py, self.at));
+        Python::try_attach(|py| {
+            self.watch.get().release(py, self.at);
+            // One after the other: thousands that would each drop the next need more stack than there is.
+            let mut next = self.take_outer(py);
+            while let Some(call) = next.take_if(|call| call.get_refcnt(py) == 1) {
+                next = call.get().take_outer(py);
+            }
+        });
     }
 }
 

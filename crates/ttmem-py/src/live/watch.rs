@@ -266,14 +266,15 @@ impl Watch {
                 for at in left {
                     self.exit(py, at);
                 }
-                return self.back_to(py, call.get().outer(py));
+                return self.back_to(py, call.get().outer(py).as_ref());
             }
             // What the program has named itself, it ends itself: a generator that waits, for example.
             if inner.get().tag() == 0 && self.runs(py, inner.get().at()) {
+                Call::let_go(&inner, call);
                 return Ok(());
             }
             left.push(inner.get().at());
-            next = inner.get().outer(py).cloned();
+            next = inner.get().outer(py);
         }
         Ok(())
     }
@@ -312,7 +313,7 @@ impl Watch {
             if is_here && is_pass && self.runs(py, at) {
                 passes.push(call.get().tag());
             }
-            next = call.get().outer(py).cloned();
+            next = call.get().outer(py);
         }
         passes
     }
@@ -547,7 +548,7 @@ impl Watch {
         // A call that has ended is not held on to: tasks that begin each other would make a chain without end.
         let mut outer = watch.within(py);
         while let Some(Within(call)) = outer.take_if(|outer| !watch.runs(py, outer.at())) {
-            outer = call.get().outer(py).cloned().map(Within);
+            outer = call.get().outer(py).map(Within);
         }
         let parent = outer.as_ref().map(Within::at);
         let Some(lane) = watch.lane(py)? else { return Ok(None) };
@@ -576,9 +577,9 @@ impl Watch {
                 for at in inside {
                     self.exit(py, at);
                 }
-                return self.back_to(py, outer);
+                return self.back_to(py, outer.as_ref());
             }
-            next = outer.cloned();
+            next = outer;
         }
         Ok(())
     }

@@ -148,8 +148,8 @@ fn an_svg_and_a_png_have_their_shapes_at_the_same_places() {
         }
         let (texts, shapes): (Vec<Shape>, Vec<Shape>) =
             chart.shapes.iter().cloned().partition(|shape| matches!(shape, Shape::Text { .. }));
-        let bare = pixels(&Picture::Png.bytes(&Chart { shapes, ..chart.clone() }).unwrap());
-        let letters = differing(&image, &bare);
+        let without_text = pixels(&Picture::Png.bytes(&Chart { shapes, ..chart.clone() }).unwrap());
+        let letters = differing(&image, &without_text);
         let boxes: Vec<TextBox> = texts.iter().filter_map(text_box).collect();
         assert!(boxes.len() > 10);
         for (text, columns, rows) in &boxes {
