@@ -6,19 +6,24 @@ CARGO ?= cargo
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
-export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental),1,0)
+export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental/*),1,0)
 
 # Downloads go on in the background. What needs no compiler comes first, then one build of everything in Rust, then all tests.
 # Two things run at a time, since most of them use one processor; what each prints is shown when it ends.
 test: python-download ttnn-download web-check format deny build
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust python-and-ttnn
 
-# In this order: the tests leave cargo free for the wheel, which is built meanwhile.
+# In this order: the tests leave cargo free for the wheel, which is built meanwhile. (`--jobs=1` would end the waiting for what
+# is printed.)
 rust:
-	$(MAKE) --no-print-directory --jobs=1 unit lint docs header browser
+	$(MAKE) --no-print-directory IN_ORDER=1 unit lint docs header browser
 
 python-and-ttnn:
-	$(MAKE) --no-print-directory --jobs=1 python ttnn
+	$(MAKE) --no-print-directory IN_ORDER=1 python ttnn
+
+ifdef IN_ORDER
+.NOTPARALLEL:
+endif
 
 format:
 	$(CARGO) fmt --all -- --check
@@ -89,7 +94,7 @@ python: build
 	rm -rf target/wheels/tested
 	target/venv/bin/maturin build --profile dev --features as-tested --interpreter target/venv/bin/python --out target/wheels/tested
 	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
-	target/venv/bin/pytest
+	target/venv/bin/pytest --numprocesses 2 --dist loadfile
 
 # ttnn itself, 700 MB, downloaded in the background for the same reason.
 ttnn-download:
@@ -165,11 +170,12 @@ bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml
 
-# Long: the codec's properties with many more cases, every line of every log damaged in every way, a log of 5 GB, and 100
-# random ttnn programs on each card (after `make python`).
+# Long: the codec's properties with many more cases, every line of every log damaged in every way, more rounds of the tests in
+# Python, 100 random ttnn programs on each card, and a log of 5 GB (after `make python`).
 soak:
 	$(CARGO) build --workspace --all-targets --release --locked --quiet
 	TTMEM_SWEEP=all PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
+	TTMEM_SWEEP=all target/venv/bin/pytest --quiet
 	TTMEM_TTNN_SEEDS=100 bash python/ttnn_tests/test.sh -q
 	bash bench/large.sh
 

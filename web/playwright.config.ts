@@ -16,6 +16,9 @@ export default defineConfig({
     viewport: { width: 1280, height: 900 },
     offline: true,
     trace: "off",
+    // A new window takes longer than many tests. Reports keep no state outside their document, and cookies and storage of
+    // servers are cleared after each test.
+    reuseContext: true,
     launchOptions: {
       executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
       args: [

@@ -1,11 +1,15 @@
-// The page in Firefox. Playwright drives only a Firefox of its own; this is the system's, driven by WebDriver BiDi.
+// The pages in Firefox. Playwright drives only a Firefox of its own; this is the system's, driven by WebDriver BiDi.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, test } from "@playwright/test";
 import { type Browser, launch } from "puppeteer-core";
+import { start } from "./support/server";
 import { evidence, ganttPage, KEPT, logOf, report, summary } from "./support/tool";
+
+// One worker, so that Firefox starts once: that takes longer than all tests here.
+test.describe.configure({ mode: "default" });
 
 let firefox: Browser;
 test.beforeAll(async () => {
@@ -61,4 +65,29 @@ test("what ran when works in Firefox, from a file", async () => {
   expect(bad).toEqual([]);
   await page.screenshot({ path: join(KEPT, "screenshots", "firefox-gantt.png") as `${string}.png` });
   await page.close();
+});
+
+test.describe("the server", () => {
+  test("it works in Firefox", async () => {
+    const server = await start();
+    try {
+      server.store(logOf("vae-decoder"));
+      const page = await firefox.newPage();
+      const bad: string[] = [];
+      page.on("pageerror", (error) => bad.push(error.message));
+      page.on("console", (message) => message.type() === "error" && bad.push(message.text()));
+      await page.goto(server.address);
+      await page.waitForSelector('[data-report="vae-decoder"]');
+      expect(page.url()).toBe(`${server.origin}/`);
+      const input = await page.$('input[type="file"]');
+      await input?.uploadFile(logOf("trace"));
+      await page.waitForSelector('[data-report="trace"]');
+      await page.goto(`${server.origin}/reports/trace`);
+      await page.waitForSelector("[data-pool=DRAM] [data-fact=peak] data");
+      expect(bad).toEqual([]);
+      await page.close();
+    } finally {
+      expect(await server.stop(), "it ends well").toBe(0);
+    }
+  });
 });

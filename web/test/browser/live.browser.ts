@@ -39,8 +39,7 @@ for (const { name, log, rank: index = 0, positions } of CASES) {
         // A pool that nobody ever used has little to say.
         if (first.pools[pool].peak_step === null && turn % 10 > 0) continue;
         const when = at === end ? "at the end" : `before step ${count(at)}`;
-        await go(page, `#op=${at}&pool=${pool}${rank}`, `What is alive in ${pool} ${when}`);
-        compare(await look(page), moment);
+        compare(await go(page, `#op=${at}&pool=${pool}${rank}`, `What is alive in ${pool} ${when}`), moment);
       }
     }
   });
@@ -54,56 +53,60 @@ function randomPositions(end: number, many: number): number[] {
   return [...found];
 }
 
-/** Follows a link, and waits frame by frame until the heading says so. */
-async function go(page: Page, hash: string, heading: string): Promise<void> {
-  const shown = await page.evaluate(
-    async ([hash, heading]) => {
-      location.hash = hash;
-      const title = document.querySelector("#live h2");
-      for (let frame = 0; frame < 300 && title?.textContent !== heading; frame++) {
-        await new Promise(requestAnimationFrame);
-      }
-      return title?.textContent;
-    },
-    [hash, heading],
-  );
-  expect(shown).toBe(heading);
-}
-
 /** What the section shows. */
 interface Shown {
   facts: (number | null)[];
   rows: Record<string, string>[];
 }
 
-/** Reads the facts and all rows of the table: those that `Save as CSV` would save, without a file for each look. */
-async function look(page: Page): Promise<Shown> {
-  const { facts, csv } = await page.locator("#live").evaluate(async (live) => {
-    const bytes = (fact: string) => {
-      const data = live.querySelector<HTMLDataElement>(`[data-fact="${fact}"] data`);
-      return data ? Number(data.value) : null;
-    };
-    const rows = live.querySelector('[role="grid"]')?.getAttribute("aria-rowcount");
-    const { createObjectURL } = URL;
-    const { click } = HTMLAnchorElement.prototype;
-    let saved: Blob | MediaSource | undefined;
-    URL.createObjectURL = (blob) => {
-      saved = blob;
-      return createObjectURL(blob);
-    };
-    HTMLAnchorElement.prototype.click = () => {};
-    const button = [...live.querySelectorAll("button")].find(
-      ({ textContent }) => textContent === "Save as CSV",
-    );
-    button?.click();
-    URL.createObjectURL = createObjectURL;
-    HTMLAnchorElement.prototype.click = click;
-    return {
-      facts: [bytes("allocated"), bytes("explained"), bytes("unexplained"), Number(rows) - 1],
-      csv: saved instanceof Blob ? await saved.text() : "",
-    };
-  });
+/** Follows a link, waits frame by frame until the heading says so, and reads the section. */
+async function go(page: Page, hash: string, heading: string): Promise<Shown> {
+  const { title, facts, csv } = await page.evaluate(read, { hash, heading });
+  expect(title).toBe(heading);
   return { facts, rows: recordsOf(csv) };
+}
+
+/** Reads the section as it is. */
+async function look(page: Page): Promise<Shown> {
+  const { facts, csv } = await page.evaluate(read, null);
+  return { facts, rows: recordsOf(csv) };
+}
+
+/** Reads the facts and all rows of the table: those that `Save as CSV` would save, without a file for each look. Runs in
+ * the page, in one call with the link that is followed first: the tests look at some 300 moments. */
+async function read(link: { hash: string; heading: string } | null) {
+  const live = document.querySelector("#live")!;
+  const title = live.querySelector("h2");
+  if (link) {
+    location.hash = link.hash;
+    for (let frame = 0; frame < 300 && title?.textContent !== link.heading; frame++) {
+      await new Promise(requestAnimationFrame);
+    }
+  }
+  const bytes = (fact: string) => {
+    const data = live.querySelector<HTMLDataElement>(`[data-fact="${fact}"] data`);
+    return data ? Number(data.value) : null;
+  };
+  const rows = live.querySelector('[role="grid"]')?.getAttribute("aria-rowcount");
+  const { createObjectURL } = URL;
+  const { click } = HTMLAnchorElement.prototype;
+  let saved: Blob | MediaSource | undefined;
+  URL.createObjectURL = (blob) => {
+    saved = blob;
+    return createObjectURL(blob);
+  };
+  HTMLAnchorElement.prototype.click = () => {};
+  const button = [...live.querySelectorAll("button")].find(
+    ({ textContent }) => textContent === "Save as CSV",
+  );
+  button?.click();
+  URL.createObjectURL = createObjectURL;
+  HTMLAnchorElement.prototype.click = click;
+  return {
+    title: title?.textContent,
+    facts: [bytes("allocated"), bytes("explained"), bytes("unexplained"), Number(rows) - 1],
+    csv: saved instanceof Blob ? await saved.text() : "",
+  };
 }
 
 function compare({ facts, rows }: Shown, moment: PoolMoment): void {

@@ -113,8 +113,8 @@ test("everything can be reached with the Tab key", async ({ page, open }) => {
   const seen: string[] = [];
   for (let press = 0; press < 150; press++) {
     await page.keyboard.press("Tab");
-    await page.evaluate(() => new Promise(requestAnimationFrame));
-    const now = await page.evaluate(() => {
+    const now = await page.evaluate(async () => {
+      await new Promise(requestAnimationFrame);
       const at = document.activeElement;
       if (!at || at === document.body) return null;
       const name =
@@ -194,7 +194,12 @@ for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only", "
       await showAll(page);
       await show(page, "overview");
       await frames(page);
-      await page.screenshot({ path: join(folder, `${name}-${theme}-${width}.png`), fullPage: true });
+      // Pages of several thousand pixels: as PNG, most of the time of the test would be compression.
+      await page.screenshot({
+        path: join(folder, `${name}-${theme}-${width}.jpg`),
+        fullPage: true,
+        quality: 90,
+      });
     }
   });
 }

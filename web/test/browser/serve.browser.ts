@@ -6,7 +6,6 @@ import { createRequire } from "node:module";
 import { basename, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Page } from "@playwright/test";
-import { launch } from "puppeteer-core";
 import { showAll } from "./support/page";
 import { expect, type Server, test } from "./support/server";
 import { KEPT, logOf, madeLog, summary } from "./support/tool";
@@ -268,29 +267,6 @@ test("pictures of nothing yet, and of a report under the server", async ({ page,
   await page.goto(`${server.origin}/reports/vae-decoder`);
   await expect(page.locator("#app:not([aria-busy]) main")).toBeVisible();
   await page.screenshot({ path: join(KEPT, "screenshots", "serve-report.png") });
-});
-
-test("it works in Firefox", async ({ server }) => {
-  server.store(logOf("vae-decoder"));
-  const executablePath = process.env.FIREFOX ?? "/usr/bin/firefox-esr";
-  const firefox = await launch({ browser: "firefox", executablePath, headless: true });
-  try {
-    const page = await firefox.newPage();
-    const bad: string[] = [];
-    page.on("pageerror", (error) => bad.push(error.message));
-    page.on("console", (message) => message.type() === "error" && bad.push(message.text()));
-    await page.goto(server.address);
-    await page.waitForSelector('[data-report="vae-decoder"]');
-    expect(page.url()).toBe(`${server.origin}/`);
-    const input = await page.$('input[type="file"]');
-    await input?.uploadFile(logOf("trace"));
-    await page.waitForSelector('[data-report="trace"]');
-    await page.goto(`${server.origin}/reports/trace`);
-    await page.waitForSelector("[data-pool=DRAM] [data-fact=peak] data");
-    expect(bad).toEqual([]);
-  } finally {
-    await firefox.close();
-  }
 });
 
 /** Drops files on the page, as a person does. */

@@ -24,7 +24,8 @@ export interface Server {
   stop(): Promise<number | null>;
 }
 
-async function start(options: string[]): Promise<Server> {
+/** Starts a server with an empty home. */
+export async function start(options: string[] = []): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "ttmem-serve-"));
   const env = { ...process.env, TTMEM_HOME: home };
   const child = spawn(TTMEM, ["serve", "--no-open", "--port", "0", ...options], {
