@@ -184,17 +184,12 @@ soak-tracker:
 	$(CARGO) build --profile dist --locked -p ttmem --example soak_recorder
 	target/dist/examples/soak_recorder 300000000 67108864
 
-# Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories.
-# Skipped with a line where cargo-deny is not installed (a unit test then still checks licences and sources);
-# TTMEM_REQUIRE_DENY=1 makes that a failure.
+# Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories. Where
+# cargo-deny is not installed, it is compiled into target/tools, without optimisation.
 deny:
-	@if $(CARGO) deny --version >/dev/null 2>&1; then \
-		$(CARGO) deny --locked check licenses bans sources; \
-	elif [ -n "$$TTMEM_REQUIRE_DENY" ]; then \
-		echo "cargo-deny is not installed: run 'cargo install cargo-deny --locked'"; exit 1; \
-	else \
-		echo "deny: skipped; cargo-deny is not installed ('cargo install cargo-deny --locked')"; \
-	fi
+	@$(CARGO) deny --version >/dev/null 2>&1 || test -x target/tools/bin/cargo-deny || \
+		$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --config profile.dev.debug=false --root target/tools --quiet
+	PATH="$$PATH:$$PWD/target/tools/bin" $(CARGO) deny --locked check licenses bans sources
 
 # The .crate files of the crates on crates.io, each built from its package alone.
 package:

@@ -118,3 +118,19 @@ fn expressions_need_an_allowed_alternative() {
         assert!(!is_satisfied(expression, &allowed), "{expression}");
     }
 }
+
+/// What a build compiles of crates.io: packages with their features.
+fn compiled(selection: &[&str]) -> BTreeSet<String> {
+    let options = ["--locked", "--offline", "--no-dedupe", "--prefix", "none", "-f", "{p} {f}"];
+    let tree = cargo(&[&["tree"], selection, &options].concat());
+    tree.lines().filter(|line| !line.contains(" (/")).map(str::to_owned).collect()
+}
+
+/// Otherwise `make python` compiles them once more: the feature `as-tested` of `ttmem-py` must be completed.
+#[test]
+fn the_tested_wheel_needs_nothing_that_the_tests_did_not_build() {
+    let tests = compiled(&["--workspace", "-e", "normal,dev,build"]);
+    let wheel = compiled(&["-p", "ttmem-py", "--features", "as-tested", "-e", "normal,build"]);
+    let more: Vec<_> = wheel.difference(&tests).collect();
+    assert!(more.is_empty(), "{more:#?}");
+}
