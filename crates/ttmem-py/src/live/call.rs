@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use ttmem::model::LaneId;
 use ttmem::record::live::CallRef;
@@ -78,11 +79,18 @@ impl Drop for Call {
             self.watch.get().release(py, self.at);
             // One after the other: thousands that would each drop the next need more stack than there is.
             let mut next = self.take_outer(py);
-            while let Some(call) = next.take_if(|call| call.get_refcnt(py) == 1) {
+            while let Some(call) = next.take_if(|call| is_only_ours(call)) {
                 next = call.get().take_outer(py);
             }
         });
     }
+}
+
+/// Whether nobody else holds it.
+#[allow(unsafe_code)]
+fn is_only_ours(call: &Py<Call>) -> bool {
+    // SAFETY: `call` is an object that is held, while Python's lock is.
+    unsafe { ffi::Py_REFCNT(call.as_ptr()) == 1 }
 }
 
 thread_local! {
