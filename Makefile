@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test rust python-and-ttnn format lint header build unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny package dist dist-test clean
+.PHONY: test rust python-and-ttnn format lint header build unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
@@ -10,13 +10,14 @@ export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental/*),1,0)
 
 # Downloads go on in the background. What needs no compiler comes first, then one build of everything in Rust, then all tests.
 # Two things run at a time, since most of them use one processor; what each prints is shown when it ends.
-test: python-download ttnn-download web-check format deny build
+test: python-download ttnn-download deny-download web-check format build
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust python-and-ttnn
+	$(MAKE) --no-print-directory deny
 
 # In this order: the tests leave cargo free for the wheel, which is built meanwhile. (`--jobs=1` would end the waiting for what
 # is printed.)
 rust:
-	$(MAKE) --no-print-directory IN_ORDER=1 unit lint docs header browser
+	$(MAKE) --no-print-directory IN_ORDER=1 unit docs header browser
 
 python-and-ttnn:
 	$(MAKE) --no-print-directory IN_ORDER=1 python ttnn
@@ -28,21 +29,31 @@ endif
 format:
 	$(CARGO) fmt --all -- --check
 
+# Without a build. (`make test` lints while it builds.)
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Clippy's compiler in place of rustc: it lints and builds in one pass, where `cargo clippy` beside `cargo build` reads
+# everything twice, dependencies included. The variable is what `cargo clippy -- -D warnings` sets.
+LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
 # What is committed must be what the sources of the C library make.
 header:
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml -- --check
 
-# Everything in Rust that tests need: the libraries of C as well, which `cargo test` does not build.
+# Everything in Rust that tests need: the libraries of C as well, which `cargo test` does not build. First, a lint must
+# fail.
 build:
-	$(CARGO) build --workspace --all-targets --locked --quiet
+	@echo 'pub fn f(x: &Vec<u8>) -> usize { x.len() }' | \
+		$(LINTING) clippy-driver rustc --crate-name f --crate-type lib --emit metadata -o /dev/null - 2>&1 | \
+		grep -q 'clippy::ptr-arg. implied by .-D warnings' || \
+		{ echo 'clippy-driver is missing, or does not lint as it did: see LINTING in the Makefile'; exit 1; }
+	$(LINTING) $(CARGO) build --workspace --all-targets --locked --quiet
 
 # The README's first command must know which binary it means. (Running it here would build all a second time, with another
 # profile.)
 unit: native-tools build
-	$(CARGO) test --workspace --locked --quiet
+	$(LINTING) PROPTEST_CASES=64 $(CARGO) test --workspace --locked --quiet
 	$(CARGO) metadata --locked --no-deps --format-version 1 | grep -q '"default_run":"ttmem"'
 
 # What builds the programs in C and C++ that the tests of the tracker's library run.
@@ -92,7 +103,7 @@ python: build
 	target/venv/bin/ruff check .
 	target/venv/bin/mypy
 	rm -rf target/wheels/tested
-	target/venv/bin/maturin build --profile dev --features as-tested --interpreter target/venv/bin/python --out target/wheels/tested
+	$(LINTING) target/venv/bin/maturin build --profile dev --features as-tested --interpreter target/venv/bin/python --out target/wheels/tested
 	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
 	target/venv/bin/pytest --numprocesses 2 --dist loadfile
 
@@ -184,12 +195,14 @@ soak-tracker:
 	$(CARGO) build --profile dist --locked -p ttmem --example soak_recorder
 	target/dist/examples/soak_recorder 300000000 67108864
 
-# Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories. Where
-# cargo-deny is not installed, it is compiled into target/tools, without optimisation.
+# Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || test -x target/tools/bin/cargo-deny || \
-		$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --config profile.dev.debug=false --root target/tools --quiet
+	bash tools/cargo-deny.sh
 	PATH="$$PATH:$$PWD/target/tools/bin" $(CARGO) deny --locked check licenses bans sources
+
+# There is no package of cargo-deny: it is compiled in what the tests leave of the processors.
+deny-download:
+	nice -n 19 bash tools/cargo-deny.sh </dev/null >/dev/null 2>&1 &
 
 # The .crate files of the crates on crates.io, each built from its package alone.
 package:

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use tempfile::TempDir;
+use ttmem_testkit::sweep;
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus")
@@ -90,17 +91,15 @@ fn evidence() -> Vec<(String, Vec<u8>)> {
 #[test]
 fn no_command_replaces_evidence() {
     let folder = folder();
-    for (what, content) in evidence() {
-        for writer in WRITERS {
-            for force in [false, true] {
-                let output = named(writer, "kept");
-                let path = folder.path().join(&output);
-                fs::write(&path, &content).unwrap();
-                let (code, said) = write(folder.path(), writer, &output, force);
-                assert!(fs::read(&path).unwrap() == content, "{writer:?} has overwritten {what}: {said}");
-                assert_eq!(code, 2, "{writer:?} onto {what}: {said}");
-                assert!(said.contains("not overwritten") && !said.contains("--force"), "{writer:?}: {said}");
-            }
+    for ((what, content), writer) in sweep::pairs(&evidence(), &WRITERS) {
+        for force in [false, true] {
+            let output = named(writer, "kept");
+            let path = folder.path().join(&output);
+            fs::write(&path, content).unwrap();
+            let (code, said) = write(folder.path(), writer, &output, force);
+            assert!(fs::read(&path).unwrap() == *content, "{writer:?} has overwritten {what}: {said}");
+            assert_eq!(code, 2, "{writer:?} onto {what}: {said}");
+            assert!(said.contains("not overwritten") && !said.contains("--force"), "{writer:?}: {said}");
         }
     }
     assert!(!folder.path().join("home").exists(), "a refused output stores nothing either");

@@ -265,7 +265,7 @@ fn draw(random: &mut Random) -> (Scenario, Options) {
 /// Draws some logs and checks each.
 fn for_any_log(seed: u64, cases: usize, mut check: impl FnMut(&[u8], &mut Random, &str)) {
     let mut random = Random::new(seed);
-    for case in 0..sweep::cases(cases, cases * 50) {
+    for case in 0..sweep::cases(cases, cases * 100) {
         let (scenario, options) = draw(&mut random);
         check(&made(scenario, &options), &mut random, &format!("case {case}: {scenario:?} {options:?}"));
     }
@@ -274,7 +274,7 @@ fn for_any_log(seed: u64, cases: usize, mut check: impl FnMut(&[u8], &mut Random
 #[test]
 fn the_profile_of_the_pass_answers_as_the_whole_log_does_for_its_last_pass() {
     let (mut cases, mut shorter) = (0, 0);
-    for_any_log(1, 60, |log, _, case| {
+    for_any_log(1, 30, |log, _, case| {
         let pass = last_pass(log);
         let is_cut = pass.ranks.iter().any(|rank| rank.cut_out.is_some());
         (cases, shorter) = (cases + 1, shorter + usize::from(is_cut));
@@ -286,7 +286,7 @@ fn the_profile_of_the_pass_answers_as_the_whole_log_does_for_its_last_pass() {
 /// A log that ends anywhere, in a pass or between two, in the middle of a line or not.
 #[test]
 fn a_last_pass_that_was_cut_short_is_still_the_last_pass() {
-    for_any_log(2, 40, |log, random, case| {
+    for_any_log(2, 20, |log, random, case| {
         let length = log.len() / 2 + random.index(log.len() / 2);
         let log = &log[..length];
         compare(log, &last_pass(log), &format!("{length} bytes of {case}"));
@@ -386,7 +386,7 @@ fn lines(log: &[u8]) -> Vec<String> {
 /// The lines are those of the log, in their order: nothing is added, and the pass and all module dumps are complete.
 #[test]
 fn every_line_of_the_pass_stays_and_all_module_dumps() {
-    for_any_log(5, 40, |log, _, case| {
+    for_any_log(5, 20, |log, _, case| {
         let (cut, passes) = cut_at(log, None);
         if passes == 1 {
             return;
@@ -462,7 +462,7 @@ fn results_of_a_program_in_the_log_were_not_cached_before_it() {
 fn the_summary_of_the_lines_says_what_it_cannot_know() {
     const SMALL: u64 = 16 << 10;
     let (mut warned, mut exact) = (0, 0);
-    for_any_log(11, 60, |log, _, case| {
+    for_any_log(11, 30, |log, _, case| {
         let (cut, passes) = cut_at(log, None);
         if passes == 1 {
             return;
@@ -484,7 +484,7 @@ fn the_summary_of_the_lines_says_what_it_cannot_know() {
             assert!(missing <= SMALL, "{missing} bytes are missing, {case}");
         }
     });
-    assert!(warned > 30, "{warned} warned, {exact} exact");
+    assert!(warned > 15, "{warned} warned, {exact} exact");
 }
 
 /// Logs that an earlier version cut have lines that are no longer read.
@@ -691,7 +691,7 @@ fn only_logs_are_cut() {
 /// The page asks for runs by their numbers, and for each there is a peak.
 #[test]
 fn the_runs_of_a_cut_out_are_those_of_its_pass() {
-    for_any_log(8, 30, |log, _, case| {
+    for_any_log(8, 15, |log, _, case| {
         let profile = last_pass(log);
         for rank in &profile.ranks {
             let mut texts = Texts::new(&profile);
@@ -712,7 +712,7 @@ fn the_runs_of_a_cut_out_are_those_of_its_pass() {
 
 #[test]
 fn the_profile_of_a_cut_out_reads_back_equal() {
-    for_any_log(9, 30, |log, _, case| {
+    for_any_log(9, 15, |log, _, case| {
         let pass = find(log, None).unwrap();
         let mut file = Vec::new();
         pass.write_profile(&mut file, Path::new("pass.ttmem")).unwrap();

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use ttmem::model::{Profile, Strings, Warning};
 use ttmem::query::{Request, Summary, summary};
 use ttmem::{read, report};
+use ttmem_testkit::sweep;
 use ttmem_testkit::tt::{Level, Options, Scenario, make};
 
 /// The most that a document has; it aims at 6,000.
@@ -316,6 +317,7 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(sweep::cases(64, 5000)))]
     #[test]
     fn hostile_texts_stay_texts(
         texts in prop::collection::vec(hostile(), 1..12),
