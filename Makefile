@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test rust python-and-ttnn format lint header build unit docs web web-check browser python python-download ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
+.PHONY: test rust python-and-browser format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
@@ -11,16 +11,16 @@ export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental/*),1,0)
 # Downloads go on in the background. What needs no compiler comes first, then one build of everything in Rust, then all tests.
 # Two things run at a time, since most of them use one processor; what each prints is shown when it ends.
 test: python-download ttnn-download deny-download web-check format build
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust python-and-ttnn
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust python-and-browser
 	$(MAKE) --no-print-directory deny
 
-# In this order: the tests leave cargo free for the wheel, which is built meanwhile. (`--jobs=1` would end the waiting for what
-# is printed.)
+# In this order: the tests of Rust leave cargo free for the wheel, which is built meanwhile; and browsers wait much. (`--jobs=1`
+# would end the waiting for what is printed.)
 rust:
-	$(MAKE) --no-print-directory IN_ORDER=1 unit docs header browser
+	$(MAKE) --no-print-directory IN_ORDER=1 unit header ttnn
 
-python-and-ttnn:
-	$(MAKE) --no-print-directory IN_ORDER=1 python ttnn
+python-and-browser:
+	$(MAKE) --no-print-directory IN_ORDER=1 python browser
 
 ifdef IN_ORDER
 .NOTPARALLEL:
@@ -37,9 +37,10 @@ lint:
 # everything twice, dependencies included. The variable is what `cargo clippy -- -D warnings` sets.
 LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
-# What is committed must be what the sources of the C library make.
+# What is committed must be what the sources of the C library make. Where neither has changed since, there is nothing to make.
 header:
-	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml -- --check
+	sha256sum --check --quiet tools/c-header/made.sha256 || \
+		$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml -- --check
 
 # Everything in Rust that tests need: the libraries of C as well, which `cargo test` does not build. First, a lint must
 # fail.
@@ -53,7 +54,7 @@ build:
 # The README's first command must know which binary it means. (Running it here would build all a second time, with another
 # profile.)
 unit: native-tools build
-	$(LINTING) PROPTEST_CASES=64 $(CARGO) test --workspace --locked --quiet
+	RUSTDOC=$(CURDIR)/tools/rustdoc.sh $(LINTING) PROPTEST_CASES=64 $(CARGO) test --workspace --locked --quiet
 	$(CARGO) metadata --locked --no-deps --format-version 1 | grep -q '"default_run":"ttmem"'
 
 # What builds the programs in C and C++ that the tests of the tracker's library run.
@@ -61,6 +62,7 @@ native-tools:
 	for tool in gcc g++ cmake make; do command -v $$tool >/dev/null || \
 		{ apt-get update -qq && apt-get install -y -qq $$tool; } || exit 1; done
 
+# All pages of documentation. (`make test` makes those of libraries with examples, as it runs the examples.)
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
@@ -95,25 +97,24 @@ python-download:
 	bash python/environment.sh --interpreter
 	bash python/environment.sh test </dev/null >/dev/null 2>&1 &
 
-# The Python package: its sources, and the wheel, installed as people install it. The wheel is built as `cargo test` builds
-# the workspace, so only what is Python's is compiled.
-python: build
-	bash python/environment.sh test
+# The Python package: its sources, and the wheel, installed as people install it.
+python: tested-wheel
 	target/venv/bin/ruff format --check .
 	target/venv/bin/ruff check .
 	target/venv/bin/mypy
-	rm -rf target/wheels/tested
-	$(LINTING) target/venv/bin/maturin build --profile dev --features as-tested --interpreter target/venv/bin/python --out target/wheels/tested
 	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/tested/*.whl
 	target/venv/bin/pytest --numprocesses 2 --dist loadfile
+
+tested-wheel: build
+	$(LINTING) bash python/tested_wheel.sh
 
 # ttnn itself, 700 MB, downloaded in the background for the same reason.
 ttnn-download:
 	bash python/ttnn_tests/environment.sh </dev/null >/dev/null 2>&1 &
 
 # Captures, reports and databases of real ttnn on cards that are described, not there: what ttmem reads is what ttnn's
-# allocator holds. Skipped with a line where no Python fits; TTMEM_REQUIRE_TTNN=1 makes that a failure. After `make python`.
-ttnn:
+# allocator holds. Skipped with a line where no Python fits; TTMEM_REQUIRE_TTNN=1 makes that a failure.
+ttnn: tested-wheel
 	bash python/ttnn_tests/test.sh
 
 # The same tests on older versions of PyTorch, after `make python`. Long, and some 5 GB of download for each:
@@ -180,6 +181,8 @@ coverage: native-tools
 bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml
+	sha256sum include/ttmem.h crates/ttmem-c/cbindgen.toml crates/ttmem-c/src/*.rs tools/c-header/Cargo.lock \
+		tools/c-header/src/main.rs >tools/c-header/made.sha256
 
 # Long: the codec's properties with many more cases, every line of every log damaged in every way, more rounds of the tests in
 # Python, 100 random ttnn programs on each card, and a log of 5 GB (after `make python`).

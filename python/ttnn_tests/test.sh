@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares ttmem with real ttnn on described cards: installs both, then runs the tests. `make python` builds the wheel.
+# Compares ttmem with real ttnn on described cards: installs both, then runs the tests. `make tested-wheel` builds the wheel.
 # Without a Python that ttnn has a wheel for, it says so and succeeds; with TTMEM_REQUIRE_TTNN=1 it fails.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
