@@ -34,8 +34,9 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 # Clippy's compiler in place of rustc: it lints and builds in one pass, where `cargo clippy` beside `cargo build` reads
-# everything twice, dependencies included. The variable is what `cargo clippy -- -D warnings` sets.
-LINTING := RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+# everything twice, dependencies included. CLIPPY_ARGS is what `cargo clippy -- -D warnings` sets. (Without MAKEFLAGS, compilers
+# do not ask make how many of them may run.)
+LINTING := MAKEFLAGS= RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
 # What is committed must be what the sources of the C library make. Where neither has changed since, there is nothing to make.
 header:
