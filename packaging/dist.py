@@ -135,13 +135,7 @@ def c_library(target: str, version: str) -> Path:
 
 def strip_debug(library: Path, target: str) -> None:
     """Removes debug information from a static library, which the profile does for linked files only."""
-    if "apple" in target:
-        run("strip", "-S", library)
-        return
-    objcopy = Path(
-        output("rustc", "--print", "sysroot").strip(), "lib", "rustlib", target, "bin", "rust-objcopy"
-    )
-    run(objcopy, "--strip-debug", library)
+    run("strip", "-S" if "apple" in target else "--strip-debug", library)
 
 
 def python_package(target: str) -> tuple[Path, Path]:
