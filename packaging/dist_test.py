@@ -103,7 +103,8 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     page = folder / call("ttmem", "report", LOG).strip()
     check(page.read_text().lower().startswith("<!doctype html>"), "ttmem report")
     pages = {page.name for page in (prefix / "share/man/man1").iterdir()}
-    verbs = re.findall(r"^  ([a-z-]+) ", call("ttmem", "--help"), re.MULTILINE)
+    commands = call("ttmem", "--help").partition("Commands:")[2].partition("Options:")[0]
+    verbs = re.findall(r"^  ([a-z-]+) ", commands, re.MULTILINE)
     wanted = {"ttmem.1"} | {f"ttmem-{verb}.1" for verb in verbs if verb != "help"}
     check("ttmem-summary.1" in wanted and wanted <= pages, f"manual pages are missing: {wanted - pages}")
     bash = prefix / "share/bash-completion/completions/ttmem"
