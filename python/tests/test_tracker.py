@@ -537,7 +537,7 @@ class TestWhatWentWrongElsewhere:
                     next(generator)
                 return waiting
 
-            # They end outside of the context that they began in.
+            # They end in another context than the one that they began in.
             # Each holds the one around it until the last ends.
             for generator in contextvars.copy_context().run(begin):
                 generator.close()

@@ -86,7 +86,7 @@ impl Drop for Call {
     }
 }
 
-/// Whether nobody else holds it.
+/// Whether this is the only reference to it.
 #[allow(unsafe_code)]
 fn is_only_ours(call: &Py<Call>) -> bool {
     // SAFETY: `call` is an object that is held, while Python's lock is.
