@@ -81,6 +81,59 @@ def test_threads_that_train_models_of_their_own(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
+def test_many_threads_that_come_to_their_models_and_leave_them(tmp_path: Path) -> None:
+    done = run(
+        """
+        import sys, threading, torch, ttmem
+        tracker = ttmem.initialize_memory_tracker()
+        sys.setswitchinterval(1e-6)
+
+        def train():
+            model, batch = torch.nn.Linear(2, 1), torch.randn(1, 2)
+            for _ in range(int(sys.argv[1])):
+                # Each backward pass takes the thread off the list of those that run models.
+                model(batch).sum().backward()
+
+        threads = [threading.Thread(target=train) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(tracker.get_summary()["errors"])
+        """,
+        tmp_path,
+        "200" if SWEEP else "50",
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_one_operation_that_many_threads_enter(tmp_path: Path) -> None:
+    done = run(
+        """
+        import sys, threading, ttmem
+        tracker = ttmem.initialize_memory_tracker()
+        sys.setswitchinterval(1e-6)
+        operation, mode, ended = tracker.track_operation("shared"), tracker._mode, []
+        end = mode.end
+        mode.end = lambda call: (ended.append(call), end(call))
+
+        def enter():
+            for _ in range(500):
+                with operation:
+                    pass
+
+        threads = [threading.Thread(target=enter) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(len(set(map(id, ended))), operation._calls, tracker.get_summary()["errors"])
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "4000 [] 0\n"), done.stderr
+
+
 def test_passes_of_several_threads_end_each_for_itself(tracker: ttmem.MemoryTracker) -> None:
     mode = tracker._mode
     assert mode is not None

@@ -54,6 +54,8 @@ DEFAULT_LIMIT = "256MB"
 SMALLEST_LIMIT = MIB
 UNSEEN = "memory that operations allocate and free while they run, as convolutions do; level ops measures it"
 logger = logging.getLogger("ttmem")
+# Held while a call is taken out of a list that threads share. A handler of a signal may come in between.
+_taking = threading.RLock()
 
 
 class Nothing:
@@ -83,6 +85,8 @@ class Operation:
         """Which, and who watches."""
         self._mode = mode
         self._name = name
+        # One may be entered again while it runs, and by several threads.
+        self._calls = []
 
     def __enter__(self) -> Operation:
         """It begins."""
@@ -95,8 +99,7 @@ class Operation:
             except Exception as error:  # noqa: BLE001 - the program must not see it
                 mode.failed(error)
             else:
-                # One may be entered again while it runs, and by several threads.
-                self._calls = [*getattr(self, "_calls", ()), (threading.get_ident(), call)]
+                self._calls.append((threading.get_ident(), call))
         return self
 
     def __exit__(
@@ -104,7 +107,7 @@ class Operation:
     ) -> None:
         """It ends, however that is."""
         mode = self._mode
-        if mode is not None and not _is_compiling() and getattr(self, "_calls", None):
+        if mode is not None and not _is_compiling() and self._calls:
             call = self._last_here()
             if call is not None:
                 mode.end(call)
@@ -113,8 +116,11 @@ class Operation:
 
     def _last_here(self) -> Call | None:
         """The call that this thread has begun last; where there is none, the last one: a task may move."""
-        here = [at for at, (thread, _) in enumerate(self._calls) if thread == threading.get_ident()]
-        _, call = self._calls.pop(here[-1] if here else -1)
+        with _taking:
+            if not self._calls:
+                return None
+            here = [at for at, (thread, _) in enumerate(self._calls) if thread == threading.get_ident()]
+            _, call = self._calls.pop(here[-1] if here else -1)
         return call
 
     def __call__(self, function: F) -> F:

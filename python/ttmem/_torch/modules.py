@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 import warnings
@@ -117,13 +116,14 @@ class Modules:
         """
         thread = threading.get_ident()
         here = self._ran.get(thread) or ()
-        elsewhere = [ran for of, ran in self._ran.items() if of != thread]
+        # A copy is made in one piece; while this loop runs, other threads add and remove theirs.
+        elsewhere = [ran for of, ran in self._ran.copy().items() if of != thread]
         if is_over:
             self._ran.pop(thread, None)
         models = [model for model in here if not any(model in ran for ran in elsewhere)]
         if not here and self._threads <= {thread}:
             # It may have run before an earlier backward pass.
-            models = [*self._models]
+            models = [model for reference in self._models.keyrefs() if (model := reference()) is not None]
         for model in models:
             inside = self._models.get(model)
             if inside is not None and self._forward is not None:
@@ -201,7 +201,7 @@ class Modules:
             for arg in args[:MOST]:
                 self._inputs(arg, depth + 1)
         elif depth < DEEPEST and isinstance(args, dict):
-            for arg in itertools.islice(args.values(), MOST):
+            for arg in list(args.values())[:MOST]:
                 self._inputs(arg, depth + 1)
 
 

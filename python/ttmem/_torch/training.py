@@ -107,7 +107,7 @@ class Training:
                 self._inner[id(optimizer)] -= 1
                 return
             self._mode.end_tagged(id(optimizer))
-            states = [id(state) for state in optimizer.state.values()]
+            states = [id(state) for state in list(optimizer.state.values())]
             if self._mode.is_on and self._seen.get(optimizer) != states:
                 self._seen[optimizer] = states
                 self._states(optimizer)
@@ -115,7 +115,8 @@ class Training:
             self._mode.failed(error)
 
     def _states(self, optimizer: Optimizer) -> None:
-        for state in optimizer.state.values():
-            for key, value in state.items():
+        # Copies: another thread may make steps of the same optimizer.
+        for state in list(optimizer.state.values()):
+            for key, value in list(state.items()):
                 if isinstance(value, torch.Tensor):
                     self._mode.classify(value, "optimizer", str(key))

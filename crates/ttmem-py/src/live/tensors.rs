@@ -282,7 +282,8 @@ impl Watch {
             return self.label_tensor(object, class, None, None);
         }
         if let Ok(several) = object.cast::<PyDict>() {
-            return several.iter().try_for_each(|(_, value)| self.label_all(&value, class, depth + 1));
+            // A copy: another thread may change it meanwhile.
+            return several.values().iter().try_for_each(|value| self.label_all(&value, class, depth + 1));
         }
         if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
             return object.try_iter()?.try_for_each(|value| self.label_all(&value?, class, depth + 1));
