@@ -14,6 +14,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ import wheels
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "target" / "artifacts"
 TOOLS = ROOT / "target" / "venv-dist"
+REPOSITORY = "https://github.com/ttmem/ttmem/blob/main"
 GLIBC = "2.28"
 MACOS = "11.0"
 CARGO = os.environ.get("CARGO", "cargo")
@@ -89,9 +91,20 @@ def fill(template: Path, to: Path, version: str) -> None:
     to.write_text(template.read_text().replace("@VERSION@", version))
 
 
+def document(source: Path, to: Path) -> None:
+    """Copies a Markdown file. Its relative links become addresses: the files are not in the archive."""
+
+    def absolute(link: re.Match[str]) -> str:
+        path = os.path.relpath(source.parent / link[1], ROOT)
+        return f"]({REPOSITORY}/{path}{link[2] or ''})"
+
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(re.sub(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)", absolute, source.read_text()))
+
+
 def documents(folder: Path, readme: Path, licenses: str) -> None:
     """Adds the README and the licences."""
-    copy(readme, folder / "README.md")
+    document(readme, folder / "README.md")
     copy(ROOT / "LICENSE", folder / "LICENSE")
     (folder / notices.NAME).write_text(licenses)
 
@@ -109,7 +122,7 @@ def commands(target: str, version: str) -> Path:
         file.parent.mkdir(parents=True)
         file.write_text(output(ttmem, "completions", shell))
     documents(prefix / "share" / "doc" / "ttmem", ROOT / "README.md", notices.collect("ttmem-cli", target))
-    copy(ROOT / "CHANGELOG.md", prefix / "share" / "doc" / "ttmem" / "CHANGELOG.md")
+    document(ROOT / "CHANGELOG.md", prefix / "share" / "doc" / "ttmem" / "CHANGELOG.md")
     return archive(prefix)
 
 
@@ -164,14 +177,18 @@ def empty(name: str) -> Path:
 
 
 def archive(folder: Path) -> Path:
-    """Packs a folder and removes it. Times and owners do not depend on when and where it is built."""
+    """Packs a folder and removes it. Times and owners do not depend on when and where it is built.
+
+    Only files are packed: an entry for `bin` would replace a symbolic link of that name in the user's prefix, and change
+    the permissions of an existing folder.
+    """
     time = int(output("git", "log", "-1", "--format=%ct"))
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = "root"
         entry.mtime = time
-        entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+        entry.mode = 0o755 if entry.mode & 0o100 else 0o644
         return entry
 
     path = folder.with_name(f"{folder.name}.tar.gz")
@@ -180,7 +197,8 @@ def archive(folder: Path) -> Path:
         gzip.GzipFile("", "wb", 9, file, mtime=time) as packed,
         tarfile.open(fileobj=packed, mode="w") as tar,
     ):
-        tar.add(folder, folder.name, filter=plain)
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            tar.add(file, file.relative_to(folder.parent), filter=plain)
     shutil.rmtree(folder)
     return path
 

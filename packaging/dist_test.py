@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import venv
 from pathlib import Path
@@ -61,13 +60,12 @@ def one(pattern: str) -> Path:
 
 
 def unpack(archive: Path, prefix: Path) -> None:
-    """Unpacks an archive into a prefix, as `tar --strip-components=1` does."""
-    with tarfile.open(archive) as tar:
-        for entry in tar.getmembers():
-            top, _, entry.name = entry.name.partition("/")
-            check(top == archive.name.removesuffix(".tar.gz"), f"{archive.name} has {top} beside its folder")
-            if entry.name:
-                tar.extract(entry, prefix, filter="data")
+    """Unpacks an archive into a prefix with the command of docs/install.md."""
+    prefix.mkdir(exist_ok=True)
+    listed = run("tar", "tzf", archive, cwd=prefix).splitlines()
+    top = archive.name.removesuffix(".tar.gz") + "/"
+    check(all(name.startswith(top) for name in listed), f"{archive.name} has files outside its folder")
+    run("tar", "xzf", archive, "--strip-components=1", "-C", prefix, cwd=prefix)
 
 
 def check_elf(path: Path) -> None:
@@ -88,9 +86,19 @@ def check_elf(path: Path) -> None:
 
 
 def test_commands(folder: Path, version: str, target: str) -> None:
-    """The archive, in an empty prefix."""
+    """The archive, in an empty prefix, and in one that the user has arranged."""
+    archive = one(f"ttmem-{version}-{target}.tar.gz")
     prefix = folder / "prefix"
-    unpack(one(f"ttmem-{version}-{target}.tar.gz"), prefix)
+    unpack(archive, prefix)
+    used = folder / "used prefix"
+    (used / "share").mkdir(parents=True, mode=0o700)
+    (used / "tools").mkdir()
+    (used / "bin").symlink_to("tools")
+    unpack(archive, used)
+    check((used / "bin").is_symlink() and (used / "tools" / "ttmem").is_file(), "the link bin was replaced")
+    check((used / "share").stat().st_mode & 0o777 == 0o700, "the permissions of share were changed")
+    links = re.findall(r"\]\((?!https?:|#)", (prefix / "share/doc/ttmem/README.md").read_text())
+    check(not links, f"the README has {len(links)} relative links")
     path = os.pathsep.join([str(prefix / "bin"), "/usr/bin", "/bin"])
     env = {"PATH": path, "HOME": str(folder), "TTMEM_HOME": str(folder / "home")}
 

@@ -77,12 +77,23 @@ fn bash_completes_a_command() {
     let script = folder.path().join("ttmem.bash");
     let output = ttmem().args(["completions", "bash"]).assert().success().get_output().clone();
     std::fs::write(&script, output.stdout).unwrap();
-    let ask = format!(
-        "source {}; COMP_WORDS=(ttmem last); COMP_CWORD=1; _ttmem ttmem last ttmem; echo \"${{COMPREPLY[@]}}\"",
-        script.display()
-    );
-    let answer = Process::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
-    assert_eq!(text(&answer.stdout).trim(), "last-run", "{}", text(&answer.stderr));
+    let offered = |command: &str, word: &str| {
+        let place = command.split(' ').count();
+        let ask = format!(
+            "source {}; COMP_WORDS=({command} '{word}'); COMP_CWORD={place}; \
+             _ttmem ttmem '{word}' {}; echo \"${{COMPREPLY[@]}}\"",
+            script.display(),
+            command.rsplit(' ').next().unwrap(),
+        );
+        let answer = Process::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+        assert!(answer.status.success(), "{}", text(&answer.stderr));
+        text(&answer.stdout).trim().to_owned()
+    };
+    assert_eq!(offered("ttmem", "last"), "last-run");
+    assert_eq!(offered("ttmem config", "up"), "update");
+    // Nothing of its own: bash offers files.
+    assert_eq!(offered("ttmem summary", ""), "");
+    assert_eq!(offered("ttmem summary", "--mark"), "--markdown");
 }
 
 #[test]
@@ -91,7 +102,7 @@ fn there_is_a_manual_page_for_every_command() {
     ttmem().arg("man").arg(folder.path()).assert().success();
     for command in COMMANDS {
         let page = std::fs::read_to_string(folder.path().join(format!("ttmem-{command}.1"))).unwrap();
-        assert!(page.contains(".SH SYNOPSIS") && page.contains("Examples:"), "{command}");
+        assert!(page.contains(".SH SYNOPSIS") && page.contains(".SH EXAMPLES\n.nf\n"), "{command}");
     }
     let page = text(&ttmem().arg("man").assert().success().get_output().stdout.clone());
     assert!(page.contains(".TH ttmem 1"), "{page}");

@@ -175,7 +175,7 @@ fn explained(error: Error, log: &str) -> Error {
         Error::Empty { .. } | Error::UnknownFormat { .. } => Error::NoMemoryData {
             file: log.to_owned(),
             message: "the command printed no line of the Tenstorrent runtime. Did it run a model on a device, with a \
-                      debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON)? See docs/capturing.md"
+                      debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON)? See https://github.com/ttmem/ttmem/blob/main/docs/capturing.md"
                 .to_owned(),
         },
         other => other,
