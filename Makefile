@@ -46,8 +46,8 @@ header:
 # Everything in Rust that tests need: the libraries of C as well, which `cargo test` does not build. First, a lint must
 # fail.
 build:
-	@echo 'pub fn f(x: &Vec<u8>) -> usize { x.len() }' | \
-		$(LINTING) clippy-driver rustc --crate-name f --crate-type lib --emit metadata -o /dev/null - 2>&1 | \
+	@mkdir -p target && echo 'pub fn f(x: &Vec<u8>) -> usize { x.len() }' | \
+		$(LINTING) clippy-driver rustc --crate-name f --crate-type lib --emit metadata -o target/lint.rmeta - 2>&1 | \
 		grep -q 'clippy::ptr-arg. implied by .-D warnings' || \
 		{ echo 'clippy-driver is missing, or does not lint as it did: see LINTING in the Makefile'; exit 1; }
 	$(LINTING) $(CARGO) build --workspace --all-targets --locked --quiet
@@ -182,14 +182,14 @@ coverage: native-tools
 bless:
 	INSTA_UPDATE=always $(CARGO) test --workspace --locked --quiet
 	$(CARGO) run --locked --quiet --manifest-path tools/c-header/Cargo.toml
-	sha256sum include/ttmem.h crates/ttmem-c/cbindgen.toml crates/ttmem-c/src/*.rs tools/c-header/Cargo.lock \
-		tools/c-header/src/main.rs >tools/c-header/made.sha256
+	sha256sum include/ttmem.h crates/ttmem-c/cbindgen.toml crates/ttmem-c/src/*.rs tools/c-header/Cargo.toml \
+		tools/c-header/Cargo.lock tools/c-header/src/main.rs >tools/c-header/made.sha256
 
 # Long: the codec's properties with many more cases, every line of every log damaged in every way, more rounds of the tests in
 # Python, 100 random ttnn programs on each card, and a log of 5 GB (after `make python`).
 soak:
-	$(CARGO) build --workspace --all-targets --release --locked --quiet
-	TTMEM_SWEEP=all PROPTEST_CASES=5000 $(CARGO) test --workspace --release --locked --quiet
+	$(CARGO) build --workspace --all-targets --profile soak --locked --quiet
+	TTMEM_SWEEP=all PROPTEST_CASES=5000 $(CARGO) test --workspace --profile soak --locked --quiet
 	TTMEM_SWEEP=all target/venv/bin/pytest --quiet
 	TTMEM_TTNN_SEEDS=100 bash python/ttnn_tests/test.sh -q
 	bash bench/large.sh

@@ -22,6 +22,10 @@ find_package_handle_standard_args(ttmem
     REQUIRED_VARS TTMEM_STATIC_LIBRARY TTMEM_SHARED_LIBRARY
     REASON_FAILURE_MESSAGE "${_ttmem_hint}")
 
+if(ttmem_FOUND AND TTMEM_STATIC_LIBRARY MATCHES "/target/(release|debug)/")
+    message(STATUS "ttmem: this build of the tracker is not optimized; run `cargo build --profile dist -p ttmem-c`")
+endif()
+
 if(ttmem_FOUND AND NOT TARGET ttmem::static)
     add_library(ttmem::static STATIC IMPORTED)
     set_target_properties(ttmem::static PROPERTIES

@@ -151,10 +151,8 @@ def strip_debug(library: Path, target: str) -> None:
     run("strip", "-S" if "apple" in target else "--strip-debug", library)
 
 
-def python_package(target: str) -> tuple[Path, Path]:
+def python_package(target: str, version: str) -> tuple[Path, Path]:
     """Makes the wheel, for every Python from 3.10 on, and the sdist."""
-    for old in OUT.glob("ttmem-*.whl"):
-        old.unlink()
     args = ["--locked", "--profile", "dist", "--target", target, "--out", str(OUT)]
     if "linux" in target:
         args += ["--zig", "--compatibility", f"manylinux_{GLIBC.replace('.', '_')}"]
@@ -162,10 +160,7 @@ def python_package(target: str) -> tuple[Path, Path]:
     run("maturin", "sdist", "--out", OUT)
     (wheel,) = OUT.glob("ttmem-*.whl")
     wheels.add_license(wheel, notices.NAME, notices.collect("ttmem-py", target))
-    (sdist,) = (
-        path for path in OUT.glob("ttmem-*.tar.gz") if path.name.removesuffix(".tar.gz").count("-") == 1
-    )
-    return wheel, sdist
+    return wheel, OUT / f"ttmem-{version}.tar.gz"
 
 
 def empty(name: str) -> Path:
@@ -179,8 +174,8 @@ def empty(name: str) -> Path:
 def archive(folder: Path) -> Path:
     """Packs a folder and removes it. Times and owners do not depend on when and where it is built.
 
-    Only files are packed: an entry for `bin` would replace a symbolic link of that name in the user's prefix, and change
-    the permissions of an existing folder.
+    Only files are packed: an entry for `bin` would replace a symbolic link of that name in the user's prefix,
+    and change the permissions of an existing folder.
     """
     time = int(output("git", "log", "-1", "--format=%ct"))
 
@@ -197,8 +192,8 @@ def archive(folder: Path) -> Path:
         gzip.GzipFile("", "wb", 9, file, mtime=time) as packed,
         tarfile.open(fileobj=packed, mode="w") as tar,
     ):
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-            tar.add(file, file.relative_to(folder.parent), filter=plain)
+        for packed_file in sorted(found for found in folder.rglob("*") if found.is_file()):
+            tar.add(packed_file, packed_file.relative_to(folder.parent), filter=plain)
     shutil.rmtree(folder)
     return path
 
@@ -208,9 +203,11 @@ def main() -> None:
     host = next(line for line in output("rustc", "-vV").splitlines() if line.startswith("host: "))
     target = host.removeprefix("host: ")
     version = output(CARGO, "pkgid", "--locked", "--package", "ttmem-cli").strip().rpartition("#")[2]
-    OUT.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(parents=True)
+    (OUT / "VERSION").write_text(version)
     install_tools()
-    artifacts = [commands(target, version), c_library(target, version), *python_package(target)]
+    artifacts = [commands(target, version), c_library(target, version), *python_package(target, version)]
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in artifacts]
     (OUT / f"SHA256SUMS-{target}").write_text("".join(f"{line}\n" for line in sums))
     print()

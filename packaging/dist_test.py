@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "target" / "artifacts"
 LOG = ROOT / "corpus" / "tt_log" / "vae-decoder.log"
 GLIBC = (2, 28)
+PRIVATE = 0o700
 # What the commands, the library and the module may need besides glibc: the unwinder of gcc.
 LIBRARIES = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
 PEAK = 'Peak DRAM before step 101, caused by step 100: ttnn.add at "subtract.3" in main, run 1'
@@ -91,12 +92,14 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     prefix = folder / "prefix"
     unpack(archive, prefix)
     used = folder / "used prefix"
-    (used / "share").mkdir(parents=True, mode=0o700)
+    used.mkdir()
+    (used / "share").mkdir()
+    (used / "share").chmod(PRIVATE)
     (used / "tools").mkdir()
     (used / "bin").symlink_to("tools")
     unpack(archive, used)
     check((used / "bin").is_symlink() and (used / "tools" / "ttmem").is_file(), "the link bin was replaced")
-    check((used / "share").stat().st_mode & 0o777 == 0o700, "the permissions of share were changed")
+    check((used / "share").stat().st_mode & 0o777 == PRIVATE, "the permissions of share were changed")
     links = re.findall(r"\]\((?!https?:|#)", (prefix / "share/doc/ttmem/README.md").read_text())
     check(not links, f"the README has {len(links)} relative links")
     path = os.pathsep.join([str(prefix / "bin"), "/usr/bin", "/bin"])
@@ -219,7 +222,7 @@ def main() -> None:
     options = parser.parse_args()
     sums = one("SHA256SUMS-*")
     target = sums.name.removeprefix("SHA256SUMS-")
-    version = one(f"ttmem-c-*-{target}.tar.gz").name.split("-")[2]
+    version = one("VERSION").read_text()
     with tempfile.TemporaryDirectory(prefix="ttmem-dist-") as name:
         folder = Path(name).resolve()
         sha256 = ["sha256sum"] if shutil.which("sha256sum") else ["shasum", "-a", "256"]

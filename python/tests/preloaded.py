@@ -10,6 +10,7 @@ Tests of the start itself run a new interpreter instead.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.abc
 import importlib.util
@@ -57,6 +58,7 @@ class Preloaded:
         self._connection, theirs = Pipe()
         # The tracker must not start in the interpreter, only in its forks.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TTMEM_")}
+        self._environment = dict(os.environ)
         environment["TTMEM_HOME"] = self._outputs.name
         self._process = subprocess.Popen(
             [sys.executable, "-c", SERVER, os.path.dirname(__file__), str(theirs.fileno())],
@@ -71,7 +73,7 @@ class Preloaded:
     ) -> Program:
         """Starts a program. Its environment may differ from that of the tests in the variables of ttmem."""
         environment = dict(os.environ if env is None else env)
-        changed = {name for name, _ in environment.items() ^ os.environ.items()}
+        changed = {name for name, _ in environment.items() ^ self._environment.items()}
         if not all(name.startswith(("PYTEST_", "TTMEM_")) for name in changed):
             msg = f"not read by an interpreter that is already running: {sorted(changed)}"
             raise ValueError(msg)
@@ -100,7 +102,9 @@ class Preloaded:
         self._connection.send(process)
         in_time = self._connection.poll(timeout)
         if not in_time:
-            os.kill(process, signal.SIGKILL)
+            # Each program leads a group, with what it has started. It may end just now.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(self._connection.recv())
         return code if in_time else None
 
@@ -124,7 +128,7 @@ class Program(NamedTuple):
     process: int
     outputs: list[Path]
 
-    def wait(self, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    def wait(self, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Waits for the end of the program; its exit code and what it wrote."""
         code = self.interpreter.exit_code(self.process, timeout)
         out, err = (path.read_text(encoding="utf-8") for path in self.outputs)
@@ -175,6 +179,7 @@ def requested(connection: Connection) -> Request:
         process = os.fork()
         if process == 0:
             connection.close()
+            os.setsid()
             return Request(*request)
         connection.send(process)
 

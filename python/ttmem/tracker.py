@@ -693,7 +693,9 @@ _paused: list[Any] = []
 
 def _after_fork() -> None:
     _paused.clear()
-    global _tracker
+    global _taking, _tracker
+    # Another thread may have held it, and is not in the child.
+    _taking = threading.RLock()
     tracker, _tracker = _tracker, _DISABLED
     tracker._forked()
 

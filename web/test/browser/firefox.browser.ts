@@ -70,9 +70,10 @@ test("what ran when works in Firefox, from a file", async () => {
 test.describe("the server", () => {
   test("it works in Firefox", async () => {
     const server = await start();
+    const page = await firefox.newPage();
+    let code: number | null = null;
     try {
       server.store(logOf("vae-decoder"));
-      const page = await firefox.newPage();
       const bad: string[] = [];
       page.on("pageerror", (error) => bad.push(error.message));
       page.on("console", (message) => message.type() === "error" && bad.push(message.text()));
@@ -85,9 +86,10 @@ test.describe("the server", () => {
       await page.goto(`${server.origin}/reports/trace`);
       await page.waitForSelector("[data-pool=DRAM] [data-fact=peak] data");
       expect(bad).toEqual([]);
-      await page.close();
     } finally {
-      expect(await server.stop(), "it ends well").toBe(0);
+      await page.close();
+      code = await server.stop();
     }
+    expect(code, "the server's exit code").toBe(0);
   });
 });

@@ -180,6 +180,7 @@ impl Timeline<'_> {
         self.canvas.dashes((PLOT.left, y), PLOT.right, LIMIT);
         let beyond = if in_sight { "" } else { ", far above this scale" };
         let text = format!("{} has {}{beyond}", self.drawn.pool, size(all));
+        let text = fitted(&text, 12, PLOT.right - PLOT.left);
         self.canvas.text(&text, (PLOT.right, y - 9), Look::new(12, LIMIT, Anchor::End));
     }
 
