@@ -58,7 +58,6 @@ class Preloaded:
         self._connection, theirs = Pipe()
         # The tracker must not start in the interpreter, only in its forks.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TTMEM_")}
-        self._environment = dict(os.environ)
         environment["TTMEM_HOME"] = self._outputs.name
         self._process = subprocess.Popen(
             [sys.executable, "-c", SERVER, os.path.dirname(__file__), str(theirs.fileno())],
@@ -73,7 +72,7 @@ class Preloaded:
     ) -> Program:
         """Starts a program. Its environment may differ from that of the tests in the variables of ttmem."""
         environment = dict(os.environ if env is None else env)
-        changed = {name for name, _ in environment.items() ^ self._environment.items()}
+        changed = {name for name, _ in environment.items() ^ os.environ.items()}
         if not all(name.startswith(("PYTEST_", "TTMEM_")) for name in changed):
             msg = f"not read by an interpreter that is already running: {sorted(changed)}"
             raise ValueError(msg)
