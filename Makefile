@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test rust python-and-browser format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
+.PHONY: test rust python-and-browser prose format lint header build unit docs web web-check browser python python-download tested-wheel ttnn ttnn-download torch-matrix wheel bench bench-page bench-gantt bench-serve bench-torch bench-tracker bench-capture native-tools check-data coverage bless soak soak-tracker deny deny-download package dist dist-test clean
 
 # With nothing compiled, it takes longer to prepare for the next build than to build. Where `cargo` has prepared for it
 # already, this takes part.
@@ -10,7 +10,7 @@ export CARGO_INCREMENTAL ?= $(if $(wildcard target/debug/incremental/*),1,0)
 
 # Downloads go on in the background. What needs no compiler comes first, then one build of everything in Rust, then all tests.
 # Two things run at a time, since most of them use one processor; what each prints is shown when it ends.
-test: python-download ttnn-download deny-download web-check format build
+test: python-download ttnn-download deny-download prose web-check format build
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target rust python-and-browser
 	$(MAKE) --no-print-directory deny
 
@@ -25,6 +25,10 @@ python-and-browser:
 ifdef IN_ORDER
 .NOTPARALLEL:
 endif
+
+# Documentation, messages and comments, compared with the phrases in tools/prose/patterns.ini.
+prose:
+	python3 tools/prose/check.py
 
 format:
 	$(CARGO) fmt --all -- --check

@@ -40,13 +40,13 @@ load() { # label log…
   awk -v label="$label" '
     { value = $0; sub(/^.*  +/, "", value); fact[$1 " " $2 " " $3] = value; first[$1] = value }
     END { printf "| %s | %s | %s s | %s | %s | %s | %s |\n", label, first["uploads"], first["seconds"],
-          first["answers,"], first["read"], fact["most memory of"], fact["most memory with"] }' "$dir/load.txt"
+          first["correct"], first["read"], fact["peak memory of"], fact["peak memory with"] }' "$dir/load.txt"
 }
 
 make_log repeated repeated "$ops"
 make_log distinct distinct "$((ops * 4 / 5))"
 a=$dir/repeated.log b=$dir/distinct.log
-printf '| %s readers, and | uploads | stored after | answers, all right | read | server | with its workers |\n' "$readers"
+printf '| %s readers, and | uploads | stored after | correct responses | read | server | with its workers |\n' "$readers"
 printf '|---|---:|---:|---:|---:|---:|---:|\n'
 load "no upload but a small one" corpus/tt_log/vae-decoder.log
 load "(a) one module, run many times" "$a" "$a" "$a" "$a" "$a" "$a" "$a" "$a"

@@ -1,6 +1,7 @@
-"""What watching costs a PyTorch program on CPU, in one process, interleaved: ratios and microseconds.
+"""Measures the tracker's overhead for a PyTorch program on the CPU, as ratios and in microseconds.
 
-Run by `make bench-torch`, with the package installed. The smallest of all rounds counts: what else runs makes it more.
+Run by `make bench-torch`, with the package installed. All variants run in one process, in turns. The result is the
+minimum of all rounds, because other programs only add time.
 """
 
 from __future__ import annotations
@@ -18,22 +19,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ttmem
 
-# How many rounds, and of how many operations or steps. Many short ones: what else the machine does comes and goes.
+# Many short rounds, because the load of the machine varies.
 ROUNDS, OPERATIONS = 9, 20_000
 TRAINING_ROUNDS, STEPS = 40, 2
 
 
 class Empty(TorchDispatchMode):
-    """A dispatch mode that does nothing: what PyTorch itself takes for one."""
+    """A dispatch mode that does nothing, to measure PyTorch's own overhead for modes."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls the operation."""
         return func(*args, **(kwargs or {}))
 
 
 @contextmanager
 def tracked(level: str) -> Iterator[None]:
-    """The tracker, with its recording."""
+    """Runs the tracker, with its recording."""
     with tempfile.TemporaryDirectory() as folder:
         ttmem.initialize_memory_tracker(folder, interval=3600, level=level)
         yield
@@ -42,7 +42,7 @@ def tracked(level: str) -> Iterator[None]:
 
 @contextmanager
 def mem_tracker() -> Iterator[None]:
-    """PyTorch's own, for scale."""
+    """Runs PyTorch's own memory tracker, for comparison."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
     with MemTracker():
@@ -52,7 +52,7 @@ def mem_tracker() -> Iterator[None]:
 def best(
     ways: dict[str, Callable[[], Any]], work: Callable[[], None], rounds: int, count: int
 ) -> dict[str, float]:
-    """Seconds for each of `count`, the best of some rounds."""
+    """Returns the time per operation or step of each variant, the minimum of all rounds."""
     found = dict.fromkeys(ways, float("inf"))
     for _ in range(rounds):
         for name, way in ways.items():
@@ -65,14 +65,14 @@ def best(
 
 
 def additions() -> None:
-    """A loop of small additions, each with a result of its own."""
+    """Runs a loop of small additions, each with a new result."""
     a, b = torch.ones(64, 64), torch.ones(64, 64)
     for _ in range(OPERATIONS):
         _ = a + b
 
 
 def training() -> Callable[[], None]:
-    """Steps of a training of a small transformer."""
+    """Returns a function that runs training steps of a small transformer."""
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True)
     model = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -88,7 +88,6 @@ def training() -> Callable[[], None]:
 
 
 def main() -> None:
-    """Measures and prints."""
     torch.set_num_threads(1)
     ways = {
         "nothing": nullcontext,
@@ -101,11 +100,11 @@ def main() -> None:
     print("an addition of 64 x 64")
     for name, each in found.items():
         over = (each - found["an empty TorchDispatchMode"]) * 1e6
-        print(f"  {name:28} {each * 1e6:7.2f} us  {each / found['nothing']:6.2f} x  {over:+7.2f} us to an empty mode")
-    # It refuses a second iteration.
+        print(f"  {name:28} {each * 1e6:7.2f} us  {each / found['nothing']:6.2f} x  {over:+7.2f} us vs. an empty mode")
+    # MemTracker does not support a second iteration.
     del ways["MemTracker"]
     found = best(ways, training(), TRAINING_ROUNDS, STEPS)
-    print("a step of training")
+    print("a training step")
     for name, each in found.items():
         print(f"  {name:28} {each * 1e3:7.2f} ms  {each / found['nothing']:6.3f} x")
     disabled()
@@ -113,7 +112,7 @@ def main() -> None:
 
 
 def disabled() -> None:
-    """What a call costs when the tracker is off."""
+    """Measures a call while no tracker runs."""
     count = 1_000_000
     tracker = ttmem.get_memory_tracker()
     start = time.perf_counter()
@@ -129,7 +128,7 @@ def disabled() -> None:
 
 
 def checkpoint() -> None:
-    """A checkpoint, with a million objects alive."""
+    """Measures a checkpoint with a million live objects."""
     objects: list[list[int]] = [[] for _ in range(1_000_000)]
     with tracked("tensors"):
         ttmem.memory_checkpoint("first")
@@ -137,7 +136,7 @@ def checkpoint() -> None:
         for _ in range(100):
             ttmem.memory_checkpoint("look")
         each = (time.perf_counter() - start) / 100
-    print(f"a checkpoint with {len(gc.get_objects()):,} objects alive: {each * 1e3:.3f} ms")
+    print(f"a checkpoint with {len(gc.get_objects()):,} live objects: {each * 1e3:.3f} ms")
     del objects
 
 

@@ -1,9 +1,9 @@
-"""What watching costs on a CUDA device: training steps of GPT-2 124M, with and without, in one process.
+"""Measures the tracker's overhead on a CUDA device: training steps of GPT-2 124M, with and without it, in one process.
 
     python bench/torch_cuda.py
 
-Rounds of each way alternate, so that what the machine does meanwhile is in all of them. The drain is measured by
-itself: it is no part of a step.
+Rounds of all variants alternate, so that the load of the machine affects them equally. The drain is measured
+separately, because it is not part of a step.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 WORDS, WIDTH, HEADS, LAYERS = 50257, 768, 12, 12
 BATCH, LENGTH = 8, 1024
 ROUNDS, STEPS = 7, 15
-# Of the calls of a module, the 1st, 2nd, 3rd, 5th, 9th and so on are looked at for what they give and keep: between the 33rd
-# and the 65th, none is. That is what a longer run is like.
+# The tracker labels the outputs of the 1st, 2nd, 3rd, 5th, 9th … call of a module. None is between the 33rd and the 65th,
+# which represents a longer run.
 FEW, MANY = 2, 33
 
 
@@ -69,7 +69,7 @@ class Gpt2(nn.Module):
 
 
 class Nothing:
-    """The program alone."""
+    """The program without the tracker."""
 
     def __enter__(self) -> None:
         pass
@@ -79,7 +79,7 @@ class Nothing:
 
 
 class Tracked:
-    """The program with the tracker. Beginning and ending it is not measured."""
+    """The program with the tracker. Starting and stopping it is not measured."""
 
     def __init__(self, level: Any) -> None:
         self._level = level
@@ -92,14 +92,13 @@ class Tracked:
         peak = torch.cuda.max_memory_allocated()
         ttmem.stop_memory_tracker()
         assert self.tracker.recording is not None
-        pool = ttmem.open(self.tracker.recording).summary()["ranks"][0]["pools"]["cuda:0"]
+        pool = ttmem.load(self.tracker.recording).summary()["ranks"][0]["pools"]["cuda:0"]
         if pool["peak_total"] != peak:
-            print(f"THE PEAK IS WRONG: {pool['peak_total']} is not {peak}")
+            print(f"WRONG PEAK: {pool['peak_total']} instead of {peak}")
         self._folder.cleanup()
 
 
 def main() -> None:
-    """Measures, and prints a table."""
     logging.basicConfig(level=logging.WARNING)
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, Python {sys.version.split()[0]}")
     torch.manual_seed(0)
@@ -144,12 +143,12 @@ def main() -> None:
         for name, rounds in found.items():
             middle = statistics.median(rounds)
             spread = f"{min(rounds):.2f} to {max(rounds):.2f}"
-            print(f"{title:10} {name:8} {middle:7.2f} ms a step, {middle / bare:.3f} of the bare one   {spread}")
+            print(f"{title:10} {name:8} {middle:7.2f} ms per step, {middle / bare:.3f} x   {spread}")
     drain(step)
 
 
 def drain(step: Callable[[], None]) -> None:
-    """How long reading the history back takes."""
+    """Measures how long reading the history takes."""
     with tempfile.TemporaryDirectory() as folder:
         tracker = ttmem.initialize_memory_tracker(folder)
         for _ in range(30):
@@ -173,8 +172,8 @@ def drain(step: Callable[[], None]) -> None:
         alone = time.perf_counter() - began
         print(
             f"drain: {took * 1e3:.0f} ms for {entries} new rows of {in_ring} entries, "
-            f"{took / in_ring * 1e8:.0f} ms for 100,000 entries (of which PyTorch's snapshot {alone / in_ring * 1e8:.0f}); "
-            f"a saved profile {saved * 1e3:.0f} ms"
+            f"{took / in_ring * 1e8:.0f} ms for 100,000 entries (PyTorch's snapshot: {alone / in_ring * 1e8:.0f} ms); "
+            f"saving the profile: {saved * 1e3:.0f} ms"
         )
         ttmem.stop_memory_tracker()
 

@@ -1,12 +1,13 @@
 # Finds the tracker for C and C++. Targets: ttmem::static, ttmem::shared.
 #
-# In a release this file is PREFIX/lib/cmake/ttmem/ttmem-config.cmake. In a checkout, run
-# `cargo build --profile dist -p ttmem-c` first. TTMEM_LIBRARY_DIR names another folder with libttmem.a and libttmem.so.
+# In a release, this file is PREFIX/lib/cmake/ttmem/ttmem-config.cmake. In a checkout, run
+# `cargo build --profile dist -p ttmem-c` first. To use libttmem.a and libttmem.so from another folder, set
+# TTMEM_LIBRARY_DIR.
 
 if(CMAKE_CURRENT_LIST_DIR MATCHES "/lib/cmake/ttmem$")
     get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
     set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/lib)
-    set(_ttmem_hint "${_ttmem_root}/lib has no libttmem: unpack the release again, or set TTMEM_LIBRARY_DIR")
+    set(_ttmem_hint "${_ttmem_root}/lib does not contain libttmem; unpack the release again, or set TTMEM_LIBRARY_DIR")
 else()
     get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
     set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/target/dist ${_ttmem_root}/target/release ${_ttmem_root}/target/debug)

@@ -1,16 +1,16 @@
-/* ttmem: where did the device memory go? The tracker for programs in C.
+/* ttmem: the memory tracker for C programs.
  *
- * Generated from crates/ttmem-c; do not edit. docs/tracker.md says how it is used, ttmem.hpp is for C++.
+ * Generated from crates/ttmem-c; do not edit. See docs/tracker.md for a guide. For C++, use ttmem.hpp.
  *
- * A tracker is told of every allocation and free, and cuts the program into phases. Every function may be called from any
- * thread. Those that can fail return a ttmem_status: TTMEM_OK, or why not; ttmem_last_error() then says it in words, and
- * what to do. No function ends the program, whatever it is given.
+ * A program reports every allocation and free to a tracker, which divides the run into phases. All functions are
+ * thread-safe. Functions that can fail return a ttmem_status; after an error, ttmem_last_error() returns a message with
+ * advice. No function terminates the program, even if its arguments are invalid.
  *
- * Who owns what:
- *  - a ttmem_tracker of ttmem_tracker_new() or ttmem_tracker_recording_to() is the caller's, who frees it with
- *    ttmem_tracker_free(); that of ttmem_default_tracker() is the library's, and freeing it does nothing;
- *  - texts and arrays that are handed out are the caller's, who frees them with the function that is named there;
- *  - texts that are handed in are copied, and must end with a zero byte and be UTF-8.
+ * Ownership:
+ *  - The caller owns trackers from ttmem_tracker_new() and ttmem_tracker_recording_to(), and frees them with
+ *    ttmem_tracker_free(). The library owns the tracker from ttmem_default_tracker(); freeing it does nothing.
+ *  - The caller owns returned strings and arrays, and frees them with the function named in their documentation.
+ *  - String arguments are copied. They must be zero-terminated UTF-8.
  */
 
 #ifndef TTMEM_H
@@ -23,19 +23,19 @@
 #include <stdlib.h>
 
 /**
- * Whether a call did what it was asked to, or why not.
+ * The result of a call.
  */
 typedef enum {
     /**
-     * It did.
+     * Success.
      */
     TTMEM_OK = 0,
     /**
-     * A pointer is NULL, a text is no UTF-8 or no graph capture, or a number stands for nothing.
+     * A pointer is NULL, a string is not valid UTF-8 or not a graph capture, or a number is out of range.
      */
     TTMEM_INVALID_ARGUMENT = 1,
     /**
-     * A capture is running already.
+     * A capture is already running.
      */
     TTMEM_ALREADY_CAPTURING = 2,
     /**
@@ -51,7 +51,7 @@ typedef enum {
      */
     TTMEM_AMBIGUOUS_PHASE = 5,
     /**
-     * The phases so far are of another mode.
+     * The existing phases were captured in another mode.
      */
     TTMEM_OTHER_MODE = 6,
     /**
@@ -65,78 +65,78 @@ typedef enum {
 } ttmem_status;
 
 /**
- * Where an allocation lies.
+ * The memory pool of an allocation.
  */
 typedef enum {
     /**
-     * The device's memory; sizes are those of the whole device.
+     * Device memory. Sizes are totals for the device.
      */
     TTMEM_DRAM = 0,
     /**
-     * The memory of the cores; sizes are those of one core.
+     * Core-local memory. Sizes are per core.
      */
     TTMEM_L1 = 1,
     /**
-     * The part of L1 for small buffers; it counts as L1 in the figures of phases.
+     * The part of L1 reserved for small buffers. Phases count it as L1.
      */
     TTMEM_L1_SMALL = 2,
     /**
-     * The part of DRAM for traces; it counts as DRAM in the figures of phases.
+     * The part of DRAM reserved for traces. Phases count it as DRAM.
      */
     TTMEM_TRACE = 3,
 } ttmem_pool;
 
 /**
- * What is done with the operations of a program while it is captured.
+ * Whether a program's operations run while it is captured.
  */
 typedef enum {
     /**
-     * They run.
+     * Operations run.
      */
     TTMEM_NORMAL = 0,
     /**
-     * They do not run, and nothing is allocated: only sizes are told. The figures are estimates.
+     * Operations don't run, and nothing is allocated: the program only reports sizes. The figures are estimates.
      */
     TTMEM_NO_DISPATCH = 1,
 } ttmem_run_mode;
 
 /**
- * A tracker. What is in it is nobody's business but the library's.
+ * A tracker. Opaque.
  */
 typedef struct ttmem_tracker ttmem_tracker;
 
 /**
- * What a phase did in DRAM, in bytes of the whole device.
+ * A phase's DRAM usage, in bytes for the whole device.
  */
 typedef struct {
     /**
-     * The highest use above the start of the phase; 0 if it was never above.
+     * The peak above the usage at the start of the phase; 0 if it was never exceeded.
      */
     int64_t peak;
     /**
-     * The bytes of all allocations.
+     * The total size of all allocations.
      */
     uint64_t total_allocations;
     /**
-     * The bytes of all frees.
+     * The total size of all frees.
      */
     uint64_t total_deallocations;
 } ttmem_dram_usage;
 
 /**
- * What a phase did in L1, in bytes of one core.
+ * A phase's L1 usage, in bytes per core.
  */
 typedef struct {
     /**
-     * The most that circular buffers took.
+     * The peak of circular buffers.
      */
     uint64_t peak_cb;
     /**
-     * The most that buffers took.
+     * The peak of other buffers.
      */
     uint64_t peak_buffer;
     /**
-     * The most that both took at once.
+     * The peak of both together.
      */
     uint64_t peak_total;
 } ttmem_l1_usage;
@@ -146,15 +146,15 @@ typedef struct {
  */
 typedef struct {
     /**
-     * Its name.
+     * The name.
      */
     char *name;
     /**
-     * What it did in DRAM.
+     * The DRAM usage.
      */
     ttmem_dram_usage dram;
     /**
-     * What it did in L1.
+     * The L1 usage.
      */
     ttmem_l1_usage l1;
 } ttmem_phase;
@@ -164,83 +164,80 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Why the last call of this thread that failed did, and what to do about it; an empty text where none did. It is valid
- * until the next call of this thread that fails, and is not the caller's to free.
+ * Returns the message of this thread's last error, with advice; an empty string if there was none. Valid until the
+ * next error in this thread. Must not be freed.
  */
 const char *ttmem_last_error(void);
 
 /**
- * Frees a text that a function of this library has handed out. NULL is fine.
+ * Frees a string that this library returned. NULL is allowed.
  */
 void ttmem_string_free(char *text);
 
 /**
- * Makes a tracker that keeps figures only.
+ * Creates a tracker without a recording.
  */
 ttmem_status ttmem_tracker_new(ttmem_tracker **out);
 
 /**
- * Makes a tracker whose captures also go into a .ttmem file, as they happen. An earlier recording of that name is
- * replaced; any other file is an error.
+ * Creates a tracker that also writes its captures to a .ttmem file while the program runs. An existing recording is
+ * replaced; any other existing file is an error.
  */
 ttmem_status ttmem_tracker_recording_to(const char *path, ttmem_tracker **out);
 
 /**
- * The tracker of the process: always the same, never NULL. It is there until the process ends; call ttmem_finish() before
- * that if it records.
+ * Returns the process-wide tracker: always the same one, never NULL. It exists until the process ends. If it records,
+ * call ttmem_finish() before that.
  */
 ttmem_tracker *ttmem_default_tracker(void);
 
 /**
- * Frees a tracker, and finishes its recording. NULL and the tracker of the process are left alone.
+ * Frees a tracker and finishes its recording. Does nothing for NULL and the process-wide tracker.
  */
 void ttmem_tracker_free(ttmem_tracker *tracker);
 
 /**
- * Begins a recording of the captures to come into a .ttmem file; an earlier one is finished. It must happen outside of a
- * capture, and forgets the phases so far.
+ * Starts recording future captures to a .ttmem file. Finishes an earlier recording and discards the phases so far.
+ * Fails during a capture.
  */
-ttmem_status ttmem_record_to(ttmem_tracker *tracker,
-                             const char *path);
+ttmem_status ttmem_record_to(ttmem_tracker *tracker, const char *path);
 
 /**
- * Finishes the recording, if there is one, and says what went wrong with it: nothing else is disturbed by that.
+ * Finishes the recording, if there is one. Returns the error that ended it early; such an error affects nothing else.
  */
 ttmem_status ttmem_finish(ttmem_tracker *tracker);
 
 /**
- * Begins a capture, and its first phase. `mode` is a ttmem_run_mode. The number of the capture goes to `capture`, which
- * may be NULL; ttmem_end_and_clear() takes it.
+ * Begins a capture and its first phase. `mode` is a ttmem_run_mode. Stores the number of the capture in `capture`,
+ * which may be NULL, for ttmem_end_and_clear().
  */
-ttmem_status ttmem_begin_capture(ttmem_tracker *tracker,
-                                 int32_t mode,
-                                 uint64_t *capture);
+ttmem_status ttmem_begin_capture(ttmem_tracker *tracker, int32_t mode, uint64_t *capture);
 
 /**
- * Ends the phase, which gets its name now, and begins the next. Names may repeat.
+ * Ends the current phase, gives it a name, and begins the next one. Names may repeat.
  */
 ttmem_status ttmem_snapshot(ttmem_tracker *tracker, const char *name);
 
 /**
- * Ends the last phase, and the capture with it.
+ * Ends the last phase and the capture.
  */
 ttmem_status ttmem_end_capture(ttmem_tracker *tracker, const char *name);
 
 /**
- * Ends a capture, if it is running, with a phase END_TRACE, and forgets the phases; nothing if another capture has begun
- * since. What a guard does in the end.
+ * Ends a capture with a phase END_TRACE if it is running, and discards the phases. Does nothing if another capture has
+ * begun since. For the destructor of a guard.
  */
 ttmem_status ttmem_end_and_clear(ttmem_tracker *tracker,
                                  uint64_t capture);
 
 /**
- * Forgets the phases and everything that is known of allocations. A capture that runs is over.
+ * Discards the phases and all known allocations, and ends a running capture.
  */
 ttmem_status ttmem_clear(ttmem_tracker *tracker);
 
 /**
- * Takes an allocation down. `id` is its own until it is freed: an address, a buffer's number. `pool` is a ttmem_pool.
- * Outside of a capture nothing happens, here and in all that records.
+ * Records an allocation. `id` identifies it until it is freed: an address, or a buffer number. `pool` is a ttmem_pool.
+ * Outside a capture, this and the other recording functions do nothing.
  */
 ttmem_status ttmem_record_alloc(ttmem_tracker *tracker,
                                 uint64_t id,
@@ -248,13 +245,13 @@ ttmem_status ttmem_record_alloc(ttmem_tracker *tracker,
                                 int32_t pool);
 
 /**
- * Takes down that an allocation is gone. One that is not known is no error, but counted: ttmem_unknown_frees().
+ * Records that an allocation was freed. An unknown id is not an error; ttmem_unknown_frees() counts them.
  */
 ttmem_status ttmem_record_free(ttmem_tracker *tracker, uint64_t id);
 
 /**
- * Takes a circular buffer of a program down: what it takes of a core, and on which cores it is (may be NULL). One that
- * lies in a buffer that is there already (`globally_allocated`) takes nothing.
+ * Records a program's circular buffer: its bytes per core, and its cores (may be NULL). A buffer inside another one
+ * (`globally_allocated`) takes no additional memory.
  */
 ttmem_status ttmem_record_circular_buffer(ttmem_tracker *tracker,
                                           uint64_t bytes,
@@ -262,56 +259,55 @@ ttmem_status ttmem_record_circular_buffer(ttmem_tracker *tracker,
                                           bool globally_allocated);
 
 /**
- * Takes down that all circular buffers are gone: a program begins, or is over.
+ * Records that all circular buffers were freed, because a program begins or ends.
  */
 ttmem_status ttmem_record_circular_buffers_gone(ttmem_tracker *tracker);
 
 /**
- * Takes down what a graph capture of ttnn says, as JSON that ends with a zero byte: the list of nodes, or the report that
- * wraps it. It belongs to the phase that runs. If it cannot be read, nothing of it is taken down.
+ * Records a ttnn graph capture as part of the current phase. `json` is a zero-terminated list of nodes, or the report
+ * that contains it. If it is invalid, none of it is recorded.
  */
 ttmem_status ttmem_record_graph(ttmem_tracker *tracker,
                                 const char *json);
 
 /**
- * What the phase of that name did in DRAM. A name that several phases have is an error.
+ * Returns the DRAM usage of the named phase. Fails if several phases have that name.
  */
 ttmem_status ttmem_get_dram_usage(ttmem_tracker *tracker, const char *name, ttmem_dram_usage *out);
 
 /**
- * What the phase of that name did in L1. A name that several phases have is an error.
+ * Returns the L1 usage of the named phase. Fails if several phases have that name.
  */
 ttmem_status ttmem_get_l1_usage(ttmem_tracker *tracker, const char *name, ttmem_l1_usage *out);
 
 /**
- * All phases, in order. `out` gets an array of `count`, to be freed by ttmem_phases_free(); NULL where there are none.
+ * Returns all phases, in order. Stores an array of `count` phases in `out`, or NULL if there are none. Free it with
+ * ttmem_phases_free().
  */
-ttmem_status ttmem_get_phases(ttmem_tracker *tracker,
-                              ttmem_phase **out,
-                              size_t *count);
+ttmem_status ttmem_get_phases(ttmem_tracker *tracker, ttmem_phase **out, size_t *count);
 
 /**
- * Frees what ttmem_get_phases() has handed out. NULL is fine.
+ * Frees an array that ttmem_get_phases() returned. NULL is allowed.
  */
 void ttmem_phases_free(ttmem_phase *phases, size_t count);
 
 /**
- * Whether a capture runs; false where the tracker is NULL.
+ * Whether a capture is running; false if the tracker is NULL.
  */
 bool ttmem_is_capturing(ttmem_tracker *tracker);
 
 /**
- * How many frees were of ids that are not known: allocated before the capture, as a rule.
+ * Stores the number of frees of unknown ids. Usually, these were allocated before the capture.
  */
 ttmem_status ttmem_unknown_frees(ttmem_tracker *tracker, uint64_t *out);
 
 /**
- * How often an id was allocated that was there already. What it was before is taken as freed then.
+ * Stores the number of allocations with an id that had not been freed. The earlier allocation counts as freed.
  */
 ttmem_status ttmem_repeated_allocations(ttmem_tracker *tracker, uint64_t *out);
 
 /**
- * The figures of all phases as text, in the format of tt-train's tracker, to be freed by ttmem_string_free().
+ * Returns the figures of all phases as text in the format of tt-train's tracker. Free it with ttmem_string_free().
  */
 ttmem_status ttmem_memory_usage_text(ttmem_tracker *tracker, char **out);
 

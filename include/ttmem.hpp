@@ -1,15 +1,15 @@
-/* ttmem: where did the device memory go? The tracker for programs in C++17.
+/* ttmem: the memory tracker for C++17 programs.
  *
- * Header only, over ttmem.h: link with libttmem.a or libttmem.so. docs/tracker.md says how it is used.
+ * A header-only wrapper around ttmem.h; link with libttmem.a or libttmem.so. See docs/tracker.md for a guide.
  *
  *     auto guard = ttmem::MemoryUsageTracker::begin_capture();
- *     // ... create the model, and tell of its allocations ...
+ *     // ... create the model and record its allocations ...
  *     ttmem::MemoryUsageTracker::snapshot("MODEL_CREATION");
  *     // ... train ...
  *     ttmem::MemoryUsageTracker::end_capture("ITERATION_COMPLETE");
  *     ttmem::MemoryUsageTracker::print_memory_usage();
  *
- * What fails throws ttmem::Error, whose text says why and what to do.
+ * Errors are thrown as ttmem::Error, with a message and advice.
  */
 #ifndef TTMEM_HPP
 #define TTMEM_HPP
@@ -28,23 +28,23 @@
 
 namespace ttmem {
 
-/* Why a call did not do what it was asked. */
+/* The error of a failed call. */
 class Error : public std::runtime_error {
 public:
     Error(ttmem_status status, const std::string& what) : std::runtime_error(what), status_(status) {}
 
-    /* The number behind the words. */
+    /* The status code. */
     ttmem_status status() const noexcept { return status_; }
 
 private:
     ttmem_status status_;
 };
 
-/* What is done with the operations of a program while it is captured. NO_DISPATCH: nothing is allocated, the figures are
+/* Whether a program's operations run while it is captured. NO_DISPATCH: nothing is allocated, and the figures are
  * estimates. */
 enum class RunMode : std::int32_t { NORMAL = TTMEM_NORMAL, NO_DISPATCH = TTMEM_NO_DISPATCH };
 
-/* Where an allocation lies. Sizes in DRAM and TRACE are of the whole device, in L1 and L1_SMALL of one core. */
+/* The pool of an allocation. Sizes in DRAM and TRACE are totals for the device, in L1 and L1_SMALL per core. */
 enum class Pool : std::int32_t {
     DRAM = TTMEM_DRAM,
     L1 = TTMEM_L1,
@@ -52,12 +52,12 @@ enum class Pool : std::int32_t {
     TRACE = TTMEM_TRACE
 };
 
-/* What a phase did in DRAM: peak, total_allocations, total_deallocations. */
+/* A phase's DRAM usage: peak, total_allocations, total_deallocations. */
 using DRAMUsage = ttmem_dram_usage;
-/* What a phase did in L1, on a core: peak_cb, peak_buffer, peak_total. */
+/* A phase's L1 usage per core: peak_cb, peak_buffer, peak_total. */
 using L1UsagePerCore = ttmem_l1_usage;
 
-/* The name of the phase that a guard ends, where nobody else has. */
+/* The name of a phase ended by a guard. */
 inline constexpr const char* kDefaultTraceName = "END_TRACE";
 
 namespace detail {
@@ -75,7 +75,7 @@ inline std::string memory_usage_text(ttmem_tracker* tracker) {
     return std::string(text);
 }
 
-/* What `take` makes of each phase, in order. */
+/* The results of `take` for each phase, in order. */
 template <typename Take>
 auto phases(ttmem_tracker* tracker, Take take) {
     ttmem_phase* found = nullptr;
@@ -93,8 +93,8 @@ auto phases(ttmem_tracker* tracker, Take take) {
 
 }  // namespace detail
 
-/* Ends its capture and clears the tracker in the end, unless it is released. Once another capture has begun, it does
- * nothing. It must not outlive its tracker. */
+/* Ends its capture and clears the tracker when destroyed, unless it is released. Does nothing if another capture has
+ * begun. Must not outlive its tracker. */
 class [[nodiscard]] ScopeGuard {
 public:
     ScopeGuard(ttmem_tracker* tracker, std::uint64_t capture) noexcept : tracker_(tracker), capture_(capture) {}
@@ -126,16 +126,16 @@ private:
     std::uint64_t capture_;
 };
 
-/* A tracker, which can be moved but not copied. Any thread may use it. */
+/* A tracker. It can be moved but not copied. Any thread may use it. */
 class Tracker {
 public:
-    /* One that keeps figures only. */
+    /* A tracker without a recording. */
     Tracker() : owner_(make(), ttmem_tracker_free) {}
 
-    /* One whose captures also go into a .ttmem file. */
+    /* A tracker that also writes its captures to a .ttmem file. */
     explicit Tracker(const std::string& path) : owner_(make_recording(path), ttmem_tracker_free) {}
 
-    /* That of the process, which MemoryUsageTracker uses; its recording is finished when the process ends. */
+    /* The process-wide tracker, used by MemoryUsageTracker. Its recording is finished when the process ends. */
     static Tracker& process_wide() {
         static Tracker tracker(ttmem_default_tracker());
         return tracker;
@@ -164,7 +164,7 @@ public:
         detail::check(ttmem_record_circular_buffer(handle(), bytes, cores.c_str(), globally_allocated));
     }
     void record_circular_buffers_gone() { detail::check(ttmem_record_circular_buffers_gone(handle())); }
-    /// What a graph capture of ttnn says, as JSON: it belongs to the phase that runs.
+    /* Records a ttnn graph capture (JSON) as part of the current phase. */
     void record_graph(const std::string &json) { detail::check(ttmem_record_graph(handle(), json.c_str())); }
 
     DRAMUsage get_dram_usage(const std::string& name) const {
@@ -216,14 +216,14 @@ private:
         detail::check(ttmem_tracker_recording_to(path.c_str(), &made));
         return made;
     }
-    /* NULL where it was moved: calls say so. */
+    /* NULL if it was moved from; calls then fail. */
     ttmem_tracker* handle() const noexcept { return owner_.get(); }
     static void finish_shared(ttmem_tracker* shared) { ttmem_finish(shared); }
 
     std::unique_ptr<ttmem_tracker, void (*)(ttmem_tracker*)> owner_;
 };
 
-/* The tracker of the process, by static functions. */
+/* Static functions for the process-wide tracker. */
 class MemoryUsageTracker {
 public:
     MemoryUsageTracker() = delete;

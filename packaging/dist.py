@@ -1,12 +1,12 @@
-"""Builds what a release consists of into target/artifacts: `make dist`.
+"""Builds the release artifacts into target/artifacts: `make dist`.
 
 - ttmem-VERSION-TARGET.tar.gz: the commands, manual pages and completions, to be unpacked into a prefix
-- ttmem-c-VERSION-TARGET.tar.gz: the tracker for C and C++, likewise
+- ttmem-c-VERSION-TARGET.tar.gz: the C and C++ tracker, likewise
 - the wheel and the sdist of the Python package
 - SHA256SUMS-TARGET
 
-On Linux, Zig links against glibc 2.28; on macOS, the system's own tools link. Artifacts are for the platform
-that this runs on; the release workflow runs it on each.
+On Linux, Zig links against glibc 2.28; on macOS, the system's linker is used. Artifacts are for the current
+platform; the release workflow runs this on every platform.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ SHELLS = {
 
 
 def run(*command: str | Path) -> None:
-    """Runs a command in the root of the repository, with the tools first in the PATH."""
+    """Runs a command in the repository root, with the build tools first in the PATH."""
     print("+", *command, flush=True)
     subprocess.run(command, cwd=ROOT, env=environment(), check=True)
 
 
 def output(*command: str | Path) -> str:
-    """Returns what a command prints."""
+    """Returns the output of a command."""
     done = subprocess.run(command, cwd=ROOT, env=environment(), check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
 def environment() -> dict[str, str]:
-    """Returns the environment of commands."""
+    """Returns the environment for commands."""
     path = f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}"
     return {"MACOSX_DEPLOYMENT_TARGET": MACOS} | os.environ | {"PATH": path}
 
 
 def install_tools() -> None:
-    """Makes the virtual environment with the build tools, unless it is up to date."""
+    """Creates the virtual environment with the build tools, unless it is up to date."""
     wanted = (ROOT / "packaging" / "requirements.txt").read_text() + sys.version
     installed = TOOLS / "installed.txt"
     if installed.is_file() and installed.read_text() == wanted:
@@ -69,7 +69,7 @@ def install_tools() -> None:
 
 
 def build(target: str, package: str, *what: str) -> Path:
-    """Builds a package with the profile `dist`; returns the folder with the results."""
+    """Builds a package with the profile `dist`; returns the output folder."""
     args = ["--locked", "--profile", "dist", "--package", package, *what]
     if "linux" in target:
         run("cargo-zigbuild", "zigbuild", *args, "--target", f"{target}.{GLIBC}")
@@ -79,20 +79,20 @@ def build(target: str, package: str, *what: str) -> Path:
 
 
 def copy(source: Path, to: Path, mode: int = 0o644) -> None:
-    """Copies a file, with its folder."""
+    """Copies a file; creates its folder."""
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, to)
     to.chmod(mode)
 
 
 def fill(template: Path, to: Path, version: str) -> None:
-    """Writes a template with the version in place of `@VERSION@`."""
+    """Writes a template, replacing `@VERSION@`."""
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(template.read_text().replace("@VERSION@", version))
 
 
 def document(source: Path, to: Path) -> None:
-    """Copies a Markdown file. Its relative links become addresses: the files are not in the archive."""
+    """Copies a Markdown file. Relative links become URLs, because the archive lacks the linked files."""
 
     def absolute(link: re.Match[str]) -> str:
         path = os.path.relpath(source.parent / link[1], ROOT)
@@ -110,7 +110,7 @@ def documents(folder: Path, readme: Path, licenses: str) -> None:
 
 
 def commands(target: str, version: str) -> Path:
-    """Makes the archive of the commands."""
+    """Builds the archive of the commands."""
     prefix = empty(f"ttmem-{version}-{target}")
     built = build(target, "ttmem-cli", "--bins")
     for name in ("ttmem", "tt-memory-profiler"):
@@ -127,7 +127,7 @@ def commands(target: str, version: str) -> Path:
 
 
 def c_library(target: str, version: str) -> Path:
-    """Makes the archive of the C library."""
+    """Builds the archive of the C library."""
     prefix = empty(f"ttmem-c-{version}-{target}")
     built = build(target, "ttmem-c", "--lib")
     shared = "libttmem.so" if "linux" in target else "libttmem.dylib"
@@ -147,12 +147,12 @@ def c_library(target: str, version: str) -> Path:
 
 
 def strip_debug(library: Path, target: str) -> None:
-    """Removes debug information from a static library, which the profile does for linked files only."""
+    """Removes debug information from a static library: the profile only strips linked files."""
     run("strip", "-S" if "apple" in target else "--strip-debug", library)
 
 
 def python_package(target: str, version: str) -> tuple[Path, Path]:
-    """Makes the wheel, for every Python from 3.10 on, and the sdist."""
+    """Builds the wheel, for Python 3.10 and later, and the sdist."""
     args = ["--locked", "--profile", "dist", "--target", target, "--out", str(OUT)]
     if "linux" in target:
         args += ["--zig", "--compatibility", f"manylinux_{GLIBC.replace('.', '_')}"]
@@ -164,7 +164,7 @@ def python_package(target: str, version: str) -> tuple[Path, Path]:
 
 
 def empty(name: str) -> Path:
-    """Returns a new folder in the output."""
+    """Creates an empty folder in the output."""
     folder = OUT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -172,7 +172,7 @@ def empty(name: str) -> Path:
 
 
 def archive(folder: Path) -> Path:
-    """Packs a folder and removes it. Times and owners do not depend on when and where it is built.
+    """Packs a folder and removes it. Times and owners are reproducible.
 
     Only files are packed: an entry for `bin` would replace a symbolic link of that name in the user's prefix,
     and change the permissions of an existing folder.

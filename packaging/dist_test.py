@@ -1,4 +1,4 @@
-"""Installs what `make dist` built as users do, and runs it: `make dist-test`.
+"""Installs the artifacts of `make dist` as users do, and runs them: `make dist-test`.
 
 dist_test.py              everything
 dist_test.py --no-source  without the two installations that compile (the sdist, and `pip install -e .`)
@@ -21,15 +21,15 @@ OUT = ROOT / "target" / "artifacts"
 LOG = ROOT / "corpus" / "tt_log" / "vae-decoder.log"
 GLIBC = (2, 28)
 PRIVATE = 0o700
-# What the commands, the library and the module may need besides glibc: the unwinder of gcc.
+# The only shared libraries that the artifacts may need: those of glibc, and gcc's unwinder.
 LIBRARIES = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
 PEAK = 'Peak DRAM before step 101, caused by step 100: ttnn.add at "subtract.3" in main, run 1'
-OPEN = f"ttmem.open({str(LOG)!r})"
+OPEN = f"ttmem.load({str(LOG)!r})"
 SUMMARY = f"import ttmem; print(ttmem.__version__, {OPEN}.format)"
 
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Runs a command with a plain environment; returns what it prints."""
+    """Runs a command with a minimal environment; returns its output."""
     print("+", *command, flush=True)
     names = ("CARGO_", "PIP_", "RUSTUP_", "SSL_")
     kept = {
@@ -45,13 +45,13 @@ def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> s
 
 
 def check(is_right: bool, problem: str) -> None:
-    """Ends the test with a message unless something holds."""
+    """Ends the test with a message unless `is_right`."""
     if not is_right:
         sys.exit(f"dist-test: {problem}")
 
 
 def one(pattern: str) -> Path:
-    """Returns the one artifact of that name."""
+    """Returns the only artifact that matches a pattern."""
     found = sorted(OUT.glob(pattern))
     check(
         len(found) == 1,
@@ -61,7 +61,7 @@ def one(pattern: str) -> Path:
 
 
 def unpack(archive: Path, prefix: Path) -> None:
-    """Unpacks an archive into a prefix with the command of docs/install.md."""
+    """Unpacks an archive into a prefix with the command from docs/install.md."""
     prefix.mkdir(exist_ok=True)
     listed = run("tar", "tzf", archive, cwd=prefix).splitlines()
     top = archive.name.removesuffix(".tar.gz") + "/"
@@ -70,7 +70,7 @@ def unpack(archive: Path, prefix: Path) -> None:
 
 
 def check_elf(path: Path) -> None:
-    """Checks the newest glibc symbol and the libraries that a program or library needs."""
+    """Checks which glibc version and which libraries a program or library needs."""
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
@@ -87,7 +87,7 @@ def check_elf(path: Path) -> None:
 
 
 def test_commands(folder: Path, version: str, target: str) -> None:
-    """The archive, in an empty prefix, and in one that the user has arranged."""
+    """Unpacks the archive into an empty prefix, and into one with existing links and permissions."""
     archive = one(f"ttmem-{version}-{target}.tar.gz")
     prefix = folder / "prefix"
     unpack(archive, prefix)
@@ -99,7 +99,7 @@ def test_commands(folder: Path, version: str, target: str) -> None:
     (used / "bin").symlink_to("tools")
     unpack(archive, used)
     check((used / "bin").is_symlink() and (used / "tools" / "ttmem").is_file(), "the link bin was replaced")
-    check((used / "share").stat().st_mode & 0o777 == PRIVATE, "the permissions of share were changed")
+    check((used / "share").stat().st_mode & 0o777 == PRIVATE, "the permissions of share have changed")
     links = re.findall(r"\]\((?!https?:|#)", (prefix / "share/doc/ttmem/README.md").read_text())
     check(not links, f"the README has {len(links)} relative links")
     path = os.pathsep.join([str(prefix / "bin"), "/usr/bin", "/bin"])
@@ -131,13 +131,13 @@ def test_commands(folder: Path, version: str, target: str) -> None:
 
 
 def test_c_library(folder: Path, version: str, target: str) -> None:
-    """The archive of the C library: the examples, built with CMake, and by hand with pkg-config's answer."""
+    """Builds the examples against the C library, with CMake and with pkg-config."""
     prefix = folder / "prefix-c"
     unpack(one(f"ttmem-c-{version}-{target}.tar.gz"), prefix)
     shared = prefix / "lib" / ("libttmem.so" if "linux" in target else "libttmem.dylib")
     if "linux" in target:
         check_elf(shared)
-    # Away from the repository, whose own configuration the example would find.
+    # Outside the repository: the example would find the CMake configuration there.
     shutil.copytree(ROOT / "examples", folder / "examples")
     expected = (ROOT / "examples" / "expected.txt").read_text()
     build = folder / "build"
@@ -145,9 +145,9 @@ def test_c_library(folder: Path, version: str, target: str) -> None:
     run("cmake", "-S", folder / "examples/cpp", "-B", build, config, cwd=folder)
     run("cmake", "--build", build, cwd=folder)
     for program in ("train", "train_shared", "train_c"):
-        check(run(build / program, cwd=folder) == expected, f"{program}: not what examples/expected.txt has")
+        check(run(build / program, cwd=folder) == expected, f"{program}: not as in examples/expected.txt")
     if not shutil.which("pkg-config"):
-        print("pkg-config is not installed: ttmem.pc is not tested")
+        print("pkg-config is not installed: skipping the test of ttmem.pc")
         return
     env = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
     found = run("pkg-config", "--modversion", "ttmem", cwd=folder, env=env).strip()
@@ -155,11 +155,11 @@ def test_c_library(folder: Path, version: str, target: str) -> None:
     flags = run("pkg-config", "--cflags", "--libs", "ttmem", cwd=folder, env=env).split()
     by_hand = folder / "train_by_hand"
     run("cc", folder / "examples/c/main.c", *flags, f"-Wl,-rpath,{prefix / 'lib'}", "-o", by_hand, cwd=folder)
-    check(run(by_hand, cwd=folder) == expected, "train_by_hand: not what examples/expected.txt has")
+    check(run(by_hand, cwd=folder) == expected, "train_by_hand: not as in examples/expected.txt")
 
 
 def fresh(folder: Path, name: str) -> Path:
-    """Makes a virtual environment; returns its programs."""
+    """Creates a virtual environment; returns its `bin` folder."""
     venv.create(folder / name, with_pip=True)
     return folder / name / "bin"
 
@@ -182,7 +182,7 @@ def check_package(programs: Path, version: str, folder: Path) -> None:
 
 
 def test_wheel(folder: Path, version: str, target: str) -> None:
-    """The wheel, in a fresh environment."""
+    """Installs the wheel into a new virtual environment."""
     wheel = one(f"ttmem-{version}-*.whl")
     if "linux" in target:
         check("manylinux_2_28" in wheel.name, f"{wheel.name} is not tagged manylinux_2_28")
@@ -195,7 +195,7 @@ def test_wheel(folder: Path, version: str, target: str) -> None:
 
 
 def test_sdist(folder: Path, version: str) -> None:
-    """The sdist, which has to build without the repository."""
+    """Installs the sdist, which must build outside the repository."""
     programs = fresh(folder, "venv-sdist")
     env = {"CARGO_TARGET_DIR": str(folder / "cargo")}
     run(programs / "pip", "install", "--quiet", one(f"ttmem-{version}.tar.gz"), cwd=folder, env=env)
@@ -203,7 +203,7 @@ def test_sdist(folder: Path, version: str) -> None:
 
 
 def test_editable(folder: Path, version: str) -> None:
-    """`pip install -e .` in a copy of the tree."""
+    """Runs `pip install -e .` in a copy of the tree."""
     tree = folder / "tree"
     for name in run("git", "ls-files", "-z", cwd=ROOT).split("\0"):
         if name and os.path.lexists(ROOT / name):
@@ -217,7 +217,7 @@ def test_editable(folder: Path, version: str) -> None:
 
 def main() -> None:
     """Runs the tests."""
-    parser = argparse.ArgumentParser(description="Installs what `make dist` built, and runs it.")
+    parser = argparse.ArgumentParser(description="Install the artifacts of `make dist` and run them.")
     parser.add_argument("--no-source", action="store_true", help="skip the installations that compile")
     options = parser.parse_args()
     sums = one("SHA256SUMS-*")

@@ -1,7 +1,7 @@
-"""Collects the licences of everything that is linked into an artifact.
+"""Collects the licences of all crates that are linked into an artifact.
 
-Most licences require that their text accompanies binaries. `cargo tree` says which crates are linked. Their
-sources have the texts, also those of the C libraries inside them (SQLite is in the public domain).
+Most licences require that their text accompanies binaries. `cargo tree` lists the linked crates. The texts
+are in their sources, including those of bundled C libraries (SQLite is in the public domain).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
 NAME = "THIRD-PARTY-LICENSES.txt"
 FILES = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-._].*)?", re.IGNORECASE)
-# Crates with one of these beside a LICENSE-MIT leave the choice to the user.
+# A crate with one of these and a LICENSE-MIT lets the user choose.
 ALTERNATIVES = re.compile("apache|boost|unlicense|zlib", re.IGNORECASE)
 RULE = "-" * 80
 
@@ -51,9 +51,9 @@ def linked(package: str, target: str) -> list[dict[str, str]]:
 
 
 def texts(crate: dict[str, str]) -> list[str]:
-    """Returns the texts of a crate's licences; of a choice with MIT, that one.
+    """Returns the licence texts of a crate; only MIT if it is one of several choices.
 
-    Our own crates have the licence of the project, and their assets those of others.
+    Our own crates are under the project's licence, but their assets have others.
     """
     folder = Path(crate["manifest_path"]).parent
     files = [path for path in sorted(folder.rglob("*")) if FILES.fullmatch(path.name) and path.is_file()]
@@ -62,10 +62,10 @@ def texts(crate: dict[str, str]) -> list[str]:
     if any("MIT" in path.name.upper() for path in files):
         files = [path for path in files if not ALTERNATIVES.search(path.name)]
     found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in files]
-    # An alternative that is not taken: zstd is BSD or GPL. deny.toml refuses crates that are GPL alone.
+    # Skips the GPL as an alternative: zstd is BSD or GPL. deny.toml rejects crates under the GPL alone.
     return [text for text in found if "GNU GENERAL PUBLIC LICENSE" not in text[:200].upper()]
 
 
 def output(*args: str) -> str:
-    """Returns what cargo prints."""
+    """Returns the output of cargo."""
     return subprocess.run([CARGO, *args], check=True, stdout=subprocess.PIPE, text=True).stdout

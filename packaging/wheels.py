@@ -1,4 +1,4 @@
-"""Adds a licence file to a wheel that is built already."""
+"""Adds a licence file to an existing wheel."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Line coverage by the tests in Rust: builds them instrumented into target/coverage, runs them, prints a table by crate.
+"""Line coverage of the Rust tests: builds them instrumented into target/coverage, runs them, prints a table by crate.
 
     python3 tools/coverage.py [--files] [FILTER…]
 
-`--files` lists every file as well, least covered first. FILTER goes to `cargo test`. The tools of LLVM must be as new as the
-compiler's: they come with `rustup component add llvm-tools`, or from apt, which this does where they are missing.
+`--files` also lists every file, least covered first. FILTER goes to `cargo test`. The LLVM tools must have the
+compiler's LLVM version: install them with `rustup component add llvm-tools`; otherwise, this installs them from apt.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "coverage"
-# What people call the library; the other crates are front ends, whose tests run them as programs.
+# The library. The other crates are front ends, whose tests run them as programs.
 LIBRARY = ("ttmem", "ttmem-model", "ttmem-query", "ttmem-read", "ttmem-record", "ttmem-report")
-# Made for tests, or tested from Python.
-LEFT_OUT = ("ttmem-testkit", "ttmem-py")
+# Test helpers, or tested from Python.
+EXCLUDED = ("ttmem-testkit", "ttmem-py")
 
 
 def main(arguments: list[str]) -> None:
-    """Builds, runs and reports."""
+    """Builds and runs the tests, and prints the report."""
     names = [argument for argument in arguments if argument != "--files"]
     profdata, cov = tool("llvm-profdata"), tool("llvm-cov")
     shutil.rmtree(TARGET / "counters", ignore_errors=True)
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     counters = [str(path) for path in (TARGET / "counters").glob("*.profraw")]
     listed = TARGET / "counters.txt"
     listed.write_text("\n".join(counters), encoding="utf-8")
-    # Tests kill programs, which leaves files without contents: those are skipped with a warning.
+    # Tests kill programs, which leaves empty counter files: they are skipped with a warning.
     merge = [profdata, "merge", "--sparse", "--failure-mode=all", f"--input-files={listed}", "-o", merged]
     subprocess.run(merge, check=True)
     objects = [part for program in programs for part in ("--object", program)]
@@ -55,12 +55,12 @@ def main(arguments: list[str]) -> None:
 
 
 def tool(name: str) -> str:
-    """Finds a tool of the compiler's own version of LLVM, and installs it from apt where there is none."""
+    """Finds a tool of the compiler's LLVM version, or installs it from apt."""
     version = subprocess.run(["rustc", "-vV"], check=True, stdout=subprocess.PIPE, text=True).stdout
     found = re.search(r"LLVM version: (\d+)", version)
     host = re.search(r"host: (\S+)", version)
     if not found or not host:
-        sys.exit(f"coverage: 'rustc -vV' names no version of LLVM: {version}")
+        sys.exit(f"coverage: 'rustc -vV' printed no LLVM version: {version}")
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], check=True, stdout=subprocess.PIPE, text=True)
     own = Path(sysroot.stdout.strip(), "lib", "rustlib", host[1], "bin", name)
     if own.exists():
@@ -69,19 +69,19 @@ def tool(name: str) -> str:
     if not shutil.which(packaged):
         subprocess.run(["apt-get", "install", "-y", "-qq", f"llvm-{found[1]}"], check=False)
     if not shutil.which(packaged):
-        sys.exit(f"coverage: {packaged} is missing: run 'rustup component add llvm-tools'")
+        sys.exit(f"coverage: {packaged} is not installed; run 'rustup component add llvm-tools'")
     return packaged
 
 
 def executables(messages: str) -> list[str]:
-    """Lists the programs that cargo built: tests, and the commands that tests run."""
+    """Returns the programs that cargo built: tests, and the commands that tests run."""
     lines = (json.loads(line) for line in messages.splitlines() if line.startswith("{"))
     built = (line.get("executable") for line in lines if line["reason"] == "compiler-artifact")
     return [program for program in built if program]
 
 
 def by_file(lcov: str) -> dict[Path, tuple[int, int]]:
-    """Counts the lines of each file, and those that tests ran. Tests inside a file do not count."""
+    """Returns the number of lines of each file, and of those that tests ran, without test modules."""
     files: dict[Path, tuple[int, int]] = {}
     for record in lcov.split("end_of_record\n"):
         name = re.search(r"^SF:(.+)$", record, re.MULTILINE)
@@ -97,12 +97,12 @@ def by_file(lcov: str) -> dict[Path, tuple[int, int]]:
 
 
 def report(files: dict[Path, tuple[int, int]], *, with_files: bool) -> None:
-    """Prints the share of lines by crate, and with `--files` by file."""
+    """Prints the coverage by crate, and with `--files` by file."""
     crates: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     rows = []
     for path, (lines, covered) in files.items():
         crate, folder = path.relative_to(ROOT / "crates").parts[:2]
-        if crate in LEFT_OUT or folder != "src" or path.stem == "tests" or "tests" in path.parts:
+        if crate in EXCLUDED or folder != "src" or path.stem == "tests" or "tests" in path.parts:
             continue
         crates[crate][0] += lines
         crates[crate][1] += covered

@@ -1,10 +1,10 @@
-// Tests of the page in a real browser: the system's Chromium, from file://, with no network.
+// Tests the pages in a real browser: the system's Chromium, from file://, without network access.
 
 import { defineConfig } from "@playwright/test";
 
 export default defineConfig({
   testDir: "test/browser",
-  // Not `.spec.ts`: Vitest would take those for its own.
+  // Not `.spec.ts`: Vitest would run those files too.
   testMatch: "*.browser.ts",
   outputDir: "test-results",
   fullyParallel: true,
@@ -16,8 +16,8 @@ export default defineConfig({
     viewport: { width: 1280, height: 900 },
     offline: true,
     trace: "off",
-    // A new window takes longer than many tests. Reports keep no state outside their document, and cookies and storage of
-    // servers are cleared after each test.
+    // Opening a new window takes longer than many tests. Reports keep no state outside their document; cookies and
+    // storage are cleared after each test.
     reuseContext: true,
     launchOptions: {
       executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",

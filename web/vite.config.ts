@@ -1,11 +1,11 @@
-// Builds the page of a report into one file, report.html in crates/ttmem-report/assets, which embeds it.
+// Builds the report page into one file, crates/ttmem-report/assets/report.html, which that crate embeds.
 
 import { renameSync } from "node:fs";
 import { join } from "node:path";
 import { defineConfig, type UserConfig } from "vite";
 import { viteSingleFile } from "vite-plugin-singlefile";
 
-/** The configuration that builds the page `page` into `file` in the assets of the crate that embeds it. */
+/** Returns the configuration that builds `page` into `file` in the assets folder of `crate`, which embeds it. */
 export function onePage(page: string, file: string, crate: string, more: UserConfig = {}): UserConfig {
   const assets = `../crates/${crate}/assets`;
   return defineConfig({
@@ -13,7 +13,7 @@ export function onePage(page: string, file: string, crate: string, more: UserCon
     build: {
       target: "es2022",
       outDir: assets,
-      // The folder has other files.
+      // The folder contains other files.
       emptyOutDir: false,
       assetsInlineLimit: Number.MAX_SAFE_INTEGER,
       modulePreload: false,

@@ -1,4 +1,4 @@
-// Builds the page of what ran when into one file, gantt.html in crates/ttmem-report/assets, which embeds it.
+// Builds the gantt page into one file, crates/ttmem-report/assets/gantt.html, which that crate embeds.
 
 import { onePage } from "./vite.config.ts";
 

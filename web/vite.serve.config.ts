@@ -1,6 +1,6 @@
-// Builds the page of the server into one file, serve.html in crates/ttmem-serve/assets, which embeds it.
+// Builds the server's page into one file, crates/ttmem-serve/assets/serve.html, which that crate embeds.
 
 import { onePage } from "./vite.config.ts";
 
-// The server replaces this with a nonce of its own in each response: only scripts and styles with that nonce are used.
+// The server replaces this with a new nonce in each response; browsers only run scripts and styles with that nonce.
 export default onePage("serve.html", "serve.html", "ttmem-serve", { html: { cspNonce: "ttmem-nonce" } });

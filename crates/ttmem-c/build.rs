@@ -1,4 +1,4 @@
-//! Names the shared library. Rust gives it no SONAME on Linux, and on macOS the path where it was built.
+//! Sets the name of the shared library. By default, Rust sets no SONAME on Linux, and the build path on macOS.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

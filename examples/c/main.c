@@ -1,4 +1,4 @@
-/* The tracker in a program in C: the same training that examples/cpp pretends, and the same output. */
+/* The tracker in a C program: the same simulated training as in examples/cpp, and the same output. */
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #define LAYERS 4
 #define CORES "{[(x=0,y=0) - (x=7,y=7)]}"
 
-/* Ends the program with the words of what failed. */
+/* Exits with the error message if a call failed. */
 static void check(ttmem_status status) {
     if (status != TTMEM_OK) {
         fprintf(stderr, "%s\n", ttmem_last_error());

@@ -1,5 +1,5 @@
-// The tracker in a program that pretends to train a model: four layers, an optimizer, two micro-batches.
-// With a path it also makes a recording: ./train train.ttmem, then `ttmem summary train.ttmem`.
+// The tracker in a program that simulates training: four layers, an optimizer, two micro-batches.
+// With a path it also writes a recording: ./train train.ttmem, then `ttmem summary train.ttmem`.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ void forward() {
     }
 }
 
-// Each layer frees its activation and makes a gradient; those of the second micro-batch add to the first's.
+// Each layer frees its activation and allocates a gradient. The second micro-batch adds its gradients to the first's.
 void backward() {
     const auto names = MemoryUsageTracker::get_trace_names();
     const bool is_first = std::find(names.begin(), names.end(), "BACKWARD_PASS") == names.end();

@@ -1,4 +1,4 @@
-"""What the tests stand on: the corpus, and the commands of the environment that they run in."""
+"""Shared fixtures: the corpus, and the installed commands."""
 
 import contextlib
 import functools
@@ -17,22 +17,22 @@ from preloaded import Preloaded
 with contextlib.suppress(ModuleNotFoundError):
     import tqdm
 
-    # Progress of transformers would start a thread, which trackers of later tests would warn about.
+    # The progress bars of transformers start a thread, and trackers of later tests would warn about it.
     tqdm.tqdm.monitor_interval = 0
 
 SWEEP = os.environ.get("TTMEM_SWEEP") == "all"
-"""Whether repetitions are as many as in `make soak`."""
+"""Whether to repeat tests as often as `make soak` does."""
 if not SWEEP:
-    # Compiling for the vector instructions of the processor takes longer, and allocates the same buffers.
+    # Compiling for the CPU's vector instructions takes longer, and allocates the same buffers.
     os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
-    # Threads of one operation would wait for each other longer than they compute. PyTorch reads it when it is
-    # imported; tests of such threads ask for them.
+    # Threads of one operation would wait for each other longer than they compute. PyTorch reads this when it
+    # is imported; tests of such threads set it themselves.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "corpus"
 LOG = CORPUS / "tt_log" / "vae-decoder.log"
-"""A log that is answered without a warning."""
+"""A log without warnings."""
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 TTMEM = [str(SCRIPTS / "ttmem")]
@@ -40,12 +40,12 @@ PROFILER = [str(SCRIPTS / "tt-memory-profiler")]
 MODULE = [sys.executable, "-m", "ttmem"]
 
 
-# What a shell runs in the background ignores Ctrl-C, and so would the programs that tests end by it.
+# Background jobs of a shell ignore Ctrl-C, and the programs that tests interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have what uses a GPU come last: from then on, the tracker watches no tensors of the processor."""
+    """Runs GPU tests last: after the first use of CUDA, the tracker does not track CPU tensors."""
 
     def uses_gpu(item: pytest.Item) -> bool:
         reasons = [str(mark.kwargs.get("reason")) for mark in item.iter_markers("skipif")]
@@ -55,31 +55,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported out of every later garbage collection."""
+    """Excludes imported objects from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    """End the interpreter that programs with PyTorch run in."""
+    """Ends the interpreter with PyTorch loaded."""
     if preloaded.cache_info().currsize:
         preloaded().close()
 
 
 @functools.cache
 def preloaded() -> Preloaded:
-    """Give an interpreter in which PyTorch is loaded, and which runs programs."""
+    """Returns an interpreter with PyTorch loaded, which runs programs."""
     return Preloaded()
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Give an environment with a home of its own, in which nothing is opened in a browser."""
+    """Returns an environment with an empty home directory and no browser."""
     hidden = ("DISPLAY", "WAYLAND_DISPLAY", "CLICOLOR_FORCE", "NO_COLOR")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     return kept | {"TTMEM_HOME": str(tmp_path / "home"), "COLUMNS": "100"}
 
 
 def ran(words: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; what it printed, and its exit code."""
+    """Runs a command to its end; returns its output and exit code."""
     return subprocess.run(words, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]

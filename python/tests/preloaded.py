@@ -1,6 +1,6 @@
-"""Programs that run in interpreters in which PyTorch is already loaded.
+"""Runs programs in interpreters with PyTorch already loaded.
 
-Importing PyTorch takes two seconds of processor time, longer than most of the programs that the tests run.
+Importing PyTorch takes two seconds of CPU time, longer than most of the programs that the tests run.
 `Preloaded` starts one interpreter that imports it and forks for each program. The rest is as in a new
 interpreter: arguments, environment, working directory, streams, `__main__`, the `.pth` file that starts the
 tracker, `import torch` (which finds the loaded module), `atexit` functions, and exit codes.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-# Not this file as a script: a program takes the place of `__main__`.
+# Not this file as a script: a program replaces `__main__`.
 SERVER = "import sys; sys.path[0] = sys.argv[1]; import preloaded; preloaded.serve(int(sys.argv[2]))"
 
 
@@ -41,15 +41,15 @@ class Request(NamedTuple):
     """A program to run."""
 
     words: list[str]
-    """What follows `python` on the command line: `-c PROGRAM`, `-m MODULE` or a script, and arguments."""
+    """Arguments of `python`: `-c PROGRAM`, `-m MODULE` or a script, and its arguments."""
     folder: str
     environment: dict[str, str]
     outputs: tuple[str, str]
-    """The files that standard output and standard error go to."""
+    """The files for standard output and standard error."""
 
 
 class Preloaded:
-    """An interpreter in which PyTorch is loaded, and which forks for each program."""
+    """An interpreter with PyTorch loaded, which forks for each program."""
 
     def __init__(self) -> None:
         """Starts the interpreter."""
@@ -70,7 +70,7 @@ class Preloaded:
     def start(
         self, words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> Program:
-        """Starts a program. Its environment may differ from that of the tests in the variables of ttmem."""
+        """Starts a program. Its environment may differ from that of the tests in ttmem's variables."""
         environment = dict(os.environ if env is None else env)
         changed = {name for name, _ in environment.items() ^ os.environ.items()}
         if not all(name.startswith(("PYTEST_", "TTMEM_")) for name in changed):
@@ -97,11 +97,11 @@ class Preloaded:
         return done
 
     def exit_code(self, process: int, timeout: float) -> int | None:
-        """The exit code of a program, which is killed after the timeout (then `None`)."""
+        """Returns the exit code of a program; kills it after the timeout and returns `None`."""
         self._connection.send(process)
         in_time = self._connection.poll(timeout)
         if not in_time:
-            # Each program leads a group, with what it has started. It may end just now.
+            # Each program leads a process group with its children. It may have ended by now.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(self._connection.recv())
@@ -120,7 +120,7 @@ class Preloaded:
 
 
 class Program(NamedTuple):
-    """A program that was started."""
+    """A running program."""
 
     interpreter: Preloaded
     words: list[str]
@@ -128,7 +128,7 @@ class Program(NamedTuple):
     outputs: list[Path]
 
     def wait(self, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """Waits for the end of the program; its exit code and what it wrote."""
+        """Waits for the end of the program; returns its exit code and output."""
         code = self.interpreter.exit_code(self.process, timeout)
         out, err = (path.read_text(encoding="utf-8") for path in self.outputs)
         if code is None:
@@ -137,7 +137,7 @@ class Program(NamedTuple):
 
 
 class LoadedTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Has `import torch` find the module that is loaded, as if it were loaded only then."""
+    """Makes `import torch` find the loaded module as if it were loaded only then."""
 
     def __init__(self) -> None:
         """Hides the module until it is imported."""
@@ -155,7 +155,7 @@ class LoadedTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(name, self, origin=self._module.__file__, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Gives the loaded module."""
+        """Returns the loaded module."""
         del spec
         return self._module
 
@@ -166,7 +166,7 @@ class LoadedTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def requested(connection: Connection) -> Request:
-    """Forks for each request, and gives it in the fork."""
+    """Forks for each request, and returns the request in the fork."""
     while True:
         try:
             request = connection.recv()
@@ -184,7 +184,7 @@ def requested(connection: Connection) -> Request:
 
 
 def prepare(request: Request) -> None:
-    """Makes this process what a new interpreter would be."""
+    """Resets this process to the state of a new interpreter."""
     for stream, path in enumerate((os.devnull, *request.outputs)):
         opened = os.open(path, os.O_RDWR | os.O_CREAT)
         os.dup2(opened, stream)
@@ -223,7 +223,7 @@ def serve(descriptor: int) -> None:
     import torch
 
     del torch
-    # Forks share the memory of what is loaded as long as nothing visits it.
+    # Forks share the memory of loaded objects until a garbage collection visits them.
     gc.collect()
     gc.freeze()
     request = requested(Connection(descriptor))

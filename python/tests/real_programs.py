@@ -1,7 +1,7 @@
-"""Real programs, small: what people train and run, with random weights and data.
+"""Small versions of real programs, with random weights and data.
 
-Each is measured twice in one run: by PyTorch's profiler, which sees every allocation of the CPU allocator
-in the thread that it runs in, and by the tracker. `torchrun real_programs.py FOLDER NAME` does that in each
+Each is measured twice in one run: by PyTorch's profiler, which reports every allocation of the CPU allocator
+in its thread, and by the tracker. `torchrun real_programs.py FOLDER NAME` does that in each
 rank, and writes `FOLDER/NAME.RANK.json`.
 """
 
@@ -48,7 +48,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """A small language model, which gives its loss."""
+    """A small language model that returns its loss."""
 
     def __init__(self, layers: int = 3) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Gpt(nn.Module):
 
 
 def train(model: nn.Module, steps: int = 2) -> None:
-    """Trains a model that gives its loss."""
+    """Trains a model that returns its loss."""
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(steps):
         model(torch.randint(0, WORDS, (BATCH, LENGTH))).backward()
@@ -131,7 +131,7 @@ def generate() -> None:
 
 
 def resnet_autocast() -> None:
-    """A ResNet of torchvision in bfloat16 by autocast."""
+    """A ResNet of torchvision in bfloat16, with autocast."""
     from torchvision.models import resnet18
 
     model = resnet18(num_classes=10)
@@ -197,12 +197,12 @@ def gan() -> None:
 
 
 def ddp() -> None:
-    """Data parallel training; a rank of it."""
+    """One rank of data-parallel training."""
     train(nn.parallel.DistributedDataParallel(Gpt()))
 
 
 def fsdp() -> None:
-    """Fully sharded training (FSDP2); a rank of it."""
+    """One rank of fully sharded training (FSDP2)."""
     from torch.distributed.fsdp import fully_shard
 
     model = Gpt()
@@ -228,7 +228,7 @@ PROGRAMS: dict[str, Callable[[], None]] = {
 
 
 class Changes:
-    """What the CPU allocator did while a profiler ran, as the profiler says."""
+    """The CPU allocator's actions while a profiler ran, as the profiler reports them."""
 
     def __init__(self, profiled: Any) -> None:
         """Reads the allocations and frees, in order."""
@@ -243,7 +243,7 @@ class Changes:
         self._changes = [(address, change) for _, address, change in sorted(found)]
 
     def peak(self, without: frozenset[int] = frozenset()) -> int:
-        """The most that was allocated at a time; `without`: not counting some of the allocations."""
+        """Returns the peak; `without` excludes some of the allocations."""
         level, peak = 0, 0
         for number, (_, change) in enumerate(self._changes):
             if number not in without:
@@ -252,12 +252,12 @@ class Changes:
         return peak
 
     def never_freed(self) -> frozenset[int]:
-        """The allocations that the profiler has not seen freed: what other threads free, it does not see."""
+        """Returns the allocations without a free: the profiler does not report frees of other threads."""
         alive: dict[int, int] = {}
         lost: set[int] = set()
         for number, (address, change) in enumerate(self._changes):
             if change > 0:
-                # What lay there before was freed.
+                # The earlier allocation at this address was freed.
                 lost |= {alive[address]} if address in alive else set()
                 alive[address] = number
             else:
@@ -266,12 +266,12 @@ class Changes:
 
 
 def highest(profiled: Any) -> int:
-    """The most that was allocated on the CPU at a time, as the profiler says."""
+    """Returns the CPU peak that the profiler reports."""
     return Changes(profiled).peak()
 
 
 def measured(name: str, folder: str) -> dict[str, Any]:
-    """The peak of a program by PyTorch's profiler, by the tracker, and what that says is missing."""
+    """Returns a program's peak by PyTorch's profiler and by the tracker, and the tracker's warnings."""
     torch.manual_seed(0)
     # On machines with few cores, threads wait for each other longer than these programs compute.
     torch.set_num_threads(1)
@@ -296,7 +296,7 @@ def measured(name: str, folder: str) -> dict[str, Any]:
 
 
 def main(folder: str, *names: str) -> None:
-    """A rank of some programs."""
+    """Runs one rank of the given programs."""
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
     for name in names:

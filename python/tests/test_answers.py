@@ -1,4 +1,4 @@
-"""What people are told of a recording: who made what is alive, what ran, and what to change."""
+"""Summaries of recordings: live tensors and their operations, calls, and suggestions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH, LAYERS = 64, 6
 
 
 class Layer(nn.Module):
-    """A layer of a transformer, more or less."""
+    """A simplified transformer layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """Several of them."""
+    """A model with several layers."""
 
     def __init__(self, *, is_checkpointed: bool = False) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def test_who_made_what_is_alive(tmp_path: Path) -> None:
     classes = peak["by_class_per_bank"]
     made = sum(classes.get(name, 0) for name in ("activation", "temporary", "unknown"))
     assert sum(row["per_bank"] for row in rows.values()) == made
-    # What `up` gives, and what becomes of it, in each layer.
+    # The output of `up`, and the activation computed from it, in each layer.
     wide = 256 * 4 * WIDTH * 4
     assert rows["layers.*.up"]["scopes"] == LAYERS
     assert rows["layers.*.up"]["per_bank"] == LAYERS * wide
@@ -141,7 +141,7 @@ def test_the_screen_and_markdown_say_it(tmp_path: Path) -> None:
     assert "(in layers." in screen
     text = ran([*TTMEM, "summary", "--markdown", path]).stdout
     for line in (
-        "## Top 10 Padding Overhead\n\nNone: tensors of PyTorch have no tiles.",
+        "## Top 10 Padding Overhead\n\nNone: PyTorch tensors have no tiles.",
         "| layers.*.up | 6 | 1.500 |",
         "| - - Model | forward | 2 |",
         "| over |",
@@ -150,7 +150,7 @@ def test_the_screen_and_markdown_say_it(tmp_path: Path) -> None:
     assert "unknown" not in text.split("## Live at Peak")[0]
     assert "bank" not in text
     assert "| host |" in text
-    assert len(text) < 6100
+    assert len(text) <= 8000
 
 
 def test_counters_alone_name_nobody(tmp_path: Path) -> None:
@@ -173,11 +173,11 @@ def test_a_counter_that_is_read_now_and_then_has_no_cause(tmp_path: Path) -> Non
 def test_what_checkpoints_would_save_is_what_they_save(tmp_path: Path) -> None:
     found = answer(recorded(tmp_path, lambda: train(Model())))
     said = advice(found)["activations_of_layers"]
-    assert "6 layers, layers.*," in said["message"]
+    assert "6 layers (layers.*)" in said["message"]
     saved = answer(recorded(tmp_path, lambda: train(Model(is_checkpointed=True))))
     saves = found["peak"]["allocated_per_bank"] - saved["peak"]["allocated_per_bank"]
     assert said["saves_bytes"] == pytest.approx(saves, rel=0.15)
-    # Then there is nothing left to be saved that way.
+    # With checkpointing, there is nothing left to save that way.
     assert "activations_of_layers" not in advice(saved)
 
 
@@ -215,7 +215,7 @@ def test_what_grows_is_said_with_who_makes_it(tmp_path: Path) -> None:
                 kept.append(model(torch.ones(16, 64)).relu())
 
     message = advice(answer(recorded(tmp_path, leak)))["grows"]["message"]
-    assert message.startswith("Every call of round leaves 8.0 KiB more in cpu, on average: ")
+    assert message.startswith("Every call of round adds 8.0 KiB to cpu on average: ")
     assert "test_answers.py" in message
 
 
@@ -271,7 +271,7 @@ def test_layers_are_counted_once_whoever_calls_them(tmp_path: Path) -> None:
             torch.stack(results).sum().backward()  # type: ignore[no-untyped-call]
 
     found = answer(recorded(tmp_path, both))
-    assert f"{LAYERS} layers, layers.*," in advice(found)["activations_of_layers"]["message"]
+    assert f"{LAYERS} layers (layers.*)" in advice(found)["activations_of_layers"]["message"]
     assert {row["scopes"] for row in found["peak"]["made_in"] if row["name"] == "layers.*.up"} == {LAYERS}
 
 
@@ -296,4 +296,4 @@ def test_operations_inside_of_models_are_told(tmp_path: Path) -> None:
 
 def test_programs_that_name_nothing_are_told_which_steps_added_most(tmp_path: Path) -> None:
     path = recorded(tmp_path, lambda: torch.ones(1000).add(1))
-    assert "added most to cpu" in ran([*TTMEM, "summary", path]).stdout
+    assert "largest increases of cpu" in ran([*TTMEM, "summary", path]).stdout

@@ -1,4 +1,4 @@
-"""The commands of the package are the binaries': exit codes, streams, signals, starting themselves again."""
+"""The package's commands behave like the binaries: exit codes, streams, signals, child processes."""
 
 import fcntl
 import json
@@ -76,7 +76,7 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
 def on_terminal(
     words: list[str], environment: dict[str, str], *keys: tuple[bytes, bytes]
 ) -> tuple[int, bytes]:
-    """Run a command on a terminal, press keys when a word is drawn; its exit code, and what it drew."""
+    """Runs a command on a terminal, presses keys when a word is drawn; returns its exit code and output."""
     child, terminal = pty.fork()
     if child == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
@@ -86,7 +86,7 @@ def on_terminal(
         try:
             drawn += os.read(terminal, 1 << 16)
         except OSError:
-            # The other side is gone.
+            # The command has closed the terminal.
             break
         if left and left[0][0] in drawn[seen:]:
             os.write(terminal, left.pop(0)[1])
@@ -125,7 +125,7 @@ def test_on_a_terminal_it_asks_and_starts_its_server_again(
 
 @with_terminal
 def test_a_bug_is_said_and_has_its_exit_code(environment: dict[str, str]) -> None:
-    """A build for debugging has a key that panics."""
+    """A debug build has a key that panics."""
     code, drawn = on_terminal(TTMEM, environment, (b"browser", b"\x1c"))
     assert code == 70
     assert b"this is a bug in ttmem" in drawn
@@ -133,7 +133,7 @@ def test_a_bug_is_said_and_has_its_exit_code(environment: dict[str, str]) -> Non
 
 @contextmanager
 def serving(environment: dict[str, str], *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start a server; give its process and its address."""
+    """Starts a server; returns its process and address."""
     command = [*words, "serve", "--port", "0", "--no-token"]
     child = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -153,19 +153,19 @@ def test_a_server_stops_when_it_is_told(number: signal.Signals, environment: dic
         child.send_signal(number)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 0
-    assert "Ctrl-C stops it." in said
+    assert "Press Ctrl-C to stop." in said
     assert "Traceback" not in said
 
 
 def ask(address: str, data: bytes | None = None) -> dict[str, object]:
-    """Ask a server, or send it something."""
+    """Sends a request to a server."""
     with urllib.request.urlopen(address, data) as answer:  # noqa: S310
         found: dict[str, object] = json.load(answer)
     return found
 
 
 def uploaded(address: str, name: str, content: bytes) -> dict[str, object]:
-    """Send a file to a server; what became of it."""
+    """Uploads a file to a server; returns the result."""
     job = ask(f"{address}api/upload?name={name}", content)
     while job["state"] not in ("done", "failed"):
         time.sleep(0.02)
@@ -178,7 +178,7 @@ def uploaded(address: str, name: str, content: bytes) -> dict[str, object]:
 def test_a_server_reads_uploads_and_runs_none(
     words: list[str], path: str | None, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Whoever starts Python in the folder of an upload must not import the upload."""
+    """Python started in the folder of an upload must not import the upload."""
     if path is not None:
         environment["PYTHONPATH"] = path
     mark = tmp_path / "mark"
@@ -219,13 +219,13 @@ def test_a_run_has_the_exit_code_and_the_signals_of_its_command(
     assert command.returncode == 7
     status = ["grep", "SigIgn", "/proc/self/status"]
     under = ran([*TTMEM, "run", "--log-only", "--", *status], cwd=tmp_path, env=environment)
-    # Those above 31 are the C library's own business.
+    # Signals above 31 are used by the C library.
     ignored = [int(text.split()[-1], 16) & 0x7FFFFFFF for text in (under.stderr, ran(status).stdout)]
     assert ignored[0] == ignored[1]
 
 
 def waiting(*, ignoring: bool) -> subprocess.Popen[bytes]:
-    """Start a command that waits for its standard input."""
+    """Starts a command that waits for its standard input."""
     before = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignoring else None
     child = subprocess.Popen(
         [*TTMEM, "summary", "-"],
@@ -233,7 +233,7 @@ def waiting(*, ignoring: bool) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         preexec_fn=before,  # noqa: PLW1509
     )
-    # It waits as soon as the command runs: then the interpreter's handler is off.
+    # Once the command reads its input, the interpreter's handler is no longer installed.
     status = Path(f"/proc/{child.pid}/status")
     while not re.search(r"SigCgt:\s+0*[02-9a-f]*[0145689cdef]$", status.read_text(), re.MULTILINE):
         time.sleep(0.01)
@@ -263,7 +263,7 @@ def test_verbs_of_python_are_found_by_their_names(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_shims_find_the_commands(environment: dict[str, str]) -> None:
-    """The first spellings start `ttmem` by its name."""
+    """The earliest versions start `ttmem` by its name."""
     scripts = Path(TTMEM[0]).parent
     environment["PATH"] = f"{scripts}{os.pathsep}{environment['PATH']}"
     shim = ran([sys.executable, str(ROOT / "memory_profiler/run_profiled.py"), "--version"], env=environment)

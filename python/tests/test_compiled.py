@@ -1,4 +1,4 @@
-"""Compiled code: its buffers are tracked, and it runs as without the tracker."""
+"""Compiled code: its buffers are tracked, and the tracker does not change its results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stopped() -> Iterator[None]:
 
 
 class Model(nn.Module):
-    """Something with buffers between its kernels."""
+    """A function with buffers between its kernels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Model(nn.Module):
 
 
 def trained(model: nn.Module) -> list[torch.Tensor]:
-    """The losses and weights that training comes to."""
+    """Returns the losses and final weights of a training run."""
     compiled, optimizer = torch.compile(model), torch.optim.SGD(model.parameters(), lr=0.1)
     found = []
     for step in range(3):
@@ -68,7 +68,7 @@ def model() -> Model:
 
 
 def test_the_peak_is_that_of_the_allocator_and_results_are_the_same(tmp_path: Path) -> None:
-    # Kernels that are generated with threads of their own.
+    # Generated kernels with their own threads.
     torch.set_num_threads(2)
     bare = trained(model())
     torch._dynamo.reset()
@@ -81,10 +81,10 @@ def test_the_peak_is_that_of_the_allocator_and_results_are_the_same(tmp_path: Pa
     assert tracker.recording is not None
     rank = ttmem.open(tracker.recording).summary()["ranks"][0]
     assert rank["pools"]["cpu"]["peak_total"] == highest(profiled)
-    # What a compiled model is made of has names and classes.
+    # The tensors of a compiled model have names and classes.
     assert {"parameter", "activation"} <= rank["peak"]["by_class_per_bank"].keys()
     assert [row["name"] for row in rank["ran"]] == ["Model", "backward", "SGD.step"]
-    # Buffers were made where the program is, and not in generated code.
+    # Buffers are attributed to the program's lines, not to generated code.
     made = {row["loc"] for row in rank["peak"]["live"] if row["op"] == "inductor::empty_strided_cpu"}
     assert made
     assert all("test_compiled.py" in loc for loc in made)
@@ -98,7 +98,7 @@ def test_code_that_was_compiled_before_is_watched_and_left_as_it_was(tmp_path: P
     tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0)
     before = tracker.get_summary()["devices"]["cpu"]["peak_bytes"]
     assert torch.equal(compiled(x), expected)
-    # The sine and the product are alive at once, if only for a moment.
+    # The sine and the product are briefly live at the same time.
     assert tracker.get_summary()["devices"]["cpu"]["peak_bytes"] >= before + 2 * x.nbytes
     ttmem.stop_memory_tracker()
     from torch._inductor.codecache import PyCodeCache

@@ -1,4 +1,4 @@
-"""The tracker is switched on by a file, too: real programs, started as people start them."""
+"""The tracker is turned on by a configuration file, in real programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OFF = "False . 5.0 tensors 268435456\n"
 
 
 class Place:
-    """A folder that a program runs in, with a home of its own and nothing that is configured."""
+    """A working directory with an empty home directory and no configuration."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,15 +96,15 @@ def test_a_broken_file_is_said_once_and_breaks_nothing(place: Place) -> None:
     config = place.config("a = 1\n[[backend]\n")
     command = place.run(SHOWN, TTMEM_CONFIG=config)
     assert command.stdout == OFF
-    assert command.stderr.startswith(f"ttmem: {config}, line 2: this is no TOML: ")
+    assert command.stderr.startswith(f"ttmem: {config}, line 2: invalid TOML: ")
     assert command.stderr.count("\n") == 1
-    # What the environment says holds without it.
+    # The environment still applies without the file.
     command = place.run(SHOWN, TTMEM_CONFIG=config, TTMEM_TRACK="1")
     assert command.stdout == "True . 5.0 tensors 268435456\n"
     assert command.stderr.count("\n") == 1
     missing = place.run(SHOWN, TTMEM_CONFIG="missing.toml")
     assert (missing.stdout, missing.stderr.count("\n")) == (OFF, 1)
-    assert "TTMEM_CONFIG names missing.toml, which is not there" in missing.stderr
+    assert "TTMEM_CONFIG: missing.toml does not exist" in missing.stderr
 
 
 def test_what_is_not_understood_is_said_and_the_rest_holds(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""The tracker on a real CUDA device, against the allocator's own counters. Skipped where there is none."""
+"""The tracker on a real CUDA device, compared with the allocator's counters. Skipped without CUDA."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WIDTH = 512
 
 
 class Model(nn.Module):
-    """Two layers, and something between that autograd keeps."""
+    """Two layers, with an activation in between that autograd keeps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def tracked(tmp_path: Path, **kwargs: Any) -> ttmem.MemoryTracker:
 def pool_of(tracker: ttmem.MemoryTracker) -> dict[str, Any]:
     assert tracker.recording is not None
     summary = ttmem.open(tracker.recording).summary()
-    assert [w for w in summary["source"]["warnings"] if "follow" in w["message"]] == []
+    assert [w for w in summary["source"]["warnings"] if "could not be tracked" in w["message"]] == []
     pool: dict[str, Any] = summary["ranks"][0]["pools"]["cuda:0"]
     return pool
 
@@ -169,7 +169,7 @@ def test_threads_have_trees_of_their_own(tmp_path: Path) -> None:
     if not hasattr(torch._C, "_cuda_setMemoryMetadata"):
         pytest.skip("this torch cannot say which thread allocates")
     for number in range(1, 5):
-        # A block that is not worth cutting is given out whole: up to a megabyte more.
+        # The allocator does not split a block if little would remain: up to a megabyte is added.
         assert 20 * number <= totals[f"thread {number}"]["allocated_mb"] <= 20 * (number + 1)
 
 
@@ -204,7 +204,7 @@ def test_a_ring_that_is_too_short_says_so_and_keeps_the_peak(
     summary = ttmem.open(tracker.recording).summary()
     pool = summary["ranks"][0]["pools"]["cuda:0"]
     assert (pool["peak_total"], pool["final_total"]) == (peak, now)
-    assert any("fell out" in warning["message"] for warning in summary["source"]["warnings"])
+    assert any("were overwritten" in warning["message"] for warning in summary["source"]["warnings"])
 
 
 def test_a_drain_on_request_is_no_end(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_graphs_are_captured_and_replayed_as_without(tmp_path: Path) -> None:
     assert tracker.get_summary() == {"enabled": False}
 
 
-# PyTorch's compiler imports what PyTorch warns of.
+# PyTorch's compiler imports modules that PyTorch has deprecated.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_models_compile_the_same_graphs(tmp_path: Path) -> None:
     def graphs() -> int:

@@ -1,4 +1,4 @@
-"""What a program expects of its tensors is held against what they take: weights and a KV cache."""
+"""Compares expected with measured sizes: weights and a KV cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tracker(tmp_path: Path) -> Iterator[ttmem.MemoryTracker]:
 
 
 def served(tracker: ttmem.MemoryTracker, *, labelled: bool = True) -> int:
-    """Serve with a small model and a cache of pages; the number of parameters."""
+    """Serves a small model with a paged cache; returns the number of parameters."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Linear(128, 64)).to(torch.bfloat16)
     cache = [torch.zeros(PAGES, 2, PAGE_SIZE, HEADS, HEAD_DIM, dtype=torch.float16) for _ in range(LAYERS)]
     if labelled:
@@ -99,7 +99,7 @@ def test_training_has_gradients_and_an_optimizer(tracker: ttmem.MemoryTracker) -
     optimizer.step()
     optimizer.zero_grad()
     rows = expected(stopped(tracker))
-    # Gradients are gone in the end, and were there all the same.
+    # Gradients are measured although they are freed before the end.
     assert {name: row["difference_bytes"] for name, row in rows.items()} == {
         "parameter": 0,
         "gradient": 0,
@@ -119,18 +119,18 @@ def test_the_last_word_on_a_class_counts_and_who_asks_goes_first(tracker: ttmem.
 
 def test_wrong_words_are_refused(tracker: ttmem.MemoryTracker) -> None:
     for words, said in (
-        ({"params": 5}, "write dtype=bf16"),
-        ({"params": 5, "dtype": "brain"}, "is no type of elements"),
-        ({"kv_pages": 5, "page_size": 16, "dtype": "bf16"}, "depends on layers, kv_heads, head_dim, too"),
-        ({"kv_cash": 5}, "nothing that could be expected"),
-        ({"gradient": -5}, "not below zero"),
+        ({"params": 5}, "add dtype=bf16"),
+        ({"params": 5, "dtype": "brain"}, "unknown element type"),
+        ({"kv_pages": 5, "page_size": 16, "dtype": "bf16"}, "also depends on layers, kv_heads, head_dim"),
+        ({"kv_cash": 5}, "unknown key"),
+        ({"gradient": -5}, "cannot be negative"),
     ):
         with pytest.raises(ValueError, match=said):
             tracker.expect(**words)
     recording = stopped(tracker)
-    with pytest.raises(ttmem.Error, match="nothing is expected"):
+    with pytest.raises(ttmem.Error, match="no expectations"):
         ttmem.open(recording).summary(expect={})
-    with pytest.raises(ValueError, match="is no type of elements"):
+    with pytest.raises(ValueError, match="unknown element type"):
         ttmem.open(recording).summary(expect={"params": 5, "dtype": "brain"})
 
 

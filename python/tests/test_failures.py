@@ -1,4 +1,4 @@
-"""What a program that fails leaves in its recording, and that it fails as it would without the tracker."""
+"""The recording of a program that fails, and that the tracker does not change how it fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def written(folder: Path, program: str) -> Path:
 def both(
     folder: Path, program: str, *, is_new: bool = False
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any], str]:
-    """Runs a program without and with the tracker; the second run, its answer, and that on the screen.
+    """Runs a program without and with the tracker; returns the second run, its summary, and the text output.
 
     `is_new`: in new interpreters.
     """
@@ -78,7 +78,7 @@ def test_an_allocation_that_fails_is_a_verdict(tmp_path: Path) -> None:
     assert (oom["pool"], oom["requested_total"]) == ("cpu", 4 << 48)
     assert "program.py:6" in oom["loc"]
     assert oom["op"].startswith("aten::")
-    # What was there: the parameter, the input and their product.
+    # Live tensors: the parameter, the input and their product.
     assert oom["allocated_per_bank"] == 12 * MIB
     assert oom["cause"] in ("capacity", "unknown")
     (fault,) = summary["faults"]
@@ -87,8 +87,8 @@ def test_an_allocation_that_fails_is_a_verdict(tmp_path: Path) -> None:
     assert "Out of memory" in screen
     assert "program.py:6" in screen
     assert oom["within"] == "cache"
-    assert "in cache, asked for" in screen
-    assert "Tensors held 12.0 MiB then" in screen
+    assert "in cache, requested" in screen
+    assert "Tensors held 12.0 MiB at that point" in screen
     (recording,) = (tmp_path / "profiles").glob("*.ttmem")
     moment = ttmem.open(recording).summary(at=oom["step"])["ranks"][0]["at"]["pools"]["cpu"]
     assert moment["explained_per_bank"] == 12 * MIB

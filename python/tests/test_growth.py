@@ -1,4 +1,4 @@
-"""What grows with every round: how much, and whether it is a leak or a cache."""
+"""Growth with every call: how much, and whether it is a leak or a cache."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_the_rate_is_what_every_round_leaves(tmp_path: Path, rounds: int, size: 
 
     message = suggestions(tmp_path, leak)["grows"]
     said = {MIB: "1.0 MiB", 300 * 1024: "300.0 KiB"}[size]
-    assert message.startswith(f"Every call of round leaves {said} more in cpu, on average: ")
+    assert message.startswith(f"Every call of round adds {said} to cpu on average: ")
     total, over = re.findall(r"average: ([\d.]+ [KMG]iB) over (\d+) calls", message)[0]
     unit = {"KiB": 1024, "MiB": MIB}[total.split()[1]]
     assert float(total.split()[0]) * unit == pytest.approx(int(over) * size, abs=0.06 * unit)
-    # As many tensors stayed as there were rounds.
-    assert f"The largest part is {over} tensors of aten::ones at" in message
+    # One tensor remains per round.
+    assert f"The largest part is {over} tensors from aten::ones at" in message
     assert "loss.item()" in message
 
 
@@ -61,11 +61,11 @@ def test_the_rate_of_a_loop_that_goes_up_and_down_is_that_of_its_low_points(tmp_
         return kept
 
     message = suggestions(tmp_path, leak)["grows"]
-    assert message.startswith("Every call of round leaves 1.0 MiB more in cpu, on average: ")
+    assert message.startswith("Every call of round adds 1.0 MiB to cpu on average: ")
 
 
 class Attention(nn.Module):
-    """Attention with a cache that grows by `torch.cat`, as people write it."""
+    """Attention with a cache that grows by `torch.cat`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,8 +92,8 @@ def test_a_cache_that_grows_is_not_called_a_leak(tmp_path: Path) -> None:
     found = suggestions(tmp_path, decode)
     assert "grows" not in found
     message = found["tensors_grow"]
-    assert message.startswith("Every call of Attention leaves 4.0 KiB more in cpu, on average: ")
-    assert "2 tensors of aten::cat at" in message
+    assert message.startswith("Every call of Attention adds 4.0 KiB to cpu on average: ")
+    assert "2 tensors from aten::cat at" in message
     assert "A KV cache grows like this" in message
     assert "loss.item()" not in message
 
@@ -117,8 +117,8 @@ def test_the_cache_of_transformers_is_known_to_be_one(tmp_path: Path) -> None:
     found = suggestions(tmp_path, decode)
     message = found["kv_cache_grows"]
     # Keys and values of two layers, four sequences and 64 elements of 4 bytes.
-    assert message.startswith("Every call of LlamaForCausalLM leaves 4.0 KiB more in cpu, on average: ")
-    assert "Most of it is the KV cache (4 tensors of aten::cat" in message
+    assert message.startswith("Every call of LlamaForCausalLM adds 4.0 KiB to cpu on average: ")
+    assert "Most of it is the KV cache (4 tensors from aten::cat" in message
     assert not {"grows", "tensors_grow"} & found.keys()
     (recording,) = tmp_path.glob("*.ttmem")
     live = ttmem.open(recording).summary()["ranks"][0]["peak"]["live"]

@@ -1,4 +1,4 @@
-"""Histories of real allocators, taken from an H200, against what the allocators counted themselves."""
+"""Histories of real allocators, recorded on an H200, compared with the allocators' counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def end_of(snapshot: dict[str, Any]) -> int:
 
 
 def cut(snapshot: dict[str, Any], at: int) -> dict[str, Any]:
-    """The snapshot as it would have been in the middle: what is there then follows from the entries."""
+    """Returns the snapshot as it would have been halfway, reconstructed from the entries."""
     trace = snapshot["device_traces"][0]
     live = {
         block["address"]: block
@@ -89,7 +89,7 @@ def test_two_drains_are_as_one(tmp_path: Path) -> None:
     ]
     mode = Mode(str(tmp_path / "h.ttmem"))
     history = History(mode, "cuda")
-    # Nothing was there before the first entry: so the end of the half says nothing that is not in it.
+    # Nothing was allocated before the first entry, so the final state of the half adds no information.
     first = history.drain({**half, **_state_at(snapshot, len(trace) // 2)}, [allocations[0]], end_of(half))
     again = history.drain({**half, **_state_at(snapshot, len(trace) // 2)}, [allocations[0]], end_of(half))
     rest = history.drain(snapshot, [allocations[1]], end_of(snapshot))
@@ -104,14 +104,14 @@ def test_two_drains_are_as_one(tmp_path: Path) -> None:
 
 def test_what_was_forgotten_is_counted_and_what_is_there_still_known(tmp_path: Path) -> None:
     whole, wrapped = snapshot_of("train_gpt2_30m"), snapshot_of("wrapped_ring_gpt2_30m")
-    # The history is read when it begins, and not again before most of it is gone.
+    # The history is read at the start, and not again before most of it was overwritten.
     empty = {"segments": [], "device_traces": [whole["device_traces"][0][:1]]}
     summary = record(tmp_path / "h.ttmem", [(empty, [0]), (wrapped, [5000])])
     pool = summary["ranks"][0]["pools"]["cuda:0"]
     assert pool["final_total"] == FACTS["wrapped_ring_gpt2_30m"]["allocated"]
     (warning,) = summary["source"]["warnings"]
     seen = sum(entry["action"] == "alloc" for entry in wrapped["device_traces"][0])
-    assert f"{5000 - seen} allocations of cuda:0" in warning["message"]
+    assert f"{5000 - seen} allocations in cuda:0" in warning["message"]
 
 
 def test_a_counter_says_how_high_it_was_where_the_history_does_not(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_11_an_out_of_memory_error_is_told_with_the_line_that_asked(tmp_path: Pa
     assert oom["free_per_bank"] == cached + entry["device_free"]
     assert oom["largest_free_per_bank"] == entry["device_free"]
     advice = summary["ranks"][0]["suggestions"][0]["message"]
-    assert "asked for 393.0 MiB of cuda:0, though 136.49 GiB were free in one piece" in advice
+    assert "requested 393.0 MiB of cuda:0, although a block of 136.49 GiB was free" in advice
     assert "bank" not in advice
 
 
@@ -162,7 +162,7 @@ def test_odd_entries_are_passed_over(tmp_path: Path) -> None:
 
 
 def _state_at(snapshot: dict[str, Any], at: int) -> dict[str, Any]:
-    """The segments and blocks of the snapshot as they were in the middle of it."""
+    """Returns the segments and blocks of the snapshot halfway."""
     found = cut(snapshot, at)
     blocks = [
         {**block, "size": max(block["size"], block["requested_size"]), "state": "active_allocated"}

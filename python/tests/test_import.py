@@ -1,4 +1,4 @@
-"""`import ttmem` is quick and brings nothing along; its types are what it is."""
+"""`import ttmem` is fast and imports little; its type stubs match the module."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modul
 
 
 def loaded(statement: str) -> list[str]:
-    """Name the modules that a statement loads."""
+    """Returns the modules that a statement loads."""
     return ran([sys.executable, "-c", LOADED.format(statement)]).stdout.split()
 
 
@@ -26,13 +26,13 @@ def test_the_command_waits_for_no_other_module() -> None:
 
 
 def test_an_answer_needs_no_torch() -> None:
-    modules = loaded(f"import ttmem; ttmem.open({str(ROOT / 'corpus/tt_log/vae-decoder.log')!r}).summary()")
+    modules = loaded(f"import ttmem; ttmem.load({str(ROOT / 'corpus/tt_log/vae-decoder.log')!r}).summary()")
     assert "json" in modules
     assert not {"torch", "numpy"} & set(modules)
 
 
 def test_the_module_uses_the_allocator_of_the_process() -> None:
-    """Another one in a module that is loaded late may find no room for its thread-local data."""
+    """A module that is loaded late may find no space for further thread-local data."""
     library = next(Path(ttmem.__file__).parent.glob("_native*.so"))
     for symbol in (b"mi_malloc", b"mi_heap_malloc"):
         assert symbol not in library.read_bytes()
@@ -46,47 +46,60 @@ def test_importing_everything_replaces_nothing_of_python() -> None:
     assert callable(ttmem.open)
 
 
+def test_load_has_an_earlier_name() -> None:
+    assert ttmem.open is ttmem.load
+    assert ttmem.load.__name__ == "load"
+
+
+def test_completion_lists_functions_that_are_not_imported_yet() -> None:
+    program = "import sys, ttmem; print(*dir(ttmem)); print('ttmem.tracker' in sys.modules)"
+    names, is_imported = ran([sys.executable, "-c", program]).stdout.splitlines()
+    assert set(ttmem.__all__) | {"open"} <= set(names.split())
+    assert not {"TYPE_CHECKING", "USAGE"} & set(names.split())
+    assert is_imported == "False"
+
+
 PROGRAM = """
 from pathlib import Path
 
 import ttmem
 
-profile: ttmem.Profile = ttmem.open(Path("model.log"), format="tt_log")
+profile: ttmem.Profile = ttmem.load(Path("model.log"), format="tt_log")
 ranks = profile.summary(run="last", rank=0, top=3, at=7)["ranks"]
 page: Path = profile.report("out", name="x", force=True)
 line: int | None = profile.warnings[0]["line"]
 text: str = profile.markdown() + profile.format + ttmem.__version__
 try:
-    ttmem.open("x")
+    ttmem.load("x")
 except ttmem.NoMemoryData as error:
     code: int = error.exit_code
 """
 WRONG = [
-    "ttmem.open(3)",
-    "ttmem.open('x', 'tt_log')",
-    "ttmem.open('x').summary('last')",
-    "ttmem.open('x').summary(run=1.5)",
-    "ttmem.open('x').warnings = []",
+    "ttmem.load(3)",
+    "ttmem.load('x', 'tt_log')",
+    "ttmem.load('x').summary('last')",
+    "ttmem.load('x').summary(run=1.5)",
+    "ttmem.load('x').warnings = []",
     "ttmem.nothing",
-    "number: int = ttmem.open('x').format",
+    "number: int = ttmem.load('x').format",
 ]
 
 
-# The package imports PyTorch, but no signature that the programs use depends on its types, and reading its
+# The stubs import PyTorch, but no signature that the programs use depends on its types, and checking its
 # sources takes half a minute.
 CONFIG = "[mypy]\nstrict = True\n[mypy-torch.*]\nfollow_imports = skip\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a configuration of mypy, and in which it keeps what it has read."""
+    """Returns a folder with a mypy configuration and cache."""
     folder = tmp_path_factory.mktemp("mypy")
     (folder / "mypy.ini").write_text(CONFIG)
     return folder
 
 
 def checked(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Check the types of a program that uses what is installed."""
+    """Type-checks a program that uses the installed package."""
     (folder / "program.py").write_text(program)
     words = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", "cache"]
     return ran([*words, "program.py"], cwd=folder)

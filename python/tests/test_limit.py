@@ -1,4 +1,4 @@
-"""A recording with a limit: what it may take, what is said of it, and what is said when it cannot go on."""
+"""A recording with a size limit: its size, its warnings, and what happens when it cannot be written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def churn(tracker: ttmem.MemoryTracker, rounds: int) -> None:
 
 def test_sizes_are_those_of_the_commands() -> None:
     assert memory_size("200MB") == 200 * MIB
-    with pytest.raises(ValueError, match="no unit"):
+    with pytest.raises(ValueError, match="unknown unit"):
         memory_size("2 parsecs")
 
 
@@ -49,7 +49,7 @@ def test_none_is_no_limit() -> None:
 def test_the_files_stay_within_the_limit_and_totals_are_of_all(tmp_path: Path) -> None:
     tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, limit="1MB")
     held = torch.empty(1000, 1000)
-    # A file is full after some 220 rounds.
+    # A file is full after about 220 rounds.
     rounds = 4000 if SWEEP else 1500
     churn(tracker, rounds)
     assert sum(entry.stat().st_size for entry in os.scandir(tmp_path)) <= MIB
@@ -65,7 +65,7 @@ def test_the_files_stay_within_the_limit_and_totals_are_of_all(tmp_path: Path) -
     assert totals["allocations"] == allocations
     assert totals["peak_bytes"] == found["devices"]["cpu"]["peak_bytes"]
     assert sum("has reached its limit" in warning for warning in profile["metadata"]["warnings"]) == 1
-    # What is there since the beginning is still told apart.
+    # Tensors allocated at the start still have their details.
     largest = profile["snapshots"][-1]["device_breakdown"]["cpu"]["tensors"][0]
     assert largest["shape"] == [1000, 1000]
     assert "test_limit.py" in largest["location"]
@@ -77,7 +77,7 @@ def test_a_recording_that_cannot_go_on_is_counted_and_said_once(
 ) -> None:
     tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, limit="1MB")
     assert tracker.recording is not None
-    # Where the next file goes there is something that cannot be replaced.
+    # The path of the next file is a folder, which cannot be replaced.
     os.mkdir(tracker.recording.removesuffix(".ttmem") + ".next.ttmem")
     rounds = 3000 if SWEEP else 1000
     with caplog.at_level(logging.WARNING, logger="ttmem"):
@@ -85,11 +85,11 @@ def test_a_recording_that_cannot_go_on_is_counted_and_said_once(
         tracker.save()
         first, second = ttmem.get_memory_summary(), ttmem.get_memory_summary()
         assert first["errors"] == second["errors"] == 1
-        assert "the recording ends here" in first["failure"]
+        assert "the recording stopped" in first["failure"]
         assert first["devices"]["cpu"]["allocations"] >= 50 * rounds
-        assert caplog.text.count("the figures of the tracker go on") == 1
+        assert caplog.text.count("get_memory_summary() stays up to date") == 1
         assert ttmem.stop_memory_tracker()
-    assert caplog.text.count("the figures of the tracker go on") == 1
+    assert caplog.text.count("get_memory_summary() stays up to date") == 1
 
 
 def test_the_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_limit_is_an_option_and_a_variable(tmp_path: Path) -> None:
         "TTMEM_TRACK_LIMIT": "30MB",
         "TTMEM_TRACK_DIR": str(tmp_path),
     }
-    # What Python does by itself when it starts, where the package is installed and not only on the path.
+    # Python does this at startup if the package is installed, not only on the path.
     start = f"import runpy, ttmem._start; runpy.run_path({str(script)!r})"
     ran = preloaded().run(["-c", start], check=True, env=environment)
     assert ran.stdout.split() == [str(30 * MIB)]

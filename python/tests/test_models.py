@@ -1,4 +1,4 @@
-"""A model is an object: two of one class are two, in everything that is said of them."""
+"""Two objects of one class are two models, in all outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stopped() -> Iterator[None]:
 
 
 class Gpt(nn.Module):
-    """Some blocks, each with a linear layer."""
+    """A model of several blocks, each with a linear layer."""
 
     def __init__(self, layers: int = 2) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def answered(folder: Path, program: Callable[[], object]) -> dict[str, Any]:
 
 
 def ran(rank: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """How often each model ran, and what its calls kept."""
+    """Returns how often each model ran, and how much memory its calls kept."""
     return {row["name"]: (row["calls"], row["kept_bytes"]) for row in rank["ran"] if row["kind"] == "forward"}
 
 
@@ -69,14 +69,14 @@ def test_a_policy_and_its_reference_are_told_apart(tmp_path: Path) -> None:
 
     rank = answered(tmp_path, program)
     result = ROWS * WIDTH * 4
-    # The reference keeps only what it gives; the policy also what its backward pass needs.
+    # The reference model keeps only its output; the policy also keeps tensors for its backward pass.
     assert ran(rank) == {"Gpt": (2, 2 * 2 * result), "Gpt (2)": (1, result)}
     weights = {row["name"]: row["class"] for row in rank["peak"]["live"] if row["class"] == "parameter"}
     assert {"blocks.0.0.weight", "Gpt (2).blocks.0.0.weight", "Gpt (2).blocks.1.0.bias"} <= weights.keys()
     assert len(weights) == 8
     made = {row["name"]: row["per_bank"] for row in rank["peak"]["made_in"]}
     assert made["blocks.*.1"] == 4 * result
-    # Of the reference, the results of both blocks are alive when the second one has just been made.
+    # The outputs of both blocks of the reference model are live when the second was just allocated.
     assert made["Gpt (2).blocks.*.1"] == 2 * result
 
 
@@ -90,7 +90,7 @@ def test_layers_of_two_models_are_not_counted_together(tmp_path: Path) -> None:
     rank = answered(tmp_path, program)
     assert ran(rank).keys() == {"Gpt", "Other"}
     layers = {row["name"]: row["scopes"] for row in rank["peak"]["made_in"]}
-    # At the peak, the backward pass has begun to free what the last layer kept.
+    # At the peak, the backward pass has already freed tensors that the last layer kept.
     assert (layers["blocks.*.1"], layers["Other.blocks.*.1"]) == (3, 4)
 
 

@@ -1,4 +1,4 @@
-"""Values in a capture without memory: those that follow from constants are known, the others end no loop."""
+"""Values in a NO_DISPATCH capture: those that follow from constants are known."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def language_model() -> Any:
     return transformers.LlamaForCausalLM(config).eval()
 
 
-# Each gives a tensor that follows from Python values.
+# Each returns a tensor that follows from Python values.
 PROGRAMS: list[Callable[[], torch.Tensor]] = [
     lambda: torch.tensor([[3, 1], [2, 5]]) - 1,
     lambda: torch.tensor([1.5, -2.0]).to(torch.float64) * 2,
@@ -130,7 +130,7 @@ class TestKnownValues:
             assert torch.logical_and(unknown, torch.zeros(3)).any().item() is False
             unknown |= torch.ones(1, dtype=torch.bool)
             assert bool(unknown.all())
-            # A number of which all bits are set is not `True`.
+            # A number with all bits set is not `True`.
             assert math.isnan(((torch.randn(3) > 0).long() | torch.ones(3, dtype=torch.long))[0].item())
 
     def test_real_integers_are_known_and_stay_as_they_are(self) -> None:
@@ -186,7 +186,7 @@ class TestGenerate:
     )
     @pytest.mark.parametrize("is_inside", [True, False], ids=["inside", "outside"])
     def test_it_ends_at_its_length(self, options: dict[str, Any], is_inside: bool) -> None:
-        # Random weights may make a sequence end early. This is the longest that it can be.
+        # Random weights may make a sequence end early. This is the maximum length.
         model, prompt = (
             (None, None) if is_inside else (language_model(), torch.tensor([[5, 6, 7], [0, 0, 8]]))
         )
@@ -239,9 +239,9 @@ class TestAskedTooOften:
             wait_for_a_value(rounds)
         line = wait_for_a_value.__code__.co_firstlineno + 1
         assert len(rounds) == asked.MAX_ASKED
-        assert f"{__file__}:{line}: asked {asked.MAX_ASKED + 1} times" in str(raised.value)
+        assert f"{__file__}:{line}: read a value {asked.MAX_ASKED + 1} times" in str(raised.value)
         assert "RunMode.NORMAL" in str(raised.value)
-        assert f"{__file__}:{line}: asked {asked.ASKED_OFTEN} times" in caplog.text
+        assert f"{__file__}:{line}: read a value {asked.ASKED_OFTEN} times" in caplog.text
 
     def test_each_capture_counts_anew_and_each_line_for_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asked, "MAX_ASKED", 5)

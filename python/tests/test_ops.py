@@ -1,4 +1,4 @@
-"""Level ops: PyTorch's profiler runs all the time, and the program is none the worse for it."""
+"""Level ops: PyTorch's profiler runs all the time without disturbing the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import ttmem
-from conftest import preloaded
+from conftest import MODULE, preloaded, ran
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_it_is_emptied_only_where_no_range_is_open(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
 
 
-# Older ones use what they call deprecated themselves.
+# Older versions use their own deprecated functions.
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_checkpointed_blocks_are_computed_as_often_as_without(tmp_path: Path) -> None:
     counts: list[int] = []
@@ -97,7 +97,7 @@ def test_checkpointed_blocks_are_computed_as_often_as_without(tmp_path: Path) ->
     assert run() == bare
 
 
-# 2.12 says on every use what it will not do if it is used in another way.
+# PyTorch 2.12 warns on every use about another way of using it.
 @pytest.mark.filterwarnings("ignore:Warning. Profiler clears events:UserWarning")
 def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path) -> None:
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
@@ -105,14 +105,14 @@ def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path) -> None:
         torch.ones(4) + 1
         ttmem.stop_memory_tracker()
     assert any(event.name == "aten::add" for event in profiled.events())
-    assert any("profiler of its own" in message for message in warnings_of(tracker))
+    assert any("already runs PyTorch's profiler" in message for message in warnings_of(tracker))
     tracker = tracked(tmp_path)
     torch.zeros(1 << 10)
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         torch.ones(4) + 1
     ttmem.stop_memory_tracker()
     assert any(event.name == "aten::add" for event in profiled.events())
-    assert any("from when the program started" in message for message in warnings_of(tracker))
+    assert any("the program started its own profiler" in message for message in warnings_of(tracker))
     assert pool_of(tracker)["peak_total"] >= 4 << 10
 
 
@@ -123,6 +123,20 @@ def test_memory_of_others_is_not_counted_as_the_processors(tmp_path: Path) -> No
         model(torch.from_numpy(np.ones((1 << 10, 64), dtype=np.float32)))
     ttmem.stop_memory_tracker()
     assert pool_of(tracker)["final_total"] < 1 << 20
+
+
+def test_nothing_is_reserved_on_the_cpu(tmp_path: Path) -> None:
+    tracker = tracked(tmp_path)
+    kept = torch.ones(1 << 20)
+    ttmem.stop_memory_tracker()
+    assert tracker.recording is not None
+    screen = ran([*MODULE, "summary", tracker.recording]).stdout
+    assert "B reserved" not in screen
+    table = ttmem.load(tracker.recording).markdown().split("## Peak Memory")[1]
+    head, _, row, *_ = table.strip().splitlines()
+    cells = dict(zip(head.split(" | "), row.split(" | "), strict=True))
+    assert (cells["Requested then"], cells["Reserved then"]) == ("\N{EN DASH}", "\N{EN DASH}")
+    del kept
 
 
 def test_operations_belong_to_the_calls_of_their_own_thread(tmp_path: Path) -> None:
@@ -149,7 +163,7 @@ def test_operations_belong_to_the_calls_of_their_own_thread(tmp_path: Path) -> N
 
 
 def test_classes_are_those_of_the_calls_around_operations(tmp_path: Path) -> None:
-    """Also of passes that are like earlier ones, of which nobody says again what they leave."""
+    """Also in passes like earlier ones, which are not labelled again."""
     tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, level="ops")
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
@@ -166,5 +180,5 @@ def test_classes_are_those_of_the_calls_around_operations(tmp_path: Path) -> Non
         live = opened.summary(at=step, top=1000)["ranks"][0]["at"]["pools"]["cpu"]["live"]
         seen |= {(row["class"], row["op"]) for row in live if row["per_bank"] >= 4096}
     assert {"activation", "gradient", "optimizer", "parameter", "temporary"} <= {class_ for class_, _ in seen}
-    # What the loop itself makes is nobody's.
+    # Tensors allocated by the loop itself belong to no operation.
     assert {op for class_, op in seen if class_ == "unknown"} <= {"aten::empty", "aten::ones", "aten::sum"}

@@ -1,4 +1,4 @@
-"""Programs in an interpreter with PyTorch loaded run as in a new one."""
+"""Programs run the same in an interpreter with PyTorch loaded as in a new one."""
 
 from __future__ import annotations
 

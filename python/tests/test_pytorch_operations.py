@@ -1,4 +1,4 @@
-"""`pytorch_operations`, and what calls come to at level ops, against PyTorch's profiler."""
+"""`pytorch_operations` and the totals of level ops, compared with PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Totals = dict[tuple[str, str], tuple[int, int]]
 
 
 def totals_by_pytorch(profiled: Any) -> Totals:
-    """The calls and bytes of each operation and shapes of its arguments."""
+    """Returns the calls and bytes by operation and argument shapes."""
     rows = [row for row in profiled.key_averages(group_by_input_shape=True) if "::" in row.key]
     return summed((row.key, row.input_shapes, row.count, row.cpu_memory_usage) for row in rows)
 
@@ -77,17 +77,17 @@ def test_a_block_of_operations_is_counted_as_without_the_tracker(tmp_path: Path)
     theirs = totals_by_pytorch(profiled)
     assert ours["aten::addmm", "[[128], [32, 64], [64, 128], [], []]"] == (2, 2 * 32 * 128 * 4)
     assert {key: ours.get(key) for key in theirs} == theirs
-    # While a dispatch mode is on, PyTorch itself detaches results that it keeps for the backward pass.
+    # While a dispatch mode is active, PyTorch detaches results that it keeps for the backward pass.
     more = {key: ours[key] for key in ours.keys() - theirs.keys()}
     assert all((name, size) == ("aten::detach", 0) for (name, _), (_, size) in more.items())
 
 
 def test_level_ops_counts_what_the_profiler_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions: list[Any] = []
-    take_over = Operations._take_over
+    stop_and_record = Operations._stop_and_record
 
-    def taken(self: Operations) -> None:
-        """What the profiler says of the events that are taken over, in the same run."""
+    def record(self: Operations) -> None:
+        """Keeps the profiler's results of the same run."""
         disable = torch._C._autograd._disable_profiler
 
         def disabled() -> Any:
@@ -95,10 +95,10 @@ def test_level_ops_counts_what_the_profiler_counts(tmp_path: Path, monkeypatch: 
             return sessions[-1]
 
         monkeypatch.setattr(torch._C._autograd, "_disable_profiler", disabled)
-        take_over(self)
+        stop_and_record(self)
         monkeypatch.setattr(torch._C._autograd, "_disable_profiler", disable)
 
-    monkeypatch.setattr(Operations, "_take_over", taken)
+    monkeypatch.setattr(Operations, "_stop_and_record", record)
     ttmem.initialize_memory_tracker(tmp_path, interval=60.0, level="ops")
     train()
     ttmem.memory_checkpoint("in between")
@@ -113,7 +113,7 @@ def test_level_ops_counts_what_the_profiler_counts(tmp_path: Path, monkeypatch: 
 
 
 def test_what_an_optimizer_frees_is_freed_in_its_step(tmp_path: Path) -> None:
-    """At every level its calls come to the same."""
+    """The totals are equal at every level."""
 
     def step(level: Any) -> dict[str, Any]:
         model = nn.Linear(512, 512)
@@ -130,6 +130,6 @@ def test_what_an_optimizer_frees_is_freed_in_its_step(tmp_path: Path) -> None:
         return {key: found[key] for key in ("calls", "peak_bytes", "kept_bytes", "change_bytes")}
 
     by_tensors, by_operations = step("tensors"), step("ops")
-    # Level ops sees what kernels allocate and free inside, too: numbers, here.
+    # Level ops also tracks what kernels allocate and free internally: scalars, here.
     assert 0 <= by_operations.pop("peak_bytes") - by_tensors.pop("peak_bytes") <= 64
     assert by_operations == by_tensors

@@ -1,4 +1,4 @@
-"""The peaks of eight real programs against PyTorch's profiler: equal, or the answer says what is missing."""
+"""Peaks of eight real programs, compared with PyTorch's profiler: equal, or the summary explains why."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-# By how much of the peak the tracker may be lower, which it says: what kernels allocate and free inside.
+# The tracker's peak may be lower by this share: it does not track what kernels allocate and free internally.
 SCRATCH = {
     "trainer_plain": 0.001,
     "trainer_checkpointing": 0.001,
@@ -47,12 +47,12 @@ NEEDS |= {"resnet_autocast": "torchvision"}
 
 
 def check(name: str, found: dict[str, Any]) -> None:
-    """Compares a peak with that of the profiler."""
+    """Compares a peak with the profiler's."""
     assert found["errors"] == 0
-    # A library may have started a thread that does not compute.
-    assert all("threads that were there before" in warning for warning in found["warnings"])
-    # What other threads free, the profiler does not see: it counts that until the end. What it never saw
-    # freed may be there or not, so the truth is in between.
+    # A library may have started a thread that computes nothing.
+    assert all("threads started before the tracker" in warning for warning in found["warnings"])
+    # The profiler does not report frees of other threads. Allocations without a free may or may not be live,
+    # so the true peak is in between.
     assert found["theirs_freed"] * (1 - SCRATCH[name]) <= found["ours"] <= found["theirs"]
     if found["ours"] < found["theirs_freed"]:
         assert any("while they run" in missing for missing in found["missing"])
@@ -67,10 +67,10 @@ def test_one_process(name: str, tmp_path: Path) -> None:
 
 
 def test_two_ranks(tmp_path: Path) -> None:
-    """Under torchrun: what each rank has is measured in it."""
+    """Under torchrun, each rank is measured separately."""
     names = ["ddp", "fsdp"] if hasattr(torch.distributed.fsdp, "fully_shard") else ["ddp"]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    # It has each rank compute in one thread, and the ranks are new interpreters.
+    # torchrun limits each rank to one thread, and ranks are new interpreters.
     preloaded().run([*launcher, real_programs.__file__, str(tmp_path), *names], check=True)
     for name in names:
         for rank in range(2):

@@ -1,4 +1,4 @@
-"""`Profile.summary` is what the command prints, whatever it is asked, and errors are what it says."""
+"""`Profile.summary` returns what the command prints, for all options and errors."""
 
 import json
 from pathlib import Path
@@ -29,12 +29,12 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 
 
 def flags(options: dict[str, Any]) -> list[str]:
-    """Write options as the command has them."""
+    """Converts options to those of the command."""
     return [f"--{name}={value}" for name, value in options.items()]
 
 
 def same(path: Path, options: dict[str, Any]) -> bool:
-    """Hold an answer against the command's; whether there was one."""
+    """Compares a summary with the command's; returns whether there was one."""
     command = ran([*TTMEM, "summary", "--json", str(path), *flags(options)])
     if command.returncode == 0:
         answer = ttmem.open(path).summary(**options)
@@ -70,7 +70,7 @@ def test_options_are_those_of_the_command(file: str, options: dict[str, Any]) ->
 
 @pytest.mark.parametrize("run", ["", "first", "0", 0, -1, "1.5"])
 def test_a_run_that_is_none_is_refused(run: int | str) -> None:
-    with pytest.raises(ValueError, match="`all`, `last` or a number from 1 is wanted"):
+    with pytest.raises(ValueError, match="expected `all`, `last` or a number from 1"):
         ttmem.open(CORPUS / "tt_log/vae-decoder.log").summary(run=run)
 
 

@@ -1,4 +1,4 @@
-"""The memory tracker on real programs. The numbers 1 to 23 are those of the defects that it must not have."""
+"""The memory tracker on real programs. The numbers 1 to 23 are those of known defects to avoid."""
 
 from __future__ import annotations
 
@@ -502,7 +502,7 @@ class TestTheProgram:
 
 
 class TestWhatWentWrongElsewhere:
-    """What a review of the tracker found."""
+    """Regressions found in a review of the tracker."""
 
     @pytest.mark.parametrize("many", [2, 5])
     def test_generators_that_wait_in_an_operation(self, tracker: ttmem.MemoryTracker, many: int) -> None:
@@ -516,7 +516,7 @@ class TestWhatWentWrongElsewhere:
         for _ in range(6000):
             for generator in waiting:
                 next(generator)
-        # Calls that are over are not kept.
+        # Ended calls are not kept.
         assert sys.getallocatedblocks() - before < 3000
         totals = stopped()["operation_summary"]
         assert totals["wait 0"]["invocation_count"] >= 5999
@@ -600,7 +600,7 @@ class TestWhatWentWrongElsewhere:
         assert f(torch.zeros(2)).tolist() == [1.0, 1.0]
         profile = stopped()
         assert "inside" not in profile["operation_summary"]
-        # Where modes and compiled code go together, nothing is missing.
+        # If compiled code runs under a mode, nothing is missing.
         says = any("compiled code" in warning for warning in profile["metadata"]["warnings"])
         assert says != compiles_beside_modes()
 

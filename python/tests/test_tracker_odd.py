@@ -1,4 +1,4 @@
-"""Programs that are not as one would have them: the tracker must neither break nor change what they do."""
+"""Unusual programs: the tracker must neither fail nor change what they do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tracker(tmp_path: Path) -> Iterator[ttmem.MemoryTracker]:
 
 
 def live(tracker: ttmem.MemoryTracker) -> list[dict[str, Any]]:
-    """What is there in the end."""
+    """Returns the memory in use at the end."""
     ttmem.stop_memory_tracker()
     assert tracker.recording is not None
     opened = ttmem.open(tracker.recording)
@@ -50,7 +50,7 @@ def classes(tracker: ttmem.MemoryTracker) -> dict[str, str]:
 
 
 def run(program: str, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program in a process of its own: it may crash."""
+    """Runs a program in its own process, because it may crash."""
     return preloaded().run(["-c", textwrap.dedent(program), *args], cwd=folder)
 
 
@@ -229,7 +229,7 @@ def test_an_operation_that_threads_share(tracker: ttmem.MemoryTracker) -> None:
     with open(ttmem.stop_memory_tracker()) as file:
         (node,) = json.load(file)["operation_tree"]
     assert node["invocation_count"] == 2
-    # Each has what its own thread has made.
+    # Each call has the tensors of its own thread.
     assert node["max_memory_delta_mb"] == 8000 / (1 << 20)
     assert node["total_memory_delta_mb"] == 12000 / (1 << 20)
 
@@ -443,11 +443,11 @@ def test_weights_that_are_tied(tracker: ttmem.MemoryTracker) -> None:
 
 
 class Late(Exception):
-    """What handlers of signals raise here."""
+    """Raised by signal handlers in these tests."""
 
 
 class Signalled(nn.Linear):
-    """A model in which a signal comes while the tracker learns it."""
+    """A model that gets a signal while the tracker registers it."""
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Any:
         signal.raise_signal(signal.SIGUSR1)
@@ -479,7 +479,7 @@ def test_what_a_signal_handler_raises_is_the_programs(tracker: ttmem.MemoryTrack
     try:
         with pytest.raises(Late):
             Signalled(4, 4)(torch.ones(1, 4))
-        # By itself, the same error is the tracker's.
+        # Without a signal handler, the same error is the tracker's.
         mode.failed(Late())
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -584,7 +584,7 @@ def test_a_forward_pass_that_ctrl_c_ends() -> None:
             self.part = Interrupted()
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            # Not a part of it: a model inside of a model.
+            # Not a submodule, but a model inside a model.
             part: torch.Tensor = self.part(other[0](x))
             return part
 
@@ -688,7 +688,7 @@ def test_objects_that_cannot_be_looked_into(tracker: ttmem.MemoryTracker) -> Non
 
     tracker.label(Odd(), "kv_cache")
     assert tracker.get_summary()["errors"] == 1
-    with pytest.raises(ValueError, match='no class "cache"'):
+    with pytest.raises(ValueError, match='invalid class "cache"'):
         tracker.label(Odd(), "cache")
 
 

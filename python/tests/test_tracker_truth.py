@@ -1,4 +1,4 @@
-"""The tracker against the profiler of PyTorch, which sees every allocation: the same bytes at every mark."""
+"""Compares the tracker with PyTorch's profiler, which reports every allocation: equal bytes at every mark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# Some versions say that once.
+# Some versions warn about this once.
 pytestmark = pytest.mark.filterwarnings("ignore:.*Profiler clears events")
 
 WORDS, WIDTH, LENGTH = 512, 128, 64
@@ -66,7 +66,7 @@ class Gpt(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """A small net of convolutions."""
+    """A small convolutional network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def pictures() -> torch.Tensor:
 
 
 def levels(profiled: Any) -> list[tuple[int, int]]:
-    """What is allocated at each mark, and the most that was before, as the profiler says."""
+    """Returns the allocated memory at each mark and the peak before it, as the profiler reports them."""
     events = profiled.profiler.kineto_results.events()
     rows = [(event.start_ns(), event.name() == "[memory]", event) for event in events]
     found, level, peak = [], 0, 0
@@ -112,7 +112,7 @@ def levels(profiled: Any) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(("make", "data"), [(Gpt, words), (Convolutions, pictures)])
 def test_a_training_loop(tmp_path: Path, make: type[nn.Module], data: Callable[[], torch.Tensor]) -> None:
     ours: list[tuple[int, int]] = []
-    # Threads of one operation, in one of the loops.
+    # Several threads per operation, in one of the loops.
     torch.set_num_threads(2 if make is Convolutions else torch.get_num_threads())
 
     def mark() -> None:
@@ -140,7 +140,7 @@ def test_a_training_loop(tmp_path: Path, make: type[nn.Module], data: Callable[[
         ttmem.stop_memory_tracker()
     theirs = levels(profiled)
     assert [now for now, _ in ours] == [now for now, _ in theirs]
-    # What operations take for themselves and give back is not seen, which is said: the peak may be higher.
+    # Scratch memory of operations is not tracked, and the summary says so: the real peak may be higher.
     assert ours[-1][1] <= theirs[-1][1] <= ours[-1][1] * 1.2
     assert tracker.recording is not None
     answer = ttmem.open(tracker.recording)

@@ -1,4 +1,4 @@
-"""Phases of programs: what each of them used, measured and estimated."""
+"""Memory use of phases, measured and estimated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import random
+import re
 import sys
 import textwrap
 import threading
@@ -22,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 import ttmem
-from conftest import CORPUS, preloaded
+from conftest import CORPUS, MODULE, preloaded, ran
 from ttmem import DRAMUsage, MemoryUsageTracker, RunMode, memory_snapshot
 from ttmem._torch.phases import Counters, Did
 
@@ -39,7 +40,7 @@ def fresh() -> Iterator[None]:
     MemoryUsageTracker.clear()
     ttmem.stop_memory_tracker()
     gc.collect()
-    # What is left was imported, such as PyTorch's compiler. The next collection need not visit it again.
+    # The remaining objects were imported, such as PyTorch's compiler. Later collections can skip them.
     gc.freeze()
 
 
@@ -112,7 +113,7 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 def trained(
     mode: RunMode, model: str, optimizer: str, *, outside: bool = False
 ) -> list[tuple[str, DRAMUsage]]:
-    """The phases of two steps of a training loop. The model may have been made before."""
+    """Runs two training steps in phases. The model may have been created before."""
     make, batch = MODELS[model]
     torch.manual_seed(0)
     network = make() if outside else None
@@ -154,7 +155,7 @@ class TestPhases:
         assert MemoryUsageTracker.get_trace_names() == ["MODEL_CREATION", "FORWARD_PASS"]
         guard.release()
 
-    def test_it_is_printed_as_tt_train_prints_it(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_is_printed_with_the_device_and_units(self, capsys: pytest.CaptureFixture[str]) -> None:
         MemoryUsageTracker.print_memory_usage()
         assert capsys.readouterr().out == "WARNING: No traces captured\n"
         guard = capture()
@@ -164,9 +165,20 @@ class TestPhases:
         del scratch
         MemoryUsageTracker.end_capture("FORWARD_PASS")
         MemoryUsageTracker.print_memory_usage()
-        # To the byte what docs/tracker.md has for the programs in Rust, C and C++.
-        page = (CORPUS.parent / "docs" / "tracker.md").read_text(encoding="utf-8")
-        assert capsys.readouterr().out in page
+        assert capsys.readouterr().out == textwrap.dedent("""\
+            === Memory Usage Summary ===
+
+            --- MODEL_CREATION ---
+              cpu: Segment Peak 48.00 MiB, Allocations 48.00 MiB, Deallocations 0.00 MiB, Segment Change +48.00 MiB
+              cpu: Cumulative Peak 48.00 MiB, Cumulative Current 48.00 MiB
+            --- FORWARD_PASS ---
+              cpu: Segment Peak 6.00 MiB, Allocations 6.00 MiB, Deallocations 6.00 MiB, Segment Change +0.00 MiB
+              cpu: Cumulative Peak 54.00 MiB, Cumulative Current 48.00 MiB
+
+            === Final Totals ===
+            Overall cpu Peak: 54.00 MiB, Final cpu Usage: 48.00 MiB
+
+        """)
         out = io.StringIO()
         MemoryUsageTracker.print_memory_usage(out)
         assert out.getvalue() == MemoryUsageTracker.memory_usage_text()
@@ -184,7 +196,42 @@ class TestPhases:
             profile = ttmem.open(tmp_path / "train.log")
             (phase,) = profile.summary()["ranks"][0]["phases"]
             assert (phase["name"], phase["segment_peak_bytes"]) == ("MODEL_CREATION", 4 * MIB)
+            assert phase["l1_peak_total_bytes"] is None
             assert profile.warnings == []
+
+    def test_large_sizes_are_printed_in_gib_and_read(self, tmp_path: Path) -> None:
+        log = tmp_path / "train.log"
+        with MemoryUsageTracker.begin_capture(RunMode.NO_DISPATCH, device="cuda"):
+            model = torch.empty(1_000_003, 4001, device="cuda")
+            MemoryUsageTracker.snapshot("MODEL_CREATION")
+            batch = torch.empty(1000, 1001, device="cuda")
+            MemoryUsageTracker.end_capture("FORWARD_PASS")
+            size, more = (dram.peak for dram in phases().values())
+            log.write_text(MemoryUsageTracker.memory_usage_text())
+            del model, batch
+        assert f"cuda:0: Segment Peak {size / 2**30:.3f} GiB" in log.read_text()
+        assert f"cuda:0: Segment Peak {more / 2**20:.2f} MiB" in log.read_text()
+        for words in (["summary"], ["phases"], ["summary", "--markdown"]):
+            done = ran([*MODULE, *words, str(log)])
+            assert (done.returncode, done.stderr) == (0, "")
+            assert "L1 Peak" not in done.stdout
+            assert "cuda:0" in done.stdout
+        profile = ttmem.load(log)
+        assert profile.warnings == []
+        (rank,) = profile.summary()["ranks"]
+        first, second = rank["phases"]
+        assert first["segment_peak_bytes"] == pytest.approx(size, abs=2**20)
+        assert second["cumulative_peak_bytes"] == pytest.approx(size + more, abs=2**20)
+        assert second["segment_peak_bytes"] == pytest.approx(more, abs=10_486)
+
+    def test_phases_of_several_devices_are_not_added_up(self) -> None:
+        capture().release()
+        MemoryUsageTracker.end_capture("CPU")
+        with pytest.raises(RuntimeError, match=r"captured on cpu, so meta is not possible; call clear\(\)"):
+            MemoryUsageTracker.begin_capture(device="meta")
+        MemoryUsageTracker.clear()
+        with MemoryUsageTracker.begin_capture(device="meta"):
+            pass
 
     @pytest.mark.parametrize("model", MODELS)
     @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -207,7 +254,7 @@ class TestPhases:
             del y
             MemoryUsageTracker.end_capture("GONE")
             assert phases()["FORWARD_PASS"] == (4096, 4096, 0)
-            # It was seen, and is gone.
+            # Its free was tracked.
             assert phases()["GONE"] == (0, 0, 4 * MIB + 4096)
 
     def test_what_is_loaded_is_allocated(self, tmp_path: Path) -> None:
@@ -260,7 +307,7 @@ class TestPhases:
             assert MemoryUsageTracker.get_trace_names() == ["FORWARD_PASS", "FORWARD_PASS", "END_TRACE"]
             with pytest.raises(LookupError, match="get_dram_usage_all"):
                 MemoryUsageTracker.get_dram_usage("FORWARD_PASS")
-            with pytest.raises(LookupError, match="there are FORWARD_PASS, END_TRACE"):
+            with pytest.raises(LookupError, match="the phases are FORWARD_PASS, END_TRACE"):
                 MemoryUsageTracker.get_l1_usage("BACKWARD_PASS")
 
     def test_a_recording_has_the_phases(self, tmp_path: Path) -> None:
@@ -273,15 +320,33 @@ class TestPhases:
         MemoryUsageTracker.finish()
         rank = ttmem.open(path).summary()["ranks"][0]
         assert [phase["segment_peak_bytes"] for phase in rank["phases"]] == [4 * MIB, 0]
-        assert rank["pools"]["DRAM"]["peak_total"] == 4 * MIB
+        assert rank["pools"]["cpu"]["peak_total"] == 4 * MIB
+        assert [*rank["pools"]] == ["cpu"]
+        assert {phase["l1_peak_total_bytes"] for phase in rank["phases"]} == {None}
         del model
+
+    def test_a_recording_of_several_devices(self, tmp_path: Path) -> None:
+        path = tmp_path / "train.ttmem"
+        MemoryUsageTracker.record_to(path)
+        for device in ("cpu", "cuda", "cpu"):
+            with MemoryUsageTracker.begin_capture(RunMode.NO_DISPATCH, device=device):
+                model = torch.zeros(MIB, device=device)
+                MemoryUsageTracker.end_capture("MODEL_CREATION")
+                del model
+        MemoryUsageTracker.finish()
+        (rank,) = ttmem.load(path).summary()["ranks"]
+        assert {name: pool["peak_total"] for name, pool in rank["pools"].items()} == {
+            "cpu": 4 * MIB,
+            "cuda:0": 4 * MIB,
+        }
+        assert [session["name"] for session in rank["sessions"]] == ["cpu", "cuda:0", "cpu"]
 
     def test_another_device_than_the_one_that_is_counted(self, caplog: pytest.LogCaptureFixture) -> None:
         with MemoryUsageTracker.begin_capture(RunMode.NO_DISPATCH, device="cuda"):
             x = torch.zeros(MIB)
             with caplog.at_level(logging.WARNING, LOGGER):
                 MemoryUsageTracker.end_capture("ALL")
-        assert "no tensor was made on cuda:0" in caplog.text
+        assert "no tensors were allocated on cuda:0" in caplog.text
         assert "device='cpu'" in caplog.text
         del x
 
@@ -337,14 +402,14 @@ class TestGuard:
 
     def test_captures_do_not_nest(self) -> None:
         guard = capture()
-        with pytest.raises(RuntimeError, match="a capture is running already: end it with end_capture"):
+        with pytest.raises(RuntimeError, match="a capture is already running; end it with end_capture"):
             capture()
         assert MemoryUsageTracker.is_capturing()
         guard.release()
 
     def test_outside_of_a_capture_it_is_said_what_to_do(self) -> None:
         for call in (MemoryUsageTracker.snapshot, MemoryUsageTracker.end_capture):
-            with pytest.raises(RuntimeError, match="outside of a capture: call begin_capture first"):
+            with pytest.raises(RuntimeError, match="outside a capture; call begin_capture first"):
                 call("A")
         MemoryUsageTracker.clear()
 
@@ -357,9 +422,9 @@ class TestGuard:
         guard.release()
 
     def test_modes_and_sources_that_there_are_not(self) -> None:
-        with pytest.raises(ValueError, match=r"choose RunMode\.NORMAL"):
+        with pytest.raises(ValueError, match=r"expected RunMode\.NORMAL"):
             MemoryUsageTracker.begin_capture("SOMETIMES")
-        with pytest.raises(ValueError, match="choose 'torch' or 'ttnn'"):
+        with pytest.raises(ValueError, match="expected 'torch' or 'ttnn'"):
             MemoryUsageTracker.begin_capture(source="jax")  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="Expected one of cpu"):
             MemoryUsageTracker.begin_capture(device="moon")
@@ -519,7 +584,7 @@ class TestNoDispatch:
             assert torch.nonzero(x).shape == (32, 2)
             values, counts = torch.unique(x, return_counts=True)
             assert values.shape == counts.shape == (32,)
-        assert "as large as it can be" in caplog.text
+        assert "the maximum size is used" in caplog.text
 
     def test_what_is_made_inside_stays_without_values(self, caplog: pytest.LogCaptureFixture) -> None:
         with capture(RunMode.NO_DISPATCH):
@@ -530,8 +595,8 @@ class TestNoDispatch:
             model(torch.ones(2, 4))
         assert "FakeTensor" in repr(y)
         assert len(caplog.records) == 1
-        assert "made in a NO_DISPATCH capture is used after it" in caplog.text
-        with pytest.raises(RuntimeError, match="made in a NO_DISPATCH capture: it has a shape and no values"):
+        assert "created in a NO_DISPATCH capture is used after the capture" in caplog.text
+        with pytest.raises(RuntimeError, match="in a NO_DISPATCH capture: it has a shape but no values"):
             x.sum().item()
 
     def test_a_real_model_stays_as_it_is(self) -> None:
@@ -544,7 +609,7 @@ class TestNoDispatch:
             optimizer.step()
         assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
         assert torch.equal(generator, torch.get_rng_state())
-        # Its gradients were made inside.
+        # Its gradients were created inside the capture.
         model.zero_grad()
         model(pictures()).backward()
         assert all(type(parameter.grad) is torch.Tensor for parameter in model.parameters())
@@ -554,7 +619,7 @@ class TestNoDispatch:
             assert "estimates" not in MemoryUsageTracker.memory_usage_text()
             MemoryUsageTracker.end_capture("ALL")
             assert MemoryUsageTracker.memory_usage_text().endswith(
-                "These figures are estimates: nothing was allocated (NO_DISPATCH).\n"
+                "These numbers are estimates: nothing was allocated (NO_DISPATCH).\n"
             )
 
     def test_another_device_need_not_be_there(self) -> None:
@@ -568,7 +633,7 @@ class TestNoDispatch:
             with torch.no_grad():
                 y = nn.Linear(1000, 10, bias=False).to("cuda")(x)
             MemoryUsageTracker.end_capture("FORWARD_PASS")
-            # As the allocator of the device rounds.
+            # Rounded like the device's allocator.
             assert phases()["FORWARD_PASS"].total_allocations == 4096 + 40448 + 512
             del y
 
@@ -620,7 +685,7 @@ class TestNoDispatch:
         thread = threading.Thread(target=ends)
         thread.start()
         thread.join()
-        assert "ends in the thread that began it" in said[0]
+        assert "must end in the thread that began it" in said[0]
         MemoryUsageTracker.end_capture("A")
         guard.release()
         assert type(torch.zeros(1)) is torch.Tensor
@@ -637,10 +702,10 @@ class TestNoDispatch:
 
 
 class StandInGraph:
-    """What `ttnn.graph` has, over captures that lie in files: one for each phase, then empty ones."""
+    """A replacement for `ttnn.graph` that returns captures from files: one per phase, then empty ones."""
 
     class RunMode:
-        """As ttnn's: names are all that it is asked for."""
+        """Like ttnn's: only the names are used."""
 
         NORMAL = "NORMAL"
         NO_DISPATCH = "NO_DISPATCH"
@@ -702,6 +767,20 @@ class TestTtnn:
         assert not graph.is_open
         assert set(graph.begun) == {"NORMAL"}
 
+    def test_it_is_printed_as_tt_train_prints_it(
+        self, graph: StandInGraph, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with MemoryUsageTracker.begin_capture():
+            MemoryUsageTracker.end_capture("FORWARD_PASS")
+            MemoryUsageTracker.print_memory_usage()
+        assert not graph.is_open
+        printed = [re.sub(r"\d+\.\d\d", "N", line) for line in capsys.readouterr().out.splitlines()]
+        # The format is that of the Rust, C and C++ programs in docs/tracker.md.
+        page = (CORPUS.parent / "docs" / "tracker.md").read_text(encoding="utf-8")
+        lines = {re.sub(r"\d+\.\d\d", "N", line) for line in page.splitlines()}
+        assert set(printed) <= lines
+        assert len(printed) == 10
+
     def test_not_dispatching_is_left_to_ttnn(self, graph: StandInGraph) -> None:
         with MemoryUsageTracker.begin_capture(graph.RunMode.NO_DISPATCH):
             assert type(torch.zeros(1)) is torch.Tensor
@@ -725,12 +804,12 @@ class TestTtnn:
     def test_pytorch_can_be_asked_for(self, graph: StandInGraph) -> None:
         with MemoryUsageTracker.begin_capture(source="torch"):
             assert graph.begun == []
-        with pytest.raises(ValueError, match="device is for PyTorch"):
+        with pytest.raises(ValueError, match="device is only supported for PyTorch"):
             MemoryUsageTracker.begin_capture(source="ttnn", device="cpu")
 
 
 class Allocator:
-    """The counters of a device's allocator, kept as PyTorch keeps them."""
+    """The counters of a device's allocator, updated like PyTorch's."""
 
     def __init__(self) -> None:
         self.current = self.peak = self.allocated = self.freed = 0
@@ -760,7 +839,7 @@ def test_counters_of_an_allocator(seed: int) -> None:
             highest = max(highest, allocator.current - start)
             if was_reset and chance.random() < 0.3:
                 allocator.peak = allocator.current
-        # What is seen of tensors is less: scratch memory is none.
+        # Tracked tensors are less, because scratch memory is not included.
         seen = Did(chance.randint(0, highest), 0, 0)
         peak, *others = counters.next(seen)
         assert others == [allocator.allocated - allocated, allocator.freed - freed]

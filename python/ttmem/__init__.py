@@ -1,16 +1,17 @@
-"""Where did the device memory go? Reads what a run left behind and answers.
+"""Memory profiler for Tenstorrent devices and PyTorch.
 
     >>> import ttmem
-    >>> profile = ttmem.open("model_profile.log")
+    >>> profile = ttmem.load("model_profile.log")
     >>> profile.summary()["ranks"][0]["peak"]["pool"]
 
-`import ttmem` loads the native module and nothing else; whatever needs PyTorch imports it when it is used.
+`import ttmem` loads only the native module. PyTorch is imported on first use of a tracker.
 """
 
-from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__
-from ttmem._native import open as open  # not in `__all__`: `import *` must leave Python's own
+from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__, load
 
-# As in `typing`, which takes longer to load than all else here.
+open = load  # the earlier name. Not in `__all__`: `import *` must not shadow the built-in
+
+# Stands in for `typing.TYPE_CHECKING`: importing `typing` takes longer than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ttmem.tracker import (
@@ -46,6 +47,7 @@ __all__ = [
     "get_memory_summary",
     "get_memory_tracker",
     "initialize_memory_tracker",
+    "load",
     "memory_checkpoint",
     "memory_snapshot",
     "save_memory_profile",
@@ -57,8 +59,8 @@ if not TYPE_CHECKING:
         ("DRAMUsage", "L1UsagePerCore", "MemoryUsageTracker", "RunMode", "ScopeGuard", "memory_snapshot")
     )
 
-    def __getattr__(name):  # noqa: ANN001, ANN202 - who checks types knows the names
-        """Brings what watches programs when it is first asked for: the commands have no use for it."""
+    def __getattr__(name):  # noqa: ANN001, ANN202 - type checkers read the imports above instead
+        """Imports the trackers on first use; the commands do not need them."""
         if name in __all__:
             from importlib import import_module
 
@@ -67,3 +69,7 @@ if not TYPE_CHECKING:
             return found
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
+
+    def __dir__():  # noqa: ANN202
+        """Lists the public names, also those that are not imported yet."""
+        return sorted({*__all__, *globals()} - {"TYPE_CHECKING", "USAGE"})

@@ -1,13 +1,13 @@
-"""The commands: `ttmem`, `tt-memory-profiler`, and `python -m ttmem`, which is the first of them.
+"""Entry points of the commands `ttmem` (also `python -m ttmem`) and `tt-memory-profiler`.
 
-What the commands do is the native module's; here the process is made ready for them. Nothing is imported
-that a command would have to wait for.
+The native module implements the commands; this module sets up signals for them. It imports little, because
+every import delays a command.
 """
 
 import os
 import sys
 
-# Not of `signal`: that one imports much to give numbers names.
+# Not `signal`, which imports `enum` and more.
 from _signal import (  # type: ignore[import-not-found]
     SIG_DFL,
     SIGINT,
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERBS = {"track": "ttmem._track"}
-"""Verbs that are written in Python: the module of each, whose `main(words)` gets what follows the verb."""
+"""Commands that are written in Python: their module, whose `main(words)` gets the arguments."""
 
 
 def ttmem() -> int:
-    """Run the command `ttmem` with the words of `sys.argv`; return its exit code."""
+    """Runs the command `ttmem` with the arguments in `sys.argv`; returns its exit code."""
     module = VERBS.get(sys.argv[1]) if len(sys.argv) > 1 else None
     if module is None:
         return _run(_native.ttmem)
@@ -39,19 +39,19 @@ def ttmem() -> int:
 
 
 def tt_memory_profiler() -> int:
-    """Run the command `tt-memory-profiler`; return its exit code."""
+    """Runs the command `tt-memory-profiler`; returns its exit code."""
     return _run(_native.tt_memory_profiler)
 
 
 def _run(command: "Callable[[list[str], list[str]], int]") -> int:
-    """Run a command of the native module as if it were the program of this process."""
-    # The interpreter's handler would wait until the command is over. What was ignored (`nohup`) stays so.
+    """Runs a native command with the signal handling of an ordinary program."""
+    # Python's handler would only run after the command returns. An ignored signal (`nohup`) stays ignored.
     if getsignal(SIGINT) is default_int_handler:
         signal(SIGINT, SIG_DFL)
-    # This one the interpreter ignores, and so would all that the command starts.
+    # Python ignores SIGXFSZ, and child processes would inherit that.
     signal(SIGXFSZ, SIG_DFL)
     again = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_again.py")
-    # A program that has an interpreter inside of it may know of none that could be started.
+    # `sys.executable` may be empty when Python is embedded in another program.
     return command(sys.argv, [sys.executable, "-I", again] if sys.executable else [])
 
 

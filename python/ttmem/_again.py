@@ -1,14 +1,14 @@
-"""Starts the command `ttmem` another time: what it runs for its servers and workers.
+"""Starts another `ttmem` process: servers and workers.
 
-A worker works in a folder with files of others, and `python -m ttmem` would take them for modules. So this
-file is run by its path, and isolated (`python -I`): no setting makes Python look for modules where it works.
+A worker's working directory may contain other files, which `python -m ttmem` could import as modules. So this
+file is run by its path and isolated (`python -I`): Python then never imports from that directory.
 """
 
 import os
 import sys
 
 if __name__ == "__main__":
-    # Found last, and surely: it may have come from a place that an isolated Python does not know.
+    # The package may be installed outside the default paths of an isolated Python. Searched last.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
     from ttmem.__main__ import ttmem

@@ -1,10 +1,12 @@
-"""Operations as decorators: of functions, coroutines and generators."""
+"""Operations as decorators for functions, coroutines and generators."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from ttmem._frames import leave
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
@@ -14,13 +16,17 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def decorated(function: F, operation: Callable[[], AbstractContextManager[object]]) -> F:
-    """The function, every call of which is an operation; of a generator, every piece between results."""
+    """Wraps a function so that every call is an operation; for a generator, every resumption."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with operation():
-                return await function(*args, **kwargs)
+            try:
+                with operation():
+                    return await function(*args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
 
         return awaited  # type: ignore[return-value]
     if (
@@ -33,8 +39,12 @@ def decorated(function: F, operation: Callable[[], AbstractContextManager[object
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with operation():
-            return function(*args, **kwargs)
+        try:
+            with operation():
+                return function(*args, **kwargs)
+        except BaseException as error:
+            leave(error)
+            raise
 
     return called  # type: ignore[return-value]
 
@@ -44,27 +54,32 @@ def _generated(
 ) -> Callable[..., Generator[Any, Any, Any]]:
     @functools.wraps(function)
     def generated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        generator = function(*args, **kwargs)
-        # What goes through is held by nobody here: a result may be large.
+        # A list, so that no local variable keeps a value alive: it may be a large tensor.
         passing: list[Any] = [None]
         thrown: BaseException | None = None
-        while True:
-            with operation():
-                try:
-                    passing.append(
-                        generator.send(passing.pop()) if thrown is None else generator.throw(thrown)
-                    )
-                except StopIteration as end:
-                    return end.value
-            thrown = None
-            try:
-                passing.append((yield passing.pop()))
-            except GeneratorExit:
+        try:
+            generator = function(*args, **kwargs)
+            while True:
                 with operation():
-                    generator.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - it is for the one inside
-                thrown = error
+                    try:
+                        passing.append(
+                            generator.send(passing.pop()) if thrown is None else generator.throw(thrown)
+                        )
+                    except StopIteration as end:
+                        return end.value
+                thrown = None
+                try:
+                    passing.append((yield passing.pop()))
+                except GeneratorExit:
+                    with operation():
+                        generator.close()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - passed on to the wrapped generator
+                    leave(error)
+                    thrown = error
+        except BaseException as error:
+            leave(error)
+            raise
 
     return generated
 
@@ -74,26 +89,31 @@ def _generated_by_task(
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     @functools.wraps(function)
     async def generated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        generator = function(*args, **kwargs)
         passing: list[Any] = [None]
         thrown: BaseException | None = None
-        while True:
-            with operation():
-                try:
-                    if thrown is None:
-                        passing.append(await generator.asend(passing.pop()))
-                    else:
-                        passing.append(await generator.athrow(thrown))
-                except StopAsyncIteration:
-                    return
-            thrown = None
-            try:
-                passing.append((yield passing.pop()))
-            except GeneratorExit:
+        try:
+            generator = function(*args, **kwargs)
+            while True:
                 with operation():
-                    await generator.aclose()
-                raise
-            except BaseException as error:  # noqa: BLE001 - it is for the one inside
-                thrown = error
+                    try:
+                        if thrown is None:
+                            passing.append(await generator.asend(passing.pop()))
+                        else:
+                            passing.append(await generator.athrow(thrown))
+                    except StopAsyncIteration:
+                        return
+                thrown = None
+                try:
+                    passing.append((yield passing.pop()))
+                except GeneratorExit:
+                    with operation():
+                        await generator.aclose()
+                    raise
+                except BaseException as error:  # noqa: BLE001 - passed on to the wrapped generator
+                    leave(error)
+                    thrown = error
+        except BaseException as error:
+            leave(error)
+            raise
 
     return generated

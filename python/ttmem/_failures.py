@@ -1,4 +1,4 @@
-"""The exception that ends the program: it goes into the recording, and to whoever was told before."""
+"""Records the exception that ends the program."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from ttmem._frames import cleaned
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
@@ -15,46 +17,45 @@ if TYPE_CHECKING:
     Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 MAX_TEXT = 2000
-"""A message may be as long as a tensor printed in full."""
+"""Longer messages are cut: they may contain a printed tensor."""
 MAX_CHAIN = 64
 
 
 class Uncaught:
-    """Notes the exception that nobody caught. What Python does about it stays as it is.
+    """Records an uncaught exception, then calls the previous `sys.excepthook`.
 
-    `SystemExit` is no failure, and Python does not call the hook for it.
+    Python does not call the hook for `SystemExit`, which is not a failure.
     """
 
     def __init__(self, note: Callable[[str, list[str]], None], libraries: Sequence[str]) -> None:
-        """`note` gets the exception with its place, and the messages of those that led to it."""
+        """`note` gets the exception with its location, and the messages of its chain of causes."""
         self._note = note
         self._libraries = tuple(libraries)
         self._before: Hook = sys.excepthook
         self._is_open = False
 
     def open(self) -> None:
-        """Begins."""
         self._before = sys.excepthook
         sys.excepthook = self._raised
         self._is_open = True
 
     def close(self) -> None:
-        """Ends: the hook is what it was, unless the program has put another there since."""
+        """Restores the previous hook, unless the program has replaced ours."""
         self._is_open = False
         if sys.excepthook == self._raised:
             sys.excepthook = self._before
 
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # An interactive session goes on.
+        # `ps1`: an interactive session, which continues after an exception.
         if self._is_open and not hasattr(sys, "ps1"):
-            # Whatever goes wrong here: the program's own error is what people must see.
+            # An error in here must not hide the program's own.
             with contextlib.suppress(Exception):
                 self._note(described(error, trace, self._libraries), messages(error))
-        self._before(kind, error, trace)
+        self._before(kind, error, cleaned(error, trace))
 
 
 def described(error: BaseException, trace: TracebackType | None, libraries: Sequence[str]) -> str:
-    """The exception as Python prints it, and the innermost line of the program that it went through."""
+    """Returns the exception as Python prints it, and the innermost line of the program's own code."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     if len(text) > MAX_TEXT:
         text = text[:MAX_TEXT] + "…"
@@ -63,7 +64,7 @@ def described(error: BaseException, trace: TracebackType | None, libraries: Sequ
 
 
 def messages(error: BaseException) -> list[str]:
-    """The messages of an exception, and of those that it was raised from."""
+    """Returns the messages of an exception and of its causes."""
     found: list[str] = []
     at: BaseException | None = error
     while at is not None and len(found) < MAX_CHAIN:
@@ -73,7 +74,7 @@ def messages(error: BaseException) -> list[str]:
 
 
 def _place(trace: TracebackType | None, libraries: tuple[str, ...]) -> str | None:
-    """`FILE:LINE in FUNCTION`: of the program, or of a library where nothing else is there."""
+    """Returns `FILE:LINE in FUNCTION` in the program, or in a library if no frame is the program's."""
     place = outer = None
     for frame, line in traceback.walk_tb(trace):
         code = frame.f_code
@@ -85,7 +86,7 @@ def _place(trace: TracebackType | None, libraries: tuple[str, ...]) -> str | Non
 
 
 def _short(file: str) -> str:
-    """A file as people know it: from where the program runs."""
+    """Returns a path relative to the working directory, if the file is inside it."""
     try:
         here = os.path.relpath(file)
     except (OSError, ValueError):

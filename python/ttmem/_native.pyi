@@ -1,4 +1,4 @@
-"""What the native module has: `crates/ttmem-py`."""
+"""The native module, implemented in `crates/ttmem-py`."""
 
 import os
 import weakref
@@ -23,8 +23,8 @@ __all__ = [
     "Usage",
     "Watch",
     "__version__",
+    "load",
     "memory_size",
-    "open",
     "save_memory_profile",
     "tracker_settings",
     "tt_memory_profiler",
@@ -34,16 +34,16 @@ __all__ = [
 __version__: str
 
 class Error(Exception):
-    """Why there is no answer. The text is what the command says."""
+    """An error of ttmem. Its text is the error message of the `ttmem` command."""
 
     exit_code: int
-    """What the command exits with: 2, 4 where there is no memory data, 70 where it is a bug of ttmem."""
+    """Exit code of the `ttmem` command: 2, 4 for no memory data, 70 for a bug in ttmem."""
 
 class UnknownFormat(Error):
-    """No reader knows the format, or there is none of that name."""
+    """The format of a file is not recognized, or `format` names no reader."""
 
 class NoMemoryData(Error):
-    """The format is known, but there is no memory data in it; the text says which setting is missing."""
+    """The file has a known format but no memory data; the message names the missing setting."""
 
 class _Warning(TypedDict):
     file: str
@@ -52,15 +52,15 @@ class _Warning(TypedDict):
 
 @final
 class Profile:
-    """What a run left behind, read. `open` makes it."""
+    """The memory profile of a run, read by `load`."""
 
     @property
     def format(self) -> str:
-        """The name of the format, as `ttmem formats` lists it."""
+        """The name of the input's format, as listed by `ttmem formats`."""
 
     @property
     def warnings(self) -> list[_Warning]:
-        """What people should know about the reading. A warning whose `line` is None is of no line."""
+        """Problems found while reading. Warnings about the whole file have the `line` None."""
 
     def summary(
         self,
@@ -72,73 +72,72 @@ class Profile:
         at: int | None = None,
         expect: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Where the memory went: the object that `ttmem summary --json` prints (docs/json.md).
+        """Returns the summary: the object that `ttmem summary --json` prints (docs/json.md).
 
-        Sizes are bytes, and None is not known, never 0.
+        Sizes are in bytes. An unknown value is None, never 0.
 
         Args:
-            run: Which program runs: `"all"`, those of the last pass (`"last"`), or one by its number from 1.
-            rank: Which rank: `0` or `"1,0"`.
-            process: Which of the processes that wrote one log: `"all"`, or one by its number from 1.
-            top: How many rows lists have.
-            at: A step: what was in memory before it stands in `at`, besides the peaks.
-            expect: What is expected of classes of tensors, as `--expect` of the command takes it:
-                `{"params": 1_235_814_400, "dtype": "bf16"}`. What was measured stands in `expected`.
+            run: Program runs to include: `"all"`, those of the last pass (`"last"`), or a number from 1.
+            rank: The rank: `0` or `"1,0"`.
+            process: Processes to include if several wrote to one log: `"all"`, or a number from 1.
+            top: Maximum number of rows in each list.
+            at: A step: `at` in the result describes the memory in use before it.
+            expect: Expected sizes of tensor classes, as for `ttmem summary --expect`:
+                `{"params": 1_235_814_400, "dtype": "bf16"}`. `expected` in the result has the comparison.
 
         Raises:
-            Error: The run or the rank is not there, or nothing is expected.
-            ValueError: `run` is neither `"all"` nor `"last"` nor a number from 1, or `expect` says nothing
-                that could be expected.
+            Error: The run or rank does not exist, or `expect` is empty.
+            ValueError: `run`, `process` or `expect` is invalid.
 
         """
 
-    def markdown(self) -> str:
-        """Give the answer as Markdown, for agents and issues: what `ttmem summary --markdown` prints."""
+    def markdown(self, *, budget: int | None = None, top: int | None = None) -> str:
+        """Returns the summary as Markdown, as printed by `ttmem summary --markdown`."""
 
     def report(self, directory: str | os.PathLike[str], name: str | None = None, force: bool = False) -> Path:
-        """Write the report into a folder, which need not be there; return where its page is.
+        """Writes a report into a folder; returns the path of its page.
 
         Args:
-            directory: The folder.
-            name: How the names of the files begin; without it, the name of what was read.
-            force: Whether a report of that name that is there already is replaced.
+            directory: The folder; created if needed.
+            name: Prefix of the file names; the name of the input by default.
+            force: Replaces an existing report of that name.
 
         Raises:
-            FileExistsError: There is a report of that name.
-            OSError: It cannot be written.
+            FileExistsError: A report of that name already exists.
+            OSError: The report cannot be written.
 
         """
 
-def open(path: str | os.PathLike[str], *, format: str | None = None) -> Profile:
-    """Read what a run left behind: a log, a capture, a recording, a profile, or the folder of a report.
+def load(path: str | os.PathLike[str], *, format: str | None = None) -> Profile:
+    """Reads a log, a capture, a recording, a profile, or a report folder.
 
-    Other threads of Python go on meanwhile, and Ctrl-C ends it.
+    Other Python threads keep running meanwhile. Ctrl-C cancels it.
 
     Args:
-        path: The file or folder; `"-"` is standard input. Packed files (gzip, zstd) are unpacked.
-        format: The name of a reader, instead of the one that knows the content.
+        path: The file or folder; `"-"` is standard input. May be compressed with gzip or zstd.
+        format: Name of the reader to use, instead of detecting the format.
 
     Raises:
-        UnknownFormat: No reader knows it.
-        NoMemoryData: There is no memory data in it.
-        Error: It is empty, damaged, or a mix of ranks.
-        OSError: The file cannot be read; `FileNotFoundError` and the like.
+        UnknownFormat: The format is not recognized.
+        NoMemoryData: The file has no memory data.
+        Error: The file is empty or corrupt, or contains a mix of ranks.
+        OSError: The file cannot be read (`FileNotFoundError`, for example).
 
     """
 
 def memory_size(text: str) -> int:
-    """Give the bytes of a size as people type it: `200MB`.
+    """Parses a size such as `200MB` into bytes.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a size.
 
     """
 
 def ttmem(words: list[str], again: list[str]) -> int:
-    """Run the command `ttmem`; return its exit code. The words of `again` start it another time."""
+    """Runs the command `ttmem`; returns its exit code. `again` is the command line that starts it again."""
 
 def tt_memory_profiler(words: list[str], again: list[str]) -> int:
-    """Run the command `tt-memory-profiler`; return its exit code."""
+    """Runs the command `tt-memory-profiler`; returns its exit code."""
 
 class _Settings(TypedDict):
     enabled: bool
@@ -149,72 +148,72 @@ class _Settings(TypedDict):
     problems: list[str]
 
 def tracker_settings() -> _Settings:
-    """Say what holds for the tracker: what the environment says, and the file that it names.
+    """Returns the tracker's settings from the environment and the configuration file.
 
-    What is not understood stands in `problems`, each a sentence with the file and the line.
+    `problems` lists invalid settings, each with its file and line.
     """
 
 @final
 class Call:
-    """A call of a scope, which a context holds."""
+    """A call of a scope, held by a context variable."""
 
 @final
 class Forward:
     """Enters a scope for the forward pass of every module."""
 
     def __new__(cls, watch: Watch, models: Any) -> Self:
-        """`models` names what is not known, and is told of the passes of models: `ttmem._torch.modules`."""
+        """`models` names unknown modules and gets the passes of whole models: `ttmem._torch.modules`."""
 
     def know(self, module: torch.nn.Module, name: str, is_model: bool) -> None:
-        """Say what a module is called."""
+        """Sets the name of a module."""
 
     def begins(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-        """Enter the forward pass of a module."""
+        """Enters the forward pass of a module."""
 
     def ends(self, module: torch.nn.Module, output: object) -> None:
-        """Leave it."""
+        """Leaves the forward pass of a module."""
 
     def fingerprint(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> tuple[int, int]:
-        """Give a number for which modules are inside of modules, and one for their parameters and buffers."""
+        """Returns a hash of the submodules of modules, and one of their parameters and buffers."""
 
     def contents(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
-        """Say what the parameters and buffers of modules are, by how the names of what is in them begin."""
+        """Classifies the parameters and buffers of modules, given with their name prefixes."""
 
     def gradients(self, modules: list[tuple[weakref.ref[torch.nn.Module], str]]) -> None:
-        """Say which gradients the parameters of modules have, by how the names of these begin.
+        """Classifies the gradients of the modules' parameters; modules are given with their name prefixes.
 
-        The modules must be this thread's alone.
+        No other thread may use the modules meanwhile.
         """
 
 @final
 class History:
-    """The history of the allocators of one kind of device."""
+    """The memory history of one kind of device (`cuda`, `xpu`)."""
 
     def __new__(cls, watch: Watch, kind: str) -> Self:
-        """From now on, storages of these devices are known from the history."""
+        """From now on, tensors on these devices are tracked only by the history."""
 
     @property
     def drained(self) -> int:
-        """How many rows were taken down."""
+        """Number of recorded rows."""
 
     def drain(self, snapshot: dict[str, Any], allocations: list[int], now_us: int | None = None) -> int:
-        """Take down what is new in a snapshot; return how many rows were.
+        """Records the new rows of a snapshot; returns their number.
 
         Args:
-            snapshot: What `_snapshot()` gives.
-            allocations: How many allocations each device has had.
-            now_us: When the snapshot was taken, in Unix time, if not now.
+            snapshot: The result of `_snapshot()`.
+            allocations: Total number of allocations of each device.
+            now_us: Unix time of the snapshot in microseconds; now by default.
 
         """
 
 @final
 class Operations:
-    """What PyTorch's profiler says of every operation."""
+    """Records the operations that PyTorch's profiler reports."""
 
     def __new__(cls, watch: Watch) -> Self:
-        """From now on, storages of the processor are known from the profiler."""
+        """From now on, CPU tensors are tracked only by the profiler."""
 
-    def take(
+    def record(
         self,
         rows: list[
             tuple[
@@ -229,22 +228,21 @@ class Operations:
             ]
         ],
     ) -> int:
-        """Take events down; return how many there were.
+        """Records events; returns their number.
 
         Args:
-            rows: Of each event: the row that it is inside of, its name, when it began and ended in
-                nanoseconds of Unix time, its thread, for memory the address and by how much there is more,
-                for operations the tensors among the arguments (element type, bytes of an element, shape),
-                and the shapes of all arguments as JSON.
+            rows: For each event: its parent row, its name, its start and end (Unix time in nanoseconds), its
+                thread, the address and size change of a memory event, the tensor arguments of an operation
+                (element type, bytes per element, shape), and the shapes of all arguments as JSON.
 
         """
 
 @disjoint_base
 class Watch:
-    """Watches the tensors of a program: `ttmem._torch.mode` makes a dispatch mode of it."""
+    """Tracks the tensors of a program. `ttmem._torch.mode` makes a dispatch mode of it."""
 
     is_on: bool
-    """Whether anything is taken down."""
+    """Whether anything is recorded."""
 
     def __new__(
         cls,
@@ -256,41 +254,41 @@ class Watch:
         inner: Callable[[Any], Iterable[Any]],
         complain: Callable[[BaseException], None],
         is_programs: Callable[[BaseException], bool],
-        plainly: Callable[[], AbstractContextManager[None]],
+        disable_torch_function: Callable[[], AbstractContextManager[None]],
         libraries: list[str],
         limit: int | None = None,
         estimates: bool = False,
     ) -> Self:
-        """Record to the path, if there is one.
+        """Records to a file if `path` is not None.
 
         Args:
             path: The recording.
             tensor: `torch.Tensor`.
             parameter: `torch.nn.Parameter`.
-            current: Holds the call that runs in a context.
-            inner: The plain tensors in one that has no storage.
-            complain: Told the first error of our own.
-            is_programs: Whether a signal handler of the program's raised an error.
-            plainly: `torch._C.DisableTorchFunction`.
-            libraries: Where code lies that is not the user's.
-            limit: How many bytes the files of the recording may have together.
-            estimates: Count tensors without memory on the device that they say they are on.
+            current: Holds the innermost running call of a context.
+            inner: Returns the plain tensors inside a tensor that has no storage.
+            complain: Called with the tracker's first internal error.
+            is_programs: Whether one of the program's signal handlers raised an error.
+            disable_torch_function: `torch._C.DisableTorchFunction`.
+            libraries: Folders with code that is not the user's.
+            limit: Maximum total size of the recording's files in bytes.
+            estimates: Whether to count tensors without memory on the device they claim to be on.
 
         """
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call an operation for PyTorch, and take its results down."""
+        """Calls an operation for PyTorch and records its results."""
 
     def gone(self, weak: object) -> None:
-        """Take down that a storage is gone: what weak references call."""
+        """Records that a storage was freed: the callback of weak references."""
 
     def see(self, tensor: object, name: str) -> None:
-        """Take a tensor down that was made unseen, and by what."""
+        """Records a tensor whose allocation was not tracked; `name` is its operation."""
 
     def made(self, tensor: object, name: str) -> None:
-        """Record a tensor that something outside of the dispatcher has just allocated, and what did."""
+        """Records a tensor that `name` has just allocated outside PyTorch's dispatcher."""
 
     def classify(
         self,
@@ -301,55 +299,55 @@ class Watch:
         *,
         only_unknown: bool = False,
     ) -> None:
-        """Say what a tensor is, and what people call it."""
+        """Sets the class and name of a tensor."""
 
     def label(self, tensors: object, class_: str) -> None:
-        """Say what all tensors in something are whose allocator has a history."""
+        """Sets the class of all tensors in a container whose allocator has a history."""
 
     def pass_calls_to(self, pass_on: Callable[[str], object] | None) -> None:
-        """Pass which call runs on to allocators."""
+        """Passes the running call of each thread to an allocator from now on."""
 
     tells_allocators: bool
-    """Whether allocators with a history want to know which call runs, and what modules give."""
+    """Whether allocators with a history need the running call and the outputs of modules."""
 
     backward: Call | None
     """The backward pass that this thread has begun."""
 
     def not_watched(self, device: str, what: str) -> None:
-        """Say what is not in the figures of a device."""
+        """Records what the numbers of a device do not include."""
 
     def only_counters(self) -> None:
-        """Take every reading of counters down as a step: there are no others."""
+        """Records every reading of counters as a step, because there are no other steps."""
 
     def highest(self, pool: str, size: int) -> None:
-        """Take down what a counter says was the most since it was read last."""
+        """Records the peak that a counter reports since it was last read."""
 
     def resized(self, storage: object) -> None:
-        """Look at the size of a storage again."""
+        """Records the new size of a storage."""
 
     def begin(self, name: str, kind: str, tag: int = 0) -> Call | None:
-        """Begin a call inside of the one that the context holds; the context holds it then."""
+        """Begins a call inside the context's current one and makes it the current one."""
 
     def end(self, call: Call) -> None:
-        """End a call."""
+        """Ends a call."""
 
     def end_tagged(self, tag: int) -> None:
-        """End the innermost call with that tag, and those inside of it."""
+        """Ends the innermost call with that tag and all calls inside it."""
 
     is_in_pass: bool
-    """Whether what the context is right inside of is a forward pass, or a step of an optimizer."""
+    """Whether the context's current call is a forward pass or an optimizer step."""
 
     def passes(self) -> list[int]:
-        """Tags of the forward passes and steps that the context is in here, innermost first."""
+        """Returns the tags of this thread's forward passes and optimizer steps, innermost first."""
 
     def failed(self, error: BaseException) -> None:
-        """Count an error of our own. What a signal handler of the program's has raised is raised again."""
+        """Counts an internal error. Raises it again if one of the program's signal handlers raised it."""
 
     def snapshot(self, name: str | None = None) -> None:
-        """Mark this moment."""
+        """Records a snapshot."""
 
     def devices(self, names: list[str]) -> None:
-        """Name the devices whose tensors are watched, the most important first."""
+        """Registers the tracked devices, the most important first."""
 
     def reading(
         self,
@@ -362,7 +360,7 @@ class Watch:
         free: int | None = None,
         capacity: int | None = None,
     ) -> None:
-        """Take down what a pool was seen to have, in bytes."""
+        """Records the counters of a pool, in bytes."""
 
     def op_totals(
         self,
@@ -374,92 +372,90 @@ class Watch:
         device_bytes: int | None,
         shapes: str | None,
     ) -> None:
-        """Take down what a profiler says of an operation; times in nanoseconds."""
+        """Records a profiler's totals of an operation; times in nanoseconds."""
 
     def expect(self, words: list[tuple[str, str]]) -> None:
-        """Take down what classes should take, as keys and values say it."""
+        """Records the expected sizes of tensor classes, given as keys and values."""
 
     def warn(self, message: str) -> None:
-        """Take down what people should know."""
+        """Records a warning."""
 
     def ended_by(self, text: str, messages: list[str]) -> None:
-        """Take down the exception that ends the program, and the messages of those that led to it."""
+        """Records the exception that ends the program, and the messages of its chain of causes."""
 
     def figures(self) -> list[tuple[str, int, int, int, int]]:
-        """Return for each device what is there, the most that was, how many storages there are and were."""
+        """Returns for each device: current bytes, peak bytes, number of live storages, of allocations."""
 
     def next_phase(self) -> list[tuple[str, int, int, int]]:
-        """Return for each device the peak above the start, and what was allocated and freed since then."""
+        """Returns for each device: peak above the start, bytes allocated, bytes freed since the last call."""
 
     def moved(self, tensor: object, to: object) -> None:
-        """Follow a tensor that stands for another, which may go."""
+        """Tracks `to` in place of `tensor`, which it stands in for."""
 
     @property
     def errors(self) -> int:
-        """How many errors of our own the program did not see."""
+        """Number of internal errors that were kept from the program."""
 
     @property
     def failure(self) -> str | None:
-        """Why the recording is not written any more, if that is so."""
+        """Why the recording is no longer written; None if it is."""
 
     def flush(self) -> None:
-        """Wait until all that was seen is in the file."""
+        """Waits until all recorded events are written."""
 
     def finish(self) -> None:
-        """Write what is left, and the end."""
+        """Completes the recording."""
 
     def abandon(self) -> None:
-        """Leave the recording to the process that began it."""
+        """Leaves the recording to the process that began it."""
 
 def save_memory_profile(recording: str | os.PathLike[str], *, is_running: bool = False) -> str:
-    """Make `memory_profile_….json` of a recording, beside it; return its path."""
+    """Writes the JSON profile of a recording next to it; returns its path."""
 
 @final
 class Usage:
-    """Cuts a program into phases, of what it is told: `ttmem.usage` is what people use."""
+    """Divides a program into phases. The public interface is `ttmem.usage`."""
 
-    def __new__(cls) -> Self:
-        """Begin with no phase."""
-
-    def begin_capture(self, estimated: bool) -> int:
-        """Begin a capture; return its number."""
+    def __new__(cls) -> Self: ...
+    def begin_capture(self, estimated: bool, device: str | None = None) -> int:
+        """Begins a capture; returns its number. `device` is the PyTorch device."""
 
     def snapshot(self, name: str) -> None:
-        """End the phase, and begin the next."""
+        """Ends the current phase and begins the next."""
 
     def end_capture(self, name: str) -> None:
-        """End the last phase, and the capture."""
+        """Ends the last phase and the capture."""
 
     def end_and_clear(self, capture: int) -> None:
-        """End that capture, if it still runs, and forget its phases; nothing where another has begun."""
+        """Ends a capture and removes its phases; does nothing if another capture has begun."""
 
     def clear(self) -> None:
-        """Forget the phases. A capture that runs is over."""
+        """Removes all phases and ends a running capture."""
 
     @property
     def is_capturing(self) -> bool:
-        """Whether a capture runs."""
+        """Whether a capture is running."""
 
     def record(self, peak: int, allocations: int, deallocations: int) -> None:
-        """Take down what happened: the peak above what is there, the bytes of all allocations and frees."""
+        """Records the peak above current memory, and the bytes allocated and freed."""
 
     def record_graph(self, json: str) -> None:
-        """Take down a graph capture of ttnn."""
+        """Records a ttnn graph capture."""
 
     def dram(self, name: str) -> tuple[int, int, int]:
-        """Return the peak, the allocations and the deallocations of a phase."""
+        """Returns the peak, allocations and deallocations of a phase."""
 
     def l1(self, name: str) -> tuple[int, int, int]:
-        """Return the peaks of circular buffers, of buffers, and of both in a phase."""
+        """Returns the peaks of circular buffers, of buffers, and of both together in a phase."""
 
     def phases(self) -> list[tuple[str, tuple[int, int, int], tuple[int, int, int]]]:
-        """Return all phases, in order."""
+        """Returns all phases, in order."""
 
     def text(self) -> str:
-        """Return the figures of all phases as text."""
+        """Returns the numbers of all phases as text."""
 
     def record_to(self, path: str | os.PathLike[str]) -> None:
-        """Begin a recording of the captures to come."""
+        """Starts a recording of later captures."""
 
     def finish(self) -> None:
-        """Finish the recording."""
+        """Completes the recording."""

@@ -1,4 +1,4 @@
-"""Signals: a program that is told to end saves its profile first. What it does about them itself stays."""
+"""Saves the profile on SIGTERM, without changing how the program handles the signal."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ttmem._frames import leave
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
 
 class Ending:
-    """Calls a function when the process is told to end (SIGTERM), and then does what would have been done.
+    """Calls a function on SIGTERM, then runs the previous handler.
 
-    A program that has a handler of its own may go on.
+    A program with its own handler may continue: then `may_go_on` is called instead of `at_end`.
     """
 
     def __init__(self, at_end: Callable[[], object], may_go_on: Callable[[], object]) -> None:
-        """What is to be called when it ends, and what when it may go on."""
         self._at_end = at_end
         self._may_go_on = may_go_on
         self.before: Any = None
         self.is_open = False
 
     def open(self) -> None:
-        """Begins. Only the main thread can: elsewhere, what is left of an ended program is its recording."""
+        """Installs the handler. Only the main thread can; otherwise SIGTERM leaves just the recording."""
         if threading.current_thread() is threading.main_thread():
             self.before = self._without_closed(signal.getsignal(signal.SIGTERM))
-            # Not one that is ignored, nor one that was not made in Python and could not be put back.
+            # Leave an ignored signal alone, and a handler installed from C, which could not be restored.
             if self.before is not signal.SIG_IGN and self.before is not None:
                 signal.signal(signal.SIGTERM, self._ended)
                 self.is_open = True
 
     def close(self) -> None:
-        """Ends: what was there before is there again, unless the program has put another there since."""
+        """Restores the previous handler, unless the program has replaced ours."""
         here = threading.current_thread() is threading.main_thread()
         if self.is_open and here and signal.getsignal(signal.SIGTERM) == self._ended:
             signal.signal(signal.SIGTERM, self.before)
@@ -45,7 +46,7 @@ class Ending:
 
     @staticmethod
     def _without_closed(handler: Any) -> Any:
-        """What was there before those of ours that were closed in another thread, and are still there."""
+        """Skips our own handlers that were closed in another thread, where they could not be removed."""
         while isinstance(ending := getattr(handler, "__self__", None), Ending) and not ending.is_open:
             handler = ending.before
         return handler
@@ -59,29 +60,33 @@ class Ending:
                 self._at_end()
         finally:
             if callable(before):
-                before(number, frame)
+                try:
+                    before(number, frame)
+                except BaseException as error:
+                    leave(error)
+                    raise
             else:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
 
 
 def raised_by_a_handler(error: BaseException) -> bool:
-    """Whether an error comes from a signal handler of the program's: those run in the midst of anything.
+    """Whether one of the program's signal handlers raised an error; they may run in the middle of our code.
 
-    A handler is told what it has interrupted, which is the frame that it was called from.
+    A handler is recognized by its code, or by its argument: the frame it interrupted, which is its caller.
     """
     codes = {code for number in signal.valid_signals() if (code := _code_of(signal.getsignal(number)))}
     trace, before = error.__traceback__, None
     while trace is not None:
         frame = trace.tb_frame
-        if frame.f_code in codes or (before is not None and _is_told(frame, before)):
+        if frame.f_code in codes or (before is not None and _gets_frame(frame, before)):
             return True
         trace, before = trace.tb_next, frame
     return False
 
 
-def _is_told(frame: FrameType, of: FrameType) -> bool:
-    """Whether a frame is among the arguments of a call."""
+def _gets_frame(frame: FrameType, of: FrameType) -> bool:
+    """Whether the call of `frame` has the frame `of` among its arguments."""
     code, values = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & inspect.CO_VARARGS)
@@ -93,12 +98,12 @@ def _is_told(frame: FrameType, of: FrameType) -> bool:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """The code of a handler that is a function, a method, or a part of one. Not ours."""
+    """Returns the code of a handler: a function, method or `partial`; for ours, that of the previous one."""
     try:
         while isinstance(ending := getattr(handler, "__self__", None), Ending):
             handler = ending.before
         while isinstance(handler, functools.partial):
             handler = handler.func
         return getattr(handler, "__code__", None)
-    except Exception:  # noqa: BLE001 - an odd one is asked for nothing
+    except Exception:  # noqa: BLE001 - a handler may be any object
         return None

@@ -1,7 +1,7 @@
-"""Starts the tracker with the program: `TTMEM_TRACK=1 python script.py`, or where the configuration says so.
+"""Starts the tracker with the program: `TTMEM_TRACK=1 python script.py`, or by configuration.
 
-`ttmem-start.pth` imports this when Python starts, but only where one of them is there. PyTorch is not
-imported for it: the tracker starts when the program imports PyTorch, and reads the configuration then.
+`ttmem-start.pth` imports this module at Python startup if the variable or a configuration is set. The tracker
+starts, and reads the configuration, when the program imports PyTorch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AfterTorch(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Finds PyTorch as it would be found without, and starts the tracker when it is loaded."""
+        """Wraps PyTorch's loader to start the tracker once PyTorch is loaded."""
         del path, target
         if name != "torch":
             return None
@@ -46,12 +46,19 @@ class _Loader(importlib.abc.Loader):
         if spec is not None:
             spec.loader = self._loader
         module.__loader__ = self._loader
-        self._loader.exec_module(module)
+        try:
+            self._loader.exec_module(module)
+        except BaseException as error:
+            # Not at the start of every program: it is only needed here.
+            from ttmem._frames import leave
+
+            leave(error)
+            raise
         start()
 
 
 def start() -> None:
-    """Starts the tracker as environment and configuration say. A program is not kept from running by that."""
+    """Starts the tracker as configured. Errors are printed and never stop the program."""
     from ttmem._native import tracker_settings
 
     try:
@@ -67,17 +74,17 @@ def start() -> None:
                 level=settings["level"],
                 limit=settings["limit"],
             )
-    except Exception as error:  # noqa: BLE001 - the program has not asked for it
+    except Exception as error:  # noqa: BLE001 - must not stop the program
         say(f"the tracker was not started: {error}")
 
 
 def cancel() -> None:
-    """Waits no more: the program has a tracker of its own."""
+    """Stops waiting for PyTorch: the program has started its own tracker."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, AfterTorch)]
 
 
 def say(text: str) -> None:
-    """Says something on standard error, where there is one."""
+    """Prints to standard error, if there is one."""
     if sys.stderr is not None:
         sys.stderr.write(f"ttmem: {text}\n")
 

@@ -1,4 +1,4 @@
-"""`python -m ttmem track script.py …`: runs a program with the tracker, without a change to it."""
+"""`python -m ttmem track script.py …`: runs an unmodified program with the tracker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import types
 import zipfile
 from typing import TYPE_CHECKING
 
+from ttmem._frames import hide_runner
 from ttmem._native import tracker_settings
 
 if TYPE_CHECKING:
@@ -22,90 +23,102 @@ if TYPE_CHECKING:
 
 
 def arguments(usual: _Settings) -> argparse.ArgumentParser:
-    """The options; what follows the script is the script's."""
+    """Returns the parser. Everything after the script is passed to the script."""
     parser = argparse.ArgumentParser(
         prog="ttmem track",
-        description="Run a Python program and watch the memory of its PyTorch tensors. "
-        "When it ends, the profile and the recording are in the output folder. "
-        "What is not given is as the environment and the configuration say (`ttmem config`).",
+        description="Run a Python program and track the memory of its PyTorch tensors. "
+        "When the program ends, the output folder contains the profile and the recording. "
+        "Defaults come from the environment and the configuration (`ttmem config`).",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--output-dir", default=usual["output_dir"], metavar="DIR", help="where files go (here: %(default)s)"
+        "--output-dir",
+        default=usual["output_dir"],
+        metavar="DIR",
+        help="output folder (default: %(default)s)",
     )
     parser.add_argument(
         "--interval",
         type=float,
         default=usual["interval"],
         metavar="SECONDS",
-        help="time between snapshots (here: %(default)s)",
+        help="time between snapshots (default: %(default)s)",
     )
     parser.add_argument(
         "--level",
         choices=("phases", "tensors", "ops"),
         default=usual["level"],
-        help="phases: only counters, at snapshots; tensors: every allocation; ops: every operation, too "
-        "(here: %(default)s)",
+        help="phases: only counters, at snapshots; tensors: every allocation; ops: also every operation "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--limit",
         default=usual["limit"],
         metavar="SIZE",
-        help="how large the files of the recording become together, such as 200MB; beyond, the oldest detail "
-        "goes; none: as large as it takes (here: %(default)s)",
+        help="maximum total size of the recording, such as 200MB, or none; beyond it, the oldest details are "
+        "dropped (default: %(default)s)",
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="what follows is a module, not a file")
-    parser.add_argument("program", help="the script, or with -m the module")
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
+    parser.add_argument("program", help="the script, or the module with -m")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="its arguments")
     return parser
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs a program with the tracker."""
     usual = tracker_settings()
     options = arguments(usual).parse_args(words)
     for problem in usual["problems"]:
         sys.stderr.write(f"ttmem: {problem}\n")
     if not options.module and not os.path.exists(options.program):
-        sys.stderr.write(f"ttmem: there is no {options.program}: name the script that is to be watched\n")
+        sys.stderr.write(f"ttmem: {options.program}: no such file; pass the script to track\n")
         return 2
     from ttmem.tracker import initialize_memory_tracker, stop_memory_tracker
 
     try:
-        initialize_memory_tracker(
+        tracker = initialize_memory_tracker(
             options.output_dir, interval=options.interval, level=options.level, limit=options.limit
         )
     except (ModuleNotFoundError, OSError, ValueError) as error:
         sys.stderr.write(f"ttmem: {error}\n")
         return 2
-    # When all is over: threads of the program may go on when its script has ended.
+    tracker.announces = True
+    # At exit: the program's threads may outlive its script.
     atexit.register(_stop, stop_memory_tracker)
     sys.argv = [options.program, *options.words]
-    if options.module:
-        sys.path.insert(0, os.getcwd())
-        runpy.run_module(options.program, run_name="__main__", alter_sys=True)
-    elif os.path.isfile(options.program) and not zipfile.is_zipfile(options.program):
-        sys.path.insert(0, os.path.dirname(os.path.abspath(options.program)))
-        _run_script(os.path.abspath(options.program))
-    else:
-        runpy.run_path(options.program, run_name="__main__")
+    try:
+        _run(options.program, is_module=options.module)
+    except BaseException:
+        # Now, because the program may have replaced `sys.excepthook`.
+        hide_runner()
+        raise
     return 0
 
 
+def _run(program: str, *, is_module: bool) -> None:
+    if is_module:
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    elif os.path.isfile(program) and not zipfile.is_zipfile(program):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
+        _run_script(os.path.abspath(program))
+    else:
+        runpy.run_path(program, run_name="__main__")
+
+
 def _run_script(path: str) -> None:
-    """Runs a script as Python itself does: in a module that stays, for what is pickled at the very end."""
+    """Runs a script in a `__main__` module that stays alive, as Python does: pickling at exit needs it."""
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None)
     sys.modules["__main__"] = module
     with io.open_code(path) as file:
         code = compile(file.read(), path, "exec", dont_inherit=True)
-    exec(code, module.__dict__)  # noqa: S102 - that is what is asked for
+    exec(code, module.__dict__)  # noqa: S102 - runs the user's script
 
 
 def _stop(stop: Callable[[], str]) -> None:
     from ttmem.tracker import get_memory_tracker
 
-    # The JSON beside it has snapshots only: the recording is what the commands should read.
+    # Print the recording, not the JSON: the JSON contains only snapshots.
     recording = get_memory_tracker().recording
     if stop() and recording:
         sys.stderr.write(f"ttmem: {recording}\n")

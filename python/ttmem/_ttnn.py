@@ -1,4 +1,4 @@
-"""What ttnn does in a phase, by its graph captures. A phase is a capture, which the native module reads."""
+"""Phases of a ttnn program. Each phase is one ttnn graph capture, which the native module parses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 class GraphCaptures:
-    """Captures one phase after the other."""
+    """Captures one phase after another."""
+
+    device = None
 
     def __init__(self, *, estimated: bool) -> None:
-        """Whether operations run is ttnn's business: it is told."""
         import ttnn  # type: ignore[import-not-found]
 
         self._graph: Any = ttnn.graph
@@ -21,26 +22,25 @@ class GraphCaptures:
         self._is_open = False
 
     def begin(self) -> None:
-        """Begins the capture of a phase."""
         self._graph.begin_graph_capture(self._mode)
         self._is_open = True
 
     def cut(self, usage: Usage) -> None:
-        """Ends the capture of a phase, and begins the next."""
+        """Ends the capture of the current phase and begins the next one."""
         captured = self._end()
         self.begin()
         if captured is not None:
             usage.record_graph(captured if isinstance(captured, str) else json.dumps(captured))
 
     def check(self) -> None:
-        """It may be ended anywhere."""
+        """Does nothing: any thread can end a graph capture."""
 
     def end(self) -> None:
-        """Ends; what was captured since the last cut is not looked at."""
+        """Ends the capture and discards what happened since the last cut."""
         self._end()
 
     def abandon(self) -> None:
-        """A child cannot use its parent's devices: there is nothing to end."""
+        """Does nothing: a forked child cannot use its parent's devices."""
 
     def _end(self) -> Any:
         if not self._is_open:

@@ -1,4 +1,4 @@
-"""The memory tracker: watches a PyTorch program while it runs.
+"""The memory tracker: records the memory of a PyTorch program while it runs.
 
     >>> import ttmem
     >>> ttmem.initialize_memory_tracker(output_dir="./profiles")
@@ -6,13 +6,14 @@
     ...     output = model(batch)
     >>> ttmem.stop_memory_tracker()
 
-Disabled, everything here does nothing, at the cost of a function call. What it sees goes into a recording as
-it happens (`memory_profile_….ttmem`), from which all else is made: in the end, or later by `ttmem`.
+Events are written to a recording (`memory_profile_….ttmem`) as they happen, which `ttmem` reads. Stopping the
+tracker also writes a JSON profile from it. While no tracker runs, each function here costs only a call.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -50,46 +51,46 @@ Level = Literal["phases", "tensors", "ops"]
 F = TypeVar("F", bound="Callable[..., Any]")
 MIB = 1 << 20
 DEFAULT_LIMIT = "256MB"
-"""How large the files of a recording become together: the newest is read whole when the tracker stops."""
-SMALLEST_LIMIT = MIB
-UNSEEN = "memory that operations allocate and free while they run, as convolutions do; level ops measures it"
+"""Maximum total size of a recording's files. Stopping the tracker reads the newest file completely."""
+MIN_LIMIT = MIB
+NOT_TRACKED = (
+    "scratch memory that operations such as convolutions allocate and free while they run; "
+    "level ops measures it"
+)
 logger = logging.getLogger("ttmem")
-# Held while a call is taken out of a list that threads share. A handler of a signal may come in between.
+# Held while a call is removed from a list that threads share. Reentrant: a signal handler may interrupt.
 _taking = threading.RLock()
 
 
 class Nothing:
-    """What a tracker that is disabled gives for a checkpoint: it does nothing."""
+    """The checkpoint of a disabled tracker: does nothing."""
 
     __slots__ = ()
 
     def __enter__(self) -> Nothing:
-        """Begins nothing."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends nothing."""
+        pass
 
 
 NOTHING = Nothing()
 
 
 class Operation:
-    """An operation of the program, for `with` or as a decorator."""
+    """A named operation of the program: a context manager and a decorator."""
 
     __slots__ = ("_calls", "_mode", "_name")
 
     _calls: list[tuple[int, Call | None]]
 
     def __init__(self, mode: Mode | None, name: str) -> None:
-        """Which, and who watches."""
         self._mode = mode
         self._name = name
-        # One may be entered again while it runs, and by several threads.
+        # Can be entered recursively, and by several threads.
         self._calls = []
 
     def __enter__(self) -> Operation:
-        """It begins."""
         mode = self._mode
         if mode is not None and not _is_compiling() and mode.is_on:
             try:
@@ -105,7 +106,6 @@ class Operation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """It ends, however that is."""
         mode = self._mode
         if mode is not None and not _is_compiling() and self._calls:
             call = self._last_here()
@@ -115,7 +115,7 @@ class Operation:
                 mode.turn()
 
     def _last_here(self) -> Call | None:
-        """The call that this thread has begun last; where there is none, the last one: a task may move."""
+        """Removes this thread's latest call, or the latest of any thread: a task may change threads."""
         with _taking:
             if not self._calls:
                 return None
@@ -124,7 +124,7 @@ class Operation:
         return call
 
     def __call__(self, function: F) -> F:
-        """The function, every call of which is such an operation, of the tracker that there is then."""
+        """Wraps a function so that each call is this operation, in the tracker that runs at that time."""
         from ttmem._decorated import decorated
 
         name = self._name
@@ -132,26 +132,25 @@ class Operation:
 
 
 class Idle(Operation):
-    """An operation of a tracker that is disabled: it does nothing."""
+    """The operation of a disabled tracker: does nothing."""
 
     __slots__ = ()
 
     def __enter__(self) -> Idle:
-        """Begins nothing."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends nothing."""
+        pass
 
 
-# One for each name: making an object takes longer than all else that a disabled tracker does.
+# Reused by name: creating an object takes longer than everything else a disabled tracker does.
 _idle: dict[str, Idle] = {}
-MOST_IDLE = 1024
+MAX_IDLE = 1024
 
 
 def _idle_of(name: str) -> Idle:
     idle = Idle(None, name)
-    if len(_idle) < MOST_IDLE and isinstance(name, str):
+    if len(_idle) < MAX_IDLE and isinstance(name, str):
         _idle[name] = idle
     return idle
 
@@ -160,31 +159,42 @@ def _never() -> bool:
     return False
 
 
-# `torch.compiler.is_compiling`, when there is a tracker: what is compiled has no operations inside.
+# `torch.compiler.is_compiling` while a tracker runs: compiled code has no operations inside.
 _is_compiling: Callable[[], bool] = _never
 
 
 class Checkpoint:
-    """A checkpoint that was taken; with `with`, another is taken at the end."""
+    """A recorded checkpoint. As a context manager, it records another one at the end of the block."""
 
     __slots__ = ("_name", "_tracker")
 
     def __init__(self, tracker: MemoryTracker, name: str) -> None:
-        """Which."""
         self._tracker = tracker
         self._name = name
 
     def __enter__(self) -> Checkpoint:
-        """It was taken already."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What is there in the end."""
         self._tracker._checkpoint(self._name, " (end)")
 
 
 class MemoryTracker:
-    """Watches a program. There is one at a time: `initialize_memory_tracker` makes it."""
+    """Records the memory of a PyTorch program.
+
+    One tracker runs at a time; `initialize_memory_tracker` creates and starts it. Its errors never reach the
+    program: the first one is logged, and all are counted in `get_summary()["errors"]`.
+
+    Attributes:
+        output_dir: Folder of the recording and the profile.
+        enabled: Whether `start` does anything.
+        interval: Seconds between snapshots.
+        level: `"phases"`, `"tensors"` or `"ops"`.
+        limit: Maximum total size of the recording's files in bytes; `None` is unlimited.
+        recording: Path of the recording; `None` before `start`.
+        announces: Whether to print the path of the recording when SIGTERM ends the program.
+
+    """
 
     def __init__(
         self,
@@ -194,12 +204,12 @@ class MemoryTracker:
         level: Level = "tensors",
         limit: int | str | None = DEFAULT_LIMIT,
     ) -> None:
-        """Prepares; nothing is watched before `start`."""
+        """Checks the options. Nothing is tracked before `start`."""
         if interval <= 0:
-            msg = f"interval is {interval}: it must be more than 0 seconds"
+            msg = f"interval is {interval}: expected more than 0 seconds"
             raise ValueError(msg)
         if level not in ("phases", "tensors", "ops"):
-            msg = f"there is no level {level!r}: choose 'phases', 'tensors' or 'ops'"
+            msg = f"level is {level!r}: expected 'phases', 'tensors' or 'ops'"
             raise ValueError(msg)
         self.output_dir = os.fspath(output_dir)
         self.enabled = enabled
@@ -207,6 +217,7 @@ class MemoryTracker:
         self.level = level
         self.limit = _limit(limit)
         self.recording: str | None = None
+        self.announces = False
         self._mode: Mode | None = None
         self._modules: Modules | None = None
         self._compiled: CompiledBuffers | None = None
@@ -218,7 +229,7 @@ class MemoryTracker:
         self._failure: str | None = None
 
     def start(self) -> None:
-        """Begins to watch."""
+        """Starts tracking. Does nothing if the tracker is disabled or already runs."""
         global _is_compiling
         if not self.enabled or self._mode is not None:
             return
@@ -226,7 +237,7 @@ class MemoryTracker:
         from ttmem._signals import Ending
 
         mode_of = _torch_parts()
-        # Programs go to other folders while they run.
+        # Absolute, because the program may change its working directory.
         folder = os.path.abspath(self.output_dir)
         os.makedirs(folder, exist_ok=True)
         stamp = time.strftime("%Y%m%d_%H%M%S")
@@ -239,7 +250,7 @@ class MemoryTracker:
             mode.only_counters()
         else:
             self._watch(mode)
-        ending = Ending(stop_memory_tracker, save_memory_profile)
+        ending = Ending(self._terminated, save_memory_profile)
         uncaught = Uncaught(mode.ended_by, mode_of.libraries())
         for part in (ending, uncaught):
             part.open()
@@ -268,7 +279,7 @@ class MemoryTracker:
             self._allocators.append(operations)
         if self.level == "tensors" and mode.sees_operations:
             mode.devices(["cpu"])
-            mode.not_watched("cpu", UNSEEN)
+            mode.not_watched("cpu", NOT_TRACKED)
 
     def _watch(self, mode: Mode) -> None:
         from ttmem._torch.compiled import StepAside
@@ -281,10 +292,11 @@ class MemoryTracker:
 
         install(mode)
         threads = Threads(mode)
-        unwatched = threads.open()
-        if unwatched and mode.sees_operations:
+        untracked = threads.open()
+        if untracked and mode.sees_operations:
             mode.warn(
-                "threads that were there before the tracker are not watched: " + ", ".join(sorted(unwatched))
+                "threads started before the tracker are not tracked, so CPU tensors they allocate are not "
+                "counted: " + ", ".join(sorted(untracked))
             )
         modules = self._modules = Modules(mode)
         modules.open()
@@ -297,7 +309,7 @@ class MemoryTracker:
         self._parts = [compiled, aside, storages, training, modules, threads]
 
     def stop(self) -> str:
-        """Ends: the path of the profile that was saved, or an empty text where nothing was watched."""
+        """Stops tracking and saves the profile. Returns its path; `""` if nothing was tracked or saved."""
         mode, self._mode = self._mode, None
         if mode is None:
             return self._stopped or ""
@@ -323,18 +335,28 @@ class MemoryTracker:
         try:
             mode.finish()
         except (OSError, Error) as error:
-            logger.warning("the recording is not whole: %s", error)
+            logger.warning("%s is incomplete: %s", self.recording, error)
         self._stopped = self._save_json()
         if interrupt is not None:
             raise interrupt
         return self._stopped
 
+    def _terminated(self) -> None:
+        """Stops before SIGTERM ends the program, which then runs no `atexit` functions."""
+        if stop_memory_tracker() and self.announces and sys.stderr is not None:
+            # Not `sys.stderr.write`, which the signal may have interrupted.
+            with contextlib.suppress(OSError, ValueError):
+                os.write(sys.stderr.fileno(), f"ttmem: {self.recording}\n".encode())
+
     def track_operation(self, name: str) -> Operation:
-        """An operation of the program, for `with`, or as a decorator: of coroutines and generators, too."""
+        """Names an operation of the program, as a context manager or decorator.
+
+        As a decorator, it also supports coroutines and generators.
+        """
         mode = self._mode
         if mode is not None:
             if _is_compiling():
-                # Older compilers take no other objects for `with` than new ones of such a class.
+                # Older versions of Dynamo only support a new object of a simple class in `with`.
                 return Nothing()  # type: ignore[return-value]
             return Operation(mode, name)
         try:
@@ -343,27 +365,37 @@ class MemoryTracker:
             return _idle_of(name)
 
     def checkpoint(self, name: str) -> Checkpoint | Nothing:
-        """Takes down what is there now, under a name."""
+        """Records the memory in use now, under a name; as a context manager, also at the end of the block."""
         if self._mode is None or _is_compiling():
             return NOTHING
         self._checkpoint(name)
         return Checkpoint(self, name)
 
     def track_pytorch_ops(self) -> AbstractContextManager[object]:
-        """Has PyTorch's profiler look at the operations of a block: how often, how long, which shapes."""
+        """Profiles the operations of a block with PyTorch's profiler: calls, times, shapes and memory."""
         if self._mode is None or _is_compiling() or self.level == "ops":
-            # There can be one profiler, and at that level it is running.
+            # Only one profiler can run, and level ops already uses it.
             return NOTHING
         from ttmem._torch.profiled import profiled
 
         return profiled(self._mode)
 
     def label(self, tensors: object, class_: str, name: str | None = None) -> None:
-        """Says what tensors are: `tracker.label(cache, "kv_cache")`. They may lie in containers."""
+        """Sets the class of tensors: `tracker.label(cache, "kv_cache")`.
+
+        Args:
+            tensors: A tensor, or a container or object with tensors inside.
+            class_: One of ttmem's tensor classes.
+            name: The name to show; tensors in a container get `name` and their path inside it.
+
+        Raises:
+            ValueError: The class does not exist.
+
+        """
         if self._mode is not None:
             from ttmem._torch.labels import label
 
-            # A class that does not exist is the caller's error; what objects do that are looked into is not.
+            # Raise for an invalid class, but not for errors of the objects that are searched.
             self._mode.label((), class_)
             _guarded(self._mode, functools.partial(label, self._mode, tensors, class_, name and str(name)))
 
@@ -380,11 +412,21 @@ class MemoryTracker:
         kv_dtype: torch.dtype | str | None = None,
         **sizes: int | str,
     ) -> None:
-        """Says what classes should take: `ttmem summary` holds it against what they did take.
+        """Sets the expected size of tensor classes; `ttmem summary` compares it with the measured size.
 
-        Weights are `params` of `dtype`. A KV cache is keys and values of `kv_pages` of `page_size` tokens, in
-        each of `layers`, with `kv_heads` of `head_dim` elements of `kv_dtype`, or else of `dtype`. Any other
-        class has a size: `tracker.expect(gradient="2.3GiB")`. The last word on a class counts.
+        A later call for the same class replaces the earlier one.
+
+        Args:
+            params: Number of parameters of the model, with elements of `dtype`.
+            dtype: Element type of the parameters.
+            kv_pages: Number of pages in the KV cache, in each layer, for keys and for values.
+            page_size: Tokens per page.
+            layers: Number of layers.
+            kv_heads: Key-value heads per layer.
+            head_dim: Elements per head.
+            kv_dtype: Element type of the KV cache; `dtype` by default.
+            **sizes: Sizes of other classes: `tracker.expect(gradient="2.3GiB")`.
+
         """
         if self._mode is not None:
             model = {
@@ -401,12 +443,12 @@ class MemoryTracker:
             self._mode.expect(words)
 
     def track_model_with_hooks(self, model: torch.nn.Module) -> None:
-        """Learns the names of a model's parts now; without, they are learned when it is first called."""
+        """Registers the names of a model's modules now, instead of at its first call."""
         if self._modules is not None and self._mode is not None:
             _guarded(self._mode, functools.partial(self._modules.learn, model))
 
     def save(self) -> str:
-        """Saves the profile so far, and goes on: its path."""
+        """Saves the profile recorded so far and continues tracking. Returns its path."""
         if self._mode is None:
             return self._stopped or ""
         for allocator in self._allocators:
@@ -415,7 +457,7 @@ class MemoryTracker:
         return self._save_json(is_running=True)
 
     def get_summary(self) -> dict[str, Any]:
-        """What is there now, and the most that was."""
+        """Returns current and peak memory, in total and per device; `{"enabled": False}` if not tracking."""
         mode = self._mode
         if mode is None:
             return {"enabled": False}
@@ -469,15 +511,15 @@ class MemoryTracker:
     def _checkpoint(self, name: object, end: str = "") -> None:
         mode = self._mode
         if mode is not None:
-            # A name may be anything, also something that cannot be written.
+            # Formatting `name` may raise: it can be any object.
             _guarded(mode, lambda: self._snapshot(f"{name}{end}"))
 
     def _look_at_failure(self, mode: Mode) -> None:
-        """Says once that the recording is not written any more."""
+        """Warns once when the recording can no longer be written."""
         failure = mode.failure
         if failure is not None and self._failure is None:
             self._failure = failure
-            logger.warning("%s (the figures of the tracker go on)", failure)
+            logger.warning("%s (get_memory_summary() stays up to date)", failure)
 
     def _sample(self) -> None:
         self._snapshot(None)
@@ -487,7 +529,7 @@ class MemoryTracker:
             self._sample()
 
     def _read(self, mode: Mode) -> None:
-        """Takes counters down."""
+        """Records the counters."""
         resident = _resident_bytes()
         if resident is not None:
             mode.reading("host", allocated=resident)
@@ -495,7 +537,7 @@ class MemoryTracker:
             allocator.sample()
 
     def _forked(self) -> None:
-        """In a child, nothing is watched: the recording is the parent's."""
+        """Stops tracking in a forked child: the recording belongs to the parent."""
         mode, self._mode = self._mode, None
         if mode is not None:
             from ttmem._torch.mode import uninstall
@@ -506,7 +548,7 @@ class MemoryTracker:
             uninstall(mode)
             parts, self._parts = self._parts, []
             for part in parts:
-                # A child may be ended as it could be without: it has nothing to save.
+                # Also removes our signal handler: a child has nothing to save.
                 _guarded(mode, part.close)
 
 
@@ -515,14 +557,14 @@ def _torch_parts() -> Any:
         from ttmem._torch import mode
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            msg = "the memory tracker watches PyTorch, which is not installed here: pip install torch"
+            msg = "the memory tracker needs PyTorch, which is not installed: pip install torch"
             raise ModuleNotFoundError(msg, name="torch") from error
         raise
     return mode
 
 
 def _of_counters(figures: dict[str, int]) -> dict[str, Any]:
-    """What an allocator's own counters say of a device. It does not count tensors."""
+    """Converts a device allocator's counters. They do not count tensors."""
     now, peak = figures["allocated"], figures["peak"]
     return {
         "total_bytes": now,
@@ -542,22 +584,22 @@ def _leave_to(kind: str, mode: Mode) -> None:
 
     if mode.sees_operations:
         mode.warn(
-            f"from when the program used {kind}, new tensors of the processor are not watched: that would "
-            "take more time than all else"
+            f"CPU tensors created after the first {kind.upper()} call are not tracked (tracking them would "
+            "slow the program down)"
         )
     leave_to_allocators(mode)
 
 
 def _guarded(mode: Mode, do: Callable[[], object]) -> None:
-    """Does something of ours: the program must not see an error of it."""
+    """Calls one of our own functions and keeps its errors from the program."""
     try:
         do()
-    except Exception as error:  # noqa: BLE001 - it is counted
+    except Exception as error:  # noqa: BLE001 - counted
         mode.failed(error)
 
 
 def _all_done(mode: Mode, ends: list[Callable[[], object]]) -> BaseException | None:
-    """Does several things, whatever happens in one of them. What interrupted it, if anything."""
+    """Calls all functions, even if one fails. Returns the exception that interrupted them, such as Ctrl-C."""
     interrupt: BaseException | None = None
     for end in ends:
         try:
@@ -571,12 +613,12 @@ def _report_compiled(mode: Mode, buffers: CompiledBuffers | None) -> None:
     missing = buffers.missing() if buffers is not None and mode.sees_operations else None
     if missing is not None:
         mode.not_watched("cpu", missing)
-        # The older tool's keys have no place for it but the warnings.
+        # The JSON profile has no other field for it.
         mode.warn(f"not tracked, so the real peak may be higher: {missing}")
 
 
 def _limit(limit: int | str | None) -> int | None:
-    """The bytes that a recording may have; none where there is no limit."""
+    """Parses a limit into bytes; `None` is unlimited."""
     if limit is None or (isinstance(limit, str) and limit.strip().lower() == "none"):
         return None
     try:
@@ -584,14 +626,14 @@ def _limit(limit: int | str | None) -> int | None:
     except ValueError as error:
         msg = f"limit is {limit!r}: {error}"
         raise ValueError(msg) from error
-    if found < SMALLEST_LIMIT:
-        msg = f"limit is {limit!r}: a recording needs at least 1MB (none: as much as it takes)"
+    if found < MIN_LIMIT:
+        msg = f"limit is {limit!r}: expected a size of at least 1MB (such as 200MB) or none"
         raise ValueError(msg)
     return found
 
 
 def _taken(stem: str) -> str:
-    """A file for a recording that nobody else has: programs may begin in one folder in the same second."""
+    """Creates a new file for a recording: several programs may start in one folder in the same second."""
     path, number = f"{stem}.ttmem", 1
     while not _is_created(path):
         number += 1
@@ -600,7 +642,7 @@ def _taken(stem: str) -> str:
 
 
 def _is_created(path: str) -> bool:
-    """Makes a file, unless there is one."""
+    """Creates a file; False if it already exists."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
@@ -609,7 +651,7 @@ def _is_created(path: str) -> bool:
 
 
 def _resident_bytes() -> int | None:
-    """What the process has in memory, as the system counts it."""
+    """Returns the resident memory of the process; `None` if the system does not report it."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -629,10 +671,26 @@ def initialize_memory_tracker(
     level: Level = "tensors",
     limit: int | str | None = DEFAULT_LIMIT,
 ) -> MemoryTracker:
-    """Begins to watch the program. An earlier tracker is stopped, and its profile saved."""
+    """Starts the tracker. Stops an earlier one and saves its profile.
+
+    Args:
+        output_dir: Folder for the recording and the profile; created if needed.
+        enabled: If false, the tracker does nothing.
+        interval: Seconds between snapshots.
+        level: `"phases"` records only counters, at snapshots and checkpoints; `"tensors"` every tensor
+            allocation; `"ops"` also every operation, with PyTorch's profiler.
+        limit: Maximum total size of the recording's files, in bytes or as text (`"200MB"`). Beyond it, the
+            oldest details are dropped. `None` is unlimited.
+
+    Raises:
+        ValueError: `interval`, `level` or `limit` is invalid.
+        ModuleNotFoundError: PyTorch is not installed.
+        OSError: The recording cannot be created.
+
+    """
     global _tracker
     tracker = MemoryTracker(output_dir, enabled, interval, level, limit)
-    # One that waits for the import of PyTorch would start right now, beside this one.
+    # A tracker that waits for the import of PyTorch (`ttmem._start`) would otherwise start as well.
     waiting = sys.modules.get("ttmem._start")
     if waiting is not None:
         waiting.cancel()
@@ -643,34 +701,34 @@ def initialize_memory_tracker(
 
 
 def get_memory_tracker() -> MemoryTracker:
-    """The tracker: one that is disabled, where none was initialized."""
+    """Returns the tracker that runs, or a disabled one."""
     return _tracker
 
 
 def memory_checkpoint(name: str) -> Checkpoint | Nothing:
-    """Takes down what is there now, under a name. With `with`, also what is there in the end."""
+    """Records the memory in use now, under a name; as a context manager, also at the end of the block."""
     return _tracker.checkpoint(name)
 
 
 def save_memory_profile() -> str:
-    """Saves the profile so far, and goes on: its path."""
+    """Saves the profile recorded so far and continues tracking. Returns its path."""
     return _tracker.save()
 
 
 def get_memory_summary() -> dict[str, Any]:
-    """What is there now, and the most that was."""
+    """Returns current and peak memory, in total and per device; `{"enabled": False}` if not tracking."""
     return _tracker.get_summary()
 
 
 def stop_memory_tracker() -> str:
-    """Stops the tracker and saves the profile: its path, or an empty text where there was no tracker."""
+    """Stops the tracker and saves the profile. Returns its path; `""` if no tracker was running."""
     global _tracker
     tracker, _tracker = _tracker, _DISABLED
     return tracker.stop()
 
 
 def watching() -> Mode | None:
-    """The watcher that is installed, where tensors are watched."""
+    """Returns the installed dispatch mode, if it tracks every tensor."""
     mode = _tracker._mode
     return mode if mode is not None and _tracker.level == "tensors" and mode.sees_operations else None
 
@@ -687,14 +745,14 @@ def _after_fork_here() -> None:
         _paused.pop().resume()
 
 
-# What was stopped for a fork.
+# Allocators paused during a fork.
 _paused: list[Any] = []
 
 
 def _after_fork() -> None:
     _paused.clear()
     global _taking, _tracker
-    # Another thread may have held it, and is not in the child.
+    # A thread that does not exist in the child may have held it.
     _taking = threading.RLock()
     tracker, _tracker = _tracker, _DISABLED
     tracker._forked()

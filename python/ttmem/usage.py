@@ -1,4 +1,4 @@
-"""Phases of a program and what each of them used: the tracker of tt-train, for PyTorch and ttnn.
+"""Memory usage of a program's phases: tt-train's `MemoryUsageTracker`, for PyTorch and ttnn.
 
     >>> from ttmem import MemoryUsageTracker
     >>> guard = MemoryUsageTracker.begin_capture()
@@ -8,8 +8,8 @@
     >>> MemoryUsageTracker.end_capture("FORWARD_PASS")
     >>> MemoryUsageTracker.print_memory_usage()
 
-Here lives the interface. What happened in a phase is known by a source: `_torch.phases` or `_ttnn`. The
-figures, their text and the refusals are the native module's, so they are those of the trackers for C and C++.
+A source (`_torch.phases` or `_ttnn`) reports what happens in a phase. The native module computes the numbers
+and formats text and errors, so they match those of the C and C++ trackers.
 """
 
 from __future__ import annotations
@@ -34,93 +34,94 @@ __all__ = ["DRAMUsage", "L1UsagePerCore", "MemoryUsageTracker", "RunMode", "Scop
 SourceName = Literal["torch", "ttnn"]
 SOURCES: tuple[SourceName, ...] = ("ttnn", "torch")
 DEFAULT_TRACE_NAME = "END_TRACE"
-"""The name of the phase that ends where nobody has given one."""
+"""The default name of the last phase."""
 
-ESTIMATED = "These figures are estimates: nothing was allocated (NO_DISPATCH).\n"
+ESTIMATED = "These numbers are estimates: nothing was allocated (NO_DISPATCH).\n"
 
 
 class RunMode(enum.Enum):
-    """What is done with the operations of a program while it is captured."""
+    """Whether operations run during a capture."""
 
     NORMAL = "NORMAL"
-    """They run."""
+    """Operations run."""
     NO_DISPATCH = "NO_DISPATCH"
-    """They do not run, and nothing is allocated: the figures are estimates."""
+    """Operations do not run and nothing is allocated: the numbers are estimates."""
 
 
 class DRAMUsage(NamedTuple):
-    """What a phase did in the memory of the device, in bytes."""
+    """Device memory used in a phase, in bytes."""
 
     peak: int
-    """The highest use above the start; 0 if it was never above."""
+    """Peak above the memory in use at the start of the phase; 0 if it never rose above that."""
     total_allocations: int
-    """Of all allocations."""
+    """Sum of all allocations."""
     total_deallocations: int
-    """Of all frees."""
+    """Sum of all deallocations."""
 
 
 class L1UsagePerCore(NamedTuple):
-    """What a phase took of a core's L1, in bytes. Other devices than ttnn's have none."""
+    """Peak L1 use of a core in a phase, in bytes. All 0 for PyTorch."""
 
     peak_cb: int
-    """The most that circular buffers took."""
+    """Peak of circular buffers."""
     peak_buffer: int
-    """The most that buffers took."""
+    """Peak of buffers."""
     peak_total: int
-    """The most that both took at one moment."""
+    """Peak of circular buffers and buffers together."""
 
 
 class Source(Protocol):
-    """Knows what a program does to memory."""
+    """Measures what a program does to memory."""
+
+    @property
+    def device(self) -> str | None:
+        """The PyTorch device; None for Tenstorrent devices."""
 
     def begin(self) -> None:
-        """Begins to look."""
+        """Starts measuring."""
 
     def cut(self, usage: Usage) -> None:
-        """Tells what happened since it was last asked to."""
+        """Reports what happened since the last cut."""
 
     def check(self) -> None:
-        """Raises what keeps it from being ended here."""
+        """Raises if the current thread cannot end it."""
 
     def end(self) -> None:
-        """Looks no longer."""
+        """Stops measuring."""
 
     def abandon(self) -> None:
-        """The same, in a child after a fork."""
+        """Stops measuring in a forked child."""
 
 
 class ScopeGuard:
-    """Ends its capture and forgets the phases in the end, unless it is released.
+    """Ends its capture and clears the phases, unless released.
 
-    The end is that of a `with` block, or its own. Once another capture has begun, it does nothing.
+    This happens at the end of the outermost `with` block, or when the guard is garbage-collected. The guard
+    does nothing once another capture has begun.
     """
 
     __slots__ = ("__weakref__", "_capture", "_depth")
 
     def __init__(self, capture: int) -> None:
-        """Of which capture."""
         self._capture: int | None = capture
         self._depth = 0
 
     def release(self) -> None:
-        """Leaves the capture and the phases as they are, whatever becomes of the guard. Twice is as once."""
+        """Detaches the guard: the capture and its phases are kept."""
         self._capture = None
 
     def __enter__(self) -> ScopeGuard:
-        """The capture has begun already."""
         self._depth += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the capture with the outermost block."""
         self._depth -= 1
         if self._depth == 0:
             self._finish()
 
     def __del__(self) -> None:
-        """Ends the capture where nobody else has."""
         if not sys.is_finalizing():
             self._finish()
 
@@ -131,7 +132,7 @@ class ScopeGuard:
 
 
 class _Captures:
-    """The one tracker of the process, and the source of the capture that runs."""
+    """The process-wide tracker and the source of the current capture."""
 
     def __init__(self) -> None:
         self.usage = Usage()
@@ -142,7 +143,7 @@ class _Captures:
 
     def begin(self, *, estimated: bool, source: Source) -> int:
         with self.lock:
-            capture = self._capture = self.usage.begin_capture(estimated)
+            capture = self._capture = self.usage.begin_capture(estimated, source.device)
             try:
                 source.begin()
             except BaseException:
@@ -157,7 +158,7 @@ class _Captures:
             try:
                 self._cut()
             finally:
-                # Whatever could not be told: the phase has an end.
+                # The phase ends even if the source fails.
                 self.usage.snapshot(name)
 
     def end(self, name: str) -> None:
@@ -202,7 +203,7 @@ class _Captures:
                 source.end()
 
     def forked(self) -> None:
-        """In a child nothing is captured: the phases are the parent's."""
+        """Resets a forked child: the phases belong to the parent."""
         source = self.source
         self.__init__()  # type: ignore[misc]
         if source is not None:
@@ -215,7 +216,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class MemoryUsageTracker:
-    """Cuts the program into phases and says what each of them used. There is one in a process."""
+    """Measures the memory use of a program's phases. All methods are static: there is one per process."""
 
     @staticmethod
     def begin_capture(
@@ -224,18 +225,20 @@ class MemoryUsageTracker:
         source: SourceName | None = None,
         device: str | torch.device | int | None = None,
     ) -> ScopeGuard:
-        """Begins a capture, and its first phase. Keep the guard: the capture ends with it, at the latest.
+        """Begins a capture and its first phase.
+
+        Keep the returned guard: the capture ends when the guard is garbage-collected.
 
         Args:
-            mode: Whether operations run; `ttnn.graph.RunMode` is understood, too.
-            source: Who knows what is allocated: `"torch"`, or `"ttnn"`, by its graph captures. Without, it is
-                ttnn where that is what the program has imported.
-            device: With PyTorch, the device whose memory is counted. Without, it is the accelerator that
-                PyTorch has, or else the CPU.
+            mode: Whether operations run. Also accepts `ttnn.graph.RunMode`.
+            source: What to measure: `"torch"`, or `"ttnn"` with its graph captures. By default, the one that
+                the program has imported or could import, ttnn first.
+            device: The PyTorch device to measure. By default, the available accelerator, or the CPU.
 
         Raises:
-            RuntimeError: A capture runs already, or the phases that are kept are of another mode.
-            ModuleNotFoundError: There is neither PyTorch nor ttnn.
+            RuntimeError: A capture is already running, or the existing phases were captured in another mode
+                or on another device.
+            ModuleNotFoundError: Neither PyTorch nor ttnn is installed.
 
         """
         estimated = _run_mode(mode) is RunMode.NO_DISPATCH
@@ -244,77 +247,83 @@ class MemoryUsageTracker:
 
     @staticmethod
     def snapshot(name: str) -> None:
-        """Ends the phase, which gets its name now, and begins the next. Names may repeat."""
+        """Ends the current phase, names it, and begins the next. Names may repeat."""
         _the.snapshot(name)
 
     @staticmethod
     def end_capture(name: str = DEFAULT_TRACE_NAME) -> None:
-        """Ends the last phase, and the capture."""
+        """Ends the last phase and the capture."""
         _the.end(name)
 
     @staticmethod
     def clear() -> None:
-        """Forgets the phases. A capture that runs is over."""
+        """Removes all phases and ends a running capture."""
         _the.clear()
 
     @staticmethod
     def is_capturing() -> bool:
-        """Whether a capture runs."""
+        """Whether a capture is running."""
         return _the.usage.is_capturing
 
     @staticmethod
     def memory_usage_text() -> str:
-        """What `print_memory_usage` prints."""
+        """Returns the text that `print_memory_usage` prints."""
         text = _the.usage.text()
         return text + ESTIMATED if _the.is_estimated and _the.usage.phases() else text
 
     @staticmethod
     def print_memory_usage(file: TextIO | None = None) -> None:
-        """Prints the figures of all phases, in the format of tt-train's tracker."""
+        """Prints the numbers of all phases; with ttnn, in the format of tt-train's tracker."""
         out = sys.stdout if file is None else file
         out.write(MemoryUsageTracker.memory_usage_text())
         out.flush()
 
     @staticmethod
     def get_dram_usage(name: str) -> DRAMUsage:
-        """What a phase did in the device's memory. A name that several phases have is a `LookupError`."""
+        """Returns a phase's device memory use. Raises `LookupError` unless exactly one phase has the name."""
         return DRAMUsage(*_the.usage.dram(name))
 
     @staticmethod
     def get_l1_usage(name: str) -> L1UsagePerCore:
-        """What a phase took of a core. A name that several phases have is a `LookupError`."""
+        """Returns a phase's L1 use per core. Raises `LookupError` unless exactly one phase has the name."""
         return L1UsagePerCore(*_the.usage.l1(name))
 
     @staticmethod
     def get_dram_usage_all() -> list[tuple[str, DRAMUsage]]:
-        """What all phases did in the device's memory, in order."""
+        """Returns the device memory use of all phases, in order."""
         return [(name, DRAMUsage(*dram)) for name, dram, _ in _the.usage.phases()]
 
     @staticmethod
     def get_l1_usage_all() -> list[tuple[str, L1UsagePerCore]]:
-        """What all phases took of a core, in order."""
+        """Returns the L1 use per core of all phases, in order."""
         return [(name, L1UsagePerCore(*l1)) for name, _, l1 in _the.usage.phases()]
 
     @staticmethod
     def get_trace_names() -> list[str]:
-        """The names of the phases, in order; they may repeat."""
+        """Returns the names of the phases, in order. Names may repeat."""
         return [name for name, _, _ in _the.usage.phases()]
 
     @staticmethod
     def record_to(path: str | os.PathLike[str]) -> None:
-        """Has the captures to come go into a `.ttmem` file, too: their phases, and no tensors."""
+        """Records later captures to a `.ttmem` file: their phases, without tensors. Removes existing phases.
+
+        Raises:
+            RuntimeError: A capture is running.
+            OSError: The file cannot be created.
+
+        """
         _the.usage.record_to(os.fspath(path))
 
     @staticmethod
     def finish() -> None:
-        """Finishes the recording, if there is one, and says what went wrong with it."""
+        """Completes the recording, if there is one; raises the error that ended it early."""
         _the.usage.finish()
 
 
 def memory_snapshot(x: torch.Tensor, fwd_label: str, bwd_label: str) -> torch.Tensor:
-    """Gives the tensor back, and ends a phase here: in the forward pass, and again in the backward pass.
+    """Ends a phase here in the forward pass, and another in the backward pass. Returns the tensor.
 
-    Outside of a capture, and in code that is compiled, it is the tensor and nothing else.
+    Does nothing outside a capture and in compiled code.
     """
     from ttmem._torch.snapshots import snapshotted
 
@@ -322,14 +331,14 @@ def memory_snapshot(x: torch.Tensor, fwd_label: str, bwd_label: str) -> torch.Te
 
 
 def snapshot_if_capturing(name: str) -> None:
-    """A snapshot, unless there is no capture."""
+    """Ends the current phase if a capture is running."""
     with _the.lock:
         if _the.usage.is_capturing:
             _the.snapshot(name)
 
 
 def tracker_ends(mode: object) -> None:
-    """The memory tracker is about to end, whose eyes the capture may use: it gets its own."""
+    """Installs the capture's own hooks if it reuses those of the memory tracker, which is about to stop."""
     with _the.lock:
         lose = getattr(_the.source, "lose", None)
         if lose is not None:
@@ -342,7 +351,7 @@ def _run_mode(mode: object) -> RunMode:
     try:
         return RunMode[str(getattr(mode, "name", mode))]
     except KeyError:
-        msg = f"there is no mode {mode!r}: choose RunMode.NORMAL or RunMode.NO_DISPATCH"
+        msg = f"invalid mode {mode!r}: expected RunMode.NORMAL or RunMode.NO_DISPATCH"
         raise ValueError(msg) from None
 
 
@@ -351,26 +360,26 @@ def _source(name: str | None, device: str | torch.device | int | None, *, estima
         name = "torch" if device is not None else _likely_source()
     if name == "ttnn":
         if device is not None:
-            msg = "device is for PyTorch: a graph capture of ttnn is of the devices that ttnn uses"
+            msg = "device is only supported for PyTorch: ttnn captures cover all devices that ttnn uses"
             raise ValueError(msg)
         from ttmem._ttnn import GraphCaptures
 
         return GraphCaptures(estimated=estimated)
     if name != "torch":
-        msg = f"there is no source {name!r}: choose 'torch' or 'ttnn'"
+        msg = f"invalid source {name!r}: expected 'torch' or 'ttnn'"
         raise ValueError(msg)
     try:
         from ttmem._torch.phases import Phases
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            msg = "MemoryUsageTracker looks at PyTorch or ttnn, and neither is here: pip install torch"
+            msg = "MemoryUsageTracker needs PyTorch or ttnn, and neither is installed: pip install torch"
             raise ModuleNotFoundError(msg, name="torch") from error
         raise
     return Phases(device, estimated=estimated)
 
 
 def _likely_source() -> SourceName:
-    """What the program uses: what it has imported already, or could import."""
+    """Returns the library that the program has imported, or could import."""
     for name in SOURCES:
         if name in sys.modules:
             return name

@@ -1,4 +1,4 @@
-"""What the tests share: the cards, on which every program runs once."""
+"""Shared fixtures: the described cards, where every program runs once."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from described_cards import Cards
 
 @pytest.fixture(scope="session")
 def cards(tmp_path_factory: pytest.TempPathFactory) -> Cards:
-    """Give the cards."""
+    """Returns the cards."""
     return Cards(tmp_path_factory.mktemp("cards"))

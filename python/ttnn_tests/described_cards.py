@@ -1,4 +1,4 @@
-"""Runs programs on a described card, each once, and keeps what they wrote."""
+"""Runs each program once on a described card, and keeps its output files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TTNN = HERE.parents[1] / "target" / "ttnn"
 
 @dataclass(frozen=True)
 class Run:
-    """What a program left behind."""
+    """The output files of a program."""
 
     folder: Path
     output: str
 
     @property
     def truth(self) -> dict[str, Any]:
-        """What the allocator reported."""
+        """The allocator's numbers."""
         return json.loads((self.folder / "truth.json").read_text())  # type: ignore[no-any-return]
 
     @property
@@ -41,26 +41,26 @@ class Cards:
         self._runs: dict[tuple[str, ...], Run | str] = {}
 
     def run(self, chip: str, program: str, *arguments: str) -> Run:
-        """Run a program on a chip, or give what it wrote before."""
+        """Runs a program on a chip, or returns the output of an earlier run."""
         key = (chip, program, *arguments)
         if key not in self._runs:
             self._runs[key] = self._fresh_run(f"{len(self._runs)}-{chip}-{program}", *key)
         run = self._runs[key]
         if isinstance(run, str):
-            # A random program may hit a bug of ttnn. The seeds of CI do not.
+            # A random program may hit a bug in ttnn. The seeds used in CI do not.
             if "killed by signal" in run and os.environ.get("TTMEM_REQUIRE_TTNN") != "1":
                 pytest.skip(run)
             pytest.fail(run)
         return run
 
     def _fresh_run(self, name: str, chip: str, program: str, *arguments: str) -> Run | str:
-        # ttnn writes generated/ into the directory that it is started in.
+        # ttnn writes generated/ into its working directory.
         folder = self._folder / name
         folder.mkdir()
         environment = os.environ | {
             "TT_METAL_MOCK_CLUSTER_DESC_PATH": str(HERE / "chips" / f"{chip}.yaml"),
             "TT_METAL_CACHE": str(TTNN / "cache"),
-            "OMPI_MCA_btl": "self",  # no shared memory between processes: there is one
+            "OMPI_MCA_btl": "self",  # no shared memory: there is only one process
         }
         program_file = HERE / "programs" / f"{program}.py"
         words = [

@@ -1,4 +1,4 @@
-"""Writes the RISC-V program that takes the place of every kernel: `kernel_elf.py FILE`.
+"""Writes the RISC-V program that replaces every kernel: `kernel_elf.py FILE`.
 
 tt-metal's loader accepts an ELF executable only if it has a segment with code, a symbol table and a
 relocation section, so the file has one of each. The code returns at once.
@@ -31,7 +31,7 @@ CONTENTS = {
 
 
 def executable() -> bytes:
-    """The bytes of the file."""
+    """Returns the bytes of the file."""
     section_names = b"\0" + b"".join(name.encode() + b"\0" for name in (*CONTENTS, ".shstrtab"))
     sections = CONTENTS | {".shstrtab": (STRTAB, 0, 0, section_names, 0, 0, 0)}
     image = bytearray(ELF_HEADER_SIZE + PROGRAM_HEADER_SIZE)

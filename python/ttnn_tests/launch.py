@@ -1,7 +1,7 @@
 """Runs a ttnn program in an environment without PyTorch: `launch.py PROGRAM.py ARGUMENT…`.
 
 While a graph is captured, ttnn imports torch to check whether an argument is a torch tensor. A stand-in with
-an empty `Tensor` class answers that. It must come after `import ttnn`, which looks for the real package.
+an empty `Tensor` class is enough. It must come after `import ttnn`, which looks for the real package.
 """
 
 import runpy

@@ -1,4 +1,4 @@
-"""Captures, reports and databases of ttnn, compared with the allocator after every operation."""
+"""ttnn's captures, reports and databases, compared with the allocator after every operation."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def run(request: pytest.FixtureRequest, cards: Cards) -> Run:
 
 
 def held_at_marks(path: Path) -> dict[str, dict[str, int | None]]:
-    """What ttmem says the pools held when each mark was set.
+    """Returns ttmem's numbers of the pools at each mark.
 
-    That is before the empty function in a capture. A database lists buffers after operations; tensors that
-    Python has released since the one before are gone only in the next list.
+    A mark is before an empty function in a capture. A database lists buffers after operations; tensors that
+    Python has released since the previous operation are missing only from the next list.
     """
     is_database = path.suffix == ".sqlite"
     profile = ttmem.open(path)
@@ -63,7 +63,7 @@ def held_at_marks(path: Path) -> dict[str, dict[str, int | None]]:
 
 
 def allocated(row: dict[str, Any], pools: Any) -> dict[str, int]:
-    """What the allocator held, of the pools that the evidence mentions. The others were empty."""
+    """Returns the allocator's numbers of the pools that the file mentions. The others were empty."""
     assert all(bytes_ == 0 for pool, bytes_ in row["held"].items() if pool not in pools), (row, pools)
     return {pool: row["held"][pool] for pool in POOLS.values() if pool in pools}
 
@@ -79,9 +79,9 @@ def test_every_pool_holds_what_the_allocator_holds(run: Run, evidence: str) -> N
 
 
 def replayed_peaks(run: Run) -> dict[str, int]:
-    """The highest use of each pool, inside of operations too: the capture's sizes, aligned.
+    """Returns the peak of each pool, including inside operations: the capture's sizes, aligned.
 
-    Checks itself against the allocator at every mark.
+    Compares its numbers with the allocator at every mark.
     """
     alignment = 64 if run.truth["pools"]["L1"]["banks"] > 64 else 32
     rows = {row["mark"]: row for row in run.truth["rows"]}

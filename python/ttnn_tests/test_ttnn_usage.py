@@ -23,14 +23,14 @@ def run(request: pytest.FixtureRequest, cards: Cards) -> Run:
 
 @pytest.fixture
 def seen(run: Run, request: pytest.FixtureRequest, cards: Cards) -> list[list[dict[str, int]]]:
-    """What the allocator held in each phase; without dispatch, what it holds in a run with dispatch."""
+    """Returns the allocator's numbers in each phase; without dispatch, those of a run with dispatch."""
     is_estimate = "--no-dispatch" in request.node.callspec.params["run"]
     dispatched = cards.run("n150", "phases") if is_estimate else run
     return [phase["seen"] for phase in dispatched.truth["phases"]]
 
 
 def rise(values: list[int]) -> int:
-    """The highest of them above the first."""
+    """Returns the peak above the first number."""
     return max(values) - values[0]
 
 
@@ -48,7 +48,7 @@ def test_phases_are_what_the_allocator_did(run: Run, seen: list[list[dict[str, i
 
 
 def same(phase: dict[str, Any], dram: dict[str, int]) -> bool:
-    """Whether a phase of an answer has these figures."""
+    """Whether a phase of a summary has these numbers."""
     figures = (phase["segment_peak_bytes"], phase["allocations_bytes"], phase["deallocations_bytes"])
     return figures == (dram["peak"], dram["total_allocations"], dram["total_deallocations"])
 

@@ -1,4 +1,4 @@
-// The words for the sizes of a pool: of one bank, of one core, or of all of it, as the memory of a process or of a GPU.
+// The unit of a pool's sizes: per bank, per core, or the whole pool (the memory of a process or a GPU).
 
 import { counted, size } from "./format";
 import type { Extent } from "./generated/answers";
@@ -6,31 +6,22 @@ import type { Extent } from "./generated/answers";
 export interface BankWords {
   /** After a size: ` per bank`. */
   perBank: string;
-  /** The same, where there is little room: ` a bank`. */
-  aBank: string;
-  /** What an axis counts. */
+  /** The short form, for tables: `/bank`. */
+  suffix: string;
+  /** The label of an axis. */
   axis: string;
   /** The heading of a column of sizes. */
   heading: string;
-  /** After what is added up: ` of a bank`. */
-  ofABank: string;
-  /** What is drawn from its lowest address to its highest. */
-  piece: string;
-  /** Where something is changed: `each bank`. */
-  each: string;
-  /** The same by name: `each bank of DRAM`. */
-  inside(pool: string): string;
+  /** The subject of the map by address: `One bank`. */
+  subject: string;
 }
 
 const ofEach = (part: "bank" | "core"): BankWords => ({
   perBank: ` per ${part}`,
-  aBank: ` a ${part}`,
+  suffix: `/${part}`,
   axis: `per ${part}`,
-  heading: `Per ${part}`,
-  ofABank: ` of a ${part}`,
-  piece: `A ${part}`,
-  each: `each ${part}`,
-  inside: (pool) => `each ${part} of ${pool}`,
+  heading: `Size/${part}`,
+  subject: `One ${part}`,
 });
 
 const WORDS: Record<Extent, BankWords> = {
@@ -38,22 +29,19 @@ const WORDS: Record<Extent, BankWords> = {
   core: ofEach("core"),
   device: {
     perBank: "",
-    aBank: "",
+    suffix: "",
     axis: "",
     heading: "Size",
-    ofABank: "",
-    piece: "The pool",
-    each: "the pool",
-    inside: (pool) => pool,
+    subject: "The pool",
   },
 };
 
-/** The words for sizes of that extent. */
+/** The words for sizes of an extent. */
 export function bankWords(extent: Extent): BankWords {
   return WORDS[extent];
 }
 
-/** `DRAM 12 banks × 1.00 GiB`, `cuda:0 79.1 GiB`; `null` where a pool of one piece has nothing to say. */
+/** `DRAM 12 banks × 1.00 GiB`, `cuda:0 79.1 GiB`; `null` for an undivided pool of unknown capacity. */
 export function poolText(name: string, banks: number | null, capacity: number | null): string | null {
   if (banks === 1) return capacity === null ? null : `${name} ${size(capacity)}`;
   const each = capacity === null ? "of unknown size" : size(capacity);

@@ -9,7 +9,7 @@ export function toCsv(head: readonly string[], rows: Iterable<readonly (string |
 function field(value: string | number | null): string {
   if (value === null || Number.isNaN(value)) return "";
   if (typeof value === "number") return String(value);
-  // A spreadsheet would run a text of the log that begins so as a formula.
+  // A spreadsheet would evaluate text that starts with one of these characters as a formula.
   const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

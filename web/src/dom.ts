@@ -1,8 +1,8 @@
-// Elements, made in one line. Texts of a log become text nodes, never markup.
+// Creates elements in one call. Text from a log becomes text nodes, never markup.
 
 type Child = Node | string | number | null | undefined | false;
 
-/** Makes an element. Attributes that are null are left out; `on…` are listeners; `class` and `data-…` as in HTML. */
+/** Creates an element. Null attributes are skipped; `on…` functions are listeners; other names are as in HTML. */
 export function h<Tag extends keyof HTMLElementTagNameMap>(
   tag: Tag,
   attributes: Record<string, unknown> = {},
@@ -28,13 +28,13 @@ function append(element: HTMLElement, children: (Child | Child[])[]): void {
   }
 }
 
-/** Replaces what an element holds. */
+/** Replaces an element's children. */
 export function fill(element: HTMLElement, ...children: (Child | Child[])[]): void {
   element.replaceChildren();
   append(element, children);
 }
 
-/** Calls `then` once for many calls within a frame. */
+/** Combines all calls within a frame into one call of `then`. */
 export function oncePerFrame(then: () => void): () => void {
   let waiting = false;
   return () => {
@@ -47,11 +47,11 @@ export function oncePerFrame(then: () => void): () => void {
   };
 }
 
-/** Hands text to the reader as a file. */
+/** Downloads text as a file. */
 export function save(name: string, text: string, type = "text/csv"): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = h("a", { href: url, download: name });
   link.click();
-  // Not at once: some browsers begin to read only after this returns.
+  // Delayed: some browsers start reading only after this function returns.
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

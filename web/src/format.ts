@@ -1,4 +1,4 @@
-// Numbers as people read them: the same words and digits as on the terminal.
+// Formats numbers for people, in the same way as the command line does.
 
 import { h } from "./dom";
 
@@ -6,7 +6,7 @@ const KIB = 1024;
 const MIB = KIB * 1024;
 const GIB = MIB * 1024;
 
-/** What stands where something is not known. */
+/** The text for an unknown value. */
 export const UNKNOWN = "unknown";
 
 /** `4.69 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`. */
@@ -14,13 +14,13 @@ export function size(bytes: number | null): string {
   if (bytes === null || Number.isNaN(bytes)) return UNKNOWN;
   if (bytes < 0) return `−${size(-bytes)}`;
   if (bytes < KIB) return `${bytes} B`;
-  // What rounds to 1024.0 of a unit is 1.0 of the next.
+  // A value that rounds to 1024.0 of a unit is shown as 1.0 of the next unit.
   if (bytes < MIB - KIB / 20) return `${(bytes / KIB).toFixed(1)} KiB`;
   if (bytes < GIB - MIB / 20) return `${(bytes / MIB).toFixed(1)} MiB`;
   return `${(bytes / GIB).toFixed(2)} GiB`;
 }
 
-/** As `size`, with a sign. */
+/** Like `size`, with a sign. */
 export function change(bytes: number | null): string {
   if (bytes === null || Number.isNaN(bytes)) return UNKNOWN;
   return bytes > 0 ? `+${size(bytes)}` : size(bytes);
@@ -38,30 +38,30 @@ export function counted(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
 
-/** A share in percent: whole, but never 0 for what is there nor 100 for what is not all. */
+/** A share as a whole percentage; a nonzero part is never shown as 0%, nor a partial one as 100%. */
 export function percent(part: number, whole: number): string {
   if (!(whole > 0)) return "–";
   const share = Math.round((part / whole) * 100);
-  if (share === 0 && part > 0) return "<1 %";
-  if (share === 100 && part < whole) return ">99 %";
-  return `${share} %`;
+  if (share === 0 && part > 0) return "<1%";
+  if (share === 100 && part < whole) return ">99%";
+  return `${share}%`;
 }
 
-/** A size for people, with the whole number of bytes for programs and in the tooltip. */
+/** A formatted size, with the exact number of bytes as its value and in its tooltip. */
 export function sizeElement(bytes: number | null): HTMLElement {
   if (bytes === null || Number.isNaN(bytes)) return h("span", { class: "unknown" }, UNKNOWN);
   return h("data", { value: bytes, title: `${count(bytes)} bytes` }, size(bytes));
 }
 
-/** As `sizeElement`, with a sign. */
+/** Like `sizeElement`, with a sign. */
 export function changeElement(bytes: number | null): HTMLElement {
   if (bytes === null || Number.isNaN(bytes)) return h("span", { class: "unknown" }, UNKNOWN);
   return h("data", { value: bytes, title: `${count(bytes)} bytes` }, change(bytes));
 }
 
-/** A text cut in the middle, where the ends tell more than what is between. */
-export function shorten(text: string, most: number): string {
-  if (text.length <= most) return text;
-  const head = Math.ceil((most - 1) * 0.6);
-  return `${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`;
+/** Shortens text in the middle: both ends are usually more informative. */
+export function shorten(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const head = Math.ceil((max - 1) * 0.6);
+  return `${text.slice(0, head)}…${text.slice(text.length - (max - 1 - head))}`;
 }

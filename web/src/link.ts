@@ -1,14 +1,14 @@
-// Links to a moment: `#op=1517` is the moment before step 1517, `&pool=L1` and `&rank=1,0` say where; with `&side=early`
-// it is the moment right after step 1516, before what happened between two programs.
+// Links to a moment: `#op=1517` is the moment before step 1517; `&pool=L1` and `&rank=1,0` select a pool and a rank.
+// With `&side=early` it is the moment right after step 1516, before any changes between two programs.
 
 import { momentBefore, positionOf, type Report } from "./data/report";
 import type { State, Store } from "./state";
 
 export interface Link {
   readonly hasStep: boolean;
-  /** The rank that it names; the first where it names none. */
+  /** The index of the rank in the link; 0 if it has none. */
   rankIndex(report: Report): number;
-  /** Shows what it names. */
+  /** Shows the moment, pool and rank of the link. */
   apply(store: Store): void;
 }
 
@@ -19,8 +19,8 @@ export function readLink(hash: string): Link {
   return {
     hasStep: step !== null,
     rankIndex(report) {
-      const wanted = parameters.get("rank");
-      const found = report.summary.ranks.findIndex((_, index) => rankName(report, index) === wanted);
+      const name = parameters.get("rank");
+      const found = report.summary.ranks.findIndex((_, index) => rankName(report, index) === name);
       return Math.max(0, found);
     },
     apply(store) {
@@ -34,7 +34,7 @@ export function readLink(hash: string): Link {
   };
 }
 
-/** What a rank is called in links: its label, or its number where that does not tell it from the others. */
+/** The name of a rank in links: its label, or its number if the label is missing or not unique. */
 function rankName({ summary }: Report, index: number): string {
   const label = summary.ranks[index].rank;
   const isUnique = summary.ranks.filter(({ rank }) => rank === label).length === 1;
@@ -43,17 +43,17 @@ function rankName({ summary }: Report, index: number): string {
 
 let written = "";
 
-/** Whether the page wrote that itself. */
+/** Whether the page itself wrote this hash. */
 export function isOwnLink(hash: string): boolean {
   return hash === written;
 }
 
-/** Keeps the address in step with what is looked at, so that it can be passed on. */
+/** Writes the current view to the address bar, so that it can be shared. */
 export function writeLink({ rank, pool, moment }: State): void {
   const parts = [`op=${positionOf(moment)}`];
-  // Where a program ended, what followed between programs may have changed more than the step before.
+  // After the end of a program, changes between programs may be larger than those of the preceding step.
   if (moment % 2 === 0) parts.push("side=early");
-  if (pool !== 0) parts.push(`pool=${encodeURIComponent(rank.pools[pool]?.name ?? "")}`);
+  if (pool !== rank.startPool) parts.push(`pool=${encodeURIComponent(rank.pools[pool]?.name ?? "")}`);
   if (rank.index !== 0) parts.push(`rank=${encodeURIComponent(rankName(rank.report, rank.index))}`);
   written = `#${parts.join("&")}`;
   history.replaceState(null, "", written);

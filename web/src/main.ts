@@ -1,4 +1,4 @@
-// Unpacks the report and puts the sections together.
+// Unpacks the report and creates its sections.
 
 import "./style.css";
 import { momentBefore, type Rank, Report } from "./data/report";
@@ -26,12 +26,9 @@ import { weightsSection } from "./sections/weights";
 import { type State, Store, windowOf } from "./state";
 import { topbar } from "./topbar";
 
-/** What is looked at first of a rank: its peak. */
+/** The initial view of a rank: the peak of its most important pool. */
 function beginning(rank: Rank): Pick<State, "rank" | "pool" | "moment" | "from" | "to" | "run"> {
-  const pool = Math.max(
-    0,
-    rank.pools.findIndex((pool) => pool.name === rank.summary.peak?.pool),
-  );
+  const pool = rank.startPool;
   return {
     rank,
     pool,
@@ -41,7 +38,7 @@ function beginning(rank: Rank): Pick<State, "rank" | "pool" | "moment" | "from" 
   };
 }
 
-/** Goes where a link in the address says. */
+/** Follows the link in the address bar. */
 async function followLink(report: Report, store: Store): Promise<void> {
   if (isOwnLink(location.hash)) return;
   const link = readLink(location.hash);
@@ -50,7 +47,7 @@ async function followLink(report: Report, store: Store): Promise<void> {
   link.apply(store);
 }
 
-/** Two short sections share a row where there is room. */
+/** Puts the weights and the section after them into one row if there is room. */
 function arranged(sections: Section[]): HTMLElement[] {
   const elements = sections.map((section) => section.element);
   const weights = elements.findIndex((element) => element.id === "weights");
@@ -59,7 +56,10 @@ function arranged(sections: Section[]): HTMLElement[] {
   return elements;
 }
 
-/** Sections about what the evidence cannot have are left out; what it could have told and did not is said. */
+/**
+ * The sections about steps. A section is omitted if the input format can't have its data; if the data is only missing,
+ * the section explains why.
+ */
 function sectionsOfSteps(store: Store, ranks: RankSummary[]): Section[] {
   const compiled = ranks.some(isTenstorrent);
   const only = (applies: boolean, section: (store: Store) => Section) => (applies ? [section(store)] : []);
@@ -84,17 +84,17 @@ async function start(app: HTMLElement): Promise<void> {
   const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
   const store = new Store({ ...beginning(rank), theme: isDark ? "dark" : "light" });
   link.apply(store);
-  let wanted = rank.index;
+  let chosen = rank.index;
   const choose = (index: number) => {
-    wanted = index;
-    // Of two that are chosen quickly, the one chosen last is shown, whichever is unpacked first.
-    const show = (rank: Rank) => wanted === index && store.set(beginning(rank));
+    chosen = index;
+    // If two ranks are chosen in quick succession, the last choice wins, whichever is unpacked first.
+    const show = (rank: Rank) => chosen === index && store.set(beginning(rank));
     void report.rank(index).then(show, reportError);
   };
   const bar = topbar(report, store, choose);
   const { ranks } = report.summary;
   const hasPhases = ranks.some((rank) => rank.sessions.length > 0);
-  // A training log has phases and nothing else.
+  // A training log only has phases.
   const hasSteps = !hasPhases || ranks.some((rank) => rank.operations.total > 0);
   const sections = [
     overviewSection(store),
@@ -105,7 +105,7 @@ async function start(app: HTMLElement): Promise<void> {
   ];
   const main = h("main", {}, ...arranged(sections));
   fill(app, bar, main);
-  // What is in view at first is drawn at once.
+  // Sections that are visible initially are drawn immediately.
   for (const section of sections.slice(0, report.rankCount > 1 ? 3 : 2)) section.draw();
   preparePrinting(main, sections, store);
   addEventListener("hashchange", () => void followLink(report, store));
@@ -118,7 +118,7 @@ const app = document.getElementById("app");
 if (app) {
   start(app).catch((error: unknown) => {
     const message = error instanceof Error ? error.message : String(error);
-    const help = "It is tried with Chromium 156 and Firefox 153; much older ones cannot unpack it.";
+    const help = "Tested with Chromium 156 and Firefox 153; much older browsers can't unpack it.";
     fill(app, h("p", { role: "alert", class: "note" }, `This report cannot be shown: ${message}. ${help}`));
   });
 }

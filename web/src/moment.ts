@@ -1,4 +1,4 @@
-// Steps, operations and pools in words, and the buttons to choose them.
+// Text for steps, operations and pools, and the buttons that select them.
 
 import type { Rank } from "./data/report";
 import { h } from "./dom";
@@ -10,7 +10,7 @@ export function stepLink(store: Store, step: number, text = `step ${count(step)}
   return h("button", { class: "link", type: "button", onclick: () => store.pin(step) }, text);
 }
 
-/** An operation with its location beneath or beside it; `null` where nothing is known. */
+/** An operation and its location; `null` means unknown. */
 export function operationText(op: string | null, loc: string | null): HTMLElement {
   return h(
     "span",
@@ -20,9 +20,9 @@ export function operationText(op: string | null, loc: string | null): HTMLElemen
   );
 }
 
-/** Buttons for the pools, kept in step with the state. */
+/** Buttons that select the pool, synchronised with the state. */
 export function poolTabs(store: Store, of: string): { element: HTMLElement; show(state: State): void } {
-  const element = h("div", { class: "tabs", role: "group", "aria-label": `Pool of ${of}` });
+  const element = h("div", { class: "tabs", role: "group", "aria-label": `Pool shown in ${of}` });
   let shown: Rank | undefined;
   return {
     element,
@@ -30,13 +30,13 @@ export function poolTabs(store: Store, of: string): { element: HTMLElement; show
       if (shown !== rank) {
         shown = rank;
         element.replaceChildren(
-          ...rank.pools.map(({ name }, index) =>
+          ...rank.poolsInOrder.map(({ name, index }) =>
             h("button", { type: "button", onclick: () => store.set({ pool: index }) }, name),
           ),
         );
       }
-      for (const [index, button] of [...element.children].entries()) {
-        button.setAttribute("aria-pressed", String(index === pool));
+      for (const [at, button] of [...element.children].entries()) {
+        button.setAttribute("aria-pressed", String(rank.poolsInOrder[at].index === pool));
       }
     },
   };

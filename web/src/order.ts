@@ -1,9 +1,14 @@
-// Sorting of many rows: stable, with what is not known last in both directions.
+// Sorts many rows: stable, with unknown values last in both directions.
 
-/** What a row is sorted by; NaN, null and the empty text are not known. */
+/** The sort key of a row; NaN, null and the empty string mean unknown. */
 export type SortKey = number | string | null;
 
-/** The rows in the order of their keys; rows of equal keys stay as they are. */
+/** Whether a sort key is known. */
+export function hasValue(key: SortKey): boolean {
+  return key !== null && key !== "" && !Number.isNaN(key);
+}
+
+/** Returns the rows in the order of their keys; rows with equal keys keep their order. */
 export function sorted(
   rows: Uint32Array,
   keyOf: (row: number) => SortKey,
@@ -14,7 +19,7 @@ export function sorted(
   return byRadix(rows, keys);
 }
 
-/** The keys as numbers: texts become their places among all distinct texts. */
+/** Converts the keys to numbers: a string becomes its index among all distinct strings, sorted. */
 function numericKeys(rows: Uint32Array, keyOf: (row: number) => SortKey): Float64Array {
   const keys = new Float64Array(rows.length);
   const numberOf = new Map<string, number>();
@@ -42,7 +47,7 @@ function numericKeys(rows: Uint32Array, keyOf: (row: number) => SortKey): Float6
   return keys;
 }
 
-/** The place of each text among all of them. */
+/** The index of each string in sorted order. */
 function placesOf(texts: string[]): Uint32Array {
   const order = texts.map((_, at) => at).sort((a, b) => (texts[a] < texts[b] ? -1 : 1));
   const places = new Uint32Array(texts.length);
@@ -51,8 +56,8 @@ function placesOf(texts: string[]): Uint32Array {
 }
 
 /**
- * Sorts by number, sixteen bits at a time from the lowest: no function is called for each pair, and equal keys stay in
- * order by themselves. The bits of a float sort as the number does once the sign is turned around.
+ * Radix sort, sixteen bits at a time from the lowest: it is stable and calls no comparison function. The bits of a float
+ * sort like the number once the sign is inverted.
  */
 function byRadix(rows: Uint32Array, keys: Float64Array): Uint32Array<ArrayBuffer> {
   const bits = sortableBits(keys);
@@ -63,7 +68,7 @@ function byRadix(rows: Uint32Array, keys: Float64Array): Uint32Array<ArrayBuffer
   for (let digit = 0; digit < 4; digit++) {
     places.fill(0);
     for (let at = 0; at < rows.length; at++) places[bits[at * 4 + digit]]++;
-    // All are equal in this digit.
+    // All keys have the same value in this digit.
     if (rows.length > 0 && places[bits[digit]] === rows.length) continue;
     let place = 0;
     for (let value = 0; value < places.length; value++) {
@@ -78,12 +83,12 @@ function byRadix(rows: Uint32Array, keys: Float64Array): Uint32Array<ArrayBuffer
   return from;
 }
 
-/** Each number as four digits of sixteen bits, the lowest first, that sort as the number does; NaN is the highest. */
+/** Each number as four 16-bit digits, lowest first, that sort like the number; NaN is the highest. */
 function sortableBits(keys: Float64Array): Uint16Array {
   const numbers = new Float64Array(keys.length);
   const words = new Uint32Array(numbers.buffer);
   for (let at = 0; at < keys.length; at++) {
-    // Adding 0 makes one zero of the two.
+    // Adding 0 turns -0 into 0.
     numbers[at] = keys[at] + 0;
     const low = at * 2;
     const high = low + 1;

@@ -1,16 +1,16 @@
-// Printing: two pages, in light colours, with what fits on paper. The long tables and the texts stay on the screen.
+// Printing: two pages in light colours. The long tables and the graphs' text are not printed.
 
 import "./print.css";
 import { redrawAll } from "./redraw";
 import type { Section } from "./section";
 import type { Store } from "./state";
 
-/** What A4 and Letter both have within margins of 10 mm, in CSS pixels, a little less for rounding. */
+/** The area that fits both A4 and Letter with 10 mm margins, in CSS pixels, minus a little for rounding. */
 const PAPER = { width: 714, height: 964 };
-/** What the page may be laid out for: the wider, the smaller it gets on paper, and the more fits. */
+/** Layout widths to try: a wider layout is scaled down more, so more of it fits. */
 const WIDTHS = [1060, 1160, 1280, 1420, 1580];
 
-/** Sees to it that what is printed fits, and that the screen is afterwards as it was. */
+/** Scales the page for printing, and restores it afterwards. */
 export function preparePrinting(main: HTMLElement, sections: readonly Section[], store: Store): void {
   const root = document.documentElement;
   addEventListener("beforeprint", () => {
@@ -34,11 +34,11 @@ export function preparePrinting(main: HTMLElement, sections: readonly Section[],
   });
 }
 
-/** The height of the taller of the two pages, before it is made smaller. */
+/** The height of the taller of the two pages, before scaling. */
 function tallestPage(main: HTMLElement): number {
   const { top, bottom } = main.getBoundingClientRect();
   const middle = main.querySelector("#tensors")?.getBoundingClientRect().top ?? bottom;
-  // The bar with the name is on the first page, too.
+  // The bar with the name is printed on the first page.
   return Math.max(middle - top + NAME, bottom - middle, 1);
 }
 

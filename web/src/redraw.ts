@@ -1,13 +1,13 @@
-// Draws everything that is drawn on canvases at once: for printing, which waits for no frame.
+// Redraws all canvases immediately: printing does not wait for the next frame.
 
 const painters = new Set<() => void>();
 
-/** Says how something is drawn at its present size and in the present colours. */
+/** Registers a function that draws at the current size and in the current colours. */
 export function onRedraw(paint: () => void): void {
   painters.add(paint);
 }
 
-/** Draws all of it, now. */
+/** Calls all registered functions. */
 export function redrawAll(): void {
   for (const paint of painters) paint();
 }

@@ -1,11 +1,11 @@
-// A section of the page: a heading and a body that is drawn when it comes into view and when what it shows changes.
+// A section of the page: a heading, and a body that is drawn when it becomes visible or its state changes.
 
 import { h } from "./dom";
 import type { State, Store } from "./state";
 
 export interface Section {
   readonly element: HTMLElement;
-  /** Draws it now, in view or not: for printing. */
+  /** Draws the section now, even if it is not visible (for printing). */
   draw(): void;
 }
 
@@ -18,8 +18,8 @@ const seen = new IntersectionObserver(
 const visible = new WeakMap<Element, (inView: boolean) => void>();
 
 /**
- * Makes a section. `build` fills the body once and returns what draws it; drawing is left alone while the section is
- * out of view, and done again only when one of `depends` changed.
+ * Creates a section. `build` fills the body once and returns the function that draws it. The section is only redrawn
+ * while it is visible, and only if one of `depends` changed.
  */
 export function section(
   store: Store,
@@ -31,7 +31,7 @@ export function section(
   const heading = h("h2", { id: `${id}-title` }, title);
   const head = h("header", { class: "section-head" }, heading);
   const body = h("div", { class: "section-body" });
-  // A section that waits takes about the room it will need: else all of them would be in view at first.
+  // A section that is not drawn yet takes about its final height; otherwise all sections would be visible initially.
   const element = h("section", { id, class: "waiting", "aria-labelledby": `${id}-title` }, head, body);
   let render: ((state: State) => void) | undefined;
   let stale = true;

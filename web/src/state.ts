@@ -1,17 +1,17 @@
-// What is looked at: which rank and pool, which moment is pinned, which stretch of time is shown.
+// The state of the view: the rank and pool, the pinned moment and the visible time range.
 
 import { momentBefore, positionOf, type Rank } from "./data/report";
 
 export interface State {
   rank: Rank;
-  /** The pool that the charts and the live set are about. */
+  /** The pool shown in the charts and the live set. */
   pool: number;
   /** The pinned moment. */
   moment: number;
-  /** The stretch of time that the charts show, in positions; whole numbers are late sides. */
+  /** The time range shown in the charts, in positions; whole numbers are late sides. */
   from: number;
   to: number;
-  /** The top-level run that is looked at alone, from 1; `null`: all. */
+  /** The selected top-level run, from 1; `null` for all runs. */
   run: number | null;
   theme: "light" | "dark";
 }
@@ -19,7 +19,7 @@ export interface State {
 type Key = keyof State;
 type Listener = (state: State) => void;
 
-/** Holds the state and tells who depends on what changed, once per frame. */
+/** Holds the state and notifies the listeners of changed keys, once per frame. */
 export class Store {
   private readonly listeners: { keys: readonly Key[]; listener: Listener }[] = [];
   private changed = new Set<Key>();
@@ -50,7 +50,7 @@ export class Store {
       try {
         listener(this.current);
       } catch (error) {
-        // One section that cannot be drawn is no reason to leave the others as they were.
+        // A section that fails to draw must not keep the others from being updated.
         reportError(error);
       }
     }
@@ -61,7 +61,7 @@ export class Store {
     this.pinMoment(momentBefore(step));
   }
 
-  /** Pins a moment, and brings it into view. */
+  /** Pins a moment and moves the visible range to include it. */
   pinMoment(moment: number): void {
     const { from, to, rank } = this.current;
     const position = positionOf(moment);
@@ -74,26 +74,26 @@ export class Store {
     this.set({ moment, from: start, to: start + width });
   }
 
-  /** Shows all of the rank, or of the run that is looked at. */
+  /** Shows the whole rank, or the whole selected run. */
   showAll(): void {
     this.set(windowOf(this.current.rank, this.current.run));
   }
 }
 
-/** The stretch of time of a run, or of all runs: its first step, and one past its last. */
+/** The range of a run, or of all runs: its first step, and one past its last. */
 export function spanOf(rank: Rank, run: number | null): { from: number; to: number } {
   const row = run === null ? -1 : topLevelRuns(rank)[run - 1];
   if (row === undefined || row < 0) return { from: 0, to: rank.end };
   return { from: rank.runs.first[row], to: Math.max(rank.runs.first[row], rank.runs.end[row]) };
 }
 
-/** The same for charts, which cannot show nothing. */
+/** Like `spanOf`, but never empty, since a chart can't show an empty range. */
 export function windowOf(rank: Rank, run: number | null): { from: number; to: number } {
   const { from, to } = spanOf(rank, run);
   return { from, to: Math.max(to, from + 1) };
 }
 
-/** The rows of the runs that ran in no other, in order: run n is the n-th, from 1. */
+/** The rows of the top-level runs, in order: run n is the n-th, counted from 1. */
 export function topLevelRuns(rank: Rank): Uint32Array {
   let rows = topLevel.get(rank);
   if (!rows) {

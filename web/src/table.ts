@@ -1,41 +1,68 @@
-// A table of up to a million rows: sorted by its headings, walked with the arrow keys, saved as CSV.
+// A table of up to a million rows, with sorting, keyboard navigation and CSV export.
 //
-// A row is known by a number that the owner gives it, such as a step or a tensor; its position is where it stands now.
+// The owner identifies a row by a number, such as a step or a tensor; the row's position depends on the sort order.
 
 import "./table.css";
 import { toCsv } from "./csv";
-import { h } from "./dom";
-import { type SortKey, sorted } from "./order";
+import { fill, h } from "./dom";
+import { hasValue, type SortKey, sorted } from "./order";
+import { textWidth } from "./text-width";
 import { VirtualRows } from "./virtual";
 
 const ROW_HEIGHT = 26;
-/** No cell shows more of a text; the whole text is in its tooltip. */
-const LONGEST_TEXT = 300;
+/** Cells truncate longer text; the tooltip has all of it. */
+const MAX_TEXT = 300;
+/** The horizontal padding of a cell, and a pixel for rounding. */
+const CELL_PADDING = 17;
+/** The width that the share of a column is proportional to, at most: a single long text must not take all the room. */
+const MAX_SHARE = 480;
+/** The width of the arrow of a sorted column. */
+const ARROW = 16;
 
 export interface Column {
-  /** Names the column to programs: in `sortBy`, and as the heading in a CSV file. */
+  /** The column's name in `sortBy` and in CSV files. */
   key: string;
   title: string;
-  /** What the heading means, for the tooltip. */
+  /** The tooltip of the heading. */
   help?: string;
   number?: boolean;
-  /** A grid track that does not depend on what the cells hold: `90px`, `minmax(120px, 2fr)`. */
+  /** A grid track that does not depend on the cells' content: `90px`, `minmax(120px, 2fr)`. */
   width?: string;
+  /** Sizes the column by its longest text, instead of `width`. */
+  fit?: Fit;
   cell(row: number): Node | string;
-  /** What the column is sorted by; without it, it cannot be. NaN, null and the empty text come last. */
+  /** The sort key; a column without one can't be sorted. NaN, null and the empty string sort last. */
   sort?(row: number): SortKey;
-  /** What is saved. Without it, what is sorted by; a column with neither is not saved. */
+  /** The value in CSV files; the sort key by default. A column with neither is not saved. */
   csv?(row: number): string | number | null;
+  /** Whether a row has a value in this column; whether its sort key is known by default. */
+  has?(row: number): boolean;
+}
+
+/** A width that depends on the longest text of a column. */
+export interface Fit {
+  longest: string;
+  /** A text that should not be cut even in a narrow table; the longest by default. */
+  typical?: string;
+  /** The minimum width in pixels; less if the typical text is shorter. */
+  min: number;
+  /**
+   * The maximum width in pixels. The column gets up to this width before the columns that share the rest, so that its text
+   * is not cut next to empty space. Without a maximum, the column shares the rest in proportion to its text.
+   */
+  max?: number;
 }
 
 export interface TableOptions {
-  /** What the table shows, for readers who do not see it. */
+  /** The description for screen readers. */
   caption: string;
   columns: Column[];
-  /** The most height it takes, in CSS. */
+  /** The maximum height, as a CSS value. */
   height?: string;
-  /** What is said where there are no rows. */
+  /** The message for an empty table. */
   empty?: string;
+  /** Hides columns without a value in any of the rows. CSV files keep them. */
+  hidesEmptyColumns?: boolean;
   onActivate?(row: number): void;
   rowClass?(row: number): string;
 }
@@ -47,48 +74,64 @@ export class Table {
   private readonly id = `table-${++tables}`;
   private readonly grid: HTMLElement;
   private readonly body: VirtualRows;
-  private readonly headings: HTMLElement[];
+  private readonly head: HTMLElement;
+  private readonly headings: Map<Column, HTMLElement>;
   private readonly none: HTMLElement;
+  /** The columns that are shown. */
+  private columns: Column[] = [];
   private natural: Uint32Array = new Uint32Array();
   private order: Uint32Array = new Uint32Array();
   private sorting: { column: Column; descending: boolean } | null = null;
   private selected: number | null = null;
 
   constructor(private readonly options: TableOptions) {
-    this.headings = options.columns.map((column) => this.heading(column));
-    const head = h("div", { class: "table-head", role: "rowgroup" }, [
-      h("div", { class: "table-row", role: "row", "aria-rowindex": 1 }, this.headings),
-    ]);
+    this.headings = new Map(options.columns.map((column) => [column, this.heading(column)]));
+    this.head = h("div", { class: "table-row", role: "row", "aria-rowindex": 1 });
+    const head = h("div", { class: "table-head", role: "rowgroup" }, this.head);
     this.body = new VirtualRows({ rowHeight: ROW_HEIGHT, head, make: (at) => this.makeRow(at) });
     this.grid = this.body.element;
     const attributes = { role: "grid", tabindex: 0, "aria-label": options.caption, "aria-readonly": true };
     for (const [name, value] of Object.entries(attributes)) this.grid.setAttribute(name, String(value));
-    this.grid.setAttribute("aria-colcount", String(options.columns.length));
-    this.grid.style.setProperty("--most-height", options.height ?? "min(60vh, 560px)");
-    this.grid.style.setProperty("--tracks", options.columns.map(trackOf).join(" "));
+    this.grid.style.setProperty("--max-height", options.height ?? "min(60vh, 560px)");
+    this.showColumns(options.columns);
     this.grid.addEventListener("keydown", (event) => this.pressed(event));
     this.grid.addEventListener("click", (event) => this.clicked(event));
-    this.none = h("p", { class: "note table-none", hidden: true }, options.empty ?? "There are none.");
+    this.none = h("p", { class: "note table-none", hidden: true }, options.empty ?? "No rows.");
     this.element = h("div", { class: options.onActivate ? "table active" : "table" }, this.grid, this.none);
   }
 
-  /** Shows these rows; they are given in their natural order. */
+  /** Shows rows, given in their natural order. */
   show(rows: Uint32Array): void {
     this.natural = rows;
+    const { columns, hidesEmptyColumns = false } = this.options;
+    // An empty table keeps its headings.
+    if (hidesEmptyColumns && rows.length > 0) this.showColumns(withValues(columns, rows));
     this.arrange();
   }
 
-  /** How many rows are shown. */
+  private showColumns(columns: Column[]): void {
+    if (columns.length === this.columns.length && columns.every((column) => this.columns.includes(column)))
+      return;
+    this.columns = columns;
+    fill(
+      this.head,
+      columns.map((column) => this.headings.get(column)),
+    );
+    this.grid.setAttribute("aria-colcount", String(columns.length));
+    this.grid.style.setProperty("--tracks", columns.map(trackOf).join(" "));
+  }
+
+  /** The number of rows shown. */
   get count(): number {
     return this.order.length;
   }
 
-  /** The row that is selected, shown or not. */
+  /** The selected row, even if it is filtered out. */
   get selection(): number | null {
     return this.selected;
   }
 
-  /** Marks a row, without bringing it into view. */
+  /** Selects a row without scrolling to it. */
   select(row: number | null): void {
     if (row === this.selected) return;
     const before = this.selected;
@@ -97,12 +140,12 @@ export class Table {
     this.pointAtSelected();
   }
 
-  /** Whether a row is among those shown. */
+  /** Whether a row is shown. */
   has(row: number): boolean {
     return this.order.includes(row);
   }
 
-  /** Brings a row into view within the table; the page does not move. */
+  /** Scrolls to a row within the table; the page does not scroll. */
   scrollTo(row: number): void {
     const position = this.order.indexOf(row);
     if (position >= 0) this.body.scrollTo(position);
@@ -112,14 +155,19 @@ export class Table {
     this.body.scrollToTop();
   }
 
-  /** Sorts by the column of that key; the natural order for a key that no column has. */
+  /** The current sort order; `null` for the natural order. */
+  get sortedBy(): { key: string; descending: boolean } | null {
+    return this.sorting && { key: this.sorting.column.key, descending: this.sorting.descending };
+  }
+
+  /** Sorts by the column with a key; restores the natural order if there is none. */
   sortBy(key: string, descending: boolean): void {
     const column = this.options.columns.find((column) => column.key === key && column.sort);
     this.sorting = column ? { column, descending } : null;
     this.arrange();
   }
 
-  /** The rows as they are shown, all of them. */
+  /** All rows in their current order. */
   csv(): string {
     const columns = this.options.columns.filter((column) => column.csv ?? column.sort);
     const rows = Array.from(this.order, (row) =>
@@ -131,7 +179,7 @@ export class Table {
     );
   }
 
-  /** Makes the rows in view anew, for when what they show changed. */
+  /** Recreates the visible rows after their content changed. */
   refresh(): void {
     this.body.reset(this.order.length);
     this.pointAtSelected();
@@ -141,10 +189,10 @@ export class Table {
     const { sorting } = this;
     const keyOf = sorting?.column.sort?.bind(sorting.column);
     this.order = sorting && keyOf ? sorted(this.natural, keyOf, sorting.descending) : this.natural;
-    for (const [index, column] of this.options.columns.entries()) {
+    for (const [column, heading] of this.headings) {
       if (!column.sort) continue;
       const direction = sorting?.descending ? "descending" : "ascending";
-      this.headings[index].setAttribute("aria-sort", sorting?.column === column ? direction : "none");
+      heading.setAttribute("aria-sort", sorting?.column === column ? direction : "none");
     }
     this.grid.setAttribute("aria-rowcount", String(this.order.length + 1));
     this.none.hidden = this.order.length > 0;
@@ -162,7 +210,7 @@ export class Table {
     return h("div", { ...attributes, "aria-sort": "none" }, button);
   }
 
-  /** A heading was pressed: one direction, the other, and the natural order again. Large numbers come first. */
+  /** Cycles through both directions and the natural order. Numbers start with the largest. */
   private turn(column: Column): void {
     const first = column.number ?? false;
     if (this.sorting?.column !== column) this.sorting = { column, descending: first };
@@ -174,7 +222,7 @@ export class Table {
 
   private makeRow(position: number): HTMLElement {
     const row = this.order[position];
-    const cells = this.options.columns.map((column) => makeCell(column, row));
+    const cells = this.columns.map((column) => makeCell(column, row));
     const classes = ["table-row", this.options.rowClass?.(row) ?? ""].join(" ").trim();
     const attributes = {
       id: this.rowId(row),
@@ -198,7 +246,7 @@ export class Table {
     if (element) this.dress(element, row);
   }
 
-  /** Only what is in the selected row is a stop of the tab key: else there would be hundreds. */
+  /** Only controls in the selected row are tab stops; otherwise there would be hundreds. */
   private dress(element: HTMLElement, row: number): void {
     const isSelected = row === this.selected;
     element.setAttribute("aria-selected", String(isSelected));
@@ -207,7 +255,7 @@ export class Table {
     }
   }
 
-  /** Screen readers read the row that the grid points at; it can point only at what is there. */
+  /** Points the grid at the selected row, which screen readers then read. */
   private pointAtSelected(): void {
     if (this.selected === null) this.grid.removeAttribute("aria-activedescendant");
     else this.grid.setAttribute("aria-activedescendant", this.rowId(this.selected));
@@ -217,7 +265,7 @@ export class Table {
     const target = event.target as Element;
     const element = target.closest<HTMLElement>("[data-row]");
     if (!element || target.closest("button, a, input")) return;
-    // Whoever marks a text wants to copy it.
+    // The user is selecting text to copy it.
     if (getSelection()?.isCollapsed === false) return;
     this.select(Number(element.dataset.row));
     this.activate();
@@ -240,7 +288,7 @@ export class Table {
     if (inRow) this.grid.focus({ preventScroll: true });
   }
 
-  /** Where a key moves the selection to; `null` for other keys. */
+  /** The position that a key moves the selection to; `null` for other keys. */
   private moved(key: string): number | null {
     const last = this.order.length - 1;
     const at = this.selected === null ? -1 : this.order.indexOf(this.selected);
@@ -262,7 +310,24 @@ export class Table {
   }
 }
 
+/** The columns with a value in at least one of the rows. */
+export function withValues<Of extends Pick<Column, "sort" | "has">>(columns: Of[], rows: Uint32Array): Of[] {
+  return columns.filter((column) => {
+    const has = column.has ?? ((row: number) => !column.sort || hasValue(column.sort(row)));
+    return rows.some((row) => has(row));
+  });
+}
+
 function trackOf(column: Column): string {
+  const { fit, title } = column;
+  const heading = textWidth(title, "600") + ARROW;
+  const naturalOf = (text: string) => CELL_PADDING + Math.max(textWidth(text.slice(0, MAX_TEXT)), heading);
+  if (fit) {
+    const natural = naturalOf(fit.longest);
+    const max =
+      fit.max === undefined ? `${Math.min(natural, MAX_SHARE)}fr` : `${Math.min(natural, fit.max)}px`;
+    return `minmax(${Math.min(naturalOf(fit.typical ?? fit.longest), fit.min)}px, ${max})`;
+  }
   return column.width ?? (column.number ? "minmax(90px, 1fr)" : "minmax(120px, 2fr)");
 }
 
@@ -270,6 +335,6 @@ function makeCell(column: Column, row: number): HTMLElement {
   const content = column.cell(row);
   const classes = column.number ? "table-cell number" : "table-cell";
   if (typeof content !== "string") return h("div", { class: classes, role: "gridcell" }, content);
-  const shown = content.length > LONGEST_TEXT ? `${content.slice(0, LONGEST_TEXT)}…` : content;
+  const shown = content.length > MAX_TEXT ? `${content.slice(0, MAX_TEXT)}…` : content;
   return h("div", { class: classes, role: "gridcell", title: content || null }, shown);
 }

@@ -1,8 +1,8 @@
-// The button that switches between light and dark, for pages that have no other state.
+// The button that switches between the light and dark theme, for pages without a store.
 
 import { h } from "./dom";
 
-/** Follows the system until somebody switches by hand. `changed` is called after the colours have. */
+/** Follows the system's theme until the button is pressed. Calls `changed` after each change. */
 export function themeButton(changed: () => void = () => {}): HTMLElement {
   const button = h("button", { type: "button", class: "theme" });
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -13,7 +13,7 @@ export function themeButton(changed: () => void = () => {}): HTMLElement {
     button.textContent = other === "dark" ? "Dark" : "Light";
     button.setAttribute("aria-label", `Use the ${other} theme`);
     button.onclick = () => {
-      // Whoever has switched by hand keeps what they chose.
+      // A manual choice overrides the system's theme.
       isChosen = true;
       use(other);
     };

@@ -1,16 +1,16 @@
-// The bar on top: the name, which rank and run are looked at, and the theme.
+// The top bar: the report's name, the rank and run selection, and the theme.
 
 import { momentBefore, type Rank, type Report } from "./data/report";
 import { fill, h } from "./dom";
 import { count } from "./format";
 import { type State, type Store, topLevelRuns, windowOf } from "./state";
 
-/** With more runs than this a list to choose from is no help. */
-const MOST_CHOICES = 2000;
+/** With more runs than this, a number field replaces the list. */
+const MAX_CHOICES = 2000;
 
 export function topbar(report: Report, store: Store, choose: (rank: number) => void): HTMLElement {
   const theme = h("button", { type: "button", class: "theme" });
-  // Whoever has switched by hand keeps what they chose.
+  // A manual choice overrides the system's theme.
   let isChosen = false;
   theme.addEventListener("click", () => {
     isChosen = true;
@@ -25,13 +25,13 @@ export function topbar(report: Report, store: Store, choose: (rank: number) => v
     theme.textContent = now === "dark" ? "Light" : "Dark";
     theme.setAttribute("aria-label", `Use the ${now === "dark" ? "light" : "dark"} theme`);
   };
-  // Before all others: canvases read the colours of the page.
+  // This listener is first: canvases read the page's colours.
   store.on(["theme"], showTheme);
   showTheme(store.state);
   const runs = h("span", {});
   const showRuns = (state: State) => fill(runs, runChoice(store, state));
   store.on(["rank"], showRuns);
-  // Only its value: who is choosing with the keyboard must not lose the field.
+  // Only the value changes: replacing the field would take the keyboard focus away.
   store.on(["run"], ({ run }) => {
     const field = runs.querySelector<HTMLInputElement | HTMLSelectElement>("#run-choice");
     if (field) field.value = run === null ? "" : String(run);
@@ -63,12 +63,12 @@ function rankChoice(report: Report, store: Store, choose: (rank: number) => void
   return h("label", {}, hasProcesses ? "process" : "rank", select);
 }
 
-/** Chooses a run: by name among few, by number among many. */
+/** Selects a run: a list if there are few runs, a number field if there are many. */
 function runChoice(store: Store, { rank, run }: State): HTMLElement | null {
   const rows = [...topLevelRuns(rank)];
   if (rows.length < 2) return null;
   const select = (value: string) => showRun(store, value === "" ? null : Number(value));
-  if (rows.length > MOST_CHOICES) {
+  if (rows.length > MAX_CHOICES) {
     const field = h("input", {
       type: "number",
       id: "run-choice",
@@ -94,12 +94,12 @@ function runChoice(store: Store, { rank, run }: State): HTMLElement | null {
   return h("label", {}, "run", element);
 }
 
-/** The runs under the names of their graphs, where there are several graphs. */
+/** The runs, grouped by graph if there are several graphs. */
 function byGraph(rank: Rank, rows: number[]): Map<string | null, number[]> {
   const groups = new Map<string | null, number[]>();
   for (const row of rows) {
     const module = rank.runs.module[row];
-    const name = module < 0 ? "graph unknown" : (rank.modules[module].name ?? `graph ${module + 1}`);
+    const name = module < 0 ? "unknown graph" : (rank.modules[module].name ?? `graph ${module + 1}`);
     const key = rank.modules.length < 2 ? null : name;
     const group = groups.get(key);
     if (group) group.push(row);
@@ -111,11 +111,11 @@ function byGraph(rank: Rank, rows: number[]): Map<string | null, number[]> {
 function runText(rank: Rank, row: number): string {
   const { program, number, first, end, finished } = rank.runs;
   const name = rank.report.texts.get(program[row]);
-  const cut = finished[row] ? "" : ", did not finish";
+  const cut = finished[row] ? "" : ", unfinished";
   return `${number[row]}: ${name.slice(0, 60)}, steps ${count(first[row])} to ${count(Math.max(first[row], end[row] - 1))}${cut}`;
 }
 
-/** Looks at one run, at its peak; or at all. */
+/** Shows one run at its peak, or all runs. */
 export function showRun(store: Store, run: number | null): void {
   const { rank, pool } = store.state;
   const window = windowOf(rank, run);

@@ -1,28 +1,28 @@
-// Rows of one height, of which only those in view are elements: lists of a million rows scroll as short ones do.
+// A list of rows with equal heights that only creates elements for visible rows, so that a million rows scroll smoothly.
 
 import "./virtual.css";
 import { h } from "./dom";
 
-/** Browsers cut off elements above 17 million pixels; well below that, the scroll bar stands for more than it shows. */
-export const TALLEST = 10_000_000;
+/** Browsers truncate elements above 17 million pixels. Taller lists are scaled down to this height. */
+export const MAX_HEIGHT = 10_000_000;
 
-/** What a place of the scroll bar means in rows. */
+/** Maps scroll bar positions to rows. */
 export class ScrollScale {
-  /** How tall the element is that is scrolled over. */
+  /** The height of the scrolled element. */
   readonly height: number;
-  /** The offset, in pixels of rows, at which the last row ends with the view. */
+  /** The offset, in row pixels, where the last row is at the bottom of the view. */
   readonly furthest: number;
   private readonly perPixel: number;
 
-  constructor(rows: number, rowHeight: number, view: number, tallest = TALLEST) {
+  constructor(rows: number, rowHeight: number, view: number, maxHeight = MAX_HEIGHT) {
     const whole = rows * rowHeight;
-    this.height = Math.min(whole, tallest);
+    this.height = Math.min(whole, maxHeight);
     this.furthest = Math.max(0, whole - view);
     const room = this.height - view;
     this.perPixel = room > 0 ? this.furthest / room : 1;
   }
 
-  /** The offset in pixels of rows that a place of the scroll bar stands for. */
+  /** The offset in row pixels for a scroll bar position. */
   offsetAt(scrollTop: number): number {
     return this.clamp(scrollTop * this.perPixel);
   }
@@ -36,7 +36,7 @@ export class ScrollScale {
   }
 }
 
-/** Where to scroll for a row to be seen; `offset` itself where it is seen already. */
+/** The offset that makes a row visible; `offset` itself if it is visible already. */
 export function offsetToShow(
   row: number,
   rowHeight: number,
@@ -53,15 +53,15 @@ export function offsetToShow(
 
 interface VirtualOptions {
   rowHeight: number;
-  /** A row that stays in view above all others. */
+  /** A row that stays at the top. */
   head?: HTMLElement;
-  /** Makes the element of the row at a position. */
+  /** Creates the element of the row at a position. */
   make(position: number): HTMLElement;
 }
 
 /**
- * Draws the rows in view into a scrolling element. The rows stand in a window that sticks to the view while an empty
- * space of the full height is scrolled behind it, so that no row is ever placed at a coordinate of many millions.
+ * Draws the visible rows into a scrolling element. The rows are in a window that sticks to the view while an empty
+ * element of the full height scrolls, so that no row has a coordinate of many millions.
  */
 export class VirtualRows {
   /** The element that scrolls. */
@@ -70,12 +70,12 @@ export class VirtualRows {
   private readonly space: HTMLElement;
   private readonly window: HTMLElement;
   private readonly rows: HTMLElement;
-  private readonly made = new Map<number, HTMLElement>();
+  private readonly elements = new Map<number, HTMLElement>();
   private count = 0;
   private view = 0;
   private offset = 0;
   private scale: ScrollScale;
-  /** Where the scroll bar was put by us: no news when the browser tells. */
+  /** The scroll position that we set: its scroll event is ignored. */
   private placed = -1;
 
   constructor(private readonly options: VirtualOptions) {
@@ -91,44 +91,44 @@ export class VirtualRows {
     }).observe(this.element);
   }
 
-  /** Shows so many rows, all made anew. */
+  /** Shows `count` rows and recreates all elements. */
   reset(count: number): void {
     this.count = count;
     const focusWithin = this.rows.contains(document.activeElement);
-    this.made.clear();
+    this.elements.clear();
     this.rows.replaceChildren();
     this.measure();
     this.draw();
     if (focusWithin) this.element.focus({ preventScroll: true });
   }
 
-  /** The element of a row, if it is in view. */
+  /** The element of a row, if it is visible. */
   elementAt(position: number): HTMLElement | undefined {
-    return this.made.get(position);
+    return this.elements.get(position);
   }
 
-  /** Brings a row into view, without moving the page. */
+  /** Scrolls to a row; the page does not scroll. */
   scrollTo(position: number, place: "nearest" | "center" = "center"): void {
-    const wanted = offsetToShow(position, this.options.rowHeight, this.offset, this.view, place);
-    if (wanted !== this.offset) this.moveTo(wanted);
+    const target = offsetToShow(position, this.options.rowHeight, this.offset, this.view, place);
+    if (target !== this.offset) this.moveTo(target);
   }
 
-  /** Puts the row at the top of the view. */
+  /** Scrolls a row to the top of the view. */
   scrollToTop(position = 0): void {
     this.moveTo(position * this.options.rowHeight);
   }
 
-  /** How many whole rows the view has room for. */
+  /** The number of whole rows that fit into the view. */
   get page(): number {
     return Math.max(1, Math.floor(this.view / this.options.rowHeight));
   }
 
-  /** The position of the first row in view. */
+  /** The position of the first visible row. */
   get first(): number {
     return Math.floor(this.offset / this.options.rowHeight);
   }
 
-  /** Where the rows become wider while they are scrolled, they do not become narrower again. */
+  /** Sets the minimum width of the rows. */
   widen(css: string): void {
     this.canvas.style.minWidth = css;
   }
@@ -151,11 +151,11 @@ export class VirtualRows {
     this.draw();
   }
 
-  /** Looks how much room there is; says whether that changed. */
+  /** Measures the view; returns whether its height changed. */
   private measure(): boolean {
     const { rowHeight, head } = this.options;
     const headHeight = head?.offsetHeight ?? 0;
-    this.space.style.height = `${Math.min(this.count * rowHeight, TALLEST)}px`;
+    this.space.style.height = `${Math.min(this.count * rowHeight, MAX_HEIGHT)}px`;
     const view = Math.max(0, this.element.clientHeight - headHeight);
     const changed = view !== this.view;
     this.view = view;
@@ -174,23 +174,23 @@ export class VirtualRows {
       this.view > 0 ? Math.min(this.count, Math.ceil((this.offset + this.view) / rowHeight)) : first;
     this.rows.style.transform = `translateY(${first * rowHeight - this.offset}px)`;
     let hadFocus = false;
-    for (const [position, element] of this.made) {
+    for (const [position, element] of this.elements) {
       if (position >= first && position < end) continue;
       hadFocus ||= element.contains(document.activeElement);
       element.remove();
-      this.made.delete(position);
+      this.elements.delete(position);
     }
     let next: Element | null = null;
     for (let position = end - 1; position >= first; position--) {
-      let element = this.made.get(position);
+      let element = this.elements.get(position);
       if (!element) {
         element = make(position);
-        this.made.set(position, element);
+        this.elements.set(position, element);
         this.rows.insertBefore(element, next);
       }
       next = element;
     }
-    // A row that is scrolled away must not take the keyboard with it.
+    // A row that is scrolled out of view must not take the keyboard focus with it.
     if (hadFocus) this.element.focus({ preventScroll: true });
   }
 }

@@ -1,6 +1,6 @@
-//! Trackers, captures, and what is recorded in them.
+//! Trackers, captures, and recording functions.
 
-#![allow(unsafe_code, reason = "names that C can find")]
+#![allow(unsafe_code, reason = "exported symbols for C")]
 #![allow(clippy::not_unsafe_ptr_arg_deref, reason = "the callers are C, where every call is unsafe")]
 
 use std::ffi::c_char;
@@ -10,67 +10,67 @@ use ttmem_read::graph_changes;
 use ttmem_record::tracker::{MemoryUsageTracker, Pool, RunMode};
 
 use crate::crossing::{
-    Failure, attempt, behind, hand_out, put, take_back, text, ttmem_status, ttmem_tracker,
+    Failure, attempt, hand_out, put, take_back, text, tracker_of, ttmem_status, ttmem_tracker,
 };
 
-/// What is done with the operations of a program while it is captured.
+/// Whether a program's operations run while it is captured.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum ttmem_run_mode {
-    /// They run.
+    /// Operations run.
     TTMEM_NORMAL = 0,
-    /// They do not run, and nothing is allocated: only sizes are told. The figures are estimates.
+    /// Operations don't run, and nothing is allocated: the program only reports sizes. The figures are estimates.
     TTMEM_NO_DISPATCH = 1,
 }
 
-/// Where an allocation lies.
+/// The memory pool of an allocation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum ttmem_pool {
-    /// The device's memory; sizes are those of the whole device.
+    /// Device memory. Sizes are totals for the device.
     TTMEM_DRAM = 0,
-    /// The memory of the cores; sizes are those of one core.
+    /// Core-local memory. Sizes are per core.
     TTMEM_L1 = 1,
-    /// The part of L1 for small buffers; it counts as L1 in the figures of phases.
+    /// The part of L1 reserved for small buffers. Phases count it as L1.
     TTMEM_L1_SMALL = 2,
-    /// The part of DRAM for traces; it counts as DRAM in the figures of phases.
+    /// The part of DRAM reserved for traces. Phases count it as DRAM.
     TTMEM_TRACE = 3,
 }
 
-/// A handle that lives as long as the program.
+/// Lives until the program ends.
 static DEFAULT: OnceLock<ttmem_tracker> = OnceLock::new();
 
-/// Makes a tracker that keeps figures only.
+/// Creates a tracker without a recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_tracker_new(out: *mut *mut ttmem_tracker) -> ttmem_status {
-    attempt(|| made(out, MemoryUsageTracker::new()))
+    attempt(|| store(out, MemoryUsageTracker::new()))
 }
 
-/// Makes a tracker whose captures also go into a .ttmem file, as they happen. An earlier recording of that name is
-/// replaced; any other file is an error.
+/// Creates a tracker that also writes its captures to a .ttmem file while the program runs. An existing recording is
+/// replaced; any other existing file is an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_tracker_recording_to(
     path: *const c_char,
     out: *mut *mut ttmem_tracker,
 ) -> ttmem_status {
-    attempt(|| made(out, MemoryUsageTracker::recording_to(text("the path", path)?)?))
+    attempt(|| store(out, MemoryUsageTracker::recording_to(text("the path", path)?)?))
 }
 
-/// Hands a tracker out, if there is a place for it.
-fn made(out: *mut *mut ttmem_tracker, tracker: MemoryUsageTracker) -> Result<(), Failure> {
+/// Stores a new tracker in `out`.
+fn store(out: *mut *mut ttmem_tracker, tracker: MemoryUsageTracker) -> Result<(), Failure> {
     put("the tracker", out, std::ptr::null_mut())?;
     put("the tracker", out, hand_out(tracker))
 }
 
-/// The tracker of the process: always the same, never NULL. It is there until the process ends; call ttmem_finish() before
-/// that if it records.
+/// Returns the process-wide tracker: always the same one, never NULL. It exists until the process ends. If it records,
+/// call ttmem_finish() before that.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_default_tracker() -> *mut ttmem_tracker {
     let tracker = DEFAULT.get_or_init(|| ttmem_tracker(MemoryUsageTracker::new()));
     std::ptr::from_ref(tracker).cast_mut()
 }
 
-/// Frees a tracker, and finishes its recording. NULL and the tracker of the process are left alone.
+/// Frees a tracker and finishes its recording. Does nothing for NULL and the process-wide tracker.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_tracker_free(tracker: *mut ttmem_tracker) {
     let is_default = DEFAULT.get().is_some_and(|default| std::ptr::eq(default, tracker));
@@ -82,21 +82,21 @@ pub extern "C" fn ttmem_tracker_free(tracker: *mut ttmem_tracker) {
     }
 }
 
-/// Begins a recording of the captures to come into a .ttmem file; an earlier one is finished. It must happen outside of a
-/// capture, and forgets the phases so far.
+/// Starts recording future captures to a .ttmem file. Finishes an earlier recording and discards the phases so far.
+/// Fails during a capture.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_to(tracker: *mut ttmem_tracker, path: *const c_char) -> ttmem_status {
-    attempt(|| Ok(behind(tracker)?.record_to(text("the path", path)?)?))
+    attempt(|| Ok(tracker_of(tracker)?.record_to(text("the path", path)?)?))
 }
 
-/// Finishes the recording, if there is one, and says what went wrong with it: nothing else is disturbed by that.
+/// Finishes the recording, if there is one. Returns the error that ended it early; such an error affects nothing else.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_finish(tracker: *mut ttmem_tracker) -> ttmem_status {
-    attempt(|| Ok(behind(tracker)?.finish()?))
+    attempt(|| Ok(tracker_of(tracker)?.finish()?))
 }
 
-/// Begins a capture, and its first phase. `mode` is a ttmem_run_mode. The number of the capture goes to `capture`, which
-/// may be NULL; ttmem_end_and_clear() takes it.
+/// Begins a capture and its first phase. `mode` is a ttmem_run_mode. Stores the number of the capture in `capture`,
+/// which may be NULL, for ttmem_end_and_clear().
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_begin_capture(
     tracker: *mut ttmem_tracker,
@@ -107,46 +107,46 @@ pub extern "C" fn ttmem_begin_capture(
         let mode = match mode {
             0 => RunMode::Normal,
             1 => RunMode::NoDispatch,
-            _ => return Err(Failure::invalid(format!("there is no run mode {mode}: it is 0 or 1"))),
+            _ => return Err(Failure::invalid(format!("invalid run mode {mode}; expected 0 or 1"))),
         };
-        let number = behind(tracker)?.begin_capture(mode)?.into_capture();
-        if capture.is_null() { Ok(()) } else { put("the number of the capture", capture, number) }
+        let number = tracker_of(tracker)?.begin_capture(mode)?.into_capture();
+        if capture.is_null() { Ok(()) } else { put("the capture number", capture, number) }
     })
 }
 
-/// Ends the phase, which gets its name now, and begins the next. Names may repeat.
+/// Ends the current phase, gives it a name, and begins the next one. Names may repeat.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_snapshot(tracker: *mut ttmem_tracker, name: *const c_char) -> ttmem_status {
-    attempt(|| Ok(behind(tracker)?.snapshot(text("the name", name)?)?))
+    attempt(|| Ok(tracker_of(tracker)?.snapshot(text("the name", name)?)?))
 }
 
-/// Ends the last phase, and the capture with it.
+/// Ends the last phase and the capture.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_end_capture(tracker: *mut ttmem_tracker, name: *const c_char) -> ttmem_status {
-    attempt(|| Ok(behind(tracker)?.end_capture(text("the name", name)?)?))
+    attempt(|| Ok(tracker_of(tracker)?.end_capture(text("the name", name)?)?))
 }
 
-/// Ends a capture, if it is running, with a phase END_TRACE, and forgets the phases; nothing if another capture has begun
-/// since. What a guard does in the end.
+/// Ends a capture with a phase END_TRACE if it is running, and discards the phases. Does nothing if another capture has
+/// begun since. For the destructor of a guard.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_end_and_clear(tracker: *mut ttmem_tracker, capture: u64) -> ttmem_status {
     attempt(|| {
-        behind(tracker)?.end_and_clear(capture);
+        tracker_of(tracker)?.end_and_clear(capture);
         Ok(())
     })
 }
 
-/// Forgets the phases and everything that is known of allocations. A capture that runs is over.
+/// Discards the phases and all known allocations, and ends a running capture.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_clear(tracker: *mut ttmem_tracker) -> ttmem_status {
     attempt(|| {
-        behind(tracker)?.clear();
+        tracker_of(tracker)?.clear();
         Ok(())
     })
 }
 
-/// Takes an allocation down. `id` is its own until it is freed: an address, a buffer's number. `pool` is a ttmem_pool.
-/// Outside of a capture nothing happens, here and in all that records.
+/// Records an allocation. `id` identifies it until it is freed: an address, or a buffer number. `pool` is a ttmem_pool.
+/// Outside a capture, this and the other recording functions do nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_alloc(
     tracker: *mut ttmem_tracker,
@@ -160,24 +160,24 @@ pub extern "C" fn ttmem_record_alloc(
             1 => Pool::L1,
             2 => Pool::L1Small,
             3 => Pool::Trace,
-            _ => return Err(Failure::invalid(format!("there is no pool {pool}: they are 0 to 3"))),
+            _ => return Err(Failure::invalid(format!("invalid pool {pool}; expected 0 to 3"))),
         };
-        behind(tracker)?.record_alloc(id, bytes, pool);
+        tracker_of(tracker)?.record_alloc(id, bytes, pool);
         Ok(())
     })
 }
 
-/// Takes down that an allocation is gone. One that is not known is no error, but counted: ttmem_unknown_frees().
+/// Records that an allocation was freed. An unknown id is not an error; ttmem_unknown_frees() counts them.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_free(tracker: *mut ttmem_tracker, id: u64) -> ttmem_status {
     attempt(|| {
-        behind(tracker)?.record_free(id);
+        tracker_of(tracker)?.record_free(id);
         Ok(())
     })
 }
 
-/// Takes a circular buffer of a program down: what it takes of a core, and on which cores it is (may be NULL). One that
-/// lies in a buffer that is there already (`globally_allocated`) takes nothing.
+/// Records a program's circular buffer: its bytes per core, and its cores (may be NULL). A buffer inside another one
+/// (`globally_allocated`) takes no additional memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_circular_buffer(
     tracker: *mut ttmem_tracker,
@@ -186,27 +186,27 @@ pub extern "C" fn ttmem_record_circular_buffer(
     globally_allocated: bool,
 ) -> ttmem_status {
     attempt(|| {
-        let cores = if cores.is_null() { "" } else { text("the text of the cores", cores)? };
-        behind(tracker)?.record_circular_buffer(bytes, cores, globally_allocated);
+        let cores = if cores.is_null() { "" } else { text("the text with the cores", cores)? };
+        tracker_of(tracker)?.record_circular_buffer(bytes, cores, globally_allocated);
         Ok(())
     })
 }
 
-/// Takes down that all circular buffers are gone: a program begins, or is over.
+/// Records that all circular buffers were freed, because a program begins or ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_circular_buffers_gone(tracker: *mut ttmem_tracker) -> ttmem_status {
     attempt(|| {
-        behind(tracker)?.record_circular_buffers_gone();
+        tracker_of(tracker)?.record_circular_buffers_gone();
         Ok(())
     })
 }
 
-/// Takes down what a graph capture of ttnn says, as JSON that ends with a zero byte: the list of nodes, or the report that
-/// wraps it. It belongs to the phase that runs. If it cannot be read, nothing of it is taken down.
+/// Records a ttnn graph capture as part of the current phase. `json` is a zero-terminated list of nodes, or the report
+/// that contains it. If it is invalid, none of it is recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_record_graph(tracker: *mut ttmem_tracker, json: *const c_char) -> ttmem_status {
     attempt(|| {
         let json = text("the graph capture", json)?;
-        Ok(behind(tracker)?.record_graph(|| graph_changes(json.as_bytes()))?)
+        Ok(tracker_of(tracker)?.record_graph(|| graph_changes(json.as_bytes()))?)
     })
 }

@@ -1,7 +1,8 @@
-//! The tracker for programs in C and C++.
+//! The tracker for C and C++ programs.
 //!
-//! Here lives nothing but the crossing: pointers and numbers of C become Rust's, errors become numbers and words. What a
-//! tracker does is `ttmem`'s `record::tracker`. `include/ttmem.h` is made from this crate; a test compares them.
+//! This crate only converts between C and Rust: pointers and numbers, errors to status codes and messages. `ttmem`'s
+//! `record::tracker` implements the tracker. `include/ttmem.h` is generated from this crate; a test checks that it is
+//! up to date.
 
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 

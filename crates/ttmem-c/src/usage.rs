@@ -1,6 +1,6 @@
-//! What phases used: figures and text.
+//! The memory usage of phases: figures and text.
 
-#![allow(unsafe_code, reason = "names that C can find, an array that is handed out, and C's own printf")]
+#![allow(unsafe_code, reason = "exported symbols for C, a returned array, and C's printf")]
 #![allow(clippy::not_unsafe_ptr_arg_deref, reason = "the callers are C, where every call is unsafe")]
 
 use std::ffi::{CString, c_char, c_int};
@@ -8,29 +8,29 @@ use std::ffi::{CString, c_char, c_int};
 use ttmem_model::{DramUsage, L1Usage};
 use ttmem_record::tracker::MemoryUsageTracker;
 
-use crate::crossing::{Failure, attempt, behind, c_text, put, text, ttmem_status, ttmem_tracker};
+use crate::crossing::{Failure, attempt, c_text, put, text, tracker_of, ttmem_status, ttmem_tracker};
 
-/// What a phase did in DRAM, in bytes of the whole device.
+/// A phase's DRAM usage, in bytes for the whole device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ttmem_dram_usage {
-    /// The highest use above the start of the phase; 0 if it was never above.
+    /// The peak above the usage at the start of the phase; 0 if it was never exceeded.
     pub peak: i64,
-    /// The bytes of all allocations.
+    /// The total size of all allocations.
     pub total_allocations: u64,
-    /// The bytes of all frees.
+    /// The total size of all frees.
     pub total_deallocations: u64,
 }
 
-/// What a phase did in L1, in bytes of one core.
+/// A phase's L1 usage, in bytes per core.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ttmem_l1_usage {
-    /// The most that circular buffers took.
+    /// The peak of circular buffers.
     pub peak_cb: u64,
-    /// The most that buffers took.
+    /// The peak of other buffers.
     pub peak_buffer: u64,
-    /// The most that both took at once.
+    /// The peak of both together.
     pub peak_total: u64,
 }
 
@@ -38,11 +38,11 @@ pub struct ttmem_l1_usage {
 #[repr(C)]
 #[derive(Debug)]
 pub struct ttmem_phase {
-    /// Its name.
+    /// The name.
     pub name: *mut c_char,
-    /// What it did in DRAM.
+    /// The DRAM usage.
     pub dram: ttmem_dram_usage,
-    /// What it did in L1.
+    /// The L1 usage.
     pub l1: ttmem_l1_usage,
 }
 
@@ -60,27 +60,28 @@ impl From<L1Usage> for ttmem_l1_usage {
     }
 }
 
-/// What the phase of that name did in DRAM. A name that several phases have is an error.
+/// Returns the DRAM usage of the named phase. Fails if several phases have that name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_get_dram_usage(
     tracker: *mut ttmem_tracker,
     name: *const c_char,
     out: *mut ttmem_dram_usage,
 ) -> ttmem_status {
-    attempt(|| put("the usage", out, behind(tracker)?.get_dram_usage(text("the name", name)?)?.into()))
+    attempt(|| put("the usage", out, tracker_of(tracker)?.get_dram_usage(text("the name", name)?)?.into()))
 }
 
-/// What the phase of that name did in L1. A name that several phases have is an error.
+/// Returns the L1 usage of the named phase. Fails if several phases have that name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_get_l1_usage(
     tracker: *mut ttmem_tracker,
     name: *const c_char,
     out: *mut ttmem_l1_usage,
 ) -> ttmem_status {
-    attempt(|| put("the usage", out, behind(tracker)?.get_l1_usage(text("the name", name)?)?.into()))
+    attempt(|| put("the usage", out, tracker_of(tracker)?.get_l1_usage(text("the name", name)?)?.into()))
 }
 
-/// All phases, in order. `out` gets an array of `count`, to be freed by ttmem_phases_free(); NULL where there are none.
+/// Returns all phases, in order. Stores an array of `count` phases in `out`, or NULL if there are none. Free it with
+/// ttmem_phases_free().
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_get_phases(
     tracker: *mut ttmem_tracker,
@@ -88,10 +89,10 @@ pub extern "C" fn ttmem_get_phases(
     count: *mut usize,
 ) -> ttmem_status {
     attempt(|| {
-        let tracker = behind(tracker)?;
+        let tracker = tracker_of(tracker)?;
         put("the number of phases", count, 0)?;
         put("the phases", out, std::ptr::null_mut())?;
-        // Taken at once, so that a phase that ends meanwhile is in both or in none.
+        // Read at once, so that both outputs are consistent if a phase ends meanwhile.
         let phases = tracker.get_usage_all();
         if phases.is_empty() {
             return Ok(());
@@ -107,46 +108,47 @@ pub extern "C" fn ttmem_get_phases(
     })
 }
 
-/// Frees what ttmem_get_phases() has handed out. NULL is fine.
+/// Frees an array that ttmem_get_phases() returned. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_phases_free(phases: *mut ttmem_phase, count: usize) {
     if phases.is_null() {
         return;
     }
     let phases = std::ptr::slice_from_raw_parts_mut(phases, count);
-    // SAFETY: the header asks for an array of `ttmem_get_phases`, which is a box of that many, and that was not freed.
+    // SAFETY: the header requires an array from `ttmem_get_phases`, which is a box of `count` elements, and that was
+    // not freed.
     for phase in unsafe { Box::from_raw(phases) } {
-        // SAFETY: their names are made by `CString::into_raw`, and go with them.
+        // SAFETY: the names were created by `CString::into_raw` and are freed with their phases.
         drop(unsafe { CString::from_raw(phase.name) });
     }
 }
 
-/// Whether a capture runs; false where the tracker is NULL.
+/// Whether a capture is running; false if the tracker is NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_is_capturing(tracker: *mut ttmem_tracker) -> bool {
-    behind(tracker).is_ok_and(MemoryUsageTracker::is_capturing)
+    tracker_of(tracker).is_ok_and(MemoryUsageTracker::is_capturing)
 }
 
-/// How many frees were of ids that are not known: allocated before the capture, as a rule.
+/// Stores the number of frees of unknown ids. Usually, these were allocated before the capture.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_unknown_frees(tracker: *mut ttmem_tracker, out: *mut u64) -> ttmem_status {
-    attempt(|| put("the number", out, behind(tracker)?.unknown_frees()))
+    attempt(|| put("the number", out, tracker_of(tracker)?.unknown_frees()))
 }
 
-/// How often an id was allocated that was there already. What it was before is taken as freed then.
+/// Stores the number of allocations with an id that had not been freed. The earlier allocation counts as freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_repeated_allocations(tracker: *mut ttmem_tracker, out: *mut u64) -> ttmem_status {
-    attempt(|| put("the number", out, behind(tracker)?.repeated_allocations()))
+    attempt(|| put("the number", out, tracker_of(tracker)?.repeated_allocations()))
 }
 
-/// The figures of all phases as text, in the format of tt-train's tracker, to be freed by ttmem_string_free().
+/// Returns the figures of all phases as text in the format of tt-train's tracker. Free it with ttmem_string_free().
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_memory_usage_text(
     tracker: *mut ttmem_tracker,
     out: *mut *mut c_char,
 ) -> ttmem_status {
     attempt(|| {
-        let tracker = behind(tracker)?;
+        let tracker = tracker_of(tracker)?;
         put("the text", out, std::ptr::null_mut())?;
         put("the text", out, c_text(&tracker.memory_usage_text()).into_raw())
     })
@@ -156,18 +158,18 @@ pub extern "C" fn ttmem_memory_usage_text(
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_print_memory_usage(tracker: *mut ttmem_tracker) -> ttmem_status {
     attempt(|| {
-        let text = c_text(&behind(tracker)?.memory_usage_text());
-        // SAFETY: both are texts that end with a zero byte, and the first asks for one text and nothing else. It is C's
-        // own function, so that what the program has printed before comes before.
+        let text = c_text(&tracker_of(tracker)?.memory_usage_text());
+        // SAFETY: both are zero-terminated strings, and the format expects exactly one string. C's printf keeps the
+        // order with the program's own output.
         let printed = unsafe { printf(c"%s".as_ptr(), text.as_ptr()) };
         if printed < 0 {
-            return Err(Failure::invalid("standard output cannot be written to"));
+            return Err(Failure::invalid("cannot write to standard output"));
         }
         Ok(())
     })
 }
 
-// SAFETY: this is how C's library declares it, on every platform.
+// SAFETY: this is how the C library declares it, on every platform.
 unsafe extern "C" {
     fn printf(format: *const c_char, ...) -> c_int;
 }

@@ -1,4 +1,4 @@
-/* A process that forks while it records: the child goes on without the parent's recording, and may begin its own. */
+/* A process that forks during a recording: the child continues without the parent's recording, and may start its own. */
 
 #define _DEFAULT_SOURCE
 

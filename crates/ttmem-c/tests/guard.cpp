@@ -52,7 +52,7 @@ int main() {
     std::ostringstream out;
     other.print_memory_usage(out);
     EXPECT(out.str() == "WARNING: No traces captured\n");
-    // One that was moved has nothing left to say, and says so.
+    // Calls on a moved-from tracker fail.
     ttmem::Tracker moved = std::move(other);
     EXPECT(status_of([&] { other.clear(); }) == TTMEM_INVALID_ARGUMENT);
     EXPECT(status_of([&] { moved.clear(); }) == TTMEM_OK);

@@ -1,5 +1,5 @@
-/* What must not happen, from C: every call returns an error, and none ends the program. A line that fails is the exit
- * code's worth: it is printed. */
+/* Misuse from C: every call returns an error, and none terminates the program. A failed check prints its line and exits
+ * with 1. */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
 
     EXPECT(ttmem_tracker_new(&tracker) == TTMEM_OK);
     EXPECT(ttmem_snapshot(tracker, "A") == TTMEM_NOT_CAPTURING);
-    EXPECT(strstr(ttmem_last_error(), "snapshot outside of a capture") != NULL);
+    EXPECT(strstr(ttmem_last_error(), "snapshot outside a capture") != NULL);
     EXPECT(ttmem_end_capture(tracker, "A") == TTMEM_NOT_CAPTURING);
     EXPECT(ttmem_begin_capture(tracker, 7, NULL) == TTMEM_INVALID_ARGUMENT);
     EXPECT(ttmem_begin_capture(tracker, TTMEM_NORMAL, &capture) == TTMEM_OK);
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
     EXPECT(ttmem_record_to(tracker, "never.ttmem") == TTMEM_ALREADY_CAPTURING);
     EXPECT(ttmem_snapshot(tracker, NULL) == TTMEM_INVALID_ARGUMENT);
     EXPECT(ttmem_snapshot(tracker, invalid) == TTMEM_INVALID_ARGUMENT);
-    EXPECT(strstr(ttmem_last_error(), "the name is no UTF-8") != NULL);
+    EXPECT(strstr(ttmem_last_error(), "the name is not valid UTF-8") != NULL);
     EXPECT(ttmem_record_alloc(tracker, 1, 100, 9) == TTMEM_INVALID_ARGUMENT);
     EXPECT(ttmem_record_circular_buffer(tracker, 1, invalid, false) == TTMEM_INVALID_ARGUMENT);
     EXPECT(ttmem_record_circular_buffer(tracker, 1, NULL, false) == TTMEM_OK);
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
     EXPECT(ttmem_snapshot(tracker, "A") == TTMEM_OK);
     EXPECT(ttmem_get_dram_usage(tracker, "A", &dram) == TTMEM_AMBIGUOUS_PHASE);
     EXPECT(ttmem_get_dram_usage(tracker, "B", &dram) == TTMEM_NO_SUCH_PHASE);
-    EXPECT(strcmp(ttmem_last_error(), "there is no phase \"B\": there are A") == 0);
+    EXPECT(strcmp(ttmem_last_error(), "no phase named \"B\"; the phases are A") == 0);
     EXPECT(ttmem_get_l1_usage(tracker, "A", NULL) != TTMEM_OK);
     EXPECT(ttmem_end_capture(tracker, "B") == TTMEM_OK);
     EXPECT(ttmem_get_l1_usage(tracker, "B", &l1) == TTMEM_OK && l1.peak_total == 0);
@@ -86,13 +86,13 @@ int main(int argc, char **argv) {
     EXPECT(ttmem_memory_usage_text(tracker, &text) == TTMEM_OK && strstr(text, "--- A ---") != NULL);
     ttmem_string_free(text);
 
-    /* What one thread did wrong is not another's. */
+    /* Errors are per thread. */
     int length = -1;
     pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, in_another_thread, &length) == 0);
     EXPECT(pthread_join(thread, NULL) == 0 && length == 0);
 
-    /* A guard's end: of this capture, and of no other. */
+    /* A guard only ends its own capture. */
     EXPECT(ttmem_end_and_clear(tracker, capture + 1) == TTMEM_OK);
     EXPECT(ttmem_get_phases(tracker, &phases, &count) == TTMEM_OK && count == 3);
     ttmem_phases_free(phases, count);
@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     EXPECT(ttmem_end_capture(tracker, "ONLY") == TTMEM_OK);
     ttmem_tracker_free(tracker);
 
-    /* The tracker of the process is always the same, and cannot be freed. */
+    /* The process-wide tracker is always the same, and cannot be freed. */
     EXPECT(ttmem_default_tracker() == ttmem_default_tracker());
     ttmem_tracker_free(ttmem_default_tracker());
     EXPECT(ttmem_clear(ttmem_default_tracker()) == TTMEM_OK);

@@ -1,4 +1,4 @@
-//! The arguments of `ttmem` as people type them. Those of each command stand with the command.
+//! The arguments of `ttmem`. Each command's own arguments are in the command's file.
 
 use std::path::PathBuf;
 
@@ -7,45 +7,45 @@ use clap::{Args as Arguments, Parser, Subcommand};
 use crate::commands::{
     chart::Chart, completions::Completions, config::Config, gantt::Gantt, last_run::LastRun, list::List,
     man::Man, phases::Phases, remove::Remove, report::Report, run::Run, serve::Serve, show::Show,
-    summary::Summary,
+    summary::Summary, track::Track,
 };
 
-/// Where did the device memory go?
+/// Show where device memory went.
 ///
-/// ttmem reads what a run left behind, rebuilds what was in memory at every step, and says where it went, who
-/// holds it, and what to change. Without arguments, on a terminal, it asks what to look at.
+/// ttmem reads logs, recordings and profiles, reconstructs memory use at every step, and shows where memory went, which
+/// tensors hold it, and what to change. Run it without arguments in a terminal to choose interactively.
 #[derive(Debug, Parser)]
 #[command(name = "ttmem", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What to do; nothing, on a terminal, asks.
+    /// The command; without one, `ttmem` is interactive.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// The spelling that agents know.
+    /// The options for agents.
     #[command(flatten)]
     pub llm: Llm,
 
-    /// How much is said on standard error.
+    /// What is printed on standard error.
     #[command(flatten)]
-    pub loudness: Loudness,
+    pub verbosity: Verbosity,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem summary model_profile.log          where the memory went, on one screen
-  ttmem report model_profile.log --open    the page
-  ttmem run model.py                       run it, capture its log, and report
-  ttmem serve                              the reports in a browser, here or over SSH
-  ttmem                                    choose from what is there";
+  ttmem model_profile.log                  summarize memory use (ttmem summary)
+  ttmem report model_profile.log --open    write a report and open its page
+  ttmem run model.py                       run a script, capture its log, and report
+  ttmem serve                              browse reports, locally or over SSH
+  ttmem                                    choose a log or report interactively";
 
 /// `ttmem --llm --logfile F`: Markdown for an agent.
 #[derive(Debug, Arguments)]
 pub(crate) struct Llm {
-    /// Markdown for an agent, and the report besides (`ttmem summary --markdown` prints the same).
+    /// Print Markdown for an agent and store the report (`ttmem summary --markdown` only prints).
     #[arg(long = "llm", requires = "logfile")]
     pub wanted: bool,
 
-    /// The log.
+    /// Read this log.
     #[arg(long, value_name = "FILE", requires = "wanted")]
     pub logfile: Option<String>,
 
@@ -53,54 +53,56 @@ pub(crate) struct Llm {
     #[arg(short, long, value_name = "FILE", requires = "wanted")]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file, unless it is a log, recording or profile.
+    /// Replace a file that ttmem did not write, unless it is a log, recording or profile.
     #[arg(long, requires = "output")]
     pub force: bool,
 }
 
-/// How much is said besides results.
+/// What is printed besides results.
 #[derive(Clone, Copy, Debug, Arguments)]
-pub(crate) struct Loudness {
-    /// Say nothing but results and errors.
+pub(crate) struct Verbosity {
+    /// Print only results and errors.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Say more: which reader was chosen, how long it took, what was written.
+    /// Print more: the chosen reader, timings, files written.
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The answer on one screen.
+    /// Summarize memory use.
     Summary(Summary),
-    /// A report: a page that opens anywhere, the whole profile, JSON files and Markdown.
+    /// Write a report: a self-contained page, the full profile, JSON files and Markdown.
     Report(Report),
     /// Run a script or command, capture its log, and report.
     Run(Run),
-    /// The last pass of a log, warm-up removed.
+    /// Track the memory of a PyTorch program while it runs.
+    Track(Track),
+    /// Extract the last pass of a log, without warm-up.
     LastRun(LastRun),
-    /// Phases of training sessions: expected against measured, and whether they fit.
+    /// Show training phases: expected and measured memory, and whether it fits.
     Phases(Phases),
-    /// Memory over time as a picture.
+    /// Draw memory over time.
     Chart(Chart),
-    /// What ran when, with memory under it, as a page that opens anywhere.
+    /// Draw a timeline of operations and memory, as a self-contained page.
     Gantt(Gantt),
-    /// Stored reports in a browser, with upload of logs.
+    /// Serve stored reports to a browser and accept log uploads.
     Serve(Serve),
-    /// The stored reports.
+    /// List stored reports.
     List(List),
-    /// A stored report: its summary, or its page.
+    /// Show a stored report: its summary or its page.
     Show(Show),
     /// Remove stored reports.
     Remove(Remove),
-    /// The file that switches the tracker for PyTorch on: what it says, and how to change it.
+    /// Show or change the configuration of the PyTorch tracker.
     Config(Config),
-    /// What can be read, and how to make such files.
+    /// List the readable formats and how to capture each.
     Formats,
-    /// Completions for a shell.
+    /// Generate shell completions.
     Completions(Completions),
-    /// Manual pages.
+    /// Generate manual pages.
     Man(Man),
 }

@@ -10,51 +10,51 @@ use ttmem::query::{SourceSummary, WarningSummary};
 use ttmem::report::{Line, Screen, Style as Meaning, Text};
 use ttmem::{Error, Result};
 
-use crate::args::Loudness;
+use crate::args::Verbosity;
 use crate::replacing::{Output, is_device};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
+static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 
-/// Sets how much is said, once, at the start.
-pub(crate) fn set_loudness(loudness: Loudness) {
-    // The first setting holds.
-    let _ = LOUDNESS.set(loudness);
+/// Sets the verbosity, once, at the start.
+pub(crate) fn set_verbosity(verbosity: Verbosity) {
+    // Only the first call has an effect.
+    let _ = VERBOSITY.set(verbosity);
 }
 
-/// Whether only results and errors are wanted.
+/// Whether only results and errors are printed.
 pub(crate) fn is_quiet() -> bool {
-    LOUDNESS.get().is_some_and(|loudness| loudness.quiet)
+    VERBOSITY.get().is_some_and(|verbosity| verbosity.quiet)
 }
 
-/// Says something for those who want to know more.
+/// Prints a detail, with `--verbose` only.
 pub(crate) fn detail(text: impl FnOnce() -> String) {
-    if LOUDNESS.get().is_some_and(|loudness| loudness.verbose) {
+    if VERBOSITY.get().is_some_and(|verbosity| verbosity.verbose) {
         say(&text());
     }
 }
 
-/// Says something that is neither result nor error, unless only those are wanted.
+/// Prints something that is neither a result nor an error, unless `--quiet` is set.
 pub(crate) fn note(text: &str) {
     if !is_quiet() {
         say(text);
     }
 }
 
-/// Says why there is no answer; returns the exit code.
+/// Prints the error that ends the command; returns its exit code.
 pub(crate) fn fail(error: &Error) -> u8 {
     complain(error);
     error.exit_code()
 }
 
-/// Says an error, and goes on.
+/// Prints an error that does not end the command.
 pub(crate) fn complain(error: &Error) {
     say(&format!("{RED}ttmem:{RED:#} {error}"));
 }
 
-/// Says that it is our fault; returns the exit code.
+/// Prints that this is a bug in ttmem; returns the exit code.
 pub(crate) fn bug() -> u8 {
     say(&format!(
         "{RED}ttmem:{RED:#} this is a bug in ttmem, not in your log; please report it with the lines above"
@@ -62,11 +62,11 @@ pub(crate) fn bug() -> u8 {
     70
 }
 
-/// Says what is wrong with the arguments; help and version are answers. Returns the exit code.
+/// Prints an error in the arguments, or help and version, which are results. Returns the exit code.
 pub(crate) fn usage(error: &clap::Error) -> u8 {
     let is_answer = !error.use_stderr();
     match error.print() {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe.
         Err(error) if is_answer && error.kind() != io::ErrorKind::BrokenPipe => {
             fail(&Error::Write { path: "standard output".into(), source: error })
         }
@@ -75,56 +75,68 @@ pub(crate) fn usage(error: &clap::Error) -> u8 {
     }
 }
 
-/// Says something on standard error.
+/// Prints a line on standard error.
 pub(crate) fn say(text: &str) {
-    // Nobody can be told that standard error is closed.
+    // If standard error is closed, there is no way to report it.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
-/// How many warnings are said one by one.
-const MOST_WARNINGS: usize = 10;
+/// The number of warnings that are printed individually.
+const MAX_WARNINGS: usize = 10;
 
-/// Says the warnings of an answer.
+/// Prints the warnings of a summary.
 pub(crate) fn warn(source: &SourceSummary) {
     let warnings = &source.warnings;
-    for WarningSummary { file, line, message } in warnings.iter().take(MOST_WARNINGS) {
+    for WarningSummary { file, line, message } in warnings.iter().take(MAX_WARNINGS) {
         warning(file, *line, message);
     }
     more_warnings(warnings.len(), "--json");
 }
 
-/// Says the warnings about the reading of a file.
+/// Prints the warnings from reading a file.
 pub(crate) fn warn_of(file: &str, warnings: &[Warning]) {
-    for Warning { line, message } in warnings.iter().take(MOST_WARNINGS) {
+    for Warning { line, message } in warnings.iter().take(MAX_WARNINGS) {
         warning(file, *line, message);
     }
     more_warnings(warnings.len(), "`ttmem summary --json`");
 }
 
-fn more_warnings(all: usize, has_all: &str) {
-    if let Some(more) = all.checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
-        note(&format!("{YELLOW}warning:{YELLOW:#} {more} more; {has_all} has all"));
+fn more_warnings(all: usize, option: &str) {
+    if let Some(more) = all.checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
+        note(&format!("{YELLOW}warning:{YELLOW:#} {more} more; use {option} to see all"));
     }
 }
 
-/// Says one warning about a file.
+/// Prints a warning about a file.
 pub(crate) fn warning(file: &str, line: Option<u64>, message: &str) {
     let line = line.map_or_else(String::new, |line| format!(", line {line}"));
     caution(&format!("{file}{line}: {message}"));
 }
 
-/// Says one warning.
+/// Prints a warning.
 pub(crate) fn caution(message: &str) {
     note(&format!("{YELLOW}warning:{YELLOW:#} {message}"));
 }
 
-/// The screen that standard output is.
+/// The size of the screen on standard output.
 pub(crate) fn screen(top: Option<usize>) -> Screen {
+    screen_of(top, io::stdout().is_terminal())
+}
+
+/// The size of the screen that standard error is on.
+pub(crate) fn screen_of_notes() -> Screen {
+    screen_of(None, io::stderr().is_terminal())
+}
+
+fn screen_of(top: Option<usize>, is_terminal: bool) -> Screen {
+    // The command line above the text, and the prompt below it.
+    const PROMPTS: usize = 2;
     let standard = Screen::default();
-    let terminal = io::stdout().is_terminal();
-    let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
+    let terminal = terminal_size::terminal_size().filter(|_| is_terminal);
+    let width = terminal.map_or(standard.width, |(width, _)| usize::from(width.0));
     Screen {
-        width: width.unwrap_or(standard.width).clamp(60, 160),
+        width: width.clamp(60, 160),
+        height: terminal.map(|(_, height)| usize::from(height.0).saturating_sub(PROMPTS)),
         rows: top.unwrap_or(standard.rows),
         ..standard
     }
@@ -136,12 +148,21 @@ pub(crate) fn has_colour() -> bool {
     stdout.is_terminal() && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
 }
 
-/// Prints a text, in colours where standard output has them.
+/// Prints a text, in colours if standard output supports them.
 pub(crate) fn print_text(text: &Text) -> Result<()> {
     if !has_colour() {
         return print(|out| write!(out, "{text}"));
     }
     print(|out| text.lines().iter().try_for_each(|line| write_in_colours(line, out)))
+}
+
+/// Prints a text on standard error, in colours if it supports them, unless `--quiet` is set.
+pub(crate) fn note_text(text: &Text) {
+    if !is_quiet() {
+        let mut out = anstream::stderr().lock();
+        // If standard error is closed, there is no way to report it.
+        let _ = text.lines().iter().try_for_each(|line| write_in_colours(line, &mut out));
+    }
 }
 
 fn write_in_colours(line: &Line, out: &mut dyn Write) -> io::Result<()> {
@@ -154,7 +175,7 @@ fn write_in_colours(line: &Line, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The parameters of the escape sequence for a style. They come in one sequence, where `anstyle` would write two.
+/// The parameters of the escape sequence for a style: a single sequence, while `anstyle` would write two.
 fn escape_code(meaning: Meaning) -> Option<&'static str> {
     match meaning {
         Meaning::Plain => None,
@@ -171,7 +192,7 @@ fn escape_code(meaning: Meaning) -> Option<&'static str> {
 pub(crate) fn print(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match render(&mut out).and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|source| Error::Write { path: "standard output".into(), source }),
     }
@@ -199,7 +220,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Writes a picture, and says where.
+/// Writes a picture and prints its path.
 pub(crate) fn write_picture(output: &Output<'_>, bytes: &[u8]) -> Result<()> {
     write(Some(output), |out| out.write_all(bytes))?;
     note(&format!("drew {}", output.path().display()));
@@ -223,7 +244,7 @@ mod tests {
         for part in [
             "\u{1b}[1;31mOut of memory: DRAM is full.",
             "\u{1b}[1mPeak DRAM",
-            "\u{1b}[2m  alive, largest first",
+            "\u{1b}[2m  live, largest first",
         ] {
             assert!(coloured.contains(part), "{part:?} is not in {coloured:?}");
         }

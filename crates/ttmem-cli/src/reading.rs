@@ -1,4 +1,4 @@
-//! Reading with a bar: on a terminal, and only where it takes more than a second.
+//! Reading with a progress bar: on a terminal, and only if it takes more than a second.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -14,16 +14,16 @@ use ttmem::{Error, Result};
 
 use crate::console;
 
-/// What is quick needs no bar.
-const PATIENCE: Duration = Duration::from_secs(1);
-const REDRAWN: Duration = Duration::from_millis(100);
+/// The bar is drawn only after this time.
+const BAR_DELAY: Duration = Duration::from_secs(1);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Reads a file (`-` is standard input) into a profile.
 pub(crate) fn open(file: &str, format: Option<&str>) -> Result<Profile> {
     open_with(file, Options { format: format.map(str::to_owned), ..Options::default() })
 }
 
-/// The same, the way that the options say.
+/// Like [`open`], with options.
 pub(crate) fn open_with(file: &str, options: Options) -> Result<Profile> {
     let begun = Instant::now();
     let progress = Arc::new(Progress::default());
@@ -38,20 +38,20 @@ pub(crate) fn open_with(file: &str, options: Options) -> Result<Profile> {
 
 /// The profiles of several files.
 pub(crate) struct Opened {
-    /// Those that could be read.
+    /// The profiles of the files that could be read.
     pub profiles: Vec<Profile>,
-    /// 0, or that of the first file that could not be read.
+    /// 0, or the exit code for the first file that could not be read.
     pub exit_code: u8,
 }
 
-/// Opens each of several files. Errors are printed, so that the other files are answered; that of the only file is
+/// Opens several files. An error is printed, so that the other files are still reported; the error of an only file is
 /// returned.
 pub(crate) fn open_each<F: AsRef<str>>(
     files: &[F],
     open: impl Fn(&str) -> Result<Profile>,
 ) -> Result<Opened> {
     if files.iter().filter(|file| file.as_ref() == "-").count() > 1 {
-        return Err(Error::Usage("standard input can be read only once: name `-` once".into()));
+        return Err(Error::Usage("standard input can be read only once; pass `-` once".into()));
     }
     let mut opened = Opened { profiles: Vec::new(), exit_code: 0 };
     for file in files {
@@ -69,7 +69,7 @@ pub(crate) fn open_each<F: AsRef<str>>(
     Ok(opened)
 }
 
-/// Does something that counts its bytes, with a bar where somebody would see it.
+/// Runs work that counts its bytes, with a bar if standard error is a terminal.
 pub(crate) fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() || console::is_quiet() {
         return work();
@@ -80,18 +80,18 @@ pub(crate) fn with_bar<T>(progress: &Arc<Progress>, file: &str, work: impl FnOnc
     let drawing = thread::spawn(move || draw(&watched, &label, &wait));
     let result = work();
     drop(done);
-    // A bar that cannot be drawn is no reason to fail.
+    // If the bar cannot be drawn, the work is still done.
     let _ = drawing.join();
     result
 }
 
-/// Draws until the other side is dropped.
+/// Draws the bar until the sender is dropped.
 fn draw(progress: &Progress, label: &str, wait: &Receiver<()>) {
     let begun = Instant::now();
-    let mut pause = PATIENCE;
+    let mut pause = BAR_DELAY;
     let mut bar: Option<ProgressBar> = None;
     while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(pause) {
-        pause = REDRAWN;
+        pause = REDRAW_INTERVAL;
         let bar = bar.get_or_insert_with(|| new_bar(progress.size(), label, begun.elapsed()));
         bar.set_position(progress.read());
     }
@@ -106,10 +106,10 @@ fn new_bar(size: Option<u64>, label: &str, elapsed: Duration) -> ProgressBar {
         None => "{msg} {spinner} {binary_bytes}",
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    // The bar's own guess knows nothing of the time before it was drawn.
+    // The bar's own estimate ignores the time before it was first drawn.
     let style = style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
         if let Some(left) = state.len().and_then(|all| time_left(state.pos(), all, state.elapsed())) {
-            // Nothing is lost if it cannot be drawn.
+            // A failure to draw is harmless.
             let _ = write!(out, ", {:#} left", HumanDuration(left));
         }
     });
@@ -119,7 +119,7 @@ fn new_bar(size: Option<u64>, label: &str, elapsed: Duration) -> ProgressBar {
         .with_elapsed(elapsed)
 }
 
-/// How long the rest takes if it goes on as it did so far; unknown before anything is read.
+/// The remaining time at the average speed so far; `None` before anything is read.
 fn time_left(read: u64, all: u64, elapsed: Duration) -> Option<Duration> {
     let rest = u128::from(all.saturating_sub(read));
     let millis = elapsed.as_millis().checked_mul(rest)?.checked_div(u128::from(read))?;
@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(after_two_seconds(5, 5), Some(Duration::ZERO));
         assert_eq!(after_two_seconds(6, 5), Some(Duration::ZERO), "a file that grew");
         assert_eq!(after_two_seconds(0, 5), None);
-        assert_eq!(time_left(1, u64::MAX, Duration::MAX), None, "longer than can be said");
+        assert_eq!(time_left(1, u64::MAX, Duration::MAX), None, "overflow");
     }
 }

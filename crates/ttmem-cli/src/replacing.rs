@@ -1,13 +1,13 @@
-//! Output files: which existing files they may replace, and how one takes the place of another.
+//! Output files: which existing files they may replace, and how a file is replaced.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
 
 use tempfile::NamedTempFile;
-use ttmem::{Error, Result, read};
+use ttmem::{Error, Result, read, report};
 
-/// The file that a command writes. Every command that writes a file gets one from here, so that no command replaces a log,
+/// The file that a command writes. Every command that writes a file uses this type, so that no command replaces a log,
 /// a recording, a profile or its own input.
 #[derive(Clone, Debug)]
 pub(crate) struct Output<'a> {
@@ -19,15 +19,15 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     /// The output file `path`, checked before anything is read.
     ///
-    /// An existing file is an error unless `may_replace` is set (`--force`, or an earlier output of the command), and
-    /// always if it is one of the inputs or evidence of any format.
+    /// An existing file is an error unless `may_replace` is set (`--force`) or it is an earlier output of ttmem, and
+    /// always if it is one of the inputs, or a log, recording or profile.
     pub fn at<S: AsRef<str>>(path: &'a Path, may_replace: bool, inputs: &'a [S]) -> Result<Self> {
         let output = Self { path, may_replace, inputs: inputs.iter().map(AsRef::as_ref).collect() };
         output.check()?;
         Ok(output)
     }
 
-    /// As [`at`](Self::at), for an option that may be absent; `-` is standard output, too.
+    /// Like [`at`](Self::at), for an option; `None` is standard output, and so is `-`.
     pub fn option<S: AsRef<str>>(
         path: Option<&'a Path>,
         force: bool,
@@ -36,15 +36,15 @@ impl<'a> Output<'a> {
         path.filter(|path| *path != Path::new("-")).map(|path| Self::at(path, force, inputs)).transpose()
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &'a Path {
         self.path
     }
 
-    /// Whether it takes the place of an existing file. Checked again, because reading may have taken minutes.
+    /// Whether it replaces an existing file. Checked again, because reading may have taken minutes.
     pub fn replaces(&self) -> Result<bool> {
         self.check()?;
-        Ok(self.may_replace)
+        Ok(self.may_replace || report::has_marker(self.path))
     }
 
     fn check(&self) -> Result<()> {
@@ -56,17 +56,18 @@ impl<'a> Output<'a> {
         if self.inputs.iter().any(|input| read::is_same_file(path, Path::new(input))) {
             return Err(kept("an input of this command"));
         }
-        // A link that leads nowhere, or a folder, has no content to lose.
+        // A dangling link or a folder has no content to lose.
         let format = if path.is_file() { read::evidence_in(path)? } else { None };
         if let Some(format) = format {
             return Err(kept(&format!("a log, recording or profile (format: {format})")));
         }
-        if self.may_replace { Ok(()) } else { Err(Error::Exists { path: path.into() }) }
+        let may_replace = self.may_replace || report::has_marker(path);
+        if may_replace { Ok(()) } else { Err(Error::Exists { path: path.into() }) }
     }
 }
 
-/// Whether two paths name one place in a folder, however they are spelled. A link is a place of its own: a file that is
-/// renamed onto it replaces the link.
+/// Whether two paths name the same folder entry, however they are spelled. A link is a separate entry: a file renamed
+/// onto it replaces the link.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
         let folder = fs::canonicalize(folder_of(path)).ok()?;
@@ -84,14 +85,14 @@ pub(crate) fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// A file in the same folder, to be renamed when it is whole; gone if it never is.
+/// Creates a temporary file in the same folder, to be renamed once it is complete and removed otherwise.
 pub(crate) fn beside(path: &Path, like: Option<&Metadata>) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".ttmem-");
     #[cfg(unix)]
     if like.is_none() {
         use std::os::unix::fs::PermissionsExt;
-        // As any new file: what others may do with it is up to the umask.
+        // Like any new file, subject to the umask.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let file = builder.tempfile_in(folder_of(path))?;
@@ -100,14 +101,14 @@ pub(crate) fn beside(path: &Path, like: Option<&Metadata>) -> io::Result<NamedTe
         #[cfg(unix)]
         {
             use std::os::unix::fs::{MetadataExt, fchown};
-            // Only root may give a file away; of everybody else it is theirs already.
+            // Only root can change the owner; for other users the file already has the right one.
             let _ = fchown(file.as_file(), Some(like.uid()), Some(like.gid()));
         }
     }
     Ok(file)
 }
 
-/// Why a file cannot be written, without the name of the one beside it.
-pub(crate) fn plainly(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
+/// Maps an error of the temporary file to one about the file itself, without the temporary name.
+pub(crate) fn write_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     |error| Error::Write { path: path.into(), source: error.kind().into() }
 }

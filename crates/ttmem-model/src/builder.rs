@@ -1,4 +1,4 @@
-//! Makes a profile from events, and events from a profile.
+//! Builds a profile from events, and replays a profile as events.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,14 @@ use super::{
 };
 use crate::error::Result;
 
-/// More ranks or pools than this are no evidence, but an attempt to fill our memory with a few bytes of a file.
-const MOST_RANKS: usize = 1 << 16;
-const MOST_POOLS: usize = 1 << 10;
+/// Limits on ranks and pools. A file with more is not a real recording, but an attempt to exhaust memory with a few
+/// bytes.
+const MAX_RANKS: usize = 1 << 16;
+const MAX_POOLS: usize = 1 << 10;
 
-/// Takes events and builds the profile that they describe.
+/// Builds the profile that a sequence of events describes.
 ///
-/// Events may come from a damaged or hostile file: what names a row that is not there is counted and left out.
+/// Events may come from a corrupt or hostile file: an event that refers to a missing row is counted and skipped.
 #[derive(Debug, Default)]
 pub struct Builder {
     profile: Profile,
@@ -22,16 +23,16 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder of an empty profile.
+    /// An empty builder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The profile as far as it was built.
+    /// The profile built so far.
     pub fn finish(mut self) -> Profile {
         if self.rejected > 0 {
             let message = format!(
-                "{} events name rows that are not there and were left out; the evidence is damaged",
+                "the file is corrupt: {} events refer to missing rows and were skipped, so numbers may be wrong",
                 self.rejected
             );
             self.profile.warnings.push(Warning { line: None, message });
@@ -39,7 +40,7 @@ impl Builder {
         self.profile
     }
 
-    /// Whether the event could be applied.
+    /// Applies an event. Returns whether it was valid.
     fn apply(&mut self, event: Event<'_>) -> bool {
         let profile = &mut self.profile;
         match event {
@@ -52,7 +53,7 @@ impl Builder {
             Event::OpStack(row) => {
                 return row.op.index() < profile.ops.len() && profile.stacks.give(row).is_some();
             }
-            Event::Rank { .. } if profile.ranks.len() >= MOST_RANKS => return false,
+            Event::Rank { .. } if profile.ranks.len() >= MAX_RANKS => return false,
             Event::Rank { label } => profile.ranks.push(Rank { label, ..Rank::default() }),
             Event::Of(rank, event) => {
                 let ops = profile.ops.len();
@@ -84,10 +85,10 @@ fn rank_mut(ranks: &mut [Rank], id: RankId) -> Option<&mut Rank> {
     ranks.get_mut(id.index())
 }
 
-/// Applies an event to its rank; `None` when it names what is not there.
+/// Applies an event to its rank; `None` if it refers to a missing row.
 fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     match event {
-        RankEvent::Pool { .. } if rank.pools.len() >= MOST_POOLS => return None,
+        RankEvent::Pool { .. } if rank.pools.len() >= MAX_POOLS => return None,
         RankEvent::Pool { name, banks, quantum } => rank.pools.push(Pool::new(name, banks, quantum)),
         RankEvent::Banks(pool, banks) => rank.pools.get_mut(pool.index())?.banks = Some(banks),
         RankEvent::PoolTotals(pool, totals) => rank.pools.get_mut(pool.index())?.totals = Some(totals),
@@ -184,7 +185,7 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     Some(())
 }
 
-/// Applies an event that says when something happened, or what the program was doing.
+/// Applies an event about times, or about the program's calls.
 fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     match event {
         RankEvent::Began(unix) => rank.began = Some(unix),
@@ -225,12 +226,12 @@ fn apply_in_time(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
     Some(())
 }
 
-/// What holds from a step on is said in order, of steps that are there or of the next.
+/// Checks that values arrive in step order, for existing steps or the next one.
 fn follows<T>(rank: &Rank, values: &FromStep<T>, step: Step) -> Option<()> {
     (step <= rank.end() && values.step.last().is_none_or(|last| *last <= step)).then_some(())
 }
 
-/// What is left of the beginning of a recording that has reached its limit.
+/// Applies an event about the thinned beginning of a recording that reached its limit.
 fn apply_thinned(rank: &mut Rank, event: RankEvent) -> Option<()> {
     match event {
         RankEvent::Thinned(thinned) => rank.thinned = Some(thinned),
@@ -273,7 +274,7 @@ fn push_history(rank: &mut Rank, ops: usize, row: HistoryRow) -> Option<()> {
     (row.op.index() < ops).then(|| rank.history.push(row))
 }
 
-/// A moment must lie within the steps that there are: tables are sized by it.
+/// Checks that a moment is within the existing steps, because tables are sized by it.
 fn within(rank: &Rank, at: Moment) -> Option<()> {
     (at == Moment::NEVER || at.position() <= rank.end()).then_some(())
 }
@@ -309,7 +310,7 @@ fn push_tensor(rank: &mut Rank, tensor: Tensor) -> Option<()> {
 }
 
 impl Profile {
-    /// Says the profile as events. A builder that takes them makes an equal profile.
+    /// Replays the profile as events. Building them gives an equal profile.
     pub fn replay(&self, sink: &mut dyn Sink) -> Result<()> {
         sink.take(Event::Source(self.source.clone()))?;
         for text in self.strings.iter() {
@@ -417,13 +418,13 @@ impl Rank {
 }
 
 impl Pool {
-    /// Says the changes of all curves, and the moments at which nothing changed.
+    /// Replays the changes of all curves, and the moments without changes.
     pub fn replay(&self, say: &mut dyn FnMut(Moment, Option<Reading>) -> Result<()>) -> Result<()> {
         let mut next: Vec<_> =
             self.curves.iter().map(|(kind, curve)| (*kind, curve.changes().peekable())).collect();
         for at in self.observed.iter() {
             loop {
-                // One reading takes at most one change of each curve, so that several at a moment stay apart.
+                // A reading has at most one change per curve, so that several changes at a moment stay separate.
                 let mut reading = Reading::default();
                 let mut more = false;
                 for (kind, changes) in &mut next {

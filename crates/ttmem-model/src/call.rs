@@ -1,37 +1,37 @@
-//! What a program says it is doing, in time: scopes, the calls of them, threads, the clock, snapshots.
+//! A program's activity over time: scopes, calls, threads, times, snapshots.
 //!
-//! Times are nanoseconds since the recording began, by a clock that never goes back.
+//! Times are nanoseconds since the start of the recording, from a monotonic clock.
 
 use serde::{Deserialize, Serialize};
 
 use super::columns::columns;
 use super::{CallId, Class, LaneId, Moment, OpId, Position, ScopeId, Step, StrId, difference};
 
-/// Nanoseconds since the recording began.
+/// Nanoseconds since the start of the recording.
 pub type Nanoseconds = u64;
 
-/// What a scope is.
+/// The kind of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScopeKind {
-    /// What the program named itself: `with tracker.track_operation(name)`.
+    /// An operation named by the program: `with tracker.track_operation(name)`.
     Operation,
     /// The forward pass of a module.
     Forward,
-    /// The backward pass: of a module, or of all of them.
+    /// The backward pass of a module, or of the whole model.
     Backward,
     /// A step of an optimizer.
     Optimizer,
-    /// An operation of the framework: `aten::mm`.
+    /// A framework operation: `aten::mm`.
     Framework,
 }
 
 impl ScopeKind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [Self; 5] =
         [Self::Operation, Self::Forward, Self::Backward, Self::Optimizer, Self::Framework];
 
-    /// Its name in answers.
+    /// The name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Operation => "operation",
@@ -44,106 +44,107 @@ impl ScopeKind {
 }
 
 columns! {
-    /// A node of the tree of what a program does: a name inside of another.
+    /// A node in the tree of a program's scopes.
     row Scope;
-    /// The tree; a parent is always an earlier row.
+    /// The scope tree; a parent is always an earlier row.
     table Scopes;
-    /// Its name.
+    /// The name.
     name: StrId,
-    /// Inside of which scope.
+    /// The enclosing scope.
     parent: Option<ScopeId>,
-    /// What it is.
+    /// The kind.
     kind: ScopeKind,
 }
 
 columns! {
-    /// A scope, entered once.
+    /// One execution of a scope.
     row Call;
-    /// The calls of a rank, in the order they began.
+    /// The calls of a rank, ordered by start.
     table Calls;
     /// The scope.
     scope: ScopeId,
-    /// On which thread or stream.
+    /// The thread or stream.
     lane: LaneId,
-    /// Inside of which call; one that has ended may still have tasks that it began.
+    /// The enclosing call. It may have ended if the call belongs to a task started in it.
     parent: Option<CallId>,
-    /// The operation, with the types of its arguments and where it is called from, where that is known.
+    /// The operation, with the types of its arguments and its call stack, if known.
     op: Option<OpId>,
-    /// When it began.
+    /// The start time.
     began: Nanoseconds,
-    /// The position at which it began.
+    /// The start position.
     first: Position,
-    /// What it came to; until it ends, nothing.
+    /// The outcome; `None` until it ends.
     outcome: Option<Outcome>,
 }
 
-/// What a call came to. Memory is what it and the calls inside of it did, on their threads; not what others did meanwhile.
+/// The outcome of a call. Memory figures cover the call and its nested calls, on their threads, but not concurrent
+/// calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// When it ended.
+    /// The end time.
     pub ended: Nanoseconds,
-    /// The position at which it ended.
+    /// The end position.
     pub end: Position,
-    /// The bytes that it allocated.
+    /// The allocated bytes.
     pub allocated: u64,
-    /// The bytes that it gave back, whoever had allocated them.
+    /// The freed bytes, including those allocated by other calls.
     pub freed: u64,
-    /// The most that it held above what was there when it began.
+    /// The peak above the level at its start.
     pub peak: u64,
-    /// Of what it allocated, the bytes that were still there when it ended.
+    /// The bytes that it allocated and that were still live at its end.
     pub kept: u64,
-    /// How many allocations it made.
+    /// The number of allocations.
     pub allocations: u64,
-    /// How many it gave back.
+    /// The number of frees.
     pub frees: u64,
 }
 
-/// What is known of a call to who only looked before and after it. There is no outcome then: what it allocated and gave
-/// back in between was not seen.
+/// Observations of a call that was only measured before and after. It has no outcome, because its individual
+/// allocations and frees are unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// When it ended, where that was taken down.
+    /// The end time, if it was recorded.
     pub ended: Option<Nanoseconds>,
-    /// By how much there was more memory in use after it than before it.
+    /// The memory in use after it minus the memory in use before it.
     pub change: Option<i64>,
 }
 
-/// What is known of the end of a call.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// When it was; never before the call began.
+    /// The end time; never before the start.
     At(Nanoseconds),
-    /// There was none: the call still ran when the evidence ended.
+    /// The call was still running when the recording ended.
     Open,
-    /// Nothing: the evidence has no more than a time for the call.
+    /// The end was not recorded.
     Unknown,
 }
 
-/// Calls that are not kept one by one, added up: what became of the oldest ones when a recording grew too large.
+/// Totals of calls that are not stored individually: the oldest ones of a recording that grew too large.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTotals {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// How long they took together.
+    /// The total duration.
     pub time: Nanoseconds,
-    /// The longest.
+    /// The duration of the longest call.
     pub longest: Nanoseconds,
-    /// What they allocated and gave back.
+    /// The allocated bytes.
     pub allocated: u64,
-    /// What they gave back.
+    /// The freed bytes.
     pub freed: u64,
-    /// What they kept.
+    /// The bytes still live at the end of the calls.
     pub kept: u64,
-    /// The largest difference of what one allocated and gave back.
+    /// The largest difference between a call's allocated and freed bytes.
     pub largest_change: i64,
-    /// The most that one held above what was there when it began.
+    /// The highest peak of a call above the level at its start.
     pub peak: u64,
 }
 
-/// A value that holds from a step on, until the next.
+/// Values that apply from a step until the next entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromStep<T> {
-    /// The steps from which a value holds, in order.
+    /// The first step of each value, in order.
     pub step: Vec<Step>,
     /// The values.
     pub value: Vec<T>,
@@ -156,7 +157,8 @@ impl<T> Default for FromStep<T> {
 }
 
 impl<T: Copy + PartialEq> FromStep<T> {
-    /// That a value holds for the steps that follow. Steps come in order; the last word on one counts.
+    /// Sets the value for the following steps. Steps must be in order; a later value for the same step replaces the
+    /// earlier one.
     pub fn set(&mut self, step: Step, value: T) {
         if self.step.last() == Some(&step) {
             self.step.pop();
@@ -168,61 +170,61 @@ impl<T: Copy + PartialEq> FromStep<T> {
         }
     }
 
-    /// The value of a step; `None` before the first.
+    /// The value at a step; `None` before the first entry.
     pub fn get(&self, step: Step) -> Option<T> {
         let after = self.step.partition_point(|&from| from <= step);
         self.value.get(after.checked_sub(1)?).copied()
     }
 
-    /// The steps from which values hold, and the values.
+    /// The steps and their values.
     pub fn iter(&self) -> impl Iterator<Item = (Step, T)> + '_ {
         self.step.iter().copied().zip(self.value.iter().copied())
     }
 
-    /// Whether nothing was said.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.step.is_empty()
     }
 }
 
-/// A moment that somebody wanted to look at.
+/// A moment recorded for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// What the program called it; `None` for one that was taken because it was time.
+    /// The name given by the program; `None` for periodic snapshots.
     pub name: Option<StrId>,
-    /// Where in the order of steps.
+    /// The position among the steps.
     pub at: Moment,
-    /// When.
+    /// The time.
     pub time: Nanoseconds,
 }
 
-/// What a profiler says of all calls of one operation together.
+/// A profiler's totals for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpTotals {
     /// The operation: `aten::linear`.
     pub name: StrId,
-    /// How often it was called.
+    /// The number of calls.
     pub count: u64,
-    /// How long the processor was in it, calls inside of it included.
+    /// The CPU time, including nested calls.
     pub cpu_time: Nanoseconds,
-    /// How long the device was; `None` where there is none.
+    /// The device time; `None` without a device.
     pub device_time: Option<Nanoseconds>,
-    /// What it allocated less what it gave back, in the memory of the processor.
+    /// The allocated minus the freed bytes in CPU memory.
     pub cpu_bytes: i64,
-    /// The same on the device.
+    /// The same in device memory.
     pub device_bytes: Option<i64>,
     /// The shapes of its arguments, as JSON.
     pub shapes: Option<StrId>,
 }
 
-/// What somebody thinks that a class should take.
+/// The expected size of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     /// The class.
     pub class: Class,
     /// The bytes.
     pub bytes: u64,
-    /// How that was computed, in words.
+    /// How it was computed, as text.
     pub how: StrId,
 }
 
@@ -256,14 +258,14 @@ impl CallTotals {
         self.peak = self.peak.max(other.peak);
     }
 
-    /// What they allocated less what they gave back.
+    /// The allocated minus the freed bytes.
     pub fn change(&self) -> i64 {
         difference(self.allocated, self.freed)
     }
 }
 
 impl Outcome {
-    /// What it allocated less what it gave back.
+    /// The allocated minus the freed bytes.
     pub fn change(&self) -> i64 {
         difference(self.allocated, self.freed)
     }

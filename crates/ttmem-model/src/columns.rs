@@ -1,6 +1,6 @@
-//! Tables held as columns: a row goes in and comes out as a struct, and is stored as one vector per field.
+//! Tables stored as columns: rows are passed as structs, and stored as one vector per field.
 
-/// Declares a row struct and the table of such rows.
+/// Declares a row struct and its table.
 macro_rules! columns {
     (
         $(#[$row_doc:meta])* row $row:ident;
@@ -44,7 +44,7 @@ macro_rules! columns {
         }
     };
     (@len $first:ident $($rest:ident)*) => {
-        /// How many rows there are.
+        /// The number of rows.
         pub fn len(&self) -> usize {
             self.$first.len()
         }

@@ -1,122 +1,122 @@
-//! What can go wrong, said so that people know what to do about it.
+//! Errors, with messages that say what to do.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// The result of everything here that can fail.
+/// The result of fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no answer.
+/// An error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A directory was given that holds no report.
-    #[error("{} is a directory without a report (NAME.ttmem or NAME_memory.json): name a file in it", path.display())]
+    /// A directory that does not contain a report.
+    #[error("{} is a directory without a report (NAME.ttmem or NAME_memory.json); specify a file", path.display())]
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
     },
-    /// There is nothing in the file.
+    /// The file is empty.
     #[error("{file} is empty: nothing was captured")]
     Empty {
-        /// Which file.
+        /// The file.
         file: String,
     },
-    /// No reader knows the format.
-    #[error("{file}: no reader knows this format ({what}); `ttmem formats` lists what can be read")]
+    /// The format is unknown.
+    #[error("{file}: unknown format ({what}); `ttmem formats` lists the supported formats")]
     UnknownFormat {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What it looks like.
+        /// A description of the contents.
         what: String,
     },
-    /// There is no reader of that name.
-    #[error("there is no format {name:?}; `ttmem formats` lists those that there are")]
+    /// There is no format with that name.
+    #[error("unknown format {name:?}; `ttmem formats` lists the supported formats")]
     NoSuchFormat {
         /// The name.
         name: String,
     },
-    /// The format is known, but there is no memory data in it.
+    /// The format is known, but the file contains no memory data.
     #[error("{file}: {message}")]
     NoMemoryData {
-        /// Which file.
+        /// The file.
         file: String,
         /// What is missing and how to get it.
         message: String,
     },
-    /// It is cut off or damaged so early that nothing could be read.
+    /// The file is truncated or corrupt so early that nothing could be read.
     #[error("{file}: {message}")]
     Damaged {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What is wrong with it.
+        /// What is wrong.
         message: String,
     },
-    /// Lines of several ranks are mixed and nothing tells them apart.
+    /// Lines of several ranks are mixed without tags.
     #[error("{file}, line {line}: {message}")]
     MixedRanks {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Where it was noticed.
+        /// The line of the problem.
         line: u64,
-        /// How it shows, and what to do.
+        /// What is wrong, and what to do.
         message: String,
     },
     /// A configuration cannot be read.
     #[error("{}, line {line}: {message}", path.display())]
     Config {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where it was noticed.
+        /// The line of the problem.
         line: usize,
         /// What is wrong, and what to do.
         message: String,
     },
-    /// The arguments do not go together.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
-    /// Something that the user asked for is not in the profile.
+    /// A requested item does not exist.
     #[error("{0}")]
     NotThere(String),
-    /// A file is there already and may not be replaced.
-    #[error("{} is there already; --force replaces it", path.display())]
+    /// A file already exists, and ttmem did not write it.
+    #[error("{}: already exists, and ttmem did not write it; use --force to replace it", path.display())]
     Exists {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// A file is evidence, which no output replaces.
+    /// A file is an input, which no output replaces.
     #[error("{}: not overwritten, because it is {what}; choose another output file", path.display())]
     Evidence {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What it is: an input, or evidence of some format.
+        /// A description of the file, such as its format.
         what: String,
     },
-    /// A broken invariant of our own.
+    /// A bug in ttmem.
     #[error("this is a bug in ttmem: {0}")]
     Bug(String),
 }
 
 impl Error {
-    /// The exit code that the contract promises for it.
+    /// The documented exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoMemoryData { .. } => 4,

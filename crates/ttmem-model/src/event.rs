@@ -1,8 +1,8 @@
-//! Events: the one thing that readers and recorders produce, and all that a `.ttmem` file holds.
+//! Events: the output of readers and recorders, and the contents of a `.ttmem` file.
 //!
-//! An event either defines a row that later events name (the n-th `Text` is string n, the n-th `Step` of a
-//! rank is step n), or says something of a row that is there already. Times are part of an event, not of its
-//! place in the stream: a reader may learn late that a tensor was there from the beginning.
+//! An event either defines a row that later events refer to (the n-th `Text` is string n, the n-th `Step` of a rank is
+//! step n), or adds information to an existing row. Times are part of an event and independent of its position in the
+//! stream: a reader may learn late that a tensor was live from the beginning.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::error::Result;
 
-/// Something that evidence says.
+/// A piece of information from a log or a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event<'a> {
-    /// What the events come from.
+    /// The source of the events.
     Source(Source),
     /// Defines a string.
     Text(Cow<'a, str>),
@@ -28,68 +28,68 @@ pub enum Event<'a> {
     Type(TensorType),
     /// Defines an operation.
     Op(Op),
-    /// Defines a line of the program.
+    /// Defines a source line of the program.
     Frame(Frame),
     /// Defines a stack.
     Stack(Stack),
-    /// Where an operation is called from; operations come in order.
+    /// The call stack of an operation; operations come in order.
     OpStack(OpStack),
-    /// Defines a rank; its label is that of its log lines (`1,0`).
+    /// Defines a rank; its label is the tag of its log lines (`1,0`).
     Rank {
-        /// The label, where there is one.
+        /// The label, if there is one.
         label: Option<StrId>,
     },
-    /// Says something of a rank.
+    /// Information about a rank.
     Of(RankId, RankEvent),
     /// A warning.
     Warning(Warning),
-    /// That lines were passed over that should have been understood.
+    /// The number of skipped lines that should have been understood.
     SkippedLines(u64),
-    /// A text of the source, for readers that no longer have it.
+    /// A text from the source, for readers without access to it.
     SourceText(ByteRange, Cow<'a, str>),
-    /// That the evidence was read to its end. A stream without it was cut off.
+    /// The input was read to its end. A stream without this event was cut off.
     End,
 }
 
-/// Something that evidence says of one rank.
+/// A piece of information about one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankEvent {
     /// Defines a pool.
     Pool {
-        /// Its name.
+        /// The name.
         name: StrId,
-        /// How many banks it has, where that is known.
+        /// The number of banks, if known.
         banks: Option<u32>,
-        /// The step of rounding.
+        /// The rounding quantum.
         quantum: u64,
     },
-    /// In how many banks a pool lies, learned after it was defined.
+    /// The number of banks of a pool, learned after it was defined.
     Banks(PoolId, u32),
-    /// What evidence that adds up whole devices by a rule of its own says of a pool.
+    /// A pool's totals for the device, from input that computes them by its own rule.
     PoolTotals(PoolId, Totals),
     /// Defines a module.
     Module {
-        /// Its name.
+        /// The name.
         name: Option<StrId>,
     },
     /// Adds a text to a module.
     Stage(ModuleId, Stage),
     /// Adds an argument to a module.
     Argument(ModuleId, Argument),
-    /// Defines a run. Its end is said by `RunEnded`.
+    /// Defines a run. `RunEnded` gives its end.
     Run(Run),
     /// Ends a run.
     RunEnded {
-        /// Which.
+        /// The run.
         run: RunId,
         /// One past its last step.
         end: Step,
-        /// Whether it came to its end.
+        /// Whether it completed.
         finished: bool,
-        /// Where its text ends in the source.
+        /// The end of its text in the source.
         source_end: u64,
     },
-    /// Says which module a run belongs to.
+    /// Assigns a run to a module.
     RunModule(RunId, ModuleId),
     /// Defines a step.
     Step(StepRow),
@@ -97,27 +97,27 @@ pub enum RankEvent {
     Marks(Step, StepMarks),
     /// A reading of a pool.
     State(PoolId, Moment, Reading),
-    /// That a pool was looked at and shows what it showed before.
+    /// A pool was observed, and its values have not changed.
     Unchanged(PoolId, Moment),
-    /// A piece of a bank at a moment; those of one moment follow each other.
+    /// A block of a bank at a moment; blocks of one moment are consecutive.
     Block(PoolId, Moment, Block),
     /// Defines an allocation.
     Tensor(Tensor),
-    /// That an allocation is gone.
+    /// An allocation was freed.
     Dies(TensorId, Moment),
-    /// What an allocation turned out to be.
+    /// The class of an allocation, learned later.
     Classified(TensorId, Class, Option<StrId>),
-    /// A further name of an allocation.
+    /// An additional name of an allocation.
     Alias(Alias),
-    /// What an allocation was computed from.
+    /// The source of a computed allocation.
     Derived(Derivation),
-    /// Which argument an allocation goes back to.
+    /// The argument that an allocation originates from.
     Origin(Origin),
-    /// Where an allocation is from that was carried over.
+    /// The origin of an allocation that was carried over.
     Carried(Carried),
-    /// That the rank is one pass of a longer log.
+    /// The rank is one pass of a longer log.
     CutOut(CutOut),
-    /// Which process of its log the rank is, counted from 1. Several processes append to one log.
+    /// The number of the rank's process in its log, counted from 1. Several processes may append to one log.
     Process(u32),
     /// Begins a session of phases.
     Session(Session),
@@ -127,69 +127,69 @@ pub enum RankEvent {
     SessionEnded(SessionId, Totals),
     /// An error.
     Fault(Fault),
-    /// That an error has ended the program, learned after it was said: which, counted from 0.
+    /// An error ended the program, learned after it was reported: its index.
     FaultEnded(u32),
-    /// When the recording began: nanoseconds of Unix time. All other times are since then.
+    /// The start of the recording, in nanoseconds of Unix time. All other times are relative to it.
     Began(u64),
     /// Defines a thread or stream.
     Lane {
-        /// Its name.
+        /// The name.
         name: StrId,
     },
     /// Defines a scope.
     Scope(Scope),
-    /// Defines a call. What it came to is said by `Returned`.
+    /// Defines a call. `Returned` gives its outcome.
     Call(Call),
     /// Ends a call.
     Returned(CallId, Outcome),
-    /// What is known of a call that nobody watched, but looked at before and after.
+    /// Observations of a call that was only measured before and after.
     Seen(CallId, Seen),
-    /// Further calls of a scope, that are not kept one by one.
+    /// Totals of further calls of a scope that are not stored individually.
     CallTotals(ScopeId, CallTotals),
-    /// When the steps from one on happened.
+    /// The time from a step on.
     Time(Step, Nanoseconds),
-    /// In which call the steps from one on happened.
+    /// The call from a step on.
     Within(Step, Option<CallId>),
-    /// A moment that somebody wanted to look at.
+    /// A moment recorded for inspection.
     Snapshot(Snapshot),
-    /// What a profiler says of an operation.
+    /// A profiler's totals for an operation.
     OpTotals(OpTotals),
-    /// What a class should take.
+    /// The expected size of a class.
     Expected(Expected),
     /// Whether gradients are computed for an allocation.
     RequiresGrad(TensorId, bool),
-    /// That detail is there only from a time on.
+    /// Full detail is only available from a time on.
     Thinned(Thinned),
-    /// Further allocations of a pool, that are not kept one by one.
+    /// Totals of further allocations of a pool that are not stored individually.
     AllocationTotals(PoolId, AllocationTotals),
-    /// That a row is not one allocation, but that many, which are no longer told apart.
+    /// A row represents this many allocations that are no longer distinguished.
     StandsFor(TensorId, u64),
-    /// What made an allocation whose step is not here, and in which scope.
+    /// The operation and scope that made an allocation whose step is not in this file.
     Restored(TensorId, Restored),
-    /// That the calls outside of all others are all here from a time on, and before it only some of them.
+    /// All outermost calls since this time are in this file, and only some of the earlier ones.
     CallsSince(Nanoseconds),
-    /// Something that an allocator did.
+    /// An action of an allocator.
     History(HistoryRow),
-    /// What lies at an address.
+    /// The contents of an address.
     Label(Label),
-    /// What is not in the figures of a pool, in words.
+    /// A description of memory that a pool's figures do not include.
     NotWatched(PoolId, StrId),
-    /// That the readings of a pool are samples; and its true peak, where the evidence states it without a time.
+    /// The readings of a pool are samples. With its true peak, if the input states it without a time.
     Sampled(PoolId, Option<u64>),
 }
 
-/// What a profile was made from.
+/// The source of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The name of the reader's format.
+    /// The name of the format.
     pub format: String,
-    /// The file, as the user named it; `-` for standard input.
+    /// The file, as given by the user; `-` for standard input.
     pub file: String,
 }
 
-/// Takes events, in order.
+/// Accepts events, in order.
 pub trait Sink {
-    /// Takes one event.
+    /// Accepts one event.
     fn take(&mut self, event: Event<'_>) -> Result<()>;
 }
 

@@ -1,49 +1,50 @@
-//! The `.ttmem` file: events in order, framed, checksummed, compressed; append-only; survives `kill -9`.
+//! The `.ttmem` file: events in order, in checksummed, compressed frames. It is append-only and survives `kill -9`.
 //!
-//! Here live the layout, the [`Writer`], [`read`] and [`append`]. What the events mean is no business of this
-//! file: it neither builds a profile nor checks that ids name rows that are there.
+//! This module contains the file layout, the [`Writer`], [`read`] and [`append`]. It does not interpret events: it
+//! neither builds a profile nor checks that ids refer to existing rows.
 //!
 //! ```text
 //! file     header, frame, frame, …                             all numbers are little-endian
 //! header   magic (8) │ major u16 │ minor u16 │ crc u32         16 bytes, in every version
 //! frame    length u32 │ crc u32 │ payload (length bytes)       length > 0
-//! payload  0 │ events                                          stored as they are
+//! payload  0 │ events                                          uncompressed
 //!          1 │ length of the events u32 │ zstd of the events
 //! event    kind varint │ length varint │ postcard of the event's content
 //! ```
 //!
-//! The checksum is a running one: that of a frame is the crc32 of all bytes of the file up to its end, the
-//! checksums left out. So a frame that is damaged, left out, doubled, swapped or left over from another
-//! recording is noticed, and a frame counts only as a whole. There is nothing to seek to and nothing to write
-//! at the end: what was flushed before the program died is there. (Against a machine that dies, only `fsync`
-//! would help; nothing here calls it.)
+//! Checksums are cumulative: a frame's checksum is the crc32 of all bytes of the file up to its end, except the
+//! checksums. So frames that are corrupt, missing, duplicated, reordered or left over from another recording are
+//! detected, and a frame is either valid as a whole or not at all. There is no index and no trailer: everything that
+//! was flushed before the program died can be read. (Protection against a system crash would need `fsync`, which is not
+//! called.)
 //!
-//! A file is whole when its last event is [`Event::End`], or the mark that [`Writer::finish`] sets where the
-//! evidence itself was cut short. Else whoever wrote it was killed or is still writing, and a reader says so.
+//! A file is complete if its last event is [`Event::End`], or the mark that [`Writer::finish`] writes if the input
+//! itself was cut short. Otherwise its writer was killed or is still running, and a reader reports that.
 //!
 //! # Limits
 //!
-//! Nothing is allocated because a length field says so: frames grow as their bytes arrive, and these hold:
+//! Memory is never allocated based on a length field alone: buffers grow as bytes arrive, within these limits:
 //!
-//! | what | at most |
+//! | what | maximum |
 //! |---|---|
 //! | the events of a frame, and any event that is not mainly text | [`MAX_EVENTS`], 4 MiB |
 //! | an event that is mainly text, alone in its frame | [`MAX_TEXT`], 256 MiB |
-//! | a compressed frame above 4 MiB, to the bytes it is stored in | [`MAX_RATIO`], 256 to 1 |
+//! | the compression ratio of a frame above 4 MiB | [`MAX_RATIO`], 256 to 1 |
 //!
 //! # Versions
 //!
-//! A reader takes every minor of its major. What a newer minor may bring, because older readers pass it over:
+//! A reader accepts every minor version of its major version. A newer minor version may add the following, which older
+//! readers skip:
 //!
-//! - a new kind of event, if it says something of rows that are there or defines rows of a new table. (Ids
-//!   count rows: whoever passes over an event that defines a row of a known table misreads all that follows.)
-//! - new data at the very end of a kind's content, not of a struct that is followed by more. The newer reader
-//!   must say what an older file, which ends earlier, means.
+//! - a new kind of event that adds information to existing rows or defines rows of a new table. (Ids count rows: a
+//!   reader that skips an event which defines a row of a known table misreads everything after it.)
+//! - new data at the very end of a kind's content, not in a struct that is followed by more. The newer reader must
+//!   define what its absence in an older file means.
 //!
-//! All else is a new major: a variant of an enum inside an event, a field in the middle, another order, a new
-//! compression. The test `the_bytes_of_version_1_0` fails when one of these happens by accident. Who writes a
-//! newer file back keeps what was understood, under the older version's number; nobody appends to a file of
-//! another version.
+//! Everything else needs a new major version: a new variant of an enum inside an event, a field in the middle, another
+//! order, a new compression. The test `the_bytes_of_version_1_0` fails if one of these happens by accident. A tool that
+//! rewrites a newer file keeps what it understood, under its own version; files of another version are never appended
+//! to.
 
 mod small;
 
@@ -59,46 +60,46 @@ use crate::error::{Error, Result};
 use crate::{Event, RankEvent, RankId, Sink, Warning};
 use small::Small;
 
-/// The version of the format: files of another major cannot be read.
+/// The major version of the format. Files with another one cannot be read.
 pub const MAJOR: u16 = 1;
-/// The version of the format: files of another minor can be read.
+/// The minor version of the format. Files with another one can be read.
 pub const MINOR: u16 = 0;
-/// The most bytes of events in a frame, and of an event that is not mainly text.
+/// The maximum number of bytes of events in a frame, and of an event that is not mainly text.
 pub const MAX_EVENTS: usize = 4 << 20;
-/// The most bytes of an event that is mainly text: a string, a text of the source, a warning.
+/// The maximum number of bytes of an event that is mainly text: a string, a source text, a warning.
 pub const MAX_TEXT: usize = 256 << 20;
-/// How many times its stored size a frame above [`MAX_EVENTS`] may be; beyond that it is not compressed.
+/// The maximum compression ratio of a frame above [`MAX_EVENTS`]; above it, the frame is stored uncompressed.
 pub const MAX_RATIO: usize = 256;
 
-/// No text begins like this, and a transfer that changes line ends or the eighth bit destroys it.
+/// No text file starts like this, and a transfer that changes line endings or strips the eighth bit destroys it.
 const MAGIC: &[u8; 8] = b"\x89TTMEM\r\n";
 const HEADER: usize = 16;
 const FRAME_HEAD: usize = 8;
-/// Kind and length of an event, and what a payload has in front, with room to spare.
+/// Room for an event's kind and length and the payload's header.
 const SLACK: usize = 64;
-/// A frame is cut when it has this many bytes of events.
+/// A frame is written when it has this many bytes of events.
 const FULL: usize = 256 << 10;
-/// Less than this is not worth compressing.
+/// Smaller payloads are not worth compressing.
 const TOO_SMALL: usize = 64;
-/// Higher levels are slower and, on events in frames of this size, no smaller.
+/// Higher levels are slower and, for frames of this size, not smaller.
 const LEVEL: i32 = 1;
-/// For who is waited for: larger by a little, and much sooner done.
+/// For running programs: slightly larger, and much faster.
 const QUICK_LEVEL: i32 = -4;
 const STORED: u8 = 0;
 const ZSTD: u8 = 1;
 
-/// Makes `encode` and `decode` from the one table of kinds. What stands in brackets is read both ways: as the
-/// pattern that takes an event apart and as the expression that puts it together.
+/// Generates `encode` and `decode` from one table of kinds. The part in brackets is used both as a pattern to
+/// destructure an event and as an expression to build it.
 macro_rules! kinds {
     ($($kind:literal [$($event:tt)+] ($($field:ident),*);)*) => {
-        /// Adds the content of an event to `out`, and says its kind.
+        /// Appends the content of an event to `out`, and returns its kind.
         fn encode(event: &Event<'_>, out: Vec<u8>) -> postcard::Result<(u32, Vec<u8>)> {
             match event {
                 $($($event)+ => Ok(($kind, postcard::to_extend(&($($field,)*), out)?)),)*
             }
         }
 
-        /// The event of that kind and content; `None` where the kind is not known.
+        /// Decodes an event; `None` if the kind is unknown.
         #[allow(clippy::let_unit_value)]
         fn decode(kind: u32, content: &[u8], newer: bool) -> postcard::Result<Option<Event<'static>>> {
             Ok(Some(match kind {
@@ -112,8 +113,8 @@ macro_rules! kinds {
     };
 }
 
-// The kinds of events. NEVER REUSE a number, and never change what one means: files live long. A kind that is
-// gone leaves its line here as a comment. 0 is no kind, so that zeros are never events.
+// The kinds of events. NEVER REUSE a number or change its meaning: files live long. A removed kind stays here as a
+// comment. 0 is not a kind, so that zeros are never events.
 kinds! {
     1 [Event::Source(source)] (source);
     2 [Event::Text(text)] (text);
@@ -129,7 +130,7 @@ kinds! {
     12 [Event::Stack(stack)] (stack);
     13 [Event::OpStack(row)] (row);
 
-    // What is said of a rank begins with the rank.
+    // Events about a rank start with the rank.
     32 [Event::Of(rank, RankEvent::Pool { name, banks, quantum })] (rank, name, banks, quantum);
     33 [Event::Of(rank, RankEvent::Module { name })] (rank, name);
     34 [Event::Of(rank, RankEvent::Stage(module, stage))] (rank, module, stage);
@@ -184,11 +185,11 @@ kinds! {
     91 [Event::Of(rank, RankEvent::CallsSince(time))] (rank, time);
 }
 
-/// The mark that a file was closed though its events have no `End`. It has no content and is no event.
+/// Marks a file as closed although its events have no `End`. It has no content and is not an event.
 const CLOSED: u32 = 10;
 
-/// The most bytes that the content of a kind may have. Lists take up to eight times their stored size in
-/// memory, so only what is mainly text may be large.
+/// The maximum size of a kind's content. Lists take up to eight times their stored size in memory, so only kinds that
+/// are mainly text may be large.
 fn limit_of(kind: u32) -> usize {
     match kind {
         1 | 2 | 6 | 8 => MAX_TEXT,
@@ -196,7 +197,7 @@ fn limit_of(kind: u32) -> usize {
     }
 }
 
-/// The parts of an event's content. Only a newer version may have put something behind them.
+/// Decodes an event's content. Only a newer version may have data after it.
 fn content_of<T: DeserializeOwned>(content: &[u8], newer: bool) -> postcard::Result<T> {
     match postcard::take_from_bytes(content)? {
         (value, []) => Ok(value),
@@ -205,7 +206,7 @@ fn content_of<T: DeserializeOwned>(content: &[u8], newer: bool) -> postcard::Res
     }
 }
 
-/// Whether a file that begins like this is a `.ttmem` file.
+/// Whether a file with this beginning is a `.ttmem` file.
 pub fn is_ttmem(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
@@ -220,7 +221,7 @@ fn header() -> [u8; HEADER] {
     header
 }
 
-/// The running checksum after a frame.
+/// The cumulative checksum after a frame.
 fn running(crc: u32, length: [u8; 4], payload: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(crc);
     hasher.update(&length);
@@ -228,22 +229,22 @@ fn running(crc: u32, length: [u8; 4], payload: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes a `.ttmem` file: a [`Sink`] that ends in bytes.
+/// Writes a `.ttmem` file.
 ///
-/// Events are held until a frame is full, [`flush`](Self::flush) is called or the writer is finished; when it
-/// is dropped, they are lost. The `End` event is the producer's to send, and the last that is taken.
+/// Events are buffered until a frame is full, [`flush`](Self::flush) is called or the writer is finished; dropping the
+/// writer discards them. The producer sends the `End` event, which must be the last one.
 pub struct Writer<W: Write> {
     out: W,
     path: PathBuf,
     crc: u32,
-    /// How many bytes are out.
+    /// The number of bytes written.
     written: u64,
     state: State,
-    /// The events of the frame to come.
+    /// The events of the next frame.
     events: Vec<u8>,
     /// The content of one event.
     content: Vec<u8>,
-    /// A frame as it goes out.
+    /// An encoded frame.
     frame: Vec<u8>,
     compressor: Compressor<'static>,
 }
@@ -251,14 +252,14 @@ pub struct Writer<W: Write> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// `End` was taken.
+    /// `End` was received.
     Ended,
-    /// A write failed: half a frame may be out, and nothing behind it could be read.
+    /// A write failed: a partial frame may have been written, and nothing after it could be read.
     Broken,
 }
 
 impl<W: Write> Writer<W> {
-    /// A writer of a new file, which gets its header now. `path` is for messages only.
+    /// Creates a file and writes its header. `path` is only used in messages.
     pub fn create(out: W, path: impl Into<PathBuf>) -> Result<Self> {
         let header = header();
         let mut writer = Self::resume(out, path.into(), crc32fast::hash(&header[..12]))?;
@@ -268,7 +269,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// A writer behind frames with that running checksum.
+    /// A writer that continues after frames with this cumulative checksum.
     fn resume(out: W, path: PathBuf, crc: u32) -> Result<Self> {
         let compressor = match Compressor::new(LEVEL) {
             Ok(compressor) => compressor,
@@ -278,29 +279,29 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, path, crc, written: 0, state: State::Open, events, content, frame, compressor })
     }
 
-    /// Packs less well from here on, in a fraction of the time: a program runs while this is written.
+    /// Switches to faster, slightly weaker compression, for writing while a program runs.
     pub fn quick(mut self) -> Result<Self> {
         let set = self.compressor.set_compression_level(QUICK_LEVEL);
         set.map_err(|source| Error::Write { path: self.path.clone(), source })?;
         Ok(self)
     }
 
-    /// How long the file is when all that was taken is written: at most, as some of it is still to be packed.
+    /// The maximum size of the file once everything is written; some events may still be uncompressed.
     pub fn size_at_most(&self) -> u64 {
         self.written + (self.events.len() + FRAME_HEAD + SLACK) as u64
     }
 
-    /// Writes what was taken so far: a program that is killed now leaves all of it behind.
+    /// Writes all buffered events. If the program is killed now, they are in the file.
     pub fn flush(&mut self) -> Result<()> {
         if self.state == State::Broken {
-            return Err(self.refuse("an earlier write failed; nothing more can be written behind it"));
+            return Err(self.refuse("an earlier write failed; nothing more can be written"));
         }
         self.cut()?;
         let flushed = self.out.flush();
         self.wrote(flushed)
     }
 
-    /// Writes what is left, and marks the file as closed if no `End` was taken.
+    /// Writes all buffered events, and marks the file as closed if there was no `End`.
     pub fn finish(mut self) -> Result<W> {
         if self.state == State::Open {
             self.content.clear();
@@ -310,27 +311,27 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Adds an event to the frame that can be encoded by hand, if the frame has room.
+    /// Adds an event with a hand-written encoding to the frame, if there is room.
     #[inline]
     fn push_small(&mut self, rank: RankId, event: &RankEvent) -> bool {
         let start = self.events.len();
-        if start + Small::MOST + SLACK > FULL {
+        if start + Small::MAX_SIZE + SLACK > FULL {
             return false;
         }
-        self.events.resize(start + Small::MOST, 0);
+        self.events.resize(start + Small::MAX_SIZE, 0);
         let length = Small::encode(rank, event, &mut self.events[start..]);
         self.events.truncate(start + length.unwrap_or(0));
         length.is_some()
     }
 
-    /// Adds an event of that kind with `self.content` to the frame.
+    /// Adds an event with this kind and `self.content` to the frame.
     fn push(&mut self, kind: u32) -> Result<()> {
         let length = self.content.len();
         if length > limit_of(kind) {
             let limit = limit_of(kind) >> 20;
-            return Err(self.refuse(&format!(
-                "an event of {length} bytes is larger than the {limit} MiB that a .ttmem file can hold"
-            )));
+            return Err(
+                self.refuse(&format!("an event of {length} bytes exceeds the .ttmem limit of {limit} MiB"))
+            );
         }
         if self.events.len() + length + SLACK > FULL {
             self.cut()?;
@@ -341,7 +342,7 @@ impl<W: Write> Writer<W> {
         if self.events.len() > FULL { self.cut() } else { Ok(()) }
     }
 
-    /// Makes a frame of the events and writes it, in one piece.
+    /// Encodes the events as a frame and writes it at once.
     fn cut(&mut self) -> Result<()> {
         if self.events.is_empty() {
             return Ok(());
@@ -383,7 +384,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Nothing may follow a write that failed.
+    /// Marks the writer as broken if a write failed.
     fn wrote(&mut self, result: io::Result<()>) -> Result<()> {
         result.map_err(|source| {
             self.state = State::Broken;
@@ -397,7 +398,7 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write> Sink for Writer<W> {
-    /// Takes one event. One that is too large is refused, and the writer can go on without it.
+    /// Adds an event. An event that is too large is refused, and the writer stays usable.
     fn take(&mut self, event: Event<'_>) -> Result<()> {
         match self.state {
             State::Open => {}
@@ -432,18 +433,18 @@ fn refused(path: &Path, why: &str) -> Error {
 }
 
 fn bug(what: impl fmt::Display) -> Error {
-    Error::Bug(format!("writing a .ttmem file: {what}"))
+    Error::Bug(format!("cannot write a .ttmem file: {what}"))
 }
 
-/// Whether events of that length may be stored in so few bytes: a few bytes cannot ask for much memory.
+/// Whether the compression ratio is allowed: a few bytes must not demand much memory.
 fn plausible(events: usize, stored: usize) -> bool {
     events <= MAX_EVENTS || events <= MAX_TEXT + SLACK && events <= stored.saturating_mul(MAX_RATIO)
 }
 
 /// Reads a `.ttmem` file and sends its events to `sink`.
 ///
-/// A file that is cut off or damaged is read up to there, and a warning says so. An error is only what cannot
-/// be read at all (an empty file, another format, another major) and what the system or the sink refuses.
+/// A truncated or corrupt file is read up to that point, with a warning. Fails only if nothing can be read (an empty
+/// file, another format, another major version), or if the system or the sink returns an error.
 pub fn read(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<()> {
     let scan = scan(source, label, sink)?;
     if scan.unknown > 0 {
@@ -460,13 +461,12 @@ pub fn read(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<(
 
 /// Continues a file whose writer was killed, opened for reading and writing.
 ///
-/// The events that are there go to `sink`, so that the producer knows which rows there are; ids go on from
-/// them. **What is behind the last whole frame is cut off the file**: half a frame, as a rule, but if the file
-/// is damaged further up, all from there on. A warning that the recording was interrupted goes into the file
-/// and to the sink. That nobody else is still writing is the caller's to know.
+/// The existing events are sent to `sink`, so that the producer knows the existing rows; new ids continue after them.
+/// **Everything after the last valid frame is removed from the file**: usually a partial frame, but everything from
+/// there on if the file is corrupt further up. A warning about the interruption is added to the file and sent to the
+/// sink. The caller must ensure that no other process is writing.
 ///
-/// A file that was finished, is of another version, or holds events that cannot be read is left as it is: an
-/// error.
+/// Fails, and leaves the file unchanged, if it is finished, of another version, or contains events that cannot be read.
 pub fn append(mut file: File, path: impl Into<PathBuf>, sink: &mut dyn Sink) -> Result<Writer<File>> {
     let path = path.into();
     let label = path.display().to_string();
@@ -477,17 +477,17 @@ pub fn append(mut file: File, path: impl Into<PathBuf>, sink: &mut dyn Sink) -> 
     let scan = scan(&mut file, &label, sink)?;
     let why = match scan.stop {
         Stop::Ended { .. } => "the recording is finished".to_owned(),
-        Stop::BadHeader => "its header is damaged".to_owned(),
+        Stop::BadHeader => "its header is corrupt".to_owned(),
         Stop::Undecodable(what) => what.to_owned(),
         Stop::Cut | Stop::Torn | Stop::Damaged(_) if scan.minor != MINOR => {
-            format!("it is of format {MAJOR}.{}, and this ttmem writes {MAJOR}.{MINOR}", scan.minor)
+            format!("its format is {MAJOR}.{}, but this version of ttmem writes {MAJOR}.{MINOR}", scan.minor)
         }
         Stop::Cut | Stop::Torn | Stop::Damaged(_) if scan.unknown > 0 => {
-            "it holds events that this ttmem does not know".to_owned()
+            "it contains events unknown to this version of ttmem".to_owned()
         }
         Stop::Cut | Stop::Torn | Stop::Damaged(_) => return continue_at(file, path, length, &scan, sink),
     };
-    Err(refused(&path, &format!("{why}; begin a new recording beside it")))
+    Err(refused(&path, &format!("{why}; start a new recording in another file")))
 }
 
 fn rewind(file: &mut File) -> io::Result<u64> {
@@ -495,7 +495,7 @@ fn rewind(file: &mut File) -> io::Result<u64> {
     Ok(file.metadata()?.len())
 }
 
-/// Cuts off what is behind the last whole frame, and says so in the file.
+/// Removes everything after the last valid frame, and adds a warning to the file.
 fn continue_at(
     mut file: File,
     path: PathBuf,
@@ -512,8 +512,8 @@ fn continue_at(
         return Writer::create(file, path);
     }
     let message = format!(
-        "the recording was interrupted after {} events, at byte {keep}, and continued later: what happened \
-         in between is missing ({} bytes that could not be read were cut off)",
+        "the recording was interrupted after {} events, at byte {keep}, and continued later; events in between are \
+         missing ({} unreadable bytes were removed)",
         scan.events,
         length.saturating_sub(keep)
     );
@@ -529,16 +529,16 @@ fn warn(sink: &mut dyn Sink, message: String) -> Result<()> {
     sink.take(Event::Warning(Warning { line: None, message }))
 }
 
-/// How far a file could be read.
+/// The result of scanning a file.
 struct Scan {
     minor: u16,
-    /// How many events were sent on.
+    /// The number of events sent.
     events: u64,
-    /// How many were passed over, because their kind is not known.
+    /// The number of events skipped because their kind is unknown.
     unknown: u64,
-    /// Where the last whole frame ends; without a header, 0 or where it is damaged.
+    /// The end of the last valid frame; without a valid header, 0 or the position of the error.
     at: u64,
-    /// The running checksum up to there.
+    /// The cumulative checksum up to there.
     crc: u32,
     stop: Stop,
 }
@@ -546,59 +546,58 @@ struct Scan {
 /// Why reading stopped.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
-    /// At `End`, which is not sent on yet, or at the mark of a file that was closed without.
+    /// At `End`, which has not been sent yet, or at the mark of a file that was closed without it.
     Ended { complete: bool, more: bool },
-    /// The bytes end, between two frames.
+    /// The file ends between two frames.
     Cut,
-    /// The bytes end, inside a frame or the header.
+    /// The file ends inside a frame or the header.
     Torn,
-    /// A frame is not as it was written.
+    /// A frame is corrupt.
     Damaged(&'static str),
-    /// The checksum of the header does not hold.
+    /// The checksum of the header does not match.
     BadHeader,
-    /// A frame is as it was written, but no writer of ours writes such a frame.
+    /// A frame has a valid checksum, but invalid contents.
     Undecodable(&'static str),
 }
 
 impl Scan {
     fn unknown_message(&self, label: &str) -> String {
         let Self { unknown, minor, .. } = self;
-        let writer = if *minor > MINOR { "by a newer ttmem" } else { "by something that is not ttmem" };
+        let writer = if *minor > MINOR { "by a newer ttmem" } else { "by another program" };
         format!(
-            "{label}: {unknown} events are of kinds that this ttmem does not know and were passed over; the \
-             file was written {writer} (format {MAJOR}.{minor}, known here: {MAJOR}.{MINOR})"
+            "{label}: {unknown} events of unknown kinds were skipped; the file was written {writer} (format \
+             {MAJOR}.{minor}, supported: {MAJOR}.{MINOR})"
         )
     }
 
-    /// What people should know about the place where reading stopped.
+    /// The warning about the place where reading stopped.
     fn stop_message(&self, label: &str) -> Option<String> {
         let Self { at, events, .. } = self;
-        let damaged = |what: &str| {
+        let corrupt = |what: &str| {
             format!(
-                "{label} is damaged at byte {at} ({what}): the {events} events before it were read and are \
-                 answered, what follows is lost"
+                "{label} is corrupt at byte {at} ({what}); the report covers only the {events} events before it"
             )
         };
         match self.stop {
             Stop::Ended { more: false, .. } => None,
             Stop::Ended { more: true, .. } => {
-                Some(format!("{label}: there is data behind the end of the recording; it was left out"))
+                Some(format!("{label}: data after the end of the recording was ignored"))
             }
             Stop::Cut => Some(format!(
-                "{label} ends at byte {at} without the end of the recording: whoever wrote it was killed or \
-                 is still writing. The {events} events up to there were read and are answered"
+                "{label} is incomplete: its writer was killed or is still running; the report covers only the \
+                 {events} events up to byte {at}"
             )),
             Stop::Torn => Some(format!(
-                "{label} breaks off inside the part that begins at byte {at}: whoever wrote it was killed or \
-                 is still writing, or the file was cut. The {events} events before were read and are answered"
+                "{label} is truncated in the frame at byte {at}: its writer was killed or is still running, or the \
+                 file was cut; the report covers only the {events} events before it"
             )),
-            Stop::BadHeader => Some(damaged("the checksum of the header does not hold")),
-            Stop::Damaged(what) | Stop::Undecodable(what) => Some(damaged(what)),
+            Stop::BadHeader => Some(corrupt("the header's checksum does not match")),
+            Stop::Damaged(what) | Stop::Undecodable(what) => Some(corrupt(what)),
         }
     }
 }
 
-/// Sends all events on that can be read, except `End`.
+/// Sends all readable events except `End`.
 fn scan(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<Scan> {
     let failed = |source| Error::Read { path: label.into(), source };
     let mut frames = Frames::new(source).map_err(failed)?;
@@ -610,7 +609,7 @@ fn scan(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<Scan>
         Header::Foreign => {
             return Err(Error::UnknownFormat {
                 file: label.to_owned(),
-                what: "it is no .ttmem file".to_owned(),
+                what: "not a .ttmem file".to_owned(),
             });
         }
         Header::Stop(stop) => {
@@ -619,7 +618,7 @@ fn scan(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<Scan>
         }
     }
     loop {
-        // `at` and `crc` move on only when the events of the frame are sent: a frame counts as a whole.
+        // `at` and `crc` advance only after the frame's events are sent, so that a frame counts as a whole.
         (scan.at, scan.crc) = (frames.at, frames.crc);
         let stop = match frames.next().map_err(failed)? {
             None => scan.send(&frames.events, sink)?,
@@ -637,18 +636,18 @@ fn scan(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<Scan>
 
 fn other_major(label: &str, major: u16, minor: u16) -> Error {
     let (age, advice) = if major > MAJOR {
-        ("a newer", "update ttmem, or have the one that wrote the file convert it")
+        ("a newer", "update ttmem, or convert the file with the version that wrote it")
     } else {
-        ("an older", "convert it with the ttmem that wrote it")
+        ("an older", "convert the file with the version that wrote it")
     };
     let what = format!(
-        ".ttmem format {major}.{minor}, written by {age} ttmem; this one knows {MAJOR}.{MINOR}: {advice}"
+        ".ttmem format {major}.{minor}, written by {age} ttmem; this version supports {MAJOR}.{MINOR}; {advice}"
     );
     Error::UnknownFormat { file: label.to_owned(), what }
 }
 
 impl Scan {
-    /// Sends the events of a frame on.
+    /// Sends the events of a frame.
     fn send(&mut self, mut events: &[u8], sink: &mut dyn Sink) -> Result<Option<Stop>> {
         const NO_EVENT: Stop = Stop::Undecodable("an event cannot be decoded");
         while !events.is_empty() {
@@ -670,23 +669,23 @@ impl Scan {
     }
 }
 
-/// Takes the first event off: its kind, its content, and what follows.
+/// Splits off the first event: its kind, its content, and the rest.
 fn split(events: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let ((kind, length), rest): ((u32, u32), _) = postcard::take_from_bytes(events).ok()?;
     let (content, rest) = rest.split_at_checked(length as usize)?;
     (content.len() <= limit_of(kind)).then_some((kind, content, rest))
 }
 
-/// The frames of a file, one after the other.
+/// The frames of a file, in order.
 struct Frames<'a> {
     source: BufReader<&'a mut dyn Read>,
-    /// Where the next frame begins.
+    /// The start of the next frame.
     at: u64,
-    /// The running checksum up to there.
+    /// The cumulative checksum up to there.
     crc: u32,
-    /// Bytes as they are in the file.
+    /// Raw bytes of the file.
     bytes: Vec<u8>,
-    /// The events of the frame read last.
+    /// The events of the last frame.
     events: Vec<u8>,
     decompressor: Decompressor<'static>,
 }
@@ -728,7 +727,7 @@ impl<'a> Frames<'a> {
         Ok(Header::Version(major, minor))
     }
 
-    /// Reads a frame, so that its events lie in `events`; or says why there is none.
+    /// Reads the next frame's events into `events`, or returns why there is none.
     fn next(&mut self) -> io::Result<Option<Stop>> {
         self.fill(FRAME_HEAD)?;
         if self.bytes.is_empty() {
@@ -746,7 +745,7 @@ impl<'a> Frames<'a> {
         }
         let crc_here = running(self.crc, length.to_le_bytes(), &self.bytes);
         if crc_here != crc {
-            return Ok(Some(Stop::Damaged("the checksum of a frame does not hold")));
+            return Ok(Some(Stop::Damaged("a frame's checksum does not match")));
         }
         if self.unpack().is_none() {
             return Ok(Some(Stop::Undecodable("a frame cannot be decompressed")));
@@ -756,7 +755,7 @@ impl<'a> Frames<'a> {
         Ok(None)
     }
 
-    /// Makes `events` of the payload in `bytes`.
+    /// Decodes the payload in `bytes` into `events`.
     fn unpack(&mut self) -> Option<()> {
         self.events.clear();
         self.events.shrink_to(MAX_EVENTS);
@@ -778,26 +777,26 @@ impl<'a> Frames<'a> {
         Some(())
     }
 
-    /// Whether there is anything more in the file.
+    /// Whether the file has more data.
     fn more(&mut self) -> io::Result<bool> {
         self.fill(1)?;
         Ok(!self.bytes.is_empty())
     }
 
-    /// Reads that many bytes, or as many as there are. Memory grows with what arrives.
+    /// Reads up to `length` bytes. Memory grows with the bytes that arrive.
     fn fill(&mut self, length: usize) -> io::Result<()> {
         self.bytes.clear();
         self.bytes.shrink_to(MAX_EVENTS);
         match self.source.by_ref().take(length as u64).read_to_end(&mut self.bytes) {
             Ok(_) => Ok(()),
-            // What decompressors say of a file that was cut or damaged: for us, it ends there.
-            Err(error) if is_damage(error.kind()) => Ok(()),
+            // The errors that decompressors return for truncated or corrupt files: here, the file ends.
+            Err(error) if is_corruption(error.kind()) => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-fn is_damage(kind: io::ErrorKind) -> bool {
+fn is_corruption(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
 }
 

@@ -1,44 +1,44 @@
-//! What an allocator says afterwards of what it did: its history, and what is known of addresses.
+//! The history of a caching allocator, reported afterwards, and labels of addresses.
 //!
-//! Whoever watches such an allocator does not see allocations as they happen. So these rows have times and no place
-//! among the steps of a rank; `history::place` gives them one when the evidence is read.
+//! A recorder does not see such an allocator's allocations as they happen. So these rows have times, but no position
+//! among the steps of a rank; `history::place` assigns one when the input is read.
 
 use serde::{Deserialize, Serialize};
 
 use super::columns::columns;
 use super::{Bytes, CallId, Class, Nanoseconds, OpId, PoolId, StrId, TypeId};
 
-/// What an allocator did.
+/// An action of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HistoryAction {
-    /// It took memory from the driver.
+    /// Memory was reserved from the driver.
     Reserved,
-    /// It gave memory back to the driver.
+    /// Memory was released to the driver.
     Released,
-    /// It took memory from the driver that continues what it has: a segment that grows.
+    /// Memory was reserved from the driver that extends an expandable segment.
     Mapped,
-    /// It gave back memory of a segment that grows and shrinks.
+    /// Memory of an expandable segment was released.
     Unmapped,
-    /// Something was there when the history began.
+    /// A block existed when the history began.
     There,
-    /// Something was allocated.
+    /// A block was allocated.
     Allocated,
-    /// It was given back by the program; a stream may still use it.
+    /// The program freed a block; a stream may still use it.
     FreeRequested,
-    /// No stream uses it any more.
+    /// No stream uses the block any more.
     FreeCompleted,
-    /// It was given back, and no stream used it.
+    /// A block was freed, and no stream used it.
     Freed,
-    /// There was no memory left: `bytes` were asked for, and `address` says how many the driver had left.
+    /// An allocation of `bytes` failed; `address` is the free memory of the driver.
     OutOfMemory,
-    /// What happened before this is not known: `bytes` allocations were forgotten. All that is there is said anew.
+    /// The history before this is unknown: `bytes` allocations were dropped. All existing blocks are reported again.
     Forgotten,
-    /// A counter: the most that was allocated at a time since the row of this kind before was `bytes`.
+    /// A counter: the peak of the allocated bytes since the previous row of this kind.
     Highest,
 }
 
 impl HistoryAction {
-    /// All of them, in order.
+    /// All actions, in order.
     pub const ALL: [Self; 12] = [
         Self::Reserved,
         Self::Released,
@@ -55,58 +55,58 @@ impl HistoryAction {
     ];
 }
 
-/// In which call something happened that was learned of afterwards.
+/// The call of an action that was reported afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum During {
-    /// In this one.
+    /// This call.
     Call(CallId),
-    /// In none.
+    /// No call.
     NoCall,
-    /// In the one that ran at that time: nobody has said which.
+    /// The call that was running at that time.
     ByTime,
 }
 
 columns! {
-    /// One thing that an allocator did.
+    /// One action of an allocator.
     row HistoryRow;
-    /// What the allocators of a rank did, those of one pool in order.
+    /// The actions of a rank's allocators, in order for each pool.
     table History;
-    /// Whose memory.
+    /// The pool.
     pool: PoolId,
-    /// What it did.
+    /// The action.
     action: HistoryAction,
-    /// Where.
+    /// The address.
     address: u64,
-    /// How much: as the program asked for it.
+    /// The requested bytes.
     bytes: u64,
-    /// The size of the block that it got, where that is known.
+    /// The size of the block, if known.
     block: Bytes,
-    /// By which operation, called from where.
+    /// The operation, with its call stack.
     op: OpId,
-    /// In which call.
+    /// The call.
     during: During,
-    /// When.
+    /// The time.
     time: Nanoseconds,
 }
 
 columns! {
-    /// What lies at an address, as somebody saw who came by.
+    /// The contents of an address, observed at a time.
     row Label;
-    /// What was seen at addresses, in order.
+    /// The observed contents of addresses, in order.
     table Labels;
-    /// In whose memory.
+    /// The pool.
     pool: PoolId,
-    /// Where it begins.
+    /// The start address.
     address: u64,
-    /// Its bytes.
+    /// The size.
     bytes: u64,
-    /// When.
+    /// The time.
     time: Nanoseconds,
-    /// Of what type.
+    /// The type.
     ty: Option<TypeId>,
-    /// What it is to the model.
+    /// The class.
     class: Class,
-    /// What people call it.
+    /// The name.
     name: Option<StrId>,
     /// Whether gradients are computed for it.
     requires_grad: Option<bool>,

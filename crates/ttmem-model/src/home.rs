@@ -1,9 +1,9 @@
-//! Where ttmem keeps what is a user's: reports and the configuration.
+//! The user's folder for reports and the configuration.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// `TTMEM_HOME`, or else `~/.ttmem`. `None` where there is no home directory.
+/// `TTMEM_HOME`, or `~/.ttmem` by default. `None` if there is no home directory.
 pub fn home_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name| variable(name).filter(|value| !value.is_empty());
     set("TTMEM_HOME")

@@ -1,7 +1,7 @@
-//! Typed ids and the clock of a profile.
+//! Typed ids, and moments of a profile.
 //!
-//! An id is an index into one table of one profile. Ids of different tables are different types, and an
-//! absent id costs nothing (`Option<OpId>` is four bytes).
+//! An id is an index into one table of one profile. Ids of different tables have different types, and an optional id
+//! needs no extra space (`Option<OpId>` is four bytes).
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -15,12 +15,12 @@ macro_rules! ids {
         pub struct $name(NonZeroU32);
 
         impl $name {
-            /// The id of row `index`, or `None` when a table is larger than an id can name.
+            /// The id of row `index`; `None` if the index is too large for an id.
             pub fn new(index: usize) -> Option<Self> {
                 u32::try_from(index).ok()?.checked_add(1).and_then(NonZeroU32::new).map(Self)
             }
 
-            /// The row that this id names.
+            /// The row of this id.
             pub fn index(self) -> usize {
                 self.0.get() as usize - 1
             }
@@ -37,9 +37,9 @@ macro_rules! ids {
 ids! {
     /// An interned string.
     StrId;
-    /// A tensor type: shape, element, layout.
+    /// A tensor type: shape, element type, layout.
     TypeId;
-    /// An operation as its text says it: name, operands, results, types, location.
+    /// An operation as in its text: name, operands, results, types, location.
     OpId;
     /// A rank: one process with its own device memory.
     RankId;
@@ -47,44 +47,44 @@ ids! {
     PoolId;
     /// A compiled graph of a rank.
     ModuleId;
-    /// One execution of a program, nested ones included.
+    /// One execution of a program, including nested ones.
     RunId;
     /// An allocation.
     TensorId;
     /// A session of phases.
     SessionId;
-    /// A line of a program.
+    /// A source line of a program.
     FrameId;
     /// A call stack.
     StackId;
     /// A thread or stream.
     LaneId;
-    /// A node of the tree of what a program does.
+    /// A node in the tree of a program's scopes.
     ScopeId;
-    /// A scope, entered once.
+    /// One execution of a scope.
     CallId;
 }
 
-/// The number of a step of a rank, from 0, in the order executed.
+/// The number of a step of a rank, counted from 0 in execution order.
 pub type Step = u32;
 
 /// A point between steps: position `i` is before step `i`, position `n` after the last of `n` steps.
 pub type Position = u32;
 
-/// A position seen from one of its two sides.
+/// One of the two sides of a position.
 ///
-/// What happens between two top-level programs (inputs arriving, results being dropped) belongs to no step.
-/// So a position has an early side, right after the step before it, and a late side, right before the step
-/// that follows. A step's effect leads from the late side of its position to the early side of the next.
+/// Events between two top-level programs (inputs arriving, results being dropped) belong to no step. So a position has
+/// an early side, right after the step before it, and a late side, right before the step that follows. A step's effect
+/// leads from the late side of its position to the early side of the next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Moment(u32);
 
 impl Moment {
     /// Before everything.
     pub const START: Self = Self(0);
-    /// After everything: what dies here was still there when the evidence ended.
+    /// After everything: allocations that end here were still live at the end of the input.
     pub const NEVER: Self = Self(u32::MAX);
-    /// More steps than this cannot be told apart; readers stop there and say so.
+    /// The maximum number of steps; readers stop there with a warning.
     pub const MAX_STEPS: u32 = u32::MAX / 2 - 1;
 
     /// Right before `step`.
@@ -97,7 +97,7 @@ impl Moment {
         Self(step.min(Self::MAX_STEPS) * 2 + 2)
     }
 
-    /// The last moment of a position: after what happened between programs, before its step.
+    /// The last moment of a position: after the events between programs, before its step.
     pub fn late(position: Position) -> Self {
         Self::before(position)
     }
@@ -107,12 +107,12 @@ impl Moment {
         Self(position.min(Self::MAX_STEPS) * 2)
     }
 
-    /// The position that this is a side of.
+    /// The position of this moment.
     pub fn position(self) -> Position {
         self.0 / 2
     }
 
-    /// The moment before.
+    /// The previous moment.
     #[must_use]
     pub fn earlier(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -139,12 +139,12 @@ impl fmt::Debug for Moment {
     }
 }
 
-/// The difference of two numbers of bytes.
+/// The difference of two byte counts.
 pub fn difference(a: u64, b: u64) -> i64 {
     i64::try_from(a).unwrap_or(i64::MAX) - i64::try_from(b).unwrap_or(i64::MAX)
 }
 
-/// A range of bytes of the source that the evidence came from.
+/// A byte range in the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteRange {
     /// The first byte.
@@ -153,27 +153,27 @@ pub struct ByteRange {
     pub end: u64,
 }
 
-/// A number of bytes that may be unknown, in eight bytes of a column.
+/// A byte count that may be unknown, stored in eight bytes.
 ///
-/// Not known is never zero: a size that no evidence gives stays `UNKNOWN` up to the answer, where it is null.
+/// Unknown is never zero: a size that the input does not contain stays `UNKNOWN`, which is null in a response.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// Not known.
+    /// Unknown.
     pub const UNKNOWN: Self = Self(u64::MAX);
 
-    /// A known number of bytes. (`u64::MAX` bytes fit no device; that value reads as unknown.)
+    /// A known byte count. (No device has `u64::MAX` bytes; that value means unknown.)
     pub fn known(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The number, if it is known.
+    /// The byte count, if known.
     pub fn get(self) -> Option<u64> {
         (self != Self::UNKNOWN).then_some(self.0)
     }
 
-    /// The number, or nothing where it is not known.
+    /// The byte count, or 0 if it is unknown.
     pub fn or_zero(self) -> u64 {
         self.get().unwrap_or(0)
     }

@@ -1,9 +1,9 @@
-//! The model of `ttmem`: events, the profile that a builder makes from them, and the file that stores them.
+//! The data model of `ttmem`: events, the profile built from them, and the file format that stores them.
 //!
-//! Readers and recorders produce [`Event`]s. A [`Builder`] turns them into a [`Profile`], [`frame`] writes them to a
-//! `.ttmem` file and reads them back. [`rules`] has what follows from a profile or an allocator's history and is needed
-//! by more than one crate. [`config`] is the tracker's configuration file. No other format, no question and no screen is
-//! known here.
+//! Readers and recorders produce [`Event`]s. A [`Builder`] turns them into a [`Profile`]; [`frame`] writes them to a
+//! `.ttmem` file and reads them back. [`rules`] derives facts from a profile or an allocator's history that more than
+//! one crate needs. [`config`] is the tracker's configuration file. This crate knows no other formats, and nothing
+//! about queries or output.
 
 mod builder;
 mod call;

@@ -1,8 +1,8 @@
-//! Sizes of memory as people type them: bytes, or a number with a unit.
+//! Memory sizes as users type them: bytes, or a number with a unit.
 
 use std::str::FromStr;
 
-/// A number of bytes. Units are powers of 1024, however they are spelled: MB is MiB, as in the logs.
+/// A byte count. Units are powers of 1024 regardless of spelling: MB means MiB, as in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySize(pub u64);
 
@@ -25,7 +25,7 @@ const UNITS: [(&str, u32); 16] = [
     ("tib", 40),
 ];
 
-const EXAMPLES: &str = "bytes are wanted, or a number with a unit: 12884901888, 12GB, 12.5GiB, 800MB";
+const EXAMPLES: &str = "expected bytes or a number with a unit, such as 12884901888, 12GB, 12.5GiB or 800MB";
 
 impl FromStr for MemorySize {
     type Err = String;
@@ -35,33 +35,33 @@ impl FromStr for MemorySize {
         let length = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
         let (number, unit) = text.split_at(length);
         if text.starts_with('-') {
-            return Err(format!("a size is not below zero; {EXAMPLES}"));
+            return Err(format!("a size cannot be negative; {EXAMPLES}"));
         }
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(format!("it does not begin with a number; {EXAMPLES}"));
+            return Err(format!("a size must start with a number; {EXAMPLES}"));
         }
         let unit = unit.trim().to_ascii_lowercase();
         let Some((_, shift)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-            return Err(format!("{unit:?} is no unit (B, KB, MB, GB, TB, or with i: MiB); {EXAMPLES}"));
+            return Err(format!("unknown unit {unit:?}; {EXAMPLES}"));
         };
         if *shift == 0 && !fraction.trim_end_matches('0').is_empty() {
-            return Err(format!("there are no parts of a byte; {EXAMPLES}"));
+            return Err(format!("fractions of a byte are not allowed; {EXAMPLES}"));
         }
-        bytes(whole, fraction, *shift).map(Self).ok_or_else(|| "that is more than any device has".into())
+        bytes(whole, fraction, *shift).map(Self).ok_or_else(|| "the size is too large".into())
     }
 }
 
-/// The bytes of a decimal number of a unit, to the nearest; `None` where that is too many.
+/// The bytes of a decimal number with a unit, rounded; `None` if it is too large.
 fn bytes(whole: &str, fraction: &str, shift: u32) -> Option<u64> {
-    // More digits do not matter: a byte is the smallest part.
+    // Further digits are less than a byte.
     const DIGITS: usize = 15;
     let fraction = &fraction[..fraction.len().min(DIGITS)];
     let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
     let number = |digits: &str| if digits.is_empty() { Some(0) } else { digits.parse::<u128>().ok() };
     let scaled = number(whole)?.checked_mul(scale)?.checked_add(number(fraction)?)?;
     let bytes = scaled.checked_mul(1 << shift)?.checked_add(scale / 2)? / scale;
-    // What does not fit the numbers with a sign could not be compared.
+    // Larger values could not be compared with signed ones.
     i64::try_from(bytes).ok().map(i64::unsigned_abs)
 }
 
@@ -97,17 +97,17 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, words) in [
-            ("", "begin with a number"),
-            ("GB", "begin with a number"),
-            (".", "begin with a number"),
-            ("1.2.3GB", "begin with a number"),
-            ("-1GB", "below zero"),
-            ("12 Gbit", "no unit"),
-            ("1e9", "no unit"),
-            ("1,000", "no unit"),
-            ("12.5", "parts of a byte"),
-            ("99999999999TB", "more than any device"),
-            ("99999999999999999999999999999999999999999999", "more than any device"),
+            ("", "start with a number"),
+            ("GB", "start with a number"),
+            (".", "start with a number"),
+            ("1.2.3GB", "start with a number"),
+            ("-1GB", "negative"),
+            ("12 Gbit", "unknown unit"),
+            ("1e9", "unknown unit"),
+            ("1,000", "unknown unit"),
+            ("12.5", "fractions of a byte"),
+            ("99999999999TB", "too large"),
+            ("99999999999999999999999999999999999999999999", "too large"),
         ] {
             let error = size(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

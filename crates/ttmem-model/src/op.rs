@@ -1,34 +1,34 @@
-//! Operations as their texts say them, and the types of the tensors they name.
+//! Operations as in their texts, and the types of their tensors.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Bytes, OpId, StrId, TypeId};
 
-/// An operation: everything that one text says, with its parts interned.
+/// An operation: the contents of one text, with its parts interned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// `ttnn.matmul`; the OpType as printed (`MatmulOp`) where that is all there is.
+    /// `ttnn.matmul`, or the printed OpType (`MatmulOp`) if that is all there is.
     pub name: StrId,
     /// The names of its results: `%3`, or `%5#0` and `%5#1`.
     pub results: Vec<StrId>,
-    /// The names of its operands, devices included.
+    /// The names of its operands, including devices.
     pub operands: Vec<StrId>,
-    /// The types of the operands, as far as they are tensors.
+    /// The types of the operands; `None` for non-tensors.
     pub operand_types: Vec<Option<TypeId>>,
-    /// The types of the results, as far as they are tensors.
+    /// The types of the results; `None` for non-tensors.
     pub result_types: Vec<Option<TypeId>>,
-    /// What stands between `<{` and `}>`.
+    /// The text between `<{` and `}>`.
     pub attributes: Option<StrId>,
-    /// The function that it calls.
+    /// The called function.
     pub callee: Option<StrId>,
-    /// The location's text, whole, without the outer `loc( )`; `None` where it is unknown.
+    /// The complete location text, without the outer `loc( )`; `None` if it is unknown.
     pub loc: Option<StrId>,
-    /// What kind of step it is, for the questions that ask.
+    /// The kind of step.
     pub kind: OpKind,
 }
 
 impl Op {
-    /// An operation of which only the name and the kind are known.
+    /// An operation with only a name and a kind.
     pub fn new(name: StrId, kind: OpKind) -> Self {
         Self {
             name,
@@ -44,24 +44,24 @@ impl Op {
     }
 }
 
-/// What an operation is to the accounts.
+/// The kind of an operation, by its effect on memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpKind {
-    /// It computes something.
+    /// Computes something.
     #[default]
     Compute,
-    /// It gives memory back; left out of the reported operations.
+    /// Frees memory; not a reported operation.
     Deallocate,
-    /// It names the device; left out of the reported operations.
+    /// Gets the device; not a reported operation.
     GetDevice,
-    /// It brings the results of a const-eval program, computing them the first time.
+    /// Returns the results of a const-eval program, computing them the first time.
     LoadCached,
-    /// It runs another program of the same graph.
+    /// Runs another program of the same graph.
     Call,
 }
 
 impl OpKind {
-    /// Whether the seeds' files list it (`reported` in the summary).
+    /// Whether the operations file lists it (`reported` in the summary).
     pub fn is_reported(self) -> bool {
         !matches!(self, Self::Deallocate | Self::GetDevice)
     }
@@ -89,7 +89,7 @@ struct Head {
 }
 
 impl Ops {
-    /// Adds an operation; `None` when there are too many, or its lists are absurdly long.
+    /// Adds an operation; `None` if there are too many, or its lists are too long.
     pub fn push(&mut self, op: &Op) -> Option<OpId> {
         let id = OpId::new(self.heads.len())?;
         let head = Head {
@@ -132,33 +132,33 @@ impl Ops {
         })
     }
 
-    /// The name alone.
+    /// Only the name.
     pub fn name(&self, id: OpId) -> Option<StrId> {
         self.heads.get(id.index()).map(|head| head.name)
     }
 
-    /// The location alone.
+    /// Only the location.
     pub fn loc(&self, id: OpId) -> Option<StrId> {
         self.heads.get(id.index()).and_then(|head| head.loc)
     }
 
-    /// The kind alone.
+    /// Only the kind.
     pub fn kind(&self, id: OpId) -> OpKind {
         self.heads.get(id.index()).map_or(OpKind::Compute, |head| head.kind)
     }
 
-    /// How many there are.
+    /// The number of operations.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 }
 
-/// Ids in the arena are shifted by one; 0 is "none".
+/// Ids in the arena are shifted by one; 0 means none.
 fn pack(index: Option<usize>) -> u32 {
     index.and_then(|index| u32::try_from(index + 1).ok()).unwrap_or(0)
 }
@@ -174,38 +174,38 @@ fn unpack_type(packed: u32) -> Option<TypeId> {
 /// The type of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorType {
-    /// The whole text, where the evidence has one.
+    /// The complete text, if the input has it.
     pub text: Option<StrId>,
     /// The logical shape; empty for a scalar.
     pub shape: Vec<u64>,
-    /// The logical element: `bf16`, `si32`, `torch.float32` …
+    /// The logical element type: `bf16`, `si32`, `torch.float32` …
     pub dtype: StrId,
-    /// How it lies in memory.
+    /// The memory layout.
     pub layout: Option<Layout>,
-    /// The bytes of the elements as declared, whatever they are stored as.
+    /// The size of the elements in the declared type.
     pub declared: Bytes,
-    /// The bytes of the elements as they are stored, without padding.
+    /// The size of the elements in the stored type, without padding.
     pub logical: Bytes,
-    /// The bytes of one whole tensor with all its padding, on one device.
+    /// The size of the whole tensor with padding, on one device.
     pub padded: Bytes,
 }
 
-/// How a tensor lies in memory.
+/// The memory layout of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// Where: `dram`, `l1`, `l1_small`, `trace`, `system_memory`.
+    /// The buffer type: `dram`, `l1`, `l1_small`, `trace`, `system_memory`.
     pub buffer: StrId,
-    /// How it is spread: `interleaved`, `height_sharded` …
+    /// The memory layout: `interleaved`, `height_sharded` …
     pub spread: Option<StrId>,
-    /// The element that is stored, which may differ from the logical one.
+    /// The stored element type, which may differ from the logical one.
     pub stored_dtype: StrId,
-    /// Height and width of a tile, where it is tiled.
+    /// The height and width of a tile, if it is tiled.
     pub tile: Option<(u32, u32)>,
-    /// The cores or banks that it is spread over.
+    /// The grid of cores or banks.
     pub grid: Vec<u64>,
-    /// The piece on each of them, in tiles or elements.
+    /// The shard on each of them, in tiles or elements.
     pub shard: Vec<u64>,
-    /// The logical shape, padded.
+    /// The padded logical shape.
     pub padded_shape: Vec<u64>,
 }
 

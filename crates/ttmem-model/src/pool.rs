@@ -1,4 +1,4 @@
-//! Pools of memory and what was observed of them.
+//! Memory pools and their observed states.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,68 +9,68 @@ use super::{Moment, StrId, Totals};
 pub struct Pool {
     /// `DRAM`, `L1`, `L1_SMALL`, `TRACE`, `CUDA:0` …
     pub name: StrId,
-    /// In how many banks it lies; all sizes of the pool are those of one bank. `None`: not known.
+    /// The number of banks; all sizes of the pool are per bank. `None`: unknown.
     pub banks: Option<u32>,
-    /// The step in which the evidence rounds its numbers; 0 where they are exact.
+    /// The rounding quantum of the input's numbers; 0 if they are exact.
     pub quantum: u64,
-    /// What the evidence says of the whole device, by a rule of its own; `None`: all banks are alike.
+    /// The input's totals for the device, computed by its own rule; `None`: all banks are equal.
     pub totals: Option<Totals>,
-    /// Its readings are samples, so it may have been higher in between; inside, its true peak where the evidence states
-    /// it. `None`: readings were made at every change that matters.
+    /// Set if the readings are samples, so it may have been higher in between; the inner value is the true peak, if the
+    /// input states it. `None`: every relevant change was observed.
     pub sampled: Option<Option<u64>>,
-    /// What was observed, by kind.
+    /// The observed values, by kind.
     pub curves: Vec<(CurveKind, Curve)>,
-    /// How its memory was cut up at some moments, in order: those that evidence with block tables found worth keeping.
+    /// The block tables kept at some moments, in order.
     pub maps: Vec<BlockMap>,
-    /// At which moments the pool was looked at.
+    /// The moments when the pool was observed.
     pub observed: Moments,
     latest: Option<Moment>,
 }
 
-/// How a bank was cut up at a moment.
+/// The blocks of a bank at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMap {
-    /// When.
+    /// The moment.
     pub at: Moment,
-    /// The pieces, in the order of their addresses.
+    /// The blocks, by address.
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a bank.
+/// A block of a bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Block {
-    /// Where it begins.
+    /// The start address.
     pub address: u64,
-    /// Its bytes.
+    /// The size.
     pub size: u64,
-    /// Whether something lies in it.
+    /// Whether it is allocated.
     pub allocated: bool,
 }
 
-/// What a curve says of a pool.
+/// The kind of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CurveKind {
-    /// Bytes that allocations hold.
+    /// Bytes allocated.
     Allocated,
-    /// Bytes that allocations hold, including those whose free waits for a stream.
+    /// Bytes allocated, including blocks whose free waits for a stream.
     Active,
-    /// Bytes that the allocator took from the driver.
+    /// Bytes that the allocator reserved from the driver.
     Reserved,
-    /// Bytes that the program asked for, before rounding.
+    /// Bytes that the program requested, before rounding.
     Requested,
-    /// Bytes that are free.
+    /// Free bytes.
     Free,
-    /// The largest free bytes in one piece.
+    /// The size of the largest free block.
     LargestFree,
-    /// Bytes that there are.
+    /// Total bytes.
     Capacity,
 }
 
-/// One reading of a pool. What the evidence does not say is `None`.
+/// One reading of a pool. `None`: not in the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// See [`CurveKind::Allocated`]; the others alike.
+    /// See [`CurveKind::Allocated`].
     pub allocated: Option<u64>,
     /// See [`CurveKind::Active`].
     pub active: Option<u64>,
@@ -115,7 +115,7 @@ impl Reading {
 }
 
 impl Pool {
-    /// A pool of which nothing was observed yet.
+    /// A pool without observations.
     pub fn new(name: StrId, banks: Option<u32>, quantum: u64) -> Self {
         let (curves, observed) = (Vec::new(), Moments::default());
         Self {
@@ -131,7 +131,7 @@ impl Pool {
         }
     }
 
-    /// Takes a reading down. `false` when it comes before one that was taken down already.
+    /// Records a reading. Returns `false` if it is earlier than the last one.
     pub fn observe(&mut self, at: Moment, reading: &Reading) -> bool {
         if !self.look(at) {
             return false;
@@ -141,7 +141,7 @@ impl Pool {
             match self.curves.iter().position(|(have, _)| *have >= kind) {
                 Some(index) if self.curves[index].0 == kind => self.curves[index].1.push(at, value),
                 found => {
-                    // In the order of kinds, so that the order of readings leaves no trace.
+                    // In the order of kinds, so that the order of readings does not matter.
                     let curve = Curve { at: vec![at], value: vec![value] };
                     self.curves.insert(found.unwrap_or(self.curves.len()), (kind, curve));
                 }
@@ -150,7 +150,7 @@ impl Pool {
         true
     }
 
-    /// Takes down that the pool shows what it showed before. `false` when that comes too late.
+    /// Records that the pool's values have not changed. Returns `false` if it is earlier than the last reading.
     pub fn look(&mut self, at: Moment) -> bool {
         if at == Moment::NEVER || self.latest.is_some_and(|latest| at < latest) {
             return false;
@@ -160,7 +160,7 @@ impl Pool {
         true
     }
 
-    /// Adds a piece to the map of a moment.
+    /// Adds a block to the block table of a moment.
     pub fn map(&mut self, at: Moment, block: Block) {
         match self.maps.last_mut().filter(|map| map.at == at) {
             Some(map) => map.blocks.push(block),
@@ -168,17 +168,17 @@ impl Pool {
         }
     }
 
-    /// The map of a moment, if there is one.
+    /// The block table of a moment, if there is one.
     pub fn map_at(&self, at: Moment) -> Option<&BlockMap> {
         self.maps.iter().find(|map| map.at == at)
     }
 
-    /// The curve of one kind, if the evidence has it.
+    /// The curve of one kind, if the input has it.
     pub fn curve(&self, kind: CurveKind) -> Option<&Curve> {
         self.curves.iter().find(|(have, _)| *have == kind).map(|(_, curve)| curve)
     }
 
-    /// The last reading at or before `at`, whether the pool was looked at then or not.
+    /// The last reading at or before `at`, even if the pool was not observed at `at`.
     pub fn reading(&self, at: Moment) -> Reading {
         let mut reading = Reading::default();
         for (kind, curve) in &self.curves {
@@ -188,14 +188,14 @@ impl Pool {
     }
 }
 
-/// A value over time, held as its changes.
+/// A value over time, stored as its changes.
 ///
-/// Several changes may share a moment (before and after a submit); all of them are kept.
+/// Several changes may have the same moment (before and after a submit); all of them are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Curve {
-    /// When it changed, in order.
+    /// The moments of the changes, in order.
     pub at: Vec<Moment>,
-    /// To what.
+    /// The values after the changes.
     pub value: Vec<u64>,
 }
 
@@ -207,13 +207,13 @@ impl Curve {
         }
     }
 
-    /// The value that held at a moment.
+    /// The value at a moment.
     pub fn value_at(&self, at: Moment) -> Option<u64> {
         let after = self.at.partition_point(|&moment| moment <= at);
         self.value.get(after.checked_sub(1)?).copied()
     }
 
-    /// The curve, to be asked in order of time.
+    /// A cursor over the curve, for queries in order of time.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(&self.at, &self.value)
     }
@@ -235,7 +235,7 @@ impl Curve {
     }
 }
 
-/// Asks a curve for its values in order of time, without searching.
+/// Returns a curve's values in order of time, without searching.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     at: &'a [Moment],
@@ -244,19 +244,19 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor over changes: when, in order, and to what.
+    /// A cursor over changes: their moments, in order, and their values.
     pub fn new(at: &'a [Moment], value: &'a [u64]) -> Self {
         Self { at, value, next: 0 }
     }
 
-    /// The same, for who asks for nothing before a moment.
+    /// The same, for queries that start at a moment.
     #[must_use]
     pub fn starting_at(mut self, at: Moment) -> Self {
         self.next = self.at.partition_point(|moment| *moment <= at);
         self
     }
 
-    /// The value that held at a moment, which is none before the last one asked for.
+    /// The value at a moment, which must not be earlier than that of the last query.
     pub fn value_at(&mut self, at: Moment) -> Option<u64> {
         while self.at.get(self.next).is_some_and(|moment| *moment <= at) {
             self.next += 1;
@@ -284,7 +284,7 @@ impl Moments {
         self.words[word] |= 1 << bit;
     }
 
-    /// Whether a moment is in it.
+    /// Whether it contains a moment.
     pub fn contains(&self, at: Moment) -> bool {
         self.words.get(at.index() / 64).is_some_and(|word| word >> (at.index() % 64) & 1 == 1)
     }
@@ -310,7 +310,7 @@ impl Moments {
         Moment::from_index(index * 64 + 63 - content.leading_zeros() as usize)
     }
 
-    /// The moments from one to another, both included, in order.
+    /// The moments from one to another, inclusive, in order.
     pub fn range(&self, from: Moment, until: Moment) -> impl Iterator<Item = Moment> + '_ {
         let (first, last) = (from.index() / 64, until.index() / 64);
         let mask = move |index: usize| {
@@ -329,18 +329,18 @@ impl Moments {
         self.range(Moment::START, Moment::NEVER)
     }
 
-    /// How many moments there are.
+    /// The number of moments.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no moments.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 }
 
-/// The numbers of the bits that are set, from the lowest.
+/// The indexes of the set bits, from the lowest.
 struct Bits(u64);
 
 impl Iterator for Bits {

@@ -1,4 +1,4 @@
-//! The profile: what was in memory, at every moment, as far as the evidence says.
+//! The profile: the memory contents at every moment, as far as the input allows.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::{
     TensorType, Tensors, Thinned, TypeId, Warning,
 };
 
-/// Everything that one piece of evidence says.
+/// The contents of one input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// Where it comes from.
+    /// The source.
     pub source: Source,
     /// All texts.
     pub strings: Strings,
@@ -21,46 +21,46 @@ pub struct Profile {
     pub types: Vec<TensorType>,
     /// All distinct operations.
     pub ops: Ops,
-    /// Where operations are called from.
+    /// The call stacks of operations.
     pub stacks: Stacks,
-    /// The ranks, in the order they appeared.
+    /// The ranks, in order of appearance.
     pub ranks: Vec<Rank>,
-    /// What people should know about the reading.
+    /// Warnings of the reader.
     pub warnings: Vec<Warning>,
-    /// Lines that should have been understood and were not.
+    /// The number of lines that should have been understood but were skipped.
     pub skipped_lines: u64,
-    /// Texts of the source that were taken along, by where they stood.
+    /// Embedded texts of the source, by their position.
     pub texts: BTreeMap<(u64, u64), String>,
-    /// Whether the evidence was read to its end.
+    /// Whether the input was read to its end.
     pub complete: bool,
 }
 
 /// One rank: a process with its own device memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
-    /// Its label in the log (`1,0`), where lines are tagged.
+    /// The label in the log (`1,0`), if lines are tagged.
     pub label: Option<StrId>,
-    /// Which process of its log it is, counted from 1; `None` where the log has only one.
+    /// The number of its process in the log, counted from 1; `None` if the log has only one.
     pub process: Option<u32>,
-    /// Its pools, in the order they appeared.
+    /// The pools, in order of appearance.
     pub pools: Vec<Pool>,
-    /// The graphs that were compiled.
+    /// The compiled graphs.
     pub modules: Vec<Module>,
-    /// The program runs, nested ones after the one they run in.
+    /// The program runs; a nested run comes after its parent.
     pub runs: Vec<Run>,
     /// The steps.
     pub steps: Steps,
     /// The allocations.
     pub tensors: Tensors,
-    /// Further names of allocations.
+    /// Additional names of allocations.
     pub aliases: Aliases,
-    /// What was computed from what.
+    /// The sources of computed allocations.
     pub derivations: Derivations,
-    /// Which arguments the allocations go back to.
+    /// The arguments that allocations originate from.
     pub origins: Origins,
-    /// Where allocations are from that no step here made.
+    /// The origins of allocations that were not made by a step here.
     pub carried: CarriedOver,
-    /// Set where the rank is one pass of a longer log.
+    /// Set if the rank is one pass of a longer log.
     pub cut_out: Option<CutOut>,
     /// The sessions of phases.
     pub sessions: Vec<Session>,
@@ -68,56 +68,56 @@ pub struct Rank {
     pub phases: Vec<Phase>,
     /// The errors.
     pub faults: Vec<Fault>,
-    /// When the recording began, in nanoseconds of Unix time.
+    /// The start of the recording, in nanoseconds of Unix time.
     pub began: Option<u64>,
     /// The names of threads and streams.
     pub lanes: Vec<StrId>,
-    /// The tree of what the program does.
+    /// The program's scope tree.
     pub scopes: Scopes,
-    /// What it did, in the order that it began.
+    /// The calls, ordered by start.
     pub calls: Calls,
-    /// What is known of calls that nobody watched, but looked at before and after.
+    /// Observations of calls that were only measured before and after.
     pub seen: BTreeMap<CallId, Seen>,
-    /// Calls that are not kept one by one, by scope.
+    /// Totals of calls that are not stored individually, by scope.
     pub further_calls: BTreeMap<ScopeId, CallTotals>,
-    /// When steps happened.
+    /// The times of steps.
     pub times: FromStep<Nanoseconds>,
-    /// In which calls steps happened.
+    /// The calls of steps.
     pub within: FromStep<Option<CallId>>,
-    /// The moments that somebody wanted to look at, in order.
+    /// The snapshots, in order.
     pub snapshots: Vec<Snapshot>,
-    /// What a profiler says of operations.
+    /// A profiler's totals of operations.
     pub op_totals: Vec<OpTotals>,
-    /// What classes should take.
+    /// The expected sizes of classes.
     pub expected: Vec<Expected>,
-    /// What is not in the figures of pools, in words.
+    /// Descriptions of memory that the pools' figures do not include.
     pub not_watched: Vec<(PoolId, StrId)>,
-    /// For which allocations it is known whether gradients are computed.
+    /// Whether gradients are computed for an allocation, if known.
     pub requires_grad: BTreeMap<TensorId, bool>,
-    /// Set where detail is there only from a time on.
+    /// Set if full detail is only available from a time on.
     pub thinned: Option<Thinned>,
-    /// Allocations that are not kept one by one, by pool.
+    /// Totals of allocations that are not stored individually, by pool.
     pub further_allocations: BTreeMap<PoolId, AllocationTotals>,
-    /// Rows that are not one allocation, but several that are no longer told apart: how many.
+    /// Rows that represent several allocations that are no longer distinguished, with their number.
     pub stands_for: BTreeMap<TensorId, u64>,
-    /// Rows that were restored from another file of the recording. The sums in `further_allocations` have them, too.
+    /// Rows restored from another file of the recording. The totals in `further_allocations` include them.
     pub restored: BTreeMap<TensorId, Restored>,
-    /// Set where calls outside of all others are all here only from a time on.
+    /// Set if all outermost calls are available only from a time on.
     pub calls_since: Option<Nanoseconds>,
-    /// What allocators did that has no place among the steps yet.
+    /// Actions of allocators that have no position among the steps yet.
     pub history: History,
-    /// What was seen at addresses of their memory.
+    /// Observed contents of addresses in their memory.
     pub labels: Labels,
 }
 
-/// Where an allocation is from.
+/// The origin of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Made<'a> {
-    /// The program in which it got its first name.
+    /// The program that gave it its first name.
     pub program: Option<&'a str>,
     /// The operation that made it.
     pub op: Option<&'a str>,
-    /// Where that operation is from.
+    /// The location of that operation.
     pub loc: Option<&'a str>,
 }
 
@@ -152,7 +152,7 @@ impl Profile {
         rank.op_id(step).map_or(OpKind::Compute, |op| self.ops.kind(op))
     }
 
-    /// Where an allocation is from: as its step and run say, or as it was carried over.
+    /// The origin of an allocation: from its step and run, or carried over.
     pub fn made(&self, rank: &Rank, tensor: TensorId) -> Made<'_> {
         if let Ok(row) = rank.carried.tensor.binary_search(&tensor) {
             let text = |id: Option<StrId>| id.map(|id| self.text(id));
@@ -178,19 +178,20 @@ impl Profile {
         }
     }
 
-    /// A text of the source that was taken along.
+    /// An embedded text of the source.
     pub fn source_text(&self, range: ByteRange) -> Option<&str> {
         self.texts.get(&(range.start, range.end)).map(String::as_str)
     }
 }
 
 impl Rank {
-    /// How many steps there are; also the last position.
+    /// The number of steps, which is also the last position.
     pub fn end(&self) -> Position {
         u32::try_from(self.steps.len()).unwrap_or(u32::MAX)
     }
 
-    /// The time of a moment: on its early side, when the step before it ended; on its late side, when its own began.
+    /// The time of a moment: on its early side, the end of the step before it; on its late side, the start of the step
+    /// after it.
     pub fn time_of(&self, at: Moment) -> Option<Nanoseconds> {
         if at == Moment::START {
             return Some(0);
@@ -200,7 +201,7 @@ impl Rank {
         if at == Moment::late(position) { self.times.get(position).or_else(before) } else { before() }
     }
 
-    /// The scope that a tensor was allocated in: the innermost one that isn't an operation of the framework.
+    /// The scope that a tensor was allocated in: the innermost one that is not a framework operation.
     pub fn made_in(&self, tensor: TensorId) -> Option<ScopeId> {
         if let Some(restored) = self.restored.get(&tensor) {
             return restored.scope;
@@ -210,9 +211,9 @@ impl Rank {
         self.calls.scope.get(call.index()).copied()
     }
 
-    /// Whether the rank said something of its memory; a controller that only compiled did not.
+    /// Whether the rank has memory data; a controller that only compiled has none.
     pub fn has_content(&self) -> bool {
-        // A process that failed before its first program has nothing but its error.
+        // A process that failed before its first program has only its error.
         let has_failed = self.process.is_some_and(|number| number > 1) && !self.faults.is_empty();
         !self.pools.is_empty() || !self.steps.is_empty() || !self.phases.is_empty() || has_failed
     }
@@ -222,7 +223,7 @@ impl Rank {
         self.steps.op.get(step as usize).copied()
     }
 
-    /// What is known of the end of the call in a row.
+    /// The end of the call in a row.
     pub fn call_end(&self, call: usize) -> CallEnd {
         let Some(row) = self.calls.get(call) else { return CallEnd::Unknown };
         let seen = || CallId::new(call).and_then(|id| self.seen.get(&id));
@@ -235,7 +236,7 @@ impl Rank {
         }
     }
 
-    /// The innermost call around one, or that one, which is no operation of the framework: what the program calls it.
+    /// The innermost enclosing call (or the call itself) that is not a framework operation.
     pub fn named_call(&self, call: CallId) -> Option<CallId> {
         let kind = |call: CallId| self.scopes.kind.get(self.calls.scope.get(call.index())?.index());
         let outer = |call: &CallId| self.calls.parent.get(call.index()).copied().flatten();
@@ -243,7 +244,7 @@ impl Rank {
         around.find(|call| kind(*call) != Some(&ScopeKind::Framework))
     }
 
-    /// By how much there was more memory in use after the call in a row than before it, as far as it is to blame.
+    /// The memory in use after the call in a row minus the memory in use before it, as far as the call caused it.
     pub fn call_change(&self, call: usize) -> Option<i64> {
         let outcome = self.calls.outcome.get(call)?;
         outcome.map(|outcome| outcome.change()).or_else(|| self.seen.get(&CallId::new(call)?)?.change)
@@ -264,7 +265,7 @@ impl Rank {
         self.modules.get(id.index())
     }
 
-    /// The graph of a run: its own, or that of the run it is nested in.
+    /// The graph of a run: its own, or its parent's.
     pub fn module_of(&self, mut run: RunId) -> Option<ModuleId> {
         loop {
             let found = self.run(run)?;
@@ -282,7 +283,7 @@ impl Rank {
         Some((PoolId::new(index)?, &self.pools[index]))
     }
 
-    /// The runs that ran in no other, with their ids, in order. A const-eval program always ran in another.
+    /// The top-level runs with their ids, in order. A const-eval program is never a top-level run.
     pub fn top_level_runs(&self) -> impl Iterator<Item = (RunId, &Run)> {
         self.runs
             .iter()
@@ -293,13 +294,12 @@ impl Rank {
 
     /// The number of runs at the beginning that ran in earlier passes. Only cut-outs written up to 0.1.0 have any:
     /// [`CutOut::first`].
-    pub fn retold_runs(&self) -> usize {
+    pub fn earlier_runs(&self) -> usize {
         let first = self.cut_out.map_or(0, |cut_out| cut_out.first);
         self.runs.partition_point(|run| run.first < first)
     }
 
-    /// For each run the number of the top-level run that it is part of, from 1; 0 for
-    /// [`Rank::retold_runs`].
+    /// For each run, the number of its top-level run, counted from 1; 0 for [`Rank::earlier_runs`].
     pub fn run_numbers(&self) -> Vec<usize> {
         let mut numbers: Vec<usize> = Vec::with_capacity(self.runs.len());
         let mut top = 0;
@@ -312,12 +312,12 @@ impl Rank {
         numbers
     }
 
-    /// Whether the rank has tensors at all; without them nobody's bytes can be named.
+    /// Whether the rank has tensors at all; without them, memory can't be attributed.
     pub fn has_tensors(&self) -> bool {
         !self.tensors.is_empty()
     }
 
-    /// The tensors of a pool that are there at a moment.
+    /// The tensors of a pool that are live at a moment.
     pub fn live(&self, pool: PoolId, at: Moment) -> impl Iterator<Item = usize> + '_ {
         let tensors = &self.tensors;
         (0..tensors.len())

@@ -1,74 +1,73 @@
-//! The account of one phase: what allocations and frees between two moments add up to.
+//! The account of one phase: the totals of the allocations and frees between two moments.
 //!
-//! The rules are those of ttnn's graph captures, so that a tracker that is told of each allocation, and a capture of the
-//! same program, say the same. All figures are relative to the start of the phase: what was there before is not seen, and
-//! giving it back takes the account below zero. DRAM counts whole devices, L1 counts one core, on which all circular
-//! buffers are taken to lie.
+//! The rules are those of ttnn's graph captures, so that a tracker and a capture of the same program agree. All figures
+//! are relative to the start of the phase: earlier allocations are not included, and freeing them takes the account
+//! below zero. DRAM is counted per device, and L1 per core; all circular buffers are assumed to be on the same core.
 
 use super::{Phase, SessionId, Step, StrId, Totals};
 
-/// Something that changes what is in memory.
+/// A change of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A buffer in DRAM, its trace region included.
+    /// A buffer in DRAM or its trace region.
     DramAllocated(u64),
-    /// A buffer in DRAM is gone.
+    /// A buffer in DRAM was freed.
     DramFreed(u64),
-    /// A buffer in L1, its region for small ones included: what it takes of a core.
+    /// A buffer in L1 or its region for small buffers, in bytes per core.
     L1Allocated(u64),
-    /// A buffer in L1 is gone.
+    /// A buffer in L1 was freed.
     L1Freed(u64),
-    /// A circular buffer of a program that has memory of its own: what it takes of a core.
+    /// A program's circular buffer with its own memory, in bytes per core.
     CircularBuffer(u64),
-    /// Other memory of a program: a dataflow buffer that borrows nothing, or a scratchpad.
+    /// Other program memory: a dataflow buffer with its own memory, or a scratchpad.
     ProgramBuffer(u64),
-    /// All that belongs to programs is gone.
+    /// All program buffers were freed.
     ProgramBuffersGone,
 }
 
-/// The account of a phase, as far as it went.
+/// The account of a phase so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     dram: Running,
     allocations: u64,
     deallocations: u64,
     circular: Running,
-    /// What belongs to programs and is no circular buffer.
+    /// Program buffers other than circular buffers.
     other: i64,
     buffers: Running,
     core: Running,
 }
 
-/// What happened in DRAM.
+/// DRAM usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DramUsage {
-    /// The highest use above the start; 0 if it was never above.
+    /// The peak above the usage at the start; 0 if it was never exceeded.
     pub peak: i64,
-    /// The bytes of all allocations.
+    /// The total size of all allocations.
     pub total_allocations: u64,
-    /// The bytes of all frees.
+    /// The total size of all frees.
     pub total_deallocations: u64,
 }
 
 impl DramUsage {
-    /// How much more is in use at the end than at the start.
+    /// The usage at the end minus the usage at the start.
     pub fn change(&self) -> i64 {
         signed(self.total_allocations).saturating_sub(signed(self.total_deallocations))
     }
 }
 
-/// What happened in L1, on a core.
+/// L1 usage per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct L1Usage {
-    /// The most that circular buffers took.
+    /// The peak of circular buffers.
     pub peak_cb: u64,
-    /// The most that buffers took.
+    /// The peak of other buffers.
     pub peak_buffer: u64,
-    /// The most that all took at once.
+    /// The peak of all together.
     pub peak_total: u64,
 }
 
-/// A sum and the highest it was.
+/// A sum and its peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Running {
     now: i64,
@@ -83,7 +82,7 @@ impl Running {
 }
 
 impl Segment {
-    /// Takes a change down.
+    /// Applies a change.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::DramAllocated(bytes) => {
@@ -117,7 +116,7 @@ impl Segment {
         }
     }
 
-    /// What happened in DRAM.
+    /// The DRAM usage.
     pub fn dram(&self) -> DramUsage {
         DramUsage {
             peak: self.dram.peak,
@@ -126,7 +125,7 @@ impl Segment {
         }
     }
 
-    /// What happened in L1.
+    /// The L1 usage.
     pub fn l1(&self) -> L1Usage {
         L1Usage {
             peak_cb: self.circular.peak.unsigned_abs(),
@@ -135,7 +134,7 @@ impl Segment {
         }
     }
 
-    /// The phase that ends here. `before` is what the phases before it came to, and comes to include it.
+    /// The phase that ends here. `before` has the totals of the previous phases, and is updated to include this one.
     pub fn phase(
         &self,
         session: SessionId,
@@ -163,12 +162,12 @@ impl Segment {
     }
 }
 
-/// What all phases so far came to, in DRAM.
+/// The DRAM totals of all phases so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cumulative {
-    /// The highest use.
+    /// The peak.
     pub peak: i64,
-    /// The use now.
+    /// The current usage.
     pub current: i64,
 }
 

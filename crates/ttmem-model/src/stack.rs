@@ -1,40 +1,40 @@
-//! Call stacks: lines of the program, each with the line that called it.
+//! Call stacks: source lines, each with its caller.
 
 use serde::{Deserialize, Serialize};
 
 use super::columns::columns;
 use super::{FrameId, OpId, StackId, StrId};
 
-/// A line of the program, in a function.
+/// A source line in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
     /// The function.
     pub function: StrId,
-    /// Its file, as the program knows it.
+    /// The file, as the program names it.
     pub file: StrId,
-    /// The line, from 1; 0 where it is not known.
+    /// The line number, counted from 1; 0 if unknown.
     pub line: u32,
 }
 
 columns! {
-    /// A stack: its innermost line, and the stack that called it.
+    /// A stack: its innermost line, and the calling stack.
     row Stack;
-    /// All stacks. They share what they have in common: a caller is always an earlier row.
+    /// All stacks. Common parts are shared: a caller is always an earlier row.
     table StackRows;
     /// The innermost line.
     frame: FrameId,
-    /// The rest; `None` for the outermost line.
+    /// The calling stack; `None` for the outermost line.
     caller: Option<StackId>,
 }
 
 columns! {
-    /// Where an operation is called from.
+    /// The call stack of an operation.
     row OpStack;
-    /// Where operations are called from, in their order, as far as that is known.
+    /// The known call stacks of operations, in the order of operations.
     table OpStacks;
     /// The operation.
     op: OpId,
-    /// Where from.
+    /// The stack.
     stack: StackId,
 }
 
@@ -45,12 +45,12 @@ pub struct Stacks {
     pub frames: Vec<Frame>,
     /// All stacks.
     pub rows: StackRows,
-    /// Which operations have which.
+    /// The stacks of operations.
     pub of_ops: OpStacks,
 }
 
 impl Stacks {
-    /// Adds a stack; `None` when it names what is not there.
+    /// Adds a stack; `None` if it refers to a missing row.
     pub(super) fn push(&mut self, stack: Stack) -> Option<()> {
         self.frames.get(stack.frame.index())?;
         if let Some(caller) = stack.caller {
@@ -60,7 +60,7 @@ impl Stacks {
         Some(())
     }
 
-    /// Gives a stack to an operation; `None` when it names what is not there, or a later operation has one already.
+    /// Assigns a stack to an operation; `None` if it refers to a missing row, or a later operation already has one.
     pub(super) fn give(&mut self, row: OpStack) -> Option<()> {
         self.rows.get(row.stack.index())?;
         if self.of_ops.op.last().is_some_and(|last| *last >= row.op) {
@@ -70,7 +70,7 @@ impl Stacks {
         Some(())
     }
 
-    /// Where an operation is called from.
+    /// The call stack of an operation.
     pub fn of_op(&self, op: OpId) -> Option<StackId> {
         let row = self.of_ops.op.binary_search(&op).ok()?;
         self.of_ops.stack.get(row).copied()
@@ -81,7 +81,7 @@ impl Stacks {
         let mut next = Some(stack);
         std::iter::from_fn(move || {
             let stack = next.and_then(|id| self.rows.get(id.index()))?;
-            // A caller is always an earlier row: this ends.
+            // A caller is always an earlier row, so this ends.
             next = stack.caller;
             self.frames.get(stack.frame.index()).copied()
         })

@@ -1,8 +1,8 @@
-//! Interned strings: every distinct text of a profile is held once.
+//! Interned strings: every distinct text of a profile is stored once.
 
 use super::StrId;
 
-/// The texts of a profile, in the order they were first seen.
+/// The texts of a profile, in order of first appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Strings {
     text: String,
@@ -10,7 +10,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Adds a text, whether it is here already or not; `None` when there are too many.
+    /// Adds a text without checking for duplicates; `None` if there are too many.
     pub fn push(&mut self, text: &str) -> Option<StrId> {
         let id = StrId::new(self.ends.len())?;
         self.text.push_str(text);
@@ -25,12 +25,12 @@ impl Strings {
         self.ends.get(index).map_or("", |&end| &self.text[start..end])
     }
 
-    /// How many texts there are.
+    /// The number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The rows of a profile that are neither operations nor pools: steps, tensors, runs, modules, phases, faults.
+//! The remaining tables of a profile: steps, tensors, runs, modules, phases, faults.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use super::{
 };
 
 columns! {
-    /// One operation, executed.
+    /// One executed operation.
     row StepRow;
-    /// The steps of a rank, in the order executed.
+    /// The steps of a rank, in execution order.
     table Steps;
-    /// What was executed.
+    /// The operation.
     op: OpId,
-    /// In which run; `None` where the evidence names no programs.
+    /// The run; `None` if the input has no programs.
     run: Option<RunId>,
-    /// Where the source says so.
+    /// The position in the source.
     offset: u64,
-    /// What else is known of it.
+    /// Additional facts.
     marks: StepMarks,
 }
 
@@ -29,13 +29,13 @@ pub struct StepMarks(u8);
 impl StepMarks {
     /// A cached result was found.
     pub const CACHE_HIT: Self = Self(1);
-    /// No cached result was found; the program that makes it ran inside this step.
+    /// No cached result was found; the program that computes it ran inside this step.
     pub const CACHE_MISS: Self = Self(1 << 1);
-    /// A deallocation that gave nothing back, because the tensor is retained.
+    /// A deallocation that freed nothing, because the tensor is retained.
     pub const RETAINED: Self = Self(1 << 2);
-    /// The result shares the memory of an operand: the device's numbers say so.
+    /// The result shares the memory of an operand, according to the device's numbers.
     pub const VIEW: Self = Self(1 << 3);
-    /// The step did not come to its end.
+    /// The step did not complete.
     pub const FAILED: Self = Self(1 << 4);
 
     /// Adds the marks of another.
@@ -50,38 +50,38 @@ impl StepMarks {
 }
 
 columns! {
-    /// An allocation: memory with a size, a life and names.
+    /// An allocation: memory with a size, a lifetime and names.
     row Tensor;
     /// The allocations of a rank.
     table Tensors;
-    /// Its type, where the evidence has types.
+    /// The type, if the input has types.
     ty: Option<TypeId>,
-    /// Where it lies.
+    /// The pool.
     pool: PoolId,
-    /// What it takes of each bank.
+    /// The bytes per bank.
     per_bank: Bytes,
-    /// The first moment at which it is there.
+    /// The first moment when it is live.
     born: Moment,
-    /// The first moment at which it is gone.
+    /// The first moment when it is no longer live.
     dies: Moment,
-    /// What it is to the model.
+    /// The class.
     class: Class,
-    /// The run in which it got its first name.
+    /// The run that gave it its first name.
     run: Option<RunId>,
     /// That name: `%12`, `%5#1`, `%arg3`.
     ssa: Option<StrId>,
-    /// The step that made it; `None` for what was there before the program.
+    /// The step that made it; `None` if it was allocated before the program.
     step: Option<StepNumber>,
-    /// What people call it: the argument's name.
+    /// The name of the argument.
     name: Option<StrId>,
 }
 
-/// A step number in four bytes even when absent.
+/// An optional step number in four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepNumber(std::num::NonZeroU32);
 
 impl StepNumber {
-    /// Of a step; `None` beyond what can be numbered.
+    /// The number of a step; `None` if it is too large.
     pub fn new(step: Step) -> Option<Self> {
         step.checked_add(1).and_then(std::num::NonZeroU32::new).map(Self)
     }
@@ -92,37 +92,37 @@ impl StepNumber {
     }
 }
 
-/// What a tensor is to the model.
+/// The role of a tensor in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// A parameter or constant, or the result of a const-eval program.
     Weight,
-    /// An input of the program, KV caches included.
+    /// An input of the program, including KV caches.
     Input,
-    /// An argument of which the evidence does not say what it is.
+    /// An argument of unknown kind.
     Argument,
-    /// All else that a Tenstorrent program makes.
+    /// Any other tensor of a Tenstorrent program.
     Activation,
     /// PyTorch: a parameter.
     Parameter,
     /// PyTorch: a gradient.
     Gradient,
-    /// PyTorch: state of the optimizer.
+    /// PyTorch: optimizer state.
     Optimizer,
     /// PyTorch: a KV cache.
     KvCache,
-    /// PyTorch: a buffer of a module.
+    /// PyTorch: a module's buffer.
     Buffer,
-    /// PyTorch: gone before the call that made it returned.
+    /// PyTorch: freed before the call that allocated it returned.
     Temporary,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
 impl Class {
-    /// All of them, in order.
+    /// All classes, in order.
     pub const ALL: [Self; 11] = [
         Self::Weight,
         Self::Input,
@@ -137,7 +137,7 @@ impl Class {
         Self::Unknown,
     ];
 
-    /// Its name in answers.
+    /// The name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Weight => "weight",
@@ -156,66 +156,66 @@ impl Class {
 }
 
 columns! {
-    /// A further name of an allocation: a view, a cached result, an argument of a nested program.
+    /// An additional name of an allocation: a view, a cached result, an argument of a nested program.
     row Alias;
-    /// The further names of a rank's allocations.
+    /// The additional names of a rank's allocations.
     table Aliases;
-    /// Which allocation.
+    /// The allocation.
     tensor: TensorId,
-    /// In which run it has the name.
+    /// The run that uses the name.
     run: Option<RunId>,
     /// The name.
     ssa: StrId,
 }
 
 columns! {
-    /// That one allocation was computed from another: a const-eval result from a weight.
+    /// One allocation was computed from another: a const-eval result from a weight.
     row Derivation;
-    /// What was computed from what, as far as it matters.
+    /// The sources of computed allocations.
     table Derivations;
     /// The result.
     tensor: TensorId,
-    /// What it was computed from.
+    /// The source.
     source: TensorId,
 }
 
 columns! {
-    /// That an allocation is an argument of a graph, or was computed from it by a const-eval program.
+    /// An allocation is an argument of a graph, or was computed from it by a const-eval program.
     row Origin;
-    /// Which arguments the allocations of a rank go back to.
+    /// The arguments that a rank's allocations originate from.
     table Origins;
-    /// Which allocation.
+    /// The allocation.
     tensor: TensorId,
     /// The graph.
     module: ModuleId,
-    /// The number of the argument, from 0.
+    /// The index of the argument.
     argument: u32,
 }
 
 columns! {
-    /// Where an allocation is from that was made in what was cut away from the evidence.
+    /// The origin of an allocation that was made in a removed part of the log.
     row Carried;
-    /// The allocations that were carried over from there, in their order, as far as no step that is left made them.
+    /// The origins of allocations that were carried over and that no remaining step made, in order.
     table CarriedOver;
-    /// Which allocation.
+    /// The allocation.
     tensor: TensorId,
-    /// The program in which it got its first name.
+    /// The program that gave it its first name.
     program: StrId,
-    /// The operation that made it; `None` for what was there before the program.
+    /// The operation that made it; `None` if it was allocated before the program.
     op: Option<StrId>,
-    /// Where that operation is from.
+    /// The location of that operation.
     loc: Option<StrId>,
 }
 
-/// That a rank is one pass of a longer log.
+/// A rank that is one pass of a longer log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutOut {
-    /// Which pass, from 1.
+    /// The number of the pass, counted from 1.
     pub pass: u32,
-    /// Of how many.
+    /// The number of passes.
     pub of: u32,
-    /// Its first step. Profiles of logs that `ttmem last-run` cut up to 0.1.0 begin with const-eval programs of earlier
-    /// passes, whose steps precede it; otherwise it is 0.
+    /// The first step of the pass. Profiles of logs that `ttmem last-run` cut up to 0.1.0 begin with const-eval
+    /// programs of earlier passes, whose steps precede it; otherwise it is 0.
     pub first: Step,
 }
 
@@ -224,24 +224,24 @@ pub struct CutOut {
 pub struct Run {
     /// The program's name.
     pub program: StrId,
-    /// The run inside which it ran.
+    /// The run that contains it.
     pub parent: Option<RunId>,
-    /// The compiled graph that it belongs to, where that is certain.
+    /// The compiled graph, if it is certain.
     pub module: Option<ModuleId>,
-    /// Whether it computes constants once, to be kept. Without a parent, it ran in an earlier pass: see [`CutOut::first`].
+    /// Whether it computes constants once. Without a parent, it ran in an earlier pass: see [`CutOut::first`].
     pub const_eval: bool,
-    /// Its first step.
+    /// The first step.
     pub first: Step,
-    /// One past its last step, nested ones included.
+    /// One past the last step, including nested runs.
     pub end: Step,
-    /// Whether its end was seen; if not, it crashed or the evidence was cut.
+    /// Whether its end was recorded; if not, it crashed or the log was cut.
     pub finished: bool,
-    /// Where it stands in the source.
+    /// The position in the source.
     pub source: ByteRange,
 }
 
 impl Run {
-    /// Whether it ran in no other. One that computes constants always did, even if the other was cut away.
+    /// Whether it is a top-level run. A const-eval run never is, even if its parent was removed.
     pub fn is_top_level(&self) -> bool {
         self.parent.is_none() && !self.const_eval
     }
@@ -250,9 +250,9 @@ impl Run {
 /// A compiled graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// Its name (`SyncTensorsGraph.1`), where it has one.
+    /// The name (`SyncTensorsGraph.1`), if it has one.
     pub name: Option<StrId>,
-    /// Its texts, one for each stage of the compiler that was printed.
+    /// The texts, one per printed compiler stage.
     pub stages: Vec<Stage>,
     /// The arguments of its main function.
     pub arguments: Vec<Argument>,
@@ -263,9 +263,9 @@ pub struct Module {
 pub struct Stage {
     /// `ttir`, `ttnn` …
     pub name: StrId,
-    /// Where the text stands in the source. It may hold lines of other writers.
+    /// The position of the text in the source. It may contain lines of other processes.
     pub source: ByteRange,
-    /// The line that the text begins on, from 1.
+    /// The first line of the text, counted from 1.
     pub line: u64,
 }
 
@@ -274,25 +274,25 @@ pub struct Stage {
 pub struct Argument {
     /// `%arg3`.
     pub ssa: StrId,
-    /// What people call it.
+    /// The name.
     pub name: Option<StrId>,
-    /// What it is.
+    /// The kind.
     pub kind: ArgumentKind,
-    /// Its type; `None` where it is no tensor.
+    /// The type; `None` if it is not a tensor.
     pub ty: Option<TypeId>,
 }
 
-/// What an argument is, as the compiler says.
+/// The kind of an argument, according to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgumentKind {
-    /// Given anew at each call.
+    /// Passed at each call.
     Input,
     /// A weight.
     Parameter,
     /// A constant.
     Constant,
-    /// The compiler did not say: an input.
+    /// Not specified by the compiler: an input.
     Default,
 }
 
@@ -305,7 +305,7 @@ impl ArgumentKind {
         }
     }
 
-    /// The compiler's word for it.
+    /// The compiler's name for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Input => "input",
@@ -316,123 +316,123 @@ impl ArgumentKind {
     }
 }
 
-/// A session of phases: what a training program says, or a tracker sees, of the memory of one iteration.
+/// A session of phases: the memory use of one iteration, as reported by a training program or a tracker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// What people call it.
+    /// The name.
     pub name: Option<StrId>,
-    /// The parameters of the model.
+    /// The number of model parameters.
     pub parameters: Option<u64>,
-    /// The element of the parameters.
+    /// The element type of the parameters.
     pub dtype: Option<StrId>,
-    /// The memory of the device, in bytes.
+    /// The device memory, in bytes.
     pub device_memory: Option<u64>,
-    /// The step in which the figures of its phases are rounded; 0 where they are exact.
+    /// The rounding quantum of its phases' figures; 0 if they are exact.
     pub quantum: u64,
-    /// Nothing was allocated: its figures are what would have been.
+    /// The figures are estimates: nothing was allocated.
     pub estimated: bool,
-    /// The line that it begins on, from 1.
+    /// The first line, counted from 1.
     pub line: Option<u64>,
-    /// What stands at its end; `None` where that was never reached.
+    /// The totals at its end; `None` if the end was not reached.
     pub totals: Option<Totals>,
 }
 
-/// The highest use and the last: of a session, or of a pool.
+/// The peak and the final usage of a session or pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// The highest use.
+    /// The peak.
     pub peak: Option<i64>,
-    /// The use at the end.
+    /// The usage at the end.
     pub current: Option<i64>,
 }
 
-/// A phase of a session with its figures, in whole bytes of one device (L1: of one core).
+/// A phase of a session with its figures, in bytes per device (L1: per core).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     /// The session.
     pub session: SessionId,
     /// `FORWARD_PASS` …
     pub name: StrId,
-    /// Its first step and one past its last, where there are steps.
+    /// The first step and one past the last, if there are steps.
     pub steps: Option<(Step, Step)>,
-    /// The line that it begins on, from 1.
+    /// The first line, counted from 1.
     pub line: Option<u64>,
-    /// The highest use during the phase, above its start.
+    /// The peak during the phase, above the usage at its start.
     pub segment_peak: Option<i64>,
-    /// What was allocated in it.
+    /// The allocated bytes.
     pub allocations: Option<u64>,
-    /// What was given back in it.
+    /// The freed bytes.
     pub deallocations: Option<u64>,
-    /// The difference.
+    /// The allocated minus the freed bytes.
     pub change: Option<i64>,
-    /// The highest use so far.
+    /// The peak so far.
     pub cumulative_peak: Option<i64>,
-    /// The use at its end.
+    /// The usage at its end.
     pub cumulative_current: Option<i64>,
-    /// The most that circular buffers took of a core.
+    /// The peak of circular buffers per core.
     pub l1_peak_cb: Option<u64>,
-    /// The most that buffers took of a core.
+    /// The peak of other buffers per core.
     pub l1_peak_buffer: Option<u64>,
-    /// The most that both took of a core together.
+    /// The peak of both together per core.
     pub l1_peak_total: Option<u64>,
 }
 
-/// An error that the program met.
+/// An error of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// What was wrong.
+    /// The kind.
     pub kind: FaultKind,
-    /// The pool's name as the message says it.
+    /// The pool's name, as in the message.
     pub pool: Option<StrId>,
-    /// The step that was running.
+    /// The running step.
     pub step: Option<Step>,
-    /// The bytes asked for, over all banks.
+    /// The requested bytes, for all banks.
     pub requested_total: Option<u64>,
-    /// The bytes asked of each bank.
+    /// The requested bytes per bank.
     pub requested_per_bank: Option<u64>,
-    /// Over how many banks.
+    /// The number of banks.
     pub banks: Option<u32>,
-    /// What each bank has.
+    /// The size of a bank.
     pub bank_size: Option<u64>,
-    /// What was allocated of each.
+    /// The allocated bytes per bank.
     pub allocated: Option<u64>,
-    /// What was free of each.
+    /// The free bytes per bank.
     pub free: Option<u64>,
-    /// The largest free piece.
+    /// The largest free block.
     pub largest_free: Option<u64>,
-    /// Circular buffers: where their region ends, or how far they would grow.
+    /// Circular buffers: the end of their region, or the address that they would reach.
     pub region_end: Option<u64>,
-    /// Circular buffers: the lowest buffer above them, or the size of L1; else the address limit.
+    /// Circular buffers: the address of the lowest buffer above them, or the size of L1; otherwise the address limit.
     pub limit: Option<u64>,
-    /// The message, whole.
+    /// The complete message.
     pub message: StrId,
-    /// The line that it stands on, from 1.
+    /// The line, counted from 1.
     pub line: u64,
-    /// Whether the program that ran then never came to its end.
+    /// Whether the running program never completed.
     pub ended_program: bool,
 }
 
-/// What kind of error a fault is, as the text says it.
+/// The kind of a fault, according to its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FaultKind {
-    /// No piece of memory was large enough.
+    /// No free block was large enough.
     OutOfMemory,
-    /// Circular buffers and L1 buffers need the same bytes.
+    /// Circular buffers and L1 buffers overlap.
     CircularBuffersClash,
-    /// Circular buffers alone are larger than L1.
+    /// Circular buffers alone exceed L1.
     CircularBuffersTooLarge,
-    /// An allocation came to lie below the lowest address allowed.
+    /// An allocation would be below the lowest allowed address.
     AddressLimit,
-    /// A trace did not fit into the region kept for traces.
+    /// A trace does not fit into the trace region.
     TraceRegion,
-    /// An exception that has nothing to do with memory.
+    /// An exception unrelated to memory.
     Exception,
 }
 
-/// What could not be understood, or what the reader wants people to know.
+/// Something that could not be read, or another note for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// The line, from 1, where there is one.
+    /// The line, counted from 1, if there is one.
     pub line: Option<u64>,
     /// What is wrong, and what to do about it.
     pub message: String,

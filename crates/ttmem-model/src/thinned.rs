@@ -1,47 +1,47 @@
-//! What is left of the beginning of a recording that has grown too large: sums, and a few moments.
+//! The thinned beginning of a recording that grew too large: totals, and some moments.
 //!
-//! The moments are steps like others, with their times, operations and readings; there are only fewer of them than there
-//! were. Allocations that were there then and are gone now are no rows: one row of each pool stands for all of them.
+//! The moments are ordinary steps with times, operations and readings, but fewer than there were. Allocations that were
+//! live then and have been freed since have no rows: one row per pool represents all of them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Nanoseconds, OpId, Position, ScopeId};
 
-/// That detail is there only from a time on.
+/// Full detail is only available from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thinned {
-    /// From when on everything is there.
+    /// The time since everything is available.
     pub since: Nanoseconds,
-    /// The position of that time: what lies before is thinned.
+    /// The position of that time; everything before it is thinned.
     pub until: Position,
-    /// How many steps there were before it.
+    /// The number of steps before it.
     pub steps: u64,
 }
 
-/// What is known of the making of an allocation that is from another file of the recording, where its step is.
+/// The origin of an allocation whose step is in another file of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
     /// The operation that made it.
     pub op: Option<OpId>,
-    /// The scope that it was made in.
+    /// The scope it was allocated in.
     pub scope: Option<ScopeId>,
 }
 
-/// Allocations that are not kept one by one, added up.
+/// Totals of allocations that are not stored individually.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AllocationTotals {
-    /// How many.
+    /// The number of allocations.
     pub allocations: u64,
     /// Their bytes.
     pub allocated: u64,
-    /// How many were given back; of those that are kept one by one, too.
+    /// The number of frees, including those of individually stored allocations.
     pub frees: u64,
     /// Their bytes.
     pub freed: u64,
 }
 
 impl AllocationTotals {
-    /// Adds others.
+    /// Adds other totals.
     pub fn add(&mut self, other: &Self) {
         self.allocations = self.allocations.saturating_add(other.allocations);
         self.allocated = self.allocated.saturating_add(other.allocated);

@@ -1,7 +1,6 @@
-//! The commands, in the process of the interpreter.
+//! The commands, run inside the Python interpreter's process.
 //!
-//! They do what the binaries do. What an interpreter changes in a process (signals) has been put back when they are
-//! called: `python/ttmem/__main__.py` sees to that.
+//! They behave like the binaries. `python/ttmem/__main__.py` restores the default signal handling before it calls them.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,7 +10,7 @@ use pyo3::prelude::*;
 
 /// Runs the command `ttmem` and returns its exit code.
 ///
-/// `words` is `sys.argv`; the words of `again` start the command another time.
+/// `words` is `sys.argv`; `again` is the command line that starts the command again.
 #[pyfunction]
 pub(crate) fn ttmem(py: Python<'_>, words: Vec<OsString>, again: Vec<OsString>) -> u8 {
     run(py, again, || ttmem_cli::ttmem(words))
@@ -23,7 +22,7 @@ pub(crate) fn tt_memory_profiler(py: Python<'_>, words: Vec<OsString>, again: Ve
     run(py, again, || ttmem_cli::tt_memory_profiler(words))
 }
 
-/// The bytes of a size as people type it.
+/// Parses a size such as `200MB` into bytes.
 #[pyfunction]
 pub(crate) fn memory_size(text: &str) -> PyResult<u64> {
     ttmem_cli::memory_size(text).map_err(PyValueError::new_err)
@@ -33,8 +32,7 @@ fn run(py: Python<'_>, again: Vec<OsString>, command: impl FnOnce() -> u8 + Send
     ttmem_cli::started_by(again);
     py.detach(|| {
         let code = command();
-        // At the end of a program Rust does so itself; an interpreter knows nothing of it. As there, nobody can be told
-        // that it failed.
+        // Rust flushes at the end of a program, but not at the end of an interpreter. Errors are ignored in both cases.
         let _ = io::stdout().flush();
         code
     })

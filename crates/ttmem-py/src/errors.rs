@@ -1,7 +1,7 @@
-//! Errors as exceptions.
+//! Errors as Python exceptions.
 //!
-//! What the system says of a file is an `OSError`, as everywhere in Python. All else is a `ttmem.Error`, whose text is
-//! what the command says, and whose `exit_code` is what it exits with.
+//! Errors of the operating system become `OSError`, as everywhere in Python. All others become `ttmem.Error`, with the
+//! message and the exit code of the command.
 
 use std::io;
 use std::path::Path;
@@ -14,25 +14,30 @@ create_exception!(
     ttmem,
     Error,
     PyException,
-    "Why there is no answer. `exit_code` is what the command exits with."
+    "An error of ttmem. `exit_code` is the exit code of the `ttmem` command."
 );
-create_exception!(ttmem, UnknownFormat, Error, "No reader knows the format, or there is none of that name.");
+create_exception!(
+    ttmem,
+    UnknownFormat,
+    Error,
+    "The format of a file is not recognized, or `format` names no reader."
+);
 create_exception!(
     ttmem,
     NoMemoryData,
     Error,
-    "The format is known, but there is no memory data in it; the text says which setting is missing."
+    "The file has a known format but no memory data; the message names the missing setting."
 );
 
 const EXIT_CODE: &str = "exit_code";
 
-/// Gives the classes the exit codes that their errors have as a rule, so that everything raised has one.
+/// Sets the default exit code of each class, so that every exception has one.
 pub(crate) fn give_exit_codes(py: Python<'_>) -> PyResult<()> {
     py.get_type::<Error>().setattr(EXIT_CODE, 2)?;
     py.get_type::<NoMemoryData>().setattr(EXIT_CODE, 4)
 }
 
-/// An error as the exception that it is.
+/// Converts an error to the matching exception.
 pub(crate) fn raised(py: Python<'_>, error: ttmem::Error) -> PyErr {
     let (text, exit_code) = (error.to_string(), error.exit_code());
     let raised = match error {
@@ -49,21 +54,21 @@ pub(crate) fn raised(py: Python<'_>, error: ttmem::Error) -> PyErr {
     with_code(py, raised, exit_code)
 }
 
-/// A file that is there already and may not be replaced.
+/// A file already exists and may not be replaced.
 pub(crate) fn exists(path: &Path) -> PyErr {
-    PyFileExistsError::new_err(format!("{} is there already; force=True replaces it", path.display()))
+    PyFileExistsError::new_err(format!("{} already exists; pass force=True to replace it", path.display()))
 }
 
-/// What the system says of a file. (Python picks the class by the number: `FileNotFoundError` …)
+/// Converts an error of the operating system. Python picks the class by the number (`FileNotFoundError` …).
 fn of_system(path: &Path, source: &io::Error) -> Option<PyErr> {
     let number = source.raw_os_error()?;
-    let said = source.to_string();
-    // The library's words end with the number, which Python says itself.
-    let words = said.split(" (os error").next().unwrap_or(&said).to_owned();
-    Some(PyOSError::new_err((number, words, path.as_os_str().to_owned())))
+    let message = source.to_string();
+    // Rust appends the error number, which Python prints itself.
+    let reason = message.split(" (os error").next().unwrap_or(&message).to_owned();
+    Some(PyOSError::new_err((number, reason, path.as_os_str().to_owned())))
 }
 
-/// An exception with an exit code of its own.
+/// Sets the exit code of an exception.
 fn with_code(py: Python<'_>, raised: PyErr, exit_code: u8) -> PyErr {
     match raised.value(py).setattr(EXIT_CODE, exit_code) {
         Ok(()) => raised,

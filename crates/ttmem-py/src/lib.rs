@@ -1,8 +1,7 @@
 //! The module `ttmem._native` of the Python package.
 //!
-//! Here lives nothing but the crossing: objects of Python become Rust's, answers become objects, errors become
-//! exceptions. What is answered is `ttmem`'s, what the commands do is `ttmem-cli`'s. What people import is
-//! `python/ttmem`; `_native.pyi` there describes what is here.
+//! Converts arguments, results and errors between Python and Rust. `ttmem` reads and summarizes profiles, `ttmem-cli`
+//! has the commands. Users import the package `python/ttmem`, whose `_native.pyi` documents this module.
 
 mod command;
 mod config;
@@ -13,7 +12,7 @@ mod profile;
 mod reading;
 mod usage;
 
-/// What the package `ttmem` is made of.
+/// The native part of the package `ttmem`.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     #[pymodule_export]
@@ -29,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::profile::Profile;
     #[pymodule_export]
-    use crate::reading::open;
+    use crate::reading::load;
     #[pymodule_export]
     use crate::usage::Usage;
 

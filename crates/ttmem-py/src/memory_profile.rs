@@ -1,4 +1,4 @@
-//! `memory_profile_….json`: made of a recording, beside it.
+//! `memory_profile_….json`: the JSON profile of a recording, next to it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use ttmem::read::{self, Options};
 use crate::errors::raised;
 use crate::reading::text_of;
 
-/// Makes the JSON of a recording beside it: its path. One that `is_running` is not whole yet.
+/// Writes the JSON profile of a recording next to it; returns its path. `is_running`: the recording is incomplete.
 #[pyfunction]
 #[pyo3(signature = (recording, *, is_running = false))]
 pub(crate) fn save_memory_profile(py: Python<'_>, recording: PathBuf, is_running: bool) -> PyResult<String> {
@@ -25,7 +25,7 @@ fn save(recording: &str, is_running: bool) -> ttmem::Result<String> {
         return Err(ttmem::Error::NotThere(format!("{recording}: nothing was recorded yet")));
     };
     let path = Path::new(recording).with_extension("json");
-    // The JSON of an earlier save is replaced; a log or a capture that happens to have this name is not.
+    // Replaces the JSON profile of an earlier save, but not a log or a capture that happens to have this name.
     let is_other = |format: &&str| *format != "memory_profile";
     if let Some(format) =
         path.is_file().then(|| read::evidence_in(&path)).transpose()?.flatten().filter(is_other)
@@ -38,7 +38,7 @@ fn save(recording: &str, is_running: bool) -> ttmem::Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Writes it beside, and puts it in its place when it is whole. What could not be written is not left there.
+/// Writes to a temporary file and renames it when it is complete. Removes the file if writing fails.
 fn write(path: &Path, answer: &MemoryProfile) -> io::Result<()> {
     let unfinished = path.with_extension("json.part");
     let written = write_whole(&unfinished, answer).and_then(|()| fs::rename(&unfinished, path));

@@ -1,4 +1,4 @@
-//! `ttmem.Profile`: what was read, and the questions to it.
+//! `ttmem.Profile`: a profile that was read, and its queries.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString};
 use ttmem::query::{self, Expectations, ProcessFilter, Request, RunFilter, Summary};
 use ttmem::report::files::page_of;
-use ttmem::report::{json, markdown, title_of};
+use ttmem::report::{MarkdownSize, json, markdown, title_of};
 use ttmem::store::{clean_name, name_of, write_report};
 use ttmem::{Error, Result, model};
 
 use crate::errors::{exists, raised};
 
-/// What a run left behind, read. `ttmem.open` makes it.
+/// The memory profile of a run, read by `ttmem.load`.
 #[pyclass(frozen, module = "ttmem")]
 pub(crate) struct Profile {
     /// The file that it was read from.
     file: String,
-    /// Changed by a report alone, which takes the texts of the source along. It is never waited for with Python's lock.
+    /// Only `report` changes it, to include the source texts. Never locked while holding Python's GIL.
     profile: RwLock<model::Profile>,
 }
 
@@ -30,20 +30,20 @@ impl Profile {
         Self { file, profile: RwLock::new(profile) }
     }
 
-    /// Asks the profile something, without Python's lock.
-    fn ask<T: Send>(&self, py: Python<'_>, question: impl Send + FnOnce(&model::Profile) -> T) -> T {
-        // A question changes nothing, so one that panicked has left nothing half done.
-        py.detach(|| question(&self.profile.read().unwrap_or_else(PoisonError::into_inner)))
+    /// Runs a query on the profile without Python's GIL.
+    fn ask<T: Send>(&self, py: Python<'_>, query: impl Send + FnOnce(&model::Profile) -> T) -> T {
+        // A query changes nothing, so the profile is valid even after a panic.
+        py.detach(|| query(&self.profile.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 #[pymethods]
 impl Profile {
-    /// Where the memory went: the object that `ttmem summary --json` prints.
+    /// Returns the summary: the object that `ttmem summary --json` prints.
     ///
-    /// `run` is `"all"`, `"last"` or a number from 1; `rank` is `0` or `"1,0"`; `process` is `"all"` or a number from 1; `top` is how many rows lists have; `at`
-    /// is a step: what was in memory before it stands in `at`, besides the peaks.
-    /// `expect` is what is expected of classes, as `--expect` of the command takes it.
+    /// `run` is `"all"`, `"last"` or a number from 1; `rank` is `0` or `"1,0"`; `process` is `"all"` or a number from
+    /// 1; `top` is the maximum number of rows in each list; `at` is a step: `at` in the result describes the memory in
+    /// use before it. `expect` has the expected sizes of tensor classes, as for `--expect`.
     #[pyo3(signature = (*, run = None, rank = None, process = None, top = None, at = None, expect = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn summary<'py>(
@@ -72,20 +72,26 @@ impl Profile {
         py.import("json")?.call_method1("loads", (text,))
     }
 
-    /// The answer as Markdown, for agents and issues: what `ttmem summary --markdown` prints.
-    fn markdown(&self, py: Python<'_>) -> PyResult<String> {
+    /// Returns the summary as Markdown, as printed by `ttmem summary --markdown`.
+    ///
+    /// `budget` limits its size in bytes, `top` the rows of its tables.
+    #[pyo3(signature = (*, budget = None, top = None))]
+    fn markdown(&self, py: Python<'_>, budget: Option<usize>, top: Option<usize>) -> PyResult<String> {
+        let standard = MarkdownSize::default();
+        let size =
+            MarkdownSize { budget: budget.unwrap_or(standard.budget), rows: top.unwrap_or(standard.rows) };
         let title = title_of(&self.file);
         let text = self.ask(py, |profile| {
             let summary = answer(profile, &Request::default())?;
-            written(|out| markdown(&summary, &title, out))
+            written(|out| markdown(&summary, &title, size, out))
         });
         text.map_err(|error| raised(py, error))
     }
 
-    /// Writes the report into a folder, which need not be there; returns where its page is.
+    /// Writes a report into a folder, which is created if needed; returns the path of its page.
     ///
-    /// The files' names begin with `name`; without one, with the name of what was read. Where there is a report of that
-    /// name already, `force` replaces it.
+    /// `name` is the prefix of the file names, the name of the input by default. `force` replaces an existing report of
+    /// that name.
     #[pyo3(signature = (directory, name = None, force = false))]
     #[expect(clippy::needless_pass_by_value, reason = "Python lends no paths")]
     fn report(
@@ -107,14 +113,14 @@ impl Profile {
         written.map(|_| page).map_err(|error| raised(py, error))
     }
 
-    /// The name of the format: `tt_log` …
+    /// The name of the input's format: `tt_log` …
     #[getter]
     fn format(&self, py: Python<'_>) -> String {
         self.ask(py, |profile| profile.source.format.clone())
     }
 
-    /// What people should know about the reading: dictionaries with `file`, `line` (`None` where it is of no line) and
-    /// `message`.
+    /// Problems found while reading: dictionaries with `file`, `line` (`None` if a warning does not belong to a line)
+    /// and `message`.
     #[getter]
     fn warnings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let (file, warnings) =
@@ -142,17 +148,17 @@ impl Profile {
     }
 }
 
-/// What people write as a word or as a number.
+/// Converts an argument that may be a string or an integer.
 fn word_of(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     let is_number = value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>();
     if !is_number && !value.is_instance_of::<PyString>() {
         let kind = value.get_type().name()?;
-        return Err(PyTypeError::new_err(format!("{argument} is a str or an int, not {kind}")));
+        return Err(PyTypeError::new_err(format!("{argument} must be a str or an int, not {kind}")));
     }
     value.str()?.extract()
 }
 
-/// What is expected: keys and what Python says of their values.
+/// Parses expected sizes from a dictionary.
 fn expectations(words: &Bound<'_, PyDict>) -> PyResult<Expectations> {
     let word = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<(String, String)> {
         Ok((key.str()?.extract()?, value.str()?.extract()?))
@@ -161,15 +167,15 @@ fn expectations(words: &Bound<'_, PyDict>) -> PyResult<Expectations> {
     Expectations::of(&words).map_err(PyValueError::new_err)
 }
 
-/// Answers as the command does.
+/// Summarizes a profile as the command does.
 fn answer(profile: &model::Profile, request: &Request) -> Result<Summary> {
     query::summary(std::slice::from_ref(profile), request)
 }
 
-/// What is written, as text.
+/// Collects the output of `write` as text.
 fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<String> {
     let mut bytes = Vec::new();
-    let bug = |error: &dyn std::error::Error| Error::Bug(format!("an answer cannot be written: {error}"));
+    let bug = |error: &dyn std::error::Error| Error::Bug(format!("the summary cannot be written: {error}"));
     write(&mut bytes).map_err(|error| bug(&error))?;
     String::from_utf8(bytes).map_err(|error| bug(&error))
 }

@@ -1,4 +1,4 @@
-//! `ttmem.open`: reading, beside which Python goes on, and which Ctrl-C ends.
+//! `ttmem.load`: reads on its own thread, so that other Python threads run and Ctrl-C cancels it.
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ use ttmem::read::{self, Options, Progress};
 use crate::errors::{Error, raised};
 use crate::profile::Profile;
 
-/// So often it is looked whether somebody pressed Ctrl-C.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval of checks for Ctrl-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Reads what a run left behind: a log, a capture, a recording, a profile, or the folder of a report.
+/// Reads a log, a capture, a recording, a profile, or a report folder. `"-"` is standard input.
 ///
-/// `format` is the name of a reader, instead of the one that knows the content. `"-"` is standard input.
+/// `format` is the name of the reader to use, instead of detecting the format.
 #[pyfunction]
 #[pyo3(signature = (path, *, format = None))]
-pub(crate) fn open(py: Python<'_>, path: PathBuf, format: Option<String>) -> PyResult<Profile> {
+pub(crate) fn load(py: Python<'_>, path: PathBuf, format: Option<String>) -> PyResult<Profile> {
     let path = text_of(path)?;
     let progress = Arc::new(Progress::default());
     let options = Options { format, progress: Some(Arc::clone(&progress)), ..Options::default() };
@@ -32,14 +32,14 @@ pub(crate) fn open(py: Python<'_>, path: PathBuf, format: Option<String>) -> PyR
     Ok(Profile::new(file, profile))
 }
 
-/// The library's names of files are text.
+/// Converts a path to text, as the library expects.
 pub(crate) fn text_of(path: PathBuf) -> PyResult<String> {
     path.into_os_string().into_string().map_err(|path| {
-        PyValueError::new_err(format!("the name {} is no UTF-8: rename the file", path.display()))
+        PyValueError::new_err(format!("{}: file name is not valid UTF-8; rename the file", path.display()))
     })
 }
 
-/// Reads a file; besides, its name: a folder stands for the report in it.
+/// Reads a file, or the report in a folder; returns the name of the file that was read, and the profile.
 fn read(path: String, options: &Options) -> ttmem::Result<(String, model::Profile)> {
     let folder = PathBuf::from(&path);
     let file = if folder.is_dir() { read::report_in(&folder)?.display().to_string() } else { path };
@@ -47,19 +47,19 @@ fn read(path: String, options: &Options) -> ttmem::Result<(String, model::Profil
     Ok((file, profile))
 }
 
-/// Does something on a thread of its own, without Python's lock, until it is done or the handler of a signal raises
-/// (`KeyboardInterrupt`): then it is told to stop, and not waited for. A pipe may be silent for ever.
+/// Runs `work` on its own thread without Python's GIL, until it is done or a signal handler raises
+/// (`KeyboardInterrupt`). Then calls `stop` and does not wait for the thread, which may be blocked on a pipe.
 fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     stop: impl Fn() + Send,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     let (done, wait) = sync_channel(1);
-    // Whoever asked may have left meanwhile.
-    let working = thread::Builder::new().name("ttmem.open".into()).spawn(move || drop(done.send(work())))?;
+    // Sending fails if the caller was interrupted.
+    let working = thread::Builder::new().name("ttmem.load".into()).spawn(move || drop(done.send(work())))?;
     py.detach(move || {
         loop {
-            match wait.recv_timeout(LOOK_UP) {
+            match wait.recv_timeout(SIGNAL_INTERVAL) {
                 Ok(result) => return Ok(result),
                 Err(RecvTimeoutError::Timeout) => {
                     Python::attach(interrupted).inspect_err(|_| stop())?;
@@ -70,15 +70,15 @@ fn interruptible<T: Send + 'static>(
     })
 }
 
-/// Lets the handlers of signals run that have come; what they raise is an error.
+/// Runs pending signal handlers; returns the exception that they raise.
 fn interrupted(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
 
-/// A thread that ended without a result has panicked: so do we, and PyO3 makes an exception of it.
+/// Propagates the panic of a thread that ended without a result. PyO3 turns it into an exception.
 fn ended(working: JoinHandle<()>) -> PyErr {
     match working.join() {
         Err(panic) => resume_unwind(panic),
-        Ok(()) => Error::new_err("this is a bug in ttmem: the reading ended without a result"),
+        Ok(()) => Error::new_err("this is a bug in ttmem: the reader thread ended without a result"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a list of reports says of one: read from a small file, so that listing opens no profile.
+//! A short description of a report, stored in a small file so that listing reports does not open any profile.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,48 +7,48 @@ use super::level::{Level, Thresholds};
 use super::verdict;
 use crate::analyze::oom::Cause;
 
-/// A report in a few words.
+/// A short description of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// The format of the evidence.
+    /// The input format.
     pub format: String,
-    /// How many ranks it has.
+    /// The number of ranks.
     pub ranks: usize,
-    /// The operations of all ranks, without deallocate and get_device.
+    /// The number of operations of all ranks, without `deallocate` and `get_device`.
     pub operations: u64,
-    /// The peak that matters most, of the rank that used most.
+    /// The peak of the most important pool, on the rank that used the most memory.
     pub peak: Option<AboutPeak>,
-    /// Why memory ran out, where it did.
+    /// The cause of the out-of-memory error, if there was one.
     pub oom: Option<String>,
-    /// The same as a sentence.
+    /// The headline of the out-of-memory error.
     #[serde(default)]
     pub oom_headline: Option<String>,
 }
 
-/// A peak in a few words.
+/// A short description of a peak.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AboutPeak {
     /// The pool.
     pub pool: String,
-    /// The highest use of a bank.
+    /// The highest memory use of a bank.
     pub per_bank: Option<u64>,
     /// The size of a bank.
     pub capacity_per_bank: Option<u64>,
-    /// The highest use of the device.
+    /// The highest memory use of the device.
     pub total: Option<u64>,
-    /// What the device has.
+    /// The memory of the device.
     #[serde(default)]
     pub capacity_total: Option<u64>,
-    /// What the peak is a peak of. Reports of earlier versions do not have it.
+    /// The unit that the peak refers to. Missing in reports of earlier versions.
     #[serde(default)]
     pub of: Option<Extent>,
-    /// How close it is to the capacity.
+    /// How close the peak is to the capacity.
     #[serde(default)]
     pub level: Option<Level>,
 }
 
-/// What a size is a size of.
+/// The unit that a size refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -62,12 +62,12 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// What the sizes of a pool are sizes of, by its name and its number of banks.
+    /// The unit of a pool's sizes, determined by its name and number of banks.
     pub(crate) fn of(name: &str, banks: Option<u32>) -> Self {
         match banks {
-            // The evidence has totals only.
+            // The input only has device totals.
             Some(1) => Self::Device,
-            // Evidence without the number of banks says of L1 what a core takes.
+            // If the number of banks is unknown, L1 sizes are per core.
             None if name == "CB" || name.starts_with("L1") => Self::Core,
             _ => Self::Bank,
         }
@@ -92,22 +92,22 @@ impl Extent {
     }
 }
 
-/// A peak as it is shown.
+/// A peak as it is displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ShownPeak {
-    /// The bytes.
+    /// The highest memory use.
     pub bytes: u64,
-    /// What there is, of the same.
+    /// The capacity, in the same unit.
     pub capacity: Option<u64>,
-    /// What both are sizes of.
+    /// The unit that both sizes refer to.
     pub of: Extent,
 }
 
 impl AboutPeak {
-    /// The peak as it is shown: of a bank or core where that is known, otherwise of the device.
+    /// The peak as it is displayed: per bank or core if known, otherwise for the device.
     pub fn shown(&self) -> Option<ShownPeak> {
-        // Earlier versions wrote the total of the device into both fields where they knew no banks.
+        // If the number of banks was unknown, earlier versions wrote the device total into both fields.
         let of = self.of.unwrap_or(match (self.per_bank, self.total) {
             (Some(per_bank), total) if total != Some(per_bank) => Extent::Bank,
             _ => Extent::Device,
@@ -121,7 +121,7 @@ impl AboutPeak {
 }
 
 impl About {
-    /// Parses what a stored report says of itself. What earlier versions did not write is derived from the rest.
+    /// Parses a stored description. Fields that earlier versions did not write are derived from the others.
     pub fn parse(json: &[u8]) -> Option<Self> {
         let mut about: Self = serde_json::from_slice(json).ok()?;
         if let Some(peak) = about.peak.as_mut().filter(|peak| peak.level.is_none()) {
@@ -137,7 +137,7 @@ impl About {
         Some(about)
     }
 
-    /// A summary in a few words.
+    /// The short description of a summary.
     pub fn of(summary: &Summary) -> Self {
         let peaks = summary.ranks.iter().filter_map(peak);
         let oom = summary.ranks.iter().find_map(|rank| rank.oom.as_ref());
@@ -145,7 +145,7 @@ impl About {
             format: summary.source.format.clone(),
             ranks: summary.ranks.len(),
             operations: summary.ranks.iter().map(|rank| u64::from(rank.operations.reported)).sum(),
-            // Of equals the first: `max_by_key` would take the last.
+            // Reversed because `max_by_key` returns the last of several equal peaks, not the first.
             peak: peaks.rev().max_by_key(|peak| (peak.per_bank, peak.total)),
             oom: oom.map(|oom| oom.cause.to_owned()),
             oom_headline: oom.map(|oom| oom.statement.headline.clone()),
@@ -153,7 +153,7 @@ impl About {
     }
 }
 
-/// The highest session of a training log, whose figures are of the whole device.
+/// The session of a training log with the highest peak. Its figures are for the whole device.
 fn highest_session(rank: &RankSummary) -> Option<AboutPeak> {
     let session = rank.sessions.iter().max_by_key(|session| session.peak_bytes)?;
     let peak = session.peak_bytes.and_then(|peak| u64::try_from(peak).ok());
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_earlier_versions_did_not_write_is_derived() {
+    fn fields_missing_in_earlier_versions_are_derived() {
         let parse = |peak: &str, oom: &str| {
             let text = format!(r#"{{"format":"tt_log","ranks":1,"operations":9,"peak":{peak},"oom":{oom}}}"#);
             let about = About::parse(text.as_bytes());
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(parse(&of_bank(801), "null"), Some((Some(Level::High), None)));
         let full = parse(&of_bank(901), r#""fragmentation""#);
         assert_eq!(full, Some((Some(Level::Full), headline("Out of memory: DRAM is fragmented."))));
-        // L1 has limits of its own, and totals of a device have a capacity of their own.
+        // L1 has its own limits, and device totals have their own capacity.
         let l1 = r#"{"pool":"L1","per_bank":901,"capacity_per_bank":1000,"total":9010}"#;
         assert_eq!(parse(l1, "null"), Some((Some(Level::High), None)));
         let device =
@@ -217,14 +217,14 @@ mod tests {
         let unknown = r#"{"pool":"DRAM","per_bank":901,"capacity_per_bank":null,"total":9000}"#;
         assert_eq!(parse(unknown, r#""new_cause""#), Some((None, headline("Out of memory."))));
         assert_eq!(parse("null", r#""capacity""#), Some((None, headline("Out of memory: Memory is full."))));
-        // What is there stays.
+        // Existing fields are kept.
         let written =
             r#"{"pool":"DRAM","per_bank":1,"capacity_per_bank":1000,"total":9,"of":"bank","level":"full"}"#;
         assert_eq!(parse(written, "null"), Some((Some(Level::Full), None)));
     }
 
     #[test]
-    fn a_peak_is_shown_of_a_bank_where_that_is_known() {
+    fn a_peak_is_shown_per_bank_if_that_is_known() {
         let peak = |text: &str| serde_json::from_str::<AboutPeak>(text).ok().and_then(|peak| peak.shown());
         let shown = |bytes, capacity, of| Some(ShownPeak { bytes, capacity, of });
         let new = r#"{"pool":"DRAM","per_bank":15,"capacity_per_bank":30,"total":180,"capacity_total":360,"of":"bank"}"#;
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(peak(training), shown(15, Some(30), Extent::Device));
         let unknown = r#"{"pool":"DRAM","per_bank":null,"capacity_per_bank":5,"total":null,"of":"bank"}"#;
         assert_eq!(peak(unknown), None);
-        // Earlier versions did not say what of; they wrote the total of a device without banks into both fields.
+        // Earlier versions did not write the unit; without banks, they wrote the device total into both fields.
         let device = r#"{"pool":"DRAM","per_bank":15,"capacity_per_bank":30,"total":15}"#;
         assert_eq!(peak(device), shown(15, Some(30), Extent::Device));
         let bank = r#"{"pool":"DRAM","per_bank":15,"capacity_per_bank":30,"total":180}"#;

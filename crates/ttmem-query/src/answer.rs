@@ -1,6 +1,6 @@
-//! The answer of `ttmem summary`, field by field as the contract promises it.
+//! The response of `ttmem summary`. docs/json.md documents every field.
 //!
-//! All sizes are whole bytes; `_per_bank` is one bank, `_total` one device. `None` is not known, never zero.
+//! All sizes are in bytes: `_per_bank` for one bank, `_total` for one device. `None` means unknown, never zero.
 
 use serde::Serialize;
 use ttmem_model::{Block, Class, Position, Step};
@@ -13,126 +13,128 @@ use super::statement::Statement;
 use super::suggestions::Urgency;
 use crate::analyze::fragmentation::Severity;
 
-/// The answer.
+/// The response of `ttmem summary`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Summary {
-    /// The version of this form.
+    /// The version of this format.
     pub schema: u32,
-    /// What was read.
+    /// The input files.
     pub source: SourceSummary,
-    /// The answer for each rank.
+    /// One entry per rank.
     pub ranks: Vec<RankSummary>,
 }
 
-/// What was read.
+/// The input files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SourceSummary {
-    /// The name of the format.
+    /// The name of the input format.
     pub format: String,
-    /// The files, as they were named.
+    /// The input files, as they were given.
     pub files: Vec<String>,
-    /// What people should know.
+    /// Problems in the input that affect the numbers.
     pub warnings: Vec<WarningSummary>,
-    /// Lines that were not understood.
+    /// The number of lines that could not be parsed.
     pub skipped_lines: u64,
 }
 
-/// A warning.
+/// A problem in an input file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct WarningSummary {
     /// The file.
     pub file: String,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// What is wrong, and how it affects the numbers.
     pub message: String,
 }
 
-/// The answer for one rank.
+/// The summary of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankSummary {
-    /// Its label.
+    /// The rank's label.
     pub rank: Option<String>,
-    /// Which process of its log it is, counted from 1.
+    /// The number of the process that wrote it, from 1, if several processes wrote the log.
     pub process: u32,
-    /// How many processes wrote its log.
+    /// The number of processes that wrote the log.
     pub processes: u32,
-    /// The file it is in.
+    /// The input file.
     pub file: String,
     /// The kind of device it ran on.
     pub device: Option<DeviceKind>,
-    /// Top-level program runs.
+    /// The number of top-level program runs.
     pub runs: usize,
     /// How often the sequence of programs ran.
     pub passes: usize,
-    /// Which of the runs the answer is about, where not all of them.
+    /// The selected runs; `None` if all runs are included.
     pub chosen_runs: Option<ChosenRuns>,
-    /// The operations.
+    /// The number of operations.
     pub operations: Counts,
-    /// The reported operations by name, the most frequent first.
+    /// The reported operations by name, most frequent first.
     pub distribution: Vec<OpCount>,
     /// The pools.
     pub pools: Named<PoolSummary>,
-    /// The pool that matters most at its peak: the one that ran out, or DRAM.
+    /// The peak of the most important pool: the one that ran out of memory, or DRAM.
     pub peak: Option<PoolMoment>,
     /// Every pool at its peak.
     pub peaks: Named<PoolMoment>,
-    /// The moment that was asked for.
+    /// The requested position.
     pub at: Option<AtMoment>,
-    /// The padding of what is alive at the DRAM peak.
+    /// The padding of the tensors that are live at the DRAM peak.
     pub padding: Option<PaddingSummary>,
-    /// The steps that added most.
+    /// The steps with the largest increases.
     pub suspects: Vec<Suspect>,
-    /// Changes that belong to no step.
+    /// The largest increases of DRAM (of the first pool, if there is no DRAM); steps that do the same are one row.
+    pub increases: Vec<Increase>,
+    /// Changes between programs, which belong to no step.
     pub outside: Vec<Outside>,
-    /// Where free memory was most in pieces.
+    /// The worst fragmentation of each pool.
     pub fragmentation: Named<Fragmentation>,
-    /// The weights.
+    /// The weights of the model.
     pub weights: Option<Weights>,
-    /// The inputs.
+    /// The inputs of the model.
     pub inputs: Option<Declared>,
-    /// The error that ended the program.
+    /// The out-of-memory error that ended the program.
     pub oom: Option<Oom>,
-    /// The sentence on the exception that ended the program. Where `oom` is set as well, it is the same error as Python
-    /// reports it, or a later one.
+    /// A sentence about the exception that ended the program. If `oom` is also set, this is the same error as reported
+    /// by Python, or a later one.
     pub ended_by: Option<String>,
     /// All errors.
     pub faults: Vec<FaultSummary>,
-    /// The sessions of phases.
+    /// The training sessions.
     pub sessions: Vec<SessionSummary>,
     /// The phases of all sessions, in order.
     pub phases: Vec<PhaseSummary>,
-    /// What is expected of classes of tensors, and what they took.
+    /// The expected and measured sizes of tensor classes.
     pub expected: Vec<ExpectedSummary>,
-    /// The moments that the program has named, in order; not there where there are none.
+    /// The moments that the program named, in order; omitted if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,
-    /// What ran, in order, as the program names it; not there where it names nothing.
+    /// The named parts of the program, in order; omitted if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ran: Vec<Ran>,
-    /// What could be changed, what matters most first.
+    /// Suggested changes, most important first.
     pub suggestions: Vec<Suggestion>,
 }
 
-/// A moment that the program has named.
+/// A moment that the program named.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Checkpoint {
     /// Its name.
     pub name: String,
-    /// When it was, since the recording began.
+    /// Its time since the start of the recording.
     pub time_ns: u64,
-    /// The position.
+    /// Its position.
     pub step: Position,
-    /// What was allocated in each pool then.
+    /// The allocated bytes of each pool.
     pub pools: Named<Option<u64>>,
 }
 
-/// A part of the program, and what its calls came to that have ended: what they and the calls inside of them did.
+/// A part of the program, with totals over its finished calls. The totals include nested calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Ran {
@@ -140,53 +142,53 @@ pub struct Ran {
     pub name: String,
     /// `operation`, `forward`, `backward` or `optimizer`.
     pub kind: &'static str,
-    /// How many others it is inside of: those above it with less.
+    /// Its nesting depth: the number of parts that enclose it.
     pub depth: usize,
-    /// How often it ran to its end.
+    /// The number of finished calls.
     pub calls: u64,
-    /// How many calls still ran when the evidence ended.
+    /// The number of calls that had not finished when the recording ended.
     pub running: u64,
-    /// How long, in all; `None` where the length of a call is not known.
+    /// The total duration of all calls; `None` if the duration of a call is unknown.
     pub time_ns: Option<u64>,
-    /// How long the longest call took; `None` likewise.
+    /// The duration of the longest call; `None` if the duration of a call is unknown.
     pub longest_ns: Option<u64>,
-    /// The most that one call held above what was there when it began.
+    /// The highest memory use during one call, relative to its start.
     pub peak_bytes: Option<u64>,
-    /// What they allocated, in all.
+    /// The total number of bytes that the calls allocated.
     pub allocated_bytes: Option<u64>,
-    /// What they had made and left behind, each when it ended, in all.
+    /// The total number of bytes that the calls allocated and that were still live when each call ended.
     pub kept_bytes: Option<u64>,
-    /// What they allocated less what they gave back.
+    /// Bytes allocated minus bytes freed.
     pub change_bytes: Option<i64>,
 }
 
-/// What is expected of a class of tensors, and what it took.
+/// The expected and measured size of a tensor class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ExpectedSummary {
     /// The class.
     pub class: Class,
-    /// What is expected, on the device.
+    /// The expected size on the device.
     pub expected_bytes: u64,
-    /// Who expects it: `recording` or `request`.
+    /// Where the expectation is from: `recording` or `request`.
     pub from: &'static str,
-    /// How it was computed.
+    /// How the expected size was computed.
     pub how: String,
-    /// The most that the class took at one moment, in all pools together.
+    /// The maximum size of the class at one moment, over all pools.
     pub measured_bytes: Option<u64>,
-    /// The position at which that was first reached.
+    /// The position where the maximum was first reached.
     pub measured_step: Option<Position>,
-    /// What it took in each pool then.
+    /// The size of the class in each pool at that position.
     pub measured_by_pool: Option<Named<u64>>,
-    /// What was measured less what is expected.
+    /// Measured minus expected bytes.
     pub difference_bytes: Option<i64>,
-    /// The same in percent of what is expected.
+    /// The difference in percent of the expected size.
     pub difference_pct: Option<f64>,
-    /// Why it was not measured, and what to do about it.
+    /// Why the class was not measured, and what to do about it.
     pub note: Option<&'static str>,
 }
 
-/// What could be changed, and what that would save.
+/// A suggested change, and how much it would save.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Suggestion {
@@ -196,24 +198,24 @@ pub struct Suggestion {
     pub urgency: Urgency,
     /// The pool that it is about.
     pub pool: String,
-    /// Its sentences.
+    /// The headline, detail and advice.
     #[serde(flatten)]
     pub statement: Statement,
-    /// All of its sentences in one text.
+    /// The headline, detail and advice as one text.
     pub message: String,
-    /// By how much the peak of the pool would be lower, in each bank.
+    /// The reduction of the pool's peak, per bank.
     pub saves_per_bank: Option<u64>,
-    /// The same of the device.
+    /// The reduction of the pool's peak on the device.
     pub saves_bytes: Option<u64>,
     /// The first of the steps that it is about.
     pub step: Option<Step>,
-    /// The steps that it is about, the earliest first.
+    /// The steps that it is about, earliest first.
     pub steps: Vec<Step>,
-    /// The number of these steps, listed or not.
+    /// The number of these steps, including those not listed.
     pub step_count: usize,
-    /// The tensors that it is about, largest first; `None` where the evidence has no tensors.
+    /// The tensors that it is about, largest first; `None` if the input has no tensors.
     pub tensors: Option<Vec<SuggestionTensor>>,
-    /// The number of these tensors, listed or not.
+    /// The number of these tensors, including those not listed.
     pub tensor_count: Option<usize>,
 }
 
@@ -221,121 +223,135 @@ pub struct Suggestion {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SuggestionTensor {
-    /// Its name, or its name in the program.
+    /// Its name, or its SSA name if it has none.
     pub name: Option<String>,
-    /// Its name in the program.
+    /// Its SSA name in the program.
     pub ssa: Option<String>,
     /// Its shape.
     pub shape: Option<Vec<u64>>,
-    /// Its element.
+    /// Its element type.
     pub dtype: Option<String>,
-    /// Its size in each bank.
+    /// Its size per bank.
     pub per_bank: Option<u64>,
-    /// The step that made it.
+    /// The step that allocated it.
     pub born_step: Option<Step>,
+    /// The operation that allocated it.
+    pub op: Option<String>,
+    /// The location of that operation.
+    pub loc: Option<String>,
 }
 
-/// Runs that were chosen, by their numbers from 1.
+/// The selected runs, numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ChosenRuns {
-    /// The first.
+    /// The first selected run.
     pub first: usize,
-    /// The last.
+    /// The last selected run.
     pub last: usize,
-    /// Of how many.
+    /// The total number of runs.
     pub of: usize,
 }
 
-/// How many operations there are.
+/// The number of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Counts {
-    /// All, deallocations included.
+    /// All operations, including deallocations.
     pub total: u32,
-    /// Without deallocate and get_device.
+    /// All operations except `deallocate` and `get_device`.
     pub reported: u32,
-    /// Of the reported: those that make or load constants.
+    /// The reported operations that compute or load constants.
     pub weight: Option<u32>,
-    /// Of the reported: all others.
+    /// All other reported operations.
     pub activation: Option<u32>,
 }
 
-/// How often an operation ran.
+/// The number of executions of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct OpCount {
-    /// Its name.
+    /// The operation.
     pub op: String,
-    /// How often.
+    /// The number of executions.
     pub count: u32,
 }
 
-/// A pool.
+/// A memory pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolSummary {
-    /// In how many banks it lies.
+    /// The number of banks.
     pub banks: Option<u32>,
-    /// What its sizes are sizes of, those that are called `per_bank`.
+    /// The unit that the `per_bank` sizes refer to.
     pub extent: Extent,
     /// The size of a bank.
     pub capacity_per_bank: Option<u64>,
-    /// The highest use of a bank.
+    /// The highest memory use of a bank.
     pub peak_per_bank: Option<u64>,
-    /// How close that is to the capacity.
+    /// How close the peak is to the capacity.
     pub level: Option<Level>,
-    /// The highest use of the device; by its own rule, where the evidence has one.
+    /// The highest memory use of the device, computed by the input's own rule if it has one.
     pub peak_total: Option<u64>,
     /// The position of the peak.
     pub peak_step: Option<Position>,
-    /// The step before it.
+    /// The step before the peak.
     pub caused_by_step: Option<Step>,
-    /// What is allocated at the end.
+    /// The allocated bytes at the end.
     pub final_per_bank: Option<u64>,
-    /// The same of the device. Evidence that knows nothing of what was there before may say less than nothing.
+    /// The allocated bytes of the device at the end. Negative if the input does not include memory that was allocated
+    /// before it starts.
     pub final_total: Option<i64>,
-    /// `measured` or `rebuilt`.
+    /// `measured`, or `rebuilt` if it was reconstructed.
     pub final_source: Option<&'static str>,
-    /// What was free at the peak.
+    /// The free bytes at the peak.
     pub free_at_peak_per_bank: Option<u64>,
-    /// The largest piece of it.
+    /// The largest free block at the peak.
     pub largest_free_at_peak_per_bank: Option<u64>,
-    /// The step of rounding.
+    /// The granularity that the input rounds to.
     pub quantum_per_bank: u64,
-    /// What a caching allocator says besides; not there where there is none.
+    /// The levels reported by a caching allocator; omitted if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<AllocatorLevels>,
-    /// It is a counter that was read now and then, beside pools whose every change was seen; not there where it is not.
+    /// Whether the pool is a counter that was polled, alongside pools that were tracked exactly; omitted if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub polled: bool,
-    /// Where the peak is from, if the pool was only sampled: `counted` is the evidence's own figure, `sampled` the highest
-    /// sample, which is a lower bound. Not there where every change was seen.
+    /// The source of the peak of a sampled pool: `counted` is the input's own figure, `sampled` the highest sample,
+    /// which is a lower bound. Omitted if every change was tracked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_source: Option<&'static str>,
-    /// The highest sample of such a pool.
+    /// The highest sample of a sampled pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub highest_sample_per_bank: Option<u64>,
-    /// What is not in these figures, in words; not there where nothing is known to be missing.
+    /// Memory that these figures do not include, in words; omitted if nothing is known to be missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_watched: Vec<String>,
 }
 
-/// The levels that a caching allocator tells apart, in bytes of the device.
+impl PoolSummary {
+    /// The levels of the caching allocator, and the maximum number of bytes it reserved. `None` if it reserved nothing:
+    /// CPU tensors may have such counters as well, but no caching allocator.
+    pub fn caching_allocator(&self) -> Option<(&AllocatorLevels, u64)> {
+        let levels = self.allocator.as_ref()?;
+        Some((levels, levels.reserved_peak_total.filter(|bytes| *bytes > 0)?))
+    }
+}
+
+/// The levels that a caching allocator reports, in bytes of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AllocatorLevels {
-    /// What the program asked for, when most was allocated.
+    /// The bytes requested by the program at the peak of allocated memory.
     pub requested_at_peak_total: Option<u64>,
-    /// What was allocated or waited for a stream then.
+    /// The bytes that were allocated, or waiting for a stream, at that peak.
     pub active_at_peak_total: Option<u64>,
-    /// What the allocator had from the driver then.
+    /// The bytes reserved from the driver at that peak.
     pub reserved_at_peak_total: Option<u64>,
-    /// The most that it had from the driver.
+    /// The maximum number of bytes reserved from the driver.
     pub reserved_peak_total: Option<u64>,
 }
 
-/// A pool at a moment.
+/// A pool at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolMoment {
@@ -343,54 +359,54 @@ pub struct PoolMoment {
     pub pool: String,
     /// The position.
     pub step: Option<Position>,
-    /// The phase.
+    /// The training phase.
     pub phase: Option<String>,
-    /// The step that brought it there.
+    /// The step that led to this level.
     pub caused_by: Option<Caused>,
-    /// It was brought there between two programs, by no step.
+    /// Whether the level was reached between two programs and not by a step.
     pub caused_outside_programs: bool,
-    /// What the device says is allocated.
+    /// The allocated bytes, as reported by the device.
     pub allocated_per_bank: Option<u64>,
-    /// What is free.
+    /// The free bytes.
     pub free_per_bank: Option<u64>,
-    /// The largest piece of it.
+    /// The largest free block.
     pub largest_free_per_bank: Option<u64>,
-    /// What the tensors add up to.
+    /// The sum of all live tensors.
     pub explained_per_bank: Option<u64>,
-    /// The rest; negative where the tensors add up to more.
+    /// Allocated minus explained bytes; negative if the tensors add up to more.
     pub unexplained_per_bank: Option<i64>,
-    /// What the tensors add up to, by class.
+    /// The sum of all live tensors, by class.
     pub by_class_per_bank: Option<Named<u64>>,
-    /// The unexplained bytes, by the operations that left them behind.
+    /// The unexplained bytes, by the operation that left them allocated.
     pub residue: Option<Vec<ResidueRow>>,
-    /// How many tensors are alive.
+    /// The number of live tensors.
     pub live_count: Option<usize>,
-    /// Where those were made that running made, the most first; not there where the program names no parts.
+    /// Where the activations and temporaries were allocated, largest first; omitted if the program has no named parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_in: Option<Vec<MadeIn>>,
-    /// The tensors, largest first.
+    /// The live tensors, largest first.
     pub live: Option<Vec<LiveTensor>>,
-    /// How a bank is cut up, where the evidence has block tables.
+    /// The blocks of a bank, if the input has block tables.
     pub blocks: Option<Vec<Block>>,
 }
 
-/// What a part of the program made of what is alive: activations, what is temporary, and what nobody knows.
+/// The live activations, temporaries and unclassified tensors that a part of the program allocated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct MadeIn {
-    /// The part: `h.*.mlp` for layers that are alike; null for what was made outside of all parts.
+    /// The part, such as `h.*.mlp` for similar layers; null for tensors allocated outside all parts.
     pub name: Option<String>,
     /// `operation`, `forward`, `backward` or `optimizer`.
     pub kind: Option<&'static str>,
-    /// How many parts have that name.
+    /// The number of parts with this name.
     pub scopes: usize,
-    /// How many tensors.
+    /// The number of tensors.
     pub tensors: usize,
-    /// What they take of each bank.
+    /// Their size per bank.
     pub per_bank: u64,
 }
 
-/// The step that brought a pool to where it is.
+/// The step that brought a pool to its level.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Caused {
@@ -402,7 +418,7 @@ pub struct Caused {
     pub loc: Option<String>,
     /// The program it ran in.
     pub program: Option<String>,
-    /// The top-level run.
+    /// The number of the top-level run.
     pub run: Option<usize>,
 }
 
@@ -410,86 +426,86 @@ pub struct Caused {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ResidueRow {
-    /// The operation that left them behind; null where it was none, or one of several.
+    /// The operation that left them allocated; null if there was none, or one of several.
     pub op: Option<String>,
-    /// How many, in each bank.
+    /// The unexplained bytes per bank.
     pub per_bank: i64,
-    /// In how many steps.
+    /// The number of steps that left bytes allocated.
     pub steps: usize,
-    /// In how many of them it ran with these types and attributes for the first time.
+    /// The number of these steps that ran with types and attributes not used before.
     pub first_uses: usize,
-    /// Which steps: when it stayed behind.
+    /// The steps that left bytes allocated.
     pub at_steps: Vec<Step>,
-    /// What is known where there is no operation.
+    /// An explanation if there is no operation.
     pub note: Option<&'static str>,
 }
 
-/// A tensor that is alive.
+/// A live tensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct LiveTensor {
-    /// What people call it, or its name in the program.
+    /// Its name in the model, or its SSA name.
     pub name: Option<String>,
-    /// Its name where it was born.
+    /// Its SSA name in the program that allocated it.
     pub ssa: Option<String>,
-    /// The program where it was born.
+    /// The program that allocated it.
     pub program: Option<String>,
-    /// The top-level run.
+    /// The number of the top-level run.
     pub run: Option<usize>,
     /// Its other names.
     pub also: Vec<String>,
-    /// The operation that made it.
+    /// The operation that allocated it.
     pub op: Option<String>,
-    /// Where that stands.
+    /// The source location of that operation.
     pub loc: Option<String>,
-    /// The part of the program that it was made in; not there where the program names none.
+    /// The part of the program that allocated it; omitted if the program has no named parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_in: Option<String>,
-    /// What it is to the model.
+    /// Its role in the model.
     pub class: Class,
     /// Its shape.
     pub shape: Option<Vec<u64>>,
-    /// Its element.
+    /// Its element type.
     pub dtype: Option<String>,
-    /// What it takes of each bank.
+    /// Its size per bank.
     pub per_bank: Option<u64>,
-    /// What it takes of the device, padding included.
+    /// Its size on the device, including padding.
     pub padded_bytes: Option<u64>,
-    /// What its elements take.
+    /// The size of its elements.
     pub logical_bytes: Option<u64>,
-    /// The step that made it.
+    /// The step that allocated it.
     pub born_step: Option<Step>,
-    /// The step that ended it.
+    /// The step that freed it.
     pub dies_step: Option<Step>,
-    /// It went between two programs: it is gone before this step.
+    /// The position at its end, if it was freed between two programs.
     pub gone_before_step: Option<Position>,
 }
 
-/// A moment that was asked for.
+/// The requested moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AtMoment {
     /// The position.
     pub step: Position,
-    /// The operation that follows.
+    /// The operation of the step at that position.
     pub op: Option<String>,
     /// Its location.
     pub loc: Option<String>,
-    /// Every pool then.
+    /// Every pool at that moment.
     pub pools: Named<PoolMoment>,
 }
 
-/// Padding.
+/// The padding of tensors.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PaddingSummary {
-    /// All bytes.
+    /// The total size, including padding.
     pub padded_bytes: u64,
-    /// The bytes of the elements.
+    /// The size of the elements.
     pub logical_bytes: u64,
-    /// The first beyond the second, in percent of the second.
+    /// The padding in percent of the size of the elements.
     pub overhead_pct: Option<f64>,
-    /// The tensors with most padding.
+    /// The tensors with the most padding.
     pub top: Vec<PaddedTensor>,
 }
 
@@ -499,27 +515,27 @@ pub struct PaddingSummary {
 pub struct PaddedTensor {
     /// Its name.
     pub name: Option<String>,
-    /// The operation that made it.
+    /// The operation that allocated it.
     pub op: Option<String>,
-    /// Where that stands.
+    /// The source location of that operation.
     pub loc: Option<String>,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// The shape that it is padded to.
+    /// Its shape including padding.
     pub padded_shape: Option<Vec<u64>>,
-    /// Its element.
+    /// Its element type.
     pub dtype: String,
-    /// All bytes.
+    /// The total size, including padding.
     pub padded_bytes: u64,
-    /// The bytes of the elements.
+    /// The size of the elements.
     pub logical_bytes: u64,
-    /// The difference.
+    /// The size of the padding.
     pub overhead_bytes: u64,
-    /// The same in percent of the elements.
+    /// The padding in percent of the size of the elements.
     pub overhead_pct: Option<f64>,
 }
 
-/// A step that added much.
+/// A step with a large increase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Suspect {
@@ -531,9 +547,31 @@ pub struct Suspect {
     pub loc: Option<String>,
     /// The shape of its first result.
     pub shape: Option<Vec<u64>>,
-    /// The element of its first result.
+    /// The element type of its first result.
     pub dtype: Option<String>,
-    /// What it added to each bank of DRAM (of the first pool, where there is no DRAM).
+    /// The increase per bank of DRAM, or of the first pool if there is no DRAM.
+    pub added_per_bank: u64,
+}
+
+/// Steps that added memory: the same operation with a result of the same type, and the same increase.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Increase {
+    /// The number of steps.
+    pub count: usize,
+    /// The first step.
+    pub first_step: Step,
+    /// The last step.
+    pub last_step: Step,
+    /// The operation.
+    pub op: Option<String>,
+    /// The location of the first step.
+    pub loc: Option<String>,
+    /// The shape of the first result.
+    pub shape: Option<Vec<u64>>,
+    /// The element type of the first result.
+    pub dtype: Option<String>,
+    /// The memory that each step added, per bank.
     pub added_per_bank: u64,
 }
 
@@ -545,37 +583,40 @@ pub struct Outside {
     pub pool: String,
     /// The position.
     pub step: Position,
-    /// What changed in each bank.
+    /// The change per bank.
     pub change_per_bank: i64,
 }
 
-/// Fragmentation.
+/// The worst fragmentation of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Fragmentation {
-    /// The position where it is worst.
+    /// The position of the worst fragmentation.
     pub step: Position,
-    /// What is free there.
+    /// The free bytes.
     pub free_per_bank: u64,
-    /// The largest piece of it.
+    /// The largest free block.
     pub largest_free_per_bank: u64,
-    /// How much it matters.
+    /// How serious the fragmentation is.
     pub severity: Severity,
-    /// How a bank is cut up there, where the evidence has block tables.
+    /// The blocks of a bank, if the input has block tables.
     pub blocks: Option<Vec<Block>>,
+    /// Live tensors that were allocated between tensors that have been freed, and that are not larger than the largest
+    /// free block; oldest first. They probably lie between the free blocks.
+    pub survivors: Vec<LiveTensor>,
 }
 
-/// The weights.
+/// The weights of the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Weights {
-    /// How many.
+    /// The number of weights.
     pub count: usize,
-    /// The bytes of their elements.
+    /// The size of their elements.
     pub bytes: u64,
-    /// Those of them that are on the device in two forms at the DRAM peak.
+    /// The size of those weights that are on the device in two forms at the DRAM peak.
     pub kept_twice_bytes: Option<u64>,
-    /// The largest.
+    /// The largest weights.
     pub largest: Vec<Weight>,
 }
 
@@ -583,88 +624,88 @@ pub struct Weights {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Weight {
-    /// What people call it.
+    /// Its name in the model.
     pub name: String,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// Its element.
+    /// Its element type.
     pub dtype: String,
-    /// The bytes of its elements.
+    /// The size of its elements.
     pub bytes: Option<u64>,
-    /// What was computed from it is on the device, too, at the DRAM peak.
+    /// Whether a const-eval result computed from it is also on the device at the DRAM peak.
     pub kept_twice: Option<bool>,
 }
 
-/// The inputs.
+/// The inputs of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Declared {
-    /// How many.
+    /// The number of inputs.
     pub count: usize,
-    /// The bytes of their elements.
+    /// The size of their elements.
     pub bytes: u64,
 }
 
-/// The error that ended the program.
+/// The out-of-memory error that ended the program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Oom {
-    /// The verdict in sentences.
+    /// The headline, detail and advice.
     #[serde(flatten)]
     pub statement: Statement,
     /// The pool.
     pub pool: Option<String>,
-    /// Why.
+    /// The cause.
     pub cause: &'static str,
-    /// Where the numbers are from.
+    /// Where the numbers are from: `message` or `state`.
     pub evidence: &'static str,
-    /// What was asked for, of the device.
+    /// The requested bytes on the device.
     pub requested_total: Option<u64>,
-    /// What was asked for, of each bank.
+    /// The requested bytes per bank.
     pub requested_per_bank: Option<u64>,
-    /// Over how many banks.
+    /// The number of banks.
     pub banks: Option<u32>,
-    /// What was free of each.
+    /// The free bytes per bank.
     pub free_per_bank: Option<u64>,
-    /// The largest piece of it.
+    /// The largest free block of a bank.
     pub largest_free_per_bank: Option<u64>,
-    /// How many more bytes of each bank would have been enough.
+    /// The missing bytes per bank.
     pub lacks_per_bank: Option<u64>,
-    /// What tensors held then; not there where the evidence is not a recording.
+    /// The bytes held by tensors at that point; omitted if the input is not a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_per_bank: Option<u64>,
-    /// The part of the program that the step ran in; not there where the program names none.
+    /// The part of the program that the step ran in; omitted if the program has no named parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// Circular buffers: how many bytes they and the buffers both need.
+    /// The excess of circular buffers over the available L1.
     pub overlap_bytes: Option<u64>,
-    /// The step.
+    /// The step that failed.
     pub step: Option<Step>,
     /// Its operation.
     pub op: Option<String>,
     /// Its location.
     pub loc: Option<String>,
-    /// The tensors of just that size.
+    /// The tensors whose size matches the request.
     pub belongs_to: Vec<OwnerSummary>,
-    /// The message.
+    /// The error message.
     pub message: String,
 }
 
-/// A tensor of the size that did not fit.
+/// A tensor whose size matches the failed request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct OwnerSummary {
     /// `result`, `operand` or `argument`.
     pub part: &'static str,
-    /// Its name in the program.
+    /// Its SSA name in the program.
     pub ssa: String,
-    /// What people call it.
+    /// Its name in the model.
     pub name: Option<String>,
     /// Its shape.
     pub shape: Vec<u64>,
-    /// Its element.
+    /// Its element type.
     pub dtype: String,
-    /// It has that size only with elements twice as wide as declared.
+    /// Whether the size matches only with elements twice as wide as declared.
     pub widened: bool,
 }
 
@@ -672,7 +713,7 @@ pub struct OwnerSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct FaultSummary {
-    /// What kind.
+    /// The kind of error.
     pub kind: &'static str,
     /// The pool.
     pub pool: Option<String>,
@@ -680,46 +721,46 @@ pub struct FaultSummary {
     pub step: Option<Step>,
     /// The operation.
     pub op: Option<String>,
-    /// The line.
+    /// The line number of the error in the input.
     pub line: Option<u64>,
-    /// Whether the program never came to its end.
+    /// Whether the error ended the program.
     pub ended_program: bool,
-    /// The message.
+    /// The error message.
     pub message: String,
 }
 
-/// A session of phases.
+/// A training session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SessionSummary {
-    /// What people call it.
+    /// Its name.
     pub name: Option<String>,
-    /// The parameters of the model.
+    /// The number of parameters of the model.
     pub parameters: Option<u64>,
-    /// Their element.
+    /// The element type of the parameters.
     pub dtype: Option<String>,
     /// The memory of the device.
     pub device_memory_bytes: Option<u64>,
-    /// Nothing was allocated: the figures are what would have been.
+    /// Whether the figures are estimates: nothing was allocated.
     pub estimated: bool,
-    /// Whether its end was reached.
+    /// Whether the session finished.
     pub finished: bool,
-    /// The line that it begins on, from 1.
+    /// The line number where it starts, from 1.
     pub line: Option<u64>,
-    /// The highest use of all phases that are known.
+    /// The highest known memory use of all phases.
     pub peak_bytes: Option<i64>,
-    /// How close that is to the memory of the device.
+    /// How close the peak is to the memory of the device.
     pub level: Option<Level>,
-    /// Whether it is below the memory of the device.
+    /// Whether the peak is below the memory of the device.
     pub fits: Option<bool>,
-    /// The use at the end.
+    /// The memory use at the end.
     pub final_bytes: Option<i64>,
 }
 
 /// A phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
-#[allow(missing_docs, reason = "the glossary of the contract says each")]
+#[allow(missing_docs, reason = "docs/json.md documents each field")]
 pub struct PhaseSummary {
     pub session: usize,
     pub name: String,

@@ -1,4 +1,4 @@
-//! The kind of device that a rank ran on. Which words and sections a front end shows depends on it.
+//! The kind of device that a rank ran on. Front ends choose their wording and sections by it.
 
 use serde::Serialize;
 use ttmem_model::{Pool, Profile, Rank, TypeId};
@@ -14,18 +14,18 @@ pub enum DeviceKind {
     Torch,
 }
 
-/// The device types of PyTorch that pools are named after, and `host`, the memory that the system counts for the process.
+/// The PyTorch device types that pools are named after, and `host`, the process's memory as counted by the system.
 const TORCH: [&str; 7] = ["cpu", "cuda", "xpu", "mps", "hpu", "npu", "host"];
 
 impl DeviceKind {
-    /// The device of a rank; `None` where the evidence has totals of a device and does not say which.
+    /// The device of a rank; `None` if the input only has device totals and does not say of what device.
     pub fn of(profile: &Profile, rank: &Rank) -> Option<Self> {
         let has_graphs = !rank.runs.is_empty() || !rank.modules.is_empty();
         let has_layout = |ty: &Option<TypeId>| {
             ty.and_then(|ty| profile.tensor_type(ty)).is_some_and(|ty| ty.layout.is_some())
         };
         let has_tiles = rank.tensors.ty.iter().any(has_layout);
-        // Formats that have operations and no pools are Tenstorrent's; a recording without pools is of any device.
+        // Formats with operations but no pools are Tenstorrent's; a recording without pools can be of any device.
         let has_pools = !rank.pools.is_empty() || rank.began.is_some();
         if has_graphs || has_tiles || !has_pools || rank.pools.iter().any(is_in_banks) {
             return Some(Self::Tenstorrent);
@@ -34,12 +34,12 @@ impl DeviceKind {
     }
 }
 
-/// Whether the sizes of a pool are sizes of one of several banks or cores.
+/// Whether a pool's sizes are per bank or per core.
 fn is_in_banks(pool: &Pool) -> bool {
     pool.banks != Some(1)
 }
 
-/// Whether a pool is named after a device of PyTorch.
+/// Whether a pool is named after a PyTorch device.
 pub(crate) fn is_torch(pool: &str) -> bool {
     pool.split([':', ' ']).next().is_some_and(|kind| TORCH.contains(&kind))
 }
@@ -63,7 +63,7 @@ mod tests {
         id.unwrap_or_else(|| panic!("a small number is an id"))
     }
 
-    /// The device of a rank with these pools, of which the evidence says this besides.
+    /// The device of a rank with these pools and further events.
     fn device(pools: Pools<'_>, further: Vec<Event<'_>>) -> Option<DeviceKind> {
         let of_rank = |event| Event::Of(id(RankId::new(0)), event);
         let mut events = vec![Event::Rank { label: None }, Event::Text("text".into())];
@@ -126,11 +126,11 @@ mod tests {
         [vec![Event::Type(ty)], say([RankEvent::Tensor(tensor)])].concat()
     }
 
-    /// A program of PyTorch, to which each row of the next test adds one sign.
+    /// The pools of a PyTorch program. Each row of the next test adds one sign of a Tenstorrent device.
     const POOLS: [(&str, Option<u32>); 2] = [("cpu", Some(1)), ("host", Some(1))];
 
     #[test]
-    fn a_program_that_no_compiler_saw_is_of_pytorch() {
+    fn a_program_that_was_not_compiled_runs_on_pytorch() {
         assert_eq!(device(&POOLS, vec![]), TORCH);
         for pool in ["cpu", "cuda:0", "xpu:1", "mps", "hpu", "npu", "host", "cuda:0 private"] {
             assert_eq!(device(&[(pool, Some(1))], vec![]), TORCH, "{pool}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_of_a_device_do_not_say_which() {
+    fn device_totals_do_not_identify_the_device() {
         assert_eq!(device(&[("DRAM", Some(1))], vec![]), None);
         assert_eq!(device(&[("cudalike", Some(1))], vec![]), None);
         // A recording has pools as soon as something is allocated.

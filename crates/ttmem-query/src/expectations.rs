@@ -1,38 +1,38 @@
-//! What people expect of the classes of tensors, as they say it: `params=1.24e9,dtype=bf16`, `kv_cache=2.5GiB`.
+//! The expected sizes of tensor classes, as users write them: `params=1.24e9,dtype=bf16`, `kv_cache=2.5GiB`.
 //!
-//! The size of weights is their number times the bytes of an element; that of a paged KV cache is keys and values of
-//! every token of every page. What it was measured to be is `summary`'s business.
+//! The size of weights is their number times the element size; the size of a paged KV cache is the keys and values of
+//! every token of every page. `summary` compares these sizes with the measured ones.
 
 use std::str::FromStr;
 
 use ttmem_model::{Class, MemorySize};
 
-/// What is expected of a class.
+/// The expected size of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
     /// The class.
     pub class: Class,
-    /// The bytes.
+    /// The expected size in bytes.
     pub bytes: u64,
-    /// How they were computed, in words.
+    /// How the size was computed, in words.
     pub how: String,
 }
 
-/// What is expected of some classes, each of which is there once.
+/// The expected sizes of classes, each class at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expectations(Vec<Expectation>);
 
-/// What the size of a KV cache depends on.
+/// The keys that determine the size of a KV cache.
 const CACHE: [&str; 5] = ["kv_pages", "page_size", "layers", "kv_heads", "head_dim"];
 
-/// As people write it: words of the form `KEY=VALUE`, with commas between them.
+/// Parses a comma-separated list of `KEY=VALUE`.
 impl FromStr for Expectations {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let pair = |word: &'_ str| match word.split_once('=') {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            None => Err(format!("{word:?} has no value: write {word}=…")),
+            None => Err(format!("{word:?} has no value; write {word}=…")),
         };
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
         let pairs: Vec<(String, String)> = words.map(pair).collect::<Result<_, _>>()?;
@@ -41,7 +41,7 @@ impl FromStr for Expectations {
 }
 
 impl Expectations {
-    /// What keys and their values say.
+    /// Builds expectations from keys and their values.
     pub fn of(pairs: &[(String, String)]) -> Result<Self, String> {
         let mut found = Self::default();
         for (index, (key, _)) in pairs.iter().enumerate() {
@@ -60,9 +60,9 @@ impl Expectations {
         if sides.iter().any(|(_, value)| value.is_some()) {
             found.add(cache(&sides, kv_dtype.as_ref().or(dtype.as_ref()))?)?;
         } else if kv_dtype.is_some() {
-            return Err(format!("kv_dtype says nothing without {}", CACHE.join(", ")));
+            return Err(format!("kv_dtype requires {}", CACHE.join(", ")));
         } else if dtype.is_some() && value("params").is_none() {
-            return Err("dtype says nothing without params: write params=…, too".into());
+            return Err("dtype requires params; add params=…".into());
         }
         for (key, value) in pairs.iter().filter(|(key, _)| !is_of_model(key)) {
             let class = Class::ALL.into_iter().filter(|class| *class != Class::Unknown);
@@ -73,24 +73,24 @@ impl Expectations {
         Ok(found)
     }
 
-    /// All of them.
+    /// All expectations.
     pub fn iter(&self) -> impl Iterator<Item = &Expectation> {
         self.0.iter()
     }
 
-    /// Whether nothing is expected.
+    /// Whether there are no expectations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds what else is expected.
+    /// Adds further expectations. A class that is already present is an error.
     pub fn extend(&mut self, others: Self) -> Result<(), String> {
         others.0.into_iter().try_for_each(|other| self.add(other))
     }
 
     fn add(&mut self, one: Expectation) -> Result<(), String> {
         if self.0.iter().any(|known| known.class == one.class) {
-            return Err(format!("what {} takes is given twice", one.class.as_str()));
+            return Err(format!("the size of {} is given twice", one.class.as_str()));
         }
         self.0.push(one);
         Ok(())
@@ -105,90 +105,90 @@ fn unknown(key: &str) -> String {
     let classes: Vec<&str> =
         Class::ALL.into_iter().filter(|class| *class != Class::Unknown).map(Class::as_str).collect();
     format!(
-        "{key:?} is nothing that could be expected: there are params, dtype, {}, kv_dtype, and sizes of classes ({})",
+        "unknown key {key:?}; expected params, dtype, {}, kv_dtype, or a class ({})",
         CACHE.join(", "),
         classes.join(", ")
     )
 }
 
-/// What parameters take.
+/// The expected size of parameters.
 fn weights(params: &str, dtype: Option<&Element>) -> Result<Expectation, String> {
     let count = number("params", params)?;
     let Some(dtype) = dtype else {
-        return Err("params needs to know of which type: write dtype=bf16".into());
+        return Err("params requires an element type; add dtype=bf16".into());
     };
-    let bytes = dtype.bytes(count.into()).ok_or_else(too_much)?;
+    let bytes = dtype.bytes(count.into()).ok_or_else(too_large)?;
     Ok(Expectation { class: Class::Parameter, bytes, how: format!("{count} parameters of {}", dtype.name) })
 }
 
-/// What the pages of a KV cache take.
+/// The expected size of a paged KV cache.
 fn cache(sides: &[(&str, Option<&str>); 5], dtype: Option<&Element>) -> Result<Expectation, String> {
     let missing: Vec<&str> = sides.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
     if !missing.is_empty() {
         return Err(format!(
-            "what a KV cache takes depends on {}, too: write {}=…",
+            "the size of a KV cache also depends on {}; add {}=…",
             missing.join(", "),
             missing.join("=…,")
         ));
     }
     let Some(dtype) = dtype else {
-        return Err("a KV cache needs to know of which type: write dtype=bf16".into());
+        return Err("a KV cache requires an element type; add dtype=bf16".into());
     };
     // Keys and values.
     let mut elements = 2_u128;
-    let mut said = Vec::new();
+    let mut numbers = Vec::new();
     for (key, value) in sides {
         let side = number(key, value.unwrap_or_default())?;
-        elements = elements.checked_mul(side.into()).ok_or_else(too_much)?;
-        said.push(side);
+        elements = elements.checked_mul(side.into()).ok_or_else(too_large)?;
+        numbers.push(side);
     }
-    let [pages, tokens, layers, heads, head] = said[..] else { return Err(too_much()) };
-    let bytes = dtype.bytes(elements).ok_or_else(too_much)?;
+    let [pages, tokens, layers, heads, head] = numbers[..] else { return Err(too_large()) };
+    let bytes = dtype.bytes(elements).ok_or_else(too_large)?;
     let how = format!(
-        "keys and values of {pages} pages of {tokens} tokens, {layers} layers, {heads} heads of {head}, of {}",
+        "keys and values of {pages} pages with {tokens} tokens each, {layers} layers, {heads} heads of size {head}, {}",
         dtype.name
     );
     Ok(Expectation { class: Class::KvCache, bytes, how })
 }
 
-fn too_much() -> String {
-    "that is more than any device has".into()
+fn too_large() -> String {
+    "the size is too large".into()
 }
 
-/// A whole number as people write it: `1235814400`, `1_235_814_400`, `1.24e9`, `1.24B` (billions), `124M`.
+/// Parses an integer as users write it: `1235814400`, `1_235_814_400`, `1.24e9`, `1.24B` (billions), `124M`.
 fn number(key: &str, text: &str) -> Result<u64, String> {
     const SCALES: [(char, i32); 4] = [('k', 3), ('m', 6), ('b', 9), ('t', 12)];
-    let wrong = || format!("{key}={text}: a whole number is wanted, as 1235814400, 1.24e9, 124M or 1.24B");
+    let invalid = || format!("{key}={text}: expected an integer, such as 1235814400, 1.24e9, 124M or 1.24B");
     let plain = text.replace('_', "").to_ascii_lowercase();
     let scale = SCALES.iter().find(|(unit, _)| plain.ends_with(*unit));
     let (plain, scale) = scale.map_or((plain.as_str(), 0), |(_, scale)| (&plain[..plain.len() - 1], *scale));
     let (mantissa, exponent) = plain.split_once('e').unwrap_or((plain, "0"));
-    let exponent: i32 = exponent.parse().map_err(|_| wrong())?;
+    let exponent: i32 = exponent.parse().map_err(|_| invalid())?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let fraction = fraction.trim_end_matches('0');
     let digits = format!("{whole}{fraction}");
     if whole.is_empty() || digits.len() > 30 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(wrong());
+        return Err(invalid());
     }
     let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     let shift = exponent.saturating_add(scale).saturating_sub(places);
-    let shift = u32::try_from(shift).map_err(|_| wrong())?;
-    let value = digits.parse::<u128>().map_err(|_| wrong())?;
+    let shift = u32::try_from(shift).map_err(|_| invalid())?;
+    let value = digits.parse::<u128>().map_err(|_| invalid())?;
     let value = 10_u128.checked_pow(shift).and_then(|scale| value.checked_mul(scale));
-    value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| format!("{key}={text}: {}", too_much()))
+    value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| format!("{key}={text}: {}", too_large()))
 }
 
-/// A type of elements.
+/// An element type.
 #[derive(Clone, Debug)]
 struct Element {
-    /// As it was written.
+    /// The name as it was written.
     name: String,
-    /// What 1024 of them take: a tile, which is the least that block formats have.
+    /// The size of 1024 elements: a tile, the smallest unit of block formats.
     bytes_of_1024: u64,
 }
 
 impl Element {
-    /// The type of a name of PyTorch, MLIR or ttnn.
+    /// Parses the name of an element type in PyTorch, MLIR or ttnn.
     fn of(name: &str) -> Result<Self, String> {
         let plain = name.trim().to_ascii_lowercase();
         let plain = plain.strip_prefix("torch.").or(plain.strip_prefix("ttnn.")).unwrap_or(&plain);
@@ -203,22 +203,22 @@ impl Element {
             "f8" | "fp8" | "i8" | "int8" | "u8" | "uint8" | "bool" | "qint8" | "quint8" => 1 << 10,
             float8 if float8.starts_with("float8_") || float8.starts_with("f8e") => 1 << 10,
             "i4" | "int4" | "u4" | "uint4" | "fp4" | "nf4" => 512,
-            // 16 values share an exponent of a byte.
+            // 16 values share a one-byte exponent.
             "bfp8" | "bfp_bf8" | "bfp_f8" | "bfloat8_b" => 1088,
             "bfp4" | "bfp_bf4" | "bfp_f4" | "bfloat4_b" => 576,
             _ => {
                 return Err(format!(
-                    "{name:?} is no type of elements: write one as bf16, float32, int8 or bfp8"
+                    "unknown element type {name:?}; use one such as bf16, float32, int8 or bfp8"
                 ));
             }
         };
         Ok(Self { name: plain.to_owned(), bytes_of_1024 })
     }
 
-    /// What so many of them take.
+    /// The size of `count` elements.
     fn bytes(&self, count: u128) -> Option<u64> {
         let bytes = count.checked_mul(self.bytes_of_1024.into())?.div_ceil(1024);
-        // What does not fit the numbers with a sign could not be compared.
+        // A size that does not fit into an i64 cannot be compared with the measured one.
         i64::try_from(bytes).ok().map(i64::unsigned_abs)
     }
 }
@@ -243,7 +243,7 @@ mod tests {
             ("params=1_024,dtype=bfp8", vec![(Class::Parameter, 1088)]),
             ("params=3,dtype=int4", vec![(Class::Parameter, 2)]),
             ("params=0,dtype=bf16", vec![(Class::Parameter, 0)]),
-            // The pages of the example: 10240 x 2 x 16 x 8 x 128 elements of two bytes, in each layer.
+            // The example in the docs: 10240 x 2 x 16 x 8 x 128 two-byte elements in each layer.
             (
                 "kv_pages=10240,page_size=16,layers=16,kv_heads=8,head_dim=128,dtype=f16",
                 vec![(Class::KvCache, 10240 * 2 * 16 * 8 * 128 * 2 * 16)],
@@ -261,30 +261,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_expectations_are_rejected() {
         for (text, words) in [
-            ("params=1e9", "write dtype=bf16"),
-            ("dtype=bf16", "says nothing without params"),
-            ("kv_dtype=bf16", "says nothing without kv_pages"),
-            ("params=1.5,dtype=bf16", "a whole number is wanted"),
-            ("params=1e-3,dtype=bf16", "a whole number is wanted"),
-            ("params=-1,dtype=bf16", "a whole number is wanted"),
-            ("params=,dtype=bf16", "a whole number is wanted"),
-            ("params=many,dtype=bf16", "a whole number is wanted"),
-            ("params=1e30,dtype=bf16", "more than any device"),
-            ("params=9e18,dtype=f32", "more than any device"),
-            ("params=1e9,dtype=brain", "is no type of elements"),
-            ("kv_pages=8,page_size=16,dtype=bf16", "depends on layers, kv_heads, head_dim, too"),
-            ("kv_pages=8,page_size=16,layers=1,kv_heads=1,head_dim=1", "of which type"),
-            ("parameter=1GB,params=1,dtype=bf16", "what parameter takes is given twice"),
+            ("params=1e9", "add dtype=bf16"),
+            ("dtype=bf16", "dtype requires params"),
+            ("kv_dtype=bf16", "kv_dtype requires kv_pages"),
+            ("params=1.5,dtype=bf16", "expected an integer"),
+            ("params=1e-3,dtype=bf16", "expected an integer"),
+            ("params=-1,dtype=bf16", "expected an integer"),
+            ("params=,dtype=bf16", "expected an integer"),
+            ("params=many,dtype=bf16", "expected an integer"),
+            ("params=1e30,dtype=bf16", "too large"),
+            ("params=9e18,dtype=f32", "too large"),
+            ("params=1e9,dtype=brain", "unknown element type"),
+            ("kv_pages=8,page_size=16,dtype=bf16", "also depends on layers, kv_heads, head_dim; add"),
+            ("kv_pages=8,page_size=16,layers=1,kv_heads=1,head_dim=1", "requires an element type"),
+            ("parameter=1GB,params=1,dtype=bf16", "the size of parameter is given twice"),
             ("params=1,params=2,dtype=bf16", "params is given twice"),
-            ("gradient=lots", "does not begin with a number"),
-            ("unknown=1", "nothing that could be expected"),
-            ("parms=1", "there are params, dtype"),
+            ("gradient=lots", "must start with a number"),
+            ("unknown=1", "unknown key"),
+            ("parms=1", "expected params, dtype"),
             ("params", "has no value"),
         ] {
-            let said = expected(text).unwrap_err();
-            assert!(said.contains(words), "{text}: {said}");
+            let error = expected(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
         }
     }
 }

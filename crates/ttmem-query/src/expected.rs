@@ -1,4 +1,4 @@
-//! What is expected of classes, held against what they took.
+//! Compares the expected sizes of classes with the measured ones.
 
 use ttmem_model::{Class, Profile, Rank, difference};
 
@@ -8,13 +8,13 @@ use super::named::Named;
 use crate::analyze::expected::{self, Taken};
 use crate::analyze::{Span, expected::Most};
 
-/// Everything that is expected of a rank, with what was measured. What is asked for goes before what the recording has,
-/// and of that the last word on a class counts.
-pub(super) fn held_against(
+/// The expected classes of a rank with their measured sizes. The request takes precedence over the recording; within
+/// the recording, the last expectation of a class counts.
+pub(super) fn compare(
     profile: &Profile,
     rank: &Rank,
     span: Span,
-    asked: Option<&Expectations>,
+    requested: Option<&Expectations>,
 ) -> Vec<ExpectedSummary> {
     let mut rows: Vec<ExpectedSummary> = Vec::new();
     let mut add = |one: Expectation, from: &'static str| {
@@ -23,7 +23,7 @@ pub(super) fn held_against(
             rows.push(row(profile, rank, span, Expectation { class, ..one }, from));
         }
     };
-    for one in asked.into_iter().flat_map(Expectations::iter) {
+    for one in requested.into_iter().flat_map(Expectations::iter) {
         add(one.clone(), "request");
     }
     for one in rank.expected.iter().rev() {
@@ -34,7 +34,7 @@ pub(super) fn held_against(
     rows
 }
 
-/// The class as this evidence has it: what PyTorch calls a parameter is a weight elsewhere.
+/// The class as the input names it: a parameter in PyTorch is a weight elsewhere.
 fn class_here(rank: &Rank, class: Class) -> Class {
     let other = match class {
         Class::Parameter => Class::Weight,
@@ -54,11 +54,9 @@ fn row(
     let Expectation { class, bytes: wanted, how } = expectation;
     let (most, note) = match expected::taken(profile, rank, class, span) {
         Taken::Most(most) => (Some(most), None),
-        Taken::NoTensors => {
-            (None, Some("the evidence has no tensors, so memory can't be attributed to them"))
-        }
+        Taken::NoTensors => (None, Some("the input has no tensors, so memory can't be attributed to them")),
         Taken::NoneOfClass => (None, Some(none_of(class))),
-        Taken::NoSize(_) => (None, Some("the size of a tensor of this class is not known")),
+        Taken::NoSize(_) => (None, Some("the size of a tensor of this class is unknown")),
     };
     let measured = most.as_ref().map(|most| most.bytes);
     let difference = measured.map(|measured| difference(measured, wanted));
@@ -84,24 +82,24 @@ fn by_pool(profile: &Profile, rank: &Rank, most: &Most) -> Named<u64> {
     Named(named.collect())
 }
 
-/// Why no tensor of a class may be known, and how it gets known.
+/// Why no tensor of a class is known, and what to do about it.
 fn none_of(class: Class) -> &'static str {
     match class {
         Class::KvCache => {
-            "no tensor is known to be a KV cache: label it with `tracker.label(cache, \"kv_cache\")`; in a Tenstorrent \
-             log, KV caches are the tensors that `update_cache`, `fill_cache` and attention in decode steps use"
+            "no KV cache was found; label one with `tracker.label(cache, \"kv_cache\")` (in a Tenstorrent log, KV \
+             caches are the tensors used by `update_cache`, `fill_cache` and attention in decode steps)"
         }
         Class::Parameter | Class::Buffer => {
-            "no tensor is known to be of this class: models are learned when they are first called"
+            "no tensor of this class was found; a model's tensors are classified when the model is first called"
         }
-        _ => "no tensor is known to be of this class",
+        _ => "no tensor of this class was found",
     }
 }
 
-/// A difference in percent with one digit behind the point; `None` where nothing is expected.
-#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with one digit")]
+/// A difference in percent with one decimal place; `None` if the expected size is 0.
+#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with one decimal place")]
 fn share(difference: i64, whole: u64) -> Option<f64> {
     let share = (whole > 0).then(|| difference as f64 / whole as f64 * 100.0)?;
-    // No sign for what is nothing.
+    // Turns -0.0 into 0.0.
     Some((share * 10.0).round() / 10.0 + 0.0)
 }

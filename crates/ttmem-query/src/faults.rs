@@ -1,4 +1,4 @@
-//! Errors of the program in the answer of `ttmem summary`.
+//! The program's errors in the response of `ttmem summary`.
 
 use ttmem_model::{Fault, FaultKind, Step};
 
@@ -7,11 +7,11 @@ use super::summary::View;
 use super::words::brief_line;
 use crate::analyze::oom;
 
-/// The message of an exception has at most this many characters in a sentence.
+/// Maximum number of characters of an exception's message in a sentence.
 const MAX_MESSAGE: usize = 300;
 
 impl View<'_> {
-    /// The error that ended the program, in the answer.
+    /// The out-of-memory error that ended the program.
     pub(super) fn oom(&self, verdict: &oom::Verdict<'_>) -> Oom {
         let owner = |owner: &oom::Owner| {
             let ty = self.profile.tensor_type(owner.ty)?;
@@ -51,12 +51,12 @@ impl View<'_> {
         }
     }
 
-    /// What tensors held when an allocation failed, if the evidence is a recording.
+    /// The memory held by tensors when an allocation failed; `None` if the input is not a recording.
     pub(super) fn allocated_then(&self, verdict: &oom::Verdict<'_>) -> Option<u64> {
         verdict.fault.allocated.filter(|_| self.rank.began.is_some())
     }
 
-    /// The sentence on the exception that ended the program, whether memory ran out or not.
+    /// The sentence about the exception that ended the program, whether or not memory ran out.
     pub(super) fn ended_by(&self) -> Option<String> {
         let is_end = |fault: &&Fault| {
             fault.kind == FaultKind::Exception && fault.ended_program && self.is_within(fault)
@@ -66,14 +66,14 @@ impl View<'_> {
         Some(format!("The program ended with {message}"))
     }
 
-    /// The part of the program that a step ran in, as the program names it.
+    /// The named part of the program that a step ran in.
     pub(super) fn part_of(&self, step: Step) -> Option<String> {
         let call = self.rank.named_call(self.rank.within.get(step)??)?;
         let scope = self.rank.scopes.get(self.rank.calls.scope.get(call.index())?.index())?;
         Some(self.text(scope.name))
     }
 
-    /// An error, as it was recorded.
+    /// An error as it was recorded.
     pub(super) fn fault(&self, fault: &Fault) -> FaultSummary {
         FaultSummary {
             kind: match fault.kind {

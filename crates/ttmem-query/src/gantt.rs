@@ -1,8 +1,8 @@
-//! What ran when: calls in rows, the memory under them, and where the time went.
+//! Gantt charts: calls in rows, the memory under them, and where the time went.
 //!
-//! A response is columns: each list under `calls` has a row a call, in the order in which they began. Numbers of calls,
-//! scopes and lanes are rows of their columns. Times are nanoseconds since the recording began. What is not known is
-//! null, never zero.
+//! A response consists of columns: each list under `calls` has one entry per call, in the order of their start times.
+//! Calls, scopes and lanes are referred to by their index in these columns. Times are nanoseconds since the recording
+//! began. Unknown values are null, never zero.
 
 use serde::Serialize;
 use ttmem_model::{CallEnd, Error, Nanoseconds, PoolId, Profile, Rank, Result, ScopeId, ScopeKind, StrId};
@@ -17,76 +17,76 @@ use crate::analyze::hot_paths::{HotPath, hot_paths};
 use crate::analyze::lanes::pack;
 use crate::analyze::overlaps::{Overlap, overlaps};
 
-/// So many rows lists have.
-const MOST: usize = 100;
-/// Browsers count exactly up to here; a longer stretch of time is counted in larger units.
-const LONGEST: Nanoseconds = 1 << 51;
+/// Maximum length of lists.
+const MAX_ROWS: usize = 100;
+/// Maximum time that a browser counts exactly; a longer time range is counted in larger units.
+const MAX_TIME: Nanoseconds = 1 << 51;
 
-/// What is asked.
+/// The parameters of a Gantt chart.
 #[derive(Clone, Debug, Default)]
 pub struct GanttRequest {
-    /// Which rank, instead of all that have calls.
+    /// The rank to include; `None` for all ranks that have calls.
     pub rank: Option<String>,
 }
 
-/// What ran when.
+/// The response of `ttmem gantt`: calls over time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Gantt<'a> {
-    /// The version of this answer.
+    /// The version of this format.
     pub schema: u32,
-    /// The file.
+    /// The input file.
     pub file: &'a str,
-    /// Its format.
+    /// The input format.
     pub format: &'a str,
     /// The ranks that have calls.
     pub ranks: Vec<RankGantt<'a>>,
 }
 
-/// What ran when, on one rank.
+/// The calls of one rank over time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankGantt<'a> {
-    /// What is said besides the columns.
+    /// Facts that are not columns.
     #[serde(flatten)]
     pub outline: Outline<'a>,
-    /// The tree of what the program does.
+    /// The tree of scopes.
     pub scopes: ScopeColumns<'a>,
-    /// What it did.
+    /// The calls.
     pub calls: CallColumns<'a>,
     /// The calls of the longest chain, in order.
     pub chain_calls: Vec<usize>,
-    /// What the pools held.
+    /// The memory held by the pools.
     pub memory: Vec<MemoryColumns<'a>>,
-    /// The moments that somebody wanted to look at.
+    /// The snapshots that the program took.
     pub snapshots: SnapshotColumns<'a>,
 }
 
-/// What is said of a rank besides its columns.
+/// Facts about a rank that are not columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "GanttOutline"))]
 pub struct Outline<'a> {
-    /// The label of the rank.
+    /// The rank's label.
     pub rank: Option<&'a str>,
-    /// When time 0 was, in nanoseconds of Unix time.
+    /// The Unix time of time 0, in nanoseconds.
     pub began_unix_ns: Option<u64>,
-    /// When the first thing happened.
+    /// The time of the first event.
     pub first_ns: Nanoseconds,
-    /// When the last thing happened.
+    /// The time of the last event.
     pub last_ns: Nanoseconds,
-    /// The kinds of scopes, by the numbers that `scopes.kind` has.
+    /// The kinds of scopes, indexed by the numbers in `scopes.kind`.
     #[cfg_attr(feature = "typescript", ts(as = "Vec<&'static str>"))]
     pub kinds: [&'static str; ScopeKind::ALL.len()],
     /// Threads and streams.
     pub lanes: Vec<Lane<'a>>,
-    /// Calls that are not kept one by one: they are in no column, but in the hot paths.
+    /// The number of calls that were not kept individually. They are in no column, but count in the hot paths.
     pub further_calls: u64,
-    /// The scopes that take most time, the first most.
+    /// The scopes that take the most time, first the longest.
     pub hot_paths: Vec<HotPathRow>,
-    /// The longest chain of innermost calls of which none overlaps another.
+    /// The longest chain of innermost calls that do not overlap.
     pub chain: ChainTotals,
-    /// What ran at once on different lanes.
+    /// Scopes that ran at the same time on different lanes.
     pub overlaps: OverlapRows,
 }
 
@@ -96,25 +96,25 @@ pub struct Outline<'a> {
 pub struct Lane<'a> {
     /// Its name.
     pub name: &'a str,
-    /// How many rows its calls take.
+    /// The number of rows that its calls take.
     pub rows: u32,
 }
 
-/// The tree of what a program does.
+/// The tree of scopes.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ScopeColumns<'a> {
-    /// Names.
+    /// The names.
     pub name: Vec<&'a str>,
-    /// Inside of which scope.
+    /// The enclosing scope.
     pub parent: Vec<Option<usize>>,
-    /// What it is.
+    /// The kind, as an index into `kinds`.
     pub kind: Vec<usize>,
     #[serde(skip)]
     ids: Vec<StrId>,
 }
 
-/// Calls in the order in which they began.
+/// Calls, in the order of their start times.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct CallColumns<'a> {
@@ -124,131 +124,132 @@ pub struct CallColumns<'a> {
     pub lane: Vec<usize>,
     /// The row within the lane.
     pub row: Vec<u32>,
-    /// Inside of which call.
+    /// The enclosing call.
     pub parent: Vec<Option<usize>>,
-    /// When it began.
+    /// The start time.
     pub began_ns: Vec<Nanoseconds>,
-    /// When it ended.
+    /// The end time.
     pub ended_ns: Vec<Option<Nanoseconds>>,
-    /// Whether it still ran when the recording ended. One that neither ended nor ran is known by its time only.
+    /// Whether the call was still running when the recording ended. If it has no end time and was not running, only its
+    /// start time is known.
     pub still_ran: Vec<bool>,
-    /// What it allocated.
+    /// The bytes that it allocated.
     pub allocated: Vec<Option<u64>>,
-    /// What it gave back.
+    /// The bytes that it freed.
     pub freed: Vec<Option<u64>>,
-    /// By how much there was more after it than before.
+    /// The change of the memory in use.
     pub change: Vec<Option<i64>>,
-    /// The most that it held above what was there when it began.
+    /// The highest memory use during the call, relative to its start.
     pub peak: Vec<Option<u64>>,
-    /// What it allocated and did not give back.
+    /// The bytes that it allocated and did not free.
     pub kept: Vec<Option<u64>>,
-    /// Where it is called from.
+    /// The source location of the call.
     pub loc: Vec<Option<&'a str>>,
     #[serde(skip)]
     loc_ids: Vec<Option<StrId>>,
 }
 
-/// A scope that takes time.
+/// A scope and the total time of its calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "HotPath"))]
 pub struct HotPathRow {
     /// The scope.
     pub scope: usize,
-    /// Its name, after those of the scopes around it.
+    /// Its name, preceded by the names of the enclosing scopes.
     pub path: String,
-    /// How often it was called.
+    /// The number of calls.
     pub count: u64,
-    /// Of how many calls it is known how long they took.
+    /// The number of calls whose duration is known.
     pub timed: u64,
-    /// How long those took together.
+    /// The total duration of these calls.
     pub total_ns: Option<Nanoseconds>,
-    /// The same without the calls inside of them; null, too, where some are not kept one by one.
+    /// The total duration without nested calls; null also if some calls were not kept individually.
     pub own_ns: Option<Nanoseconds>,
-    /// The longest.
+    /// The duration of the longest call.
     pub longest_ns: Option<Nanoseconds>,
-    /// Which call that was; the first, where no length is known; null where it is not kept.
+    /// The longest call, or the first if no duration is known; null if the call was not kept.
     pub longest_call: Option<usize>,
-    /// By how much they left more memory in use.
+    /// The change of the memory in use over all calls.
     pub change: Option<i64>,
 }
 
-/// The longest chain of calls without overlap.
+/// The longest chain of calls that do not overlap.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct ChainTotals {
-    /// How long its calls take together.
+    /// The total duration of its calls.
     pub time_ns: Nanoseconds,
-    /// How many calls there are in it.
+    /// The number of its calls.
     pub calls: usize,
 }
 
-/// What ran at once.
+/// Scopes that ran at the same time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "Overlaps"))]
 pub struct OverlapRows {
-    /// How long two or more lanes were in calls.
+    /// The total time during which two or more lanes had a running call.
     pub time_ns: Nanoseconds,
-    /// How many different sets of scopes ran at once.
+    /// The number of different sets of scopes that ran at the same time.
     pub sets: usize,
-    /// Those that lasted longest.
+    /// The sets with the longest total time.
     pub longest: Vec<OverlapRow>,
 }
 
-/// Scopes that ran at once.
+/// A set of scopes that ran at the same time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "Overlap"))]
 pub struct OverlapRow {
-    /// How many lanes.
+    /// The number of lanes.
     pub lanes: usize,
-    /// How long, all together.
+    /// The total duration of all intervals.
     pub time_ns: Nanoseconds,
-    /// How many times.
+    /// The number of intervals.
     pub count: u64,
-    /// When the longest time began.
+    /// The start of the longest interval.
     pub from_ns: Nanoseconds,
-    /// When it ended.
+    /// The end of the longest interval.
     pub until_ns: Nanoseconds,
-    /// The calls that ran then, one of each lane, eight at most.
+    /// The calls that ran in the longest interval, one per lane; at most eight.
     pub calls: Vec<usize>,
 }
 
-/// What a pool held.
+/// The memory held by a pool over time.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct MemoryColumns<'a> {
     /// The pool.
     pub pool: &'a str,
-    /// In how many banks it lies.
+    /// The number of banks.
     pub banks: Option<u32>,
-    /// What its sizes are sizes of.
+    /// The unit that its sizes refer to.
     pub extent: Extent,
-    /// The step of rounding.
+    /// The granularity that the input rounds to.
     pub quantum: u64,
-    /// Whether there are tensors in it: the memory of a process is a pool, too, and nobody's bytes are named there.
+    /// Whether it has tensors. The memory of the process is also a pool, but has none.
     #[serde(skip)]
     pub has_tensors: bool,
-    /// When it changed.
+    /// The times of the changes.
     pub at_ns: Vec<Nanoseconds>,
-    /// To what, in each bank. Of several changes at one time the highest and the last are here.
+    /// The bytes per bank after each change. Of several changes at one time, the highest and the last are included.
     pub per_bank: Vec<u64>,
 }
 
-/// Moments that somebody wanted to look at.
+/// The snapshots that the program took.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SnapshotColumns<'a> {
-    /// What they are called.
+    /// Their names.
     pub name: Vec<Option<&'a str>>,
-    /// When.
+    /// Their times.
     pub at_ns: Vec<Nanoseconds>,
     #[serde(skip)]
     ids: Vec<Option<StrId>>,
 }
 
-/// What ran when.
+/// The calls of a profile over time.
 pub fn gantt<'a>(profile: &'a Profile, request: &GanttRequest) -> Result<Gantt<'a>> {
     let file = profile.source.file.as_str();
     let with_calls = || profile.ranks.iter().filter(|rank| !rank.calls.is_empty());
@@ -263,7 +264,7 @@ pub fn gantt<'a>(profile: &'a Profile, request: &GanttRequest) -> Result<Gantt<'
         let names: Vec<&str> = with_calls().map(|rank| label(rank).unwrap_or("0")).collect();
         let wanted = request.rank.as_deref().unwrap_or_default();
         return Err(Error::NotThere(format!(
-            "there is no rank {wanted} with calls: there are {}",
+            "no rank {wanted} with calls: available ranks are {}",
             names.join(", ")
         )));
     }
@@ -273,15 +274,15 @@ pub fn gantt<'a>(profile: &'a Profile, request: &GanttRequest) -> Result<Gantt<'
 fn no_calls(file: &str) -> Error {
     Error::NoMemoryData {
         file: file.to_owned(),
-        message: "there are no operations with times in it, so there is nothing to draw; a recording has them \
-                  where the program was tracked from Python (`with tracker.track_operation(name)`), and so has \
-                  a memory_profile_*.json with operation_allocations"
+        message: "no operations with times, so there is nothing to draw; use a recording of a program that was \
+                  tracked from Python (`with tracker.track_operation(name)`), or a memory_profile_*.json with \
+                  operation_allocations"
             .into(),
     }
 }
 
 impl<'a> RankGantt<'a> {
-    /// What ran when on a rank; `None` where it has no calls.
+    /// The calls of a rank over time; `None` if it has none.
     pub fn new(profile: &'a Profile, rank: &'a Rank) -> Option<Self> {
         if rank.calls.is_empty() {
             return None;
@@ -304,12 +305,12 @@ impl<'a> RankGantt<'a> {
                 .further_calls
                 .values()
                 .fold(0, |sum, totals| sum.saturating_add(totals.count)),
-            hot_paths: hot_paths(rank).iter().take(MOST).map(path).collect(),
+            hot_paths: hot_paths(rank).iter().take(MAX_ROWS).map(path).collect(),
             chain: ChainTotals { time_ns: time, calls: chain.len() },
             overlaps: OverlapRows {
                 time_ns: found.time,
                 sets: found.sets.len(),
-                longest: found.sets.iter().take(MOST).map(|set| order.overlap(set)).collect(),
+                longest: found.sets.iter().take(MAX_ROWS).map(|set| order.overlap(set)).collect(),
             },
         };
         let pools = (0..rank.pools.len()).filter_map(PoolId::new);
@@ -323,13 +324,13 @@ impl<'a> RankGantt<'a> {
         })
     }
 
-    /// In which unit the columns count time: nanoseconds, but where a stretch is so long that a browser could not.
+    /// The time unit of the columns: one nanosecond, or more if the time range is too long for a browser's numbers.
     pub fn unit(&self) -> Nanoseconds {
         let length = self.outline.last_ns - self.outline.first_ns;
-        (length / LONGEST + 1).next_power_of_two()
+        (length / MAX_TIME + 1).next_power_of_two()
     }
 
-    /// Makes all columns for the page. Times in them are since the first thing happened, in [`unit`](Self::unit)s.
+    /// Emits all columns for the page. Their times are relative to the first event, in [`unit`](Self::unit)s.
     pub fn columns(&self, texts: &mut Texts<'a>, mut emit: impl FnMut(Column)) {
         let (first, unit) = (self.outline.first_ns, self.unit());
         let since = |time: Nanoseconds| Some(time.saturating_sub(first) / unit);
@@ -341,7 +342,7 @@ impl<'a> RankGantt<'a> {
         emit(numbers("calls.lane", calls.lane.iter().map(|lane| *lane as u64)));
         emit(numbers("calls.row", calls.row.iter().map(|row| u64::from(*row))));
         let back = calls.parent.iter().enumerate();
-        // Parents are near: how far back is a smaller number than which. One that began later is none.
+        // Parents are close, so the distance is a smaller number than the index. A parent that began later is dropped.
         emit(maybe(
             "calls.parent_back",
             back.map(|(call, parent)| call.checked_sub((*parent)?).filter(|back| *back > 0)),
@@ -375,10 +376,10 @@ impl<'a> RankGantt<'a> {
     }
 }
 
-/// The order in which calls began.
+/// The calls in the order of their start times.
 struct Order {
     calls: Vec<usize>,
-    /// The place of each call of the model in it.
+    /// The position of each call in that order.
     number: Vec<usize>,
 }
 
@@ -422,15 +423,15 @@ impl HotPathRow {
     }
 }
 
-/// More scopes around a scope than this are not named.
-const DEEPEST: usize = 32;
+/// Maximum number of enclosing scopes to name.
+const MAX_DEPTH: usize = 32;
 
-/// The names of the scopes around one, the outermost first, and its own.
+/// The names of the enclosing scopes, outermost first, and the name of the scope itself.
 fn path_of(profile: &Profile, rank: &Rank, scope: ScopeId) -> String {
     let mut names = Vec::new();
     let mut next = Some(scope);
     while let Some(row) = next.and_then(|scope| rank.scopes.get(scope.index())) {
-        if names.len() == DEEPEST {
+        if names.len() == MAX_DEPTH {
             names.push("…");
             break;
         }

@@ -1,13 +1,13 @@
-//! The texts of the compiled graphs with the lines of every location, for `<name>_ir.json`.
+//! The texts of the compiled graphs with the line numbers of every location, for `<name>_ir.json`.
 //!
-//! The file has the stages `ttir` and `ttnn` of the first graph that ran, and of every graph under `graphs` where
-//! there are several. A stage that was not printed is an empty object: scripts for the earlier tool, and its visualizer,
-//! look into it without asking whether it is there. `loc_index` has the first line of each location,
-//! `lines` all of them, counted from 1 within the text. The keys are locations as operations have them:
-//! aliases (`#loc12`) are replaced by what they stand for, and `unknown` is no location.
+//! The file has the stages `ttir` and `ttnn` of the first graph that ran, and under `graphs` those of every graph if
+//! there are several. A stage that was not printed is an empty object, because the visualizer and the scripts of the
+//! earlier tool read it without checking whether it exists. `loc_index` has the first line of each location and `lines`
+//! all of them, counted from 1 within the text. The keys are the locations of operations: aliases (`#loc12`) are
+//! resolved, and `unknown` does not count as a location.
 //!
-//! Texts are those that the profile has taken along (`embed_texts` of `ttmem-read`). They may
-//! hold lines that others wrote in between; what cannot be a line of a module is left out here.
+//! The texts are embedded in the profile (`embed_texts` of `ttmem-read`). They may contain lines that other writers
+//! printed in between; lines that cannot belong to a module are skipped here.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -15,15 +15,15 @@ use ttmem_model::{Module, ModuleId, OpId, Profile, Rank, RunId, StrId};
 
 use super::rows::{Entries, Rows};
 
-/// The stages that people look at: the graph as it came, and as it runs.
+/// The stages to include: the original graph and the graph that runs.
 pub const STAGES: [&str; 2] = ["ttir", "ttnn"];
 
 /// The content of `<name>_ir.json`.
 #[derive(Clone, Copy, Debug)]
 pub struct IrFile<'a> {
-    /// What is asked.
+    /// The profile.
     pub profile: &'a Profile,
-    /// Which rank.
+    /// The rank whose graphs are listed.
     pub rank: &'a Rank,
 }
 
@@ -46,7 +46,7 @@ impl Serialize for IrFile<'_> {
     }
 }
 
-/// A graph in the list of all; its texts are made while it is written.
+/// A graph in the list of all graphs. Its texts are computed while it is serialised.
 struct Graph<'a> {
     profile: &'a Profile,
     index: usize,
@@ -65,7 +65,7 @@ impl Serialize for Graph<'_> {
     }
 }
 
-/// A stage as the file has it: an empty object where its text is not known.
+/// A stage in the file: an empty object if its text is unknown.
 struct StageOrEmpty(Option<StageText>);
 
 impl Serialize for StageOrEmpty {
@@ -77,7 +77,7 @@ impl Serialize for StageOrEmpty {
     }
 }
 
-/// The text of a stage, with the lines of its locations.
+/// The text of a stage, with the line numbers of its locations.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct StageText {
     /// The text.
@@ -88,18 +88,18 @@ pub struct StageText {
     pub lines: Entries<String, Vec<u32>>,
 }
 
-/// A stage of a graph; `None` where it was not printed, or its text is gone.
+/// A stage of a graph; `None` if it was not printed, or if its text is no longer available.
 pub fn stage_text(profile: &Profile, module: &Module, stage: &str) -> Option<StageText> {
     source_of(profile, module, stage).map(stage_text_of)
 }
 
-/// The text of a stage as the source has it; `None` where it was not printed, or is gone.
+/// The unfiltered text of a stage; `None` if it was not printed, or is no longer available.
 pub fn source_of<'a>(profile: &'a Profile, module: &Module, stage: &str) -> Option<&'a str> {
     let found = module.stages.iter().find(|found| profile.text(found.name) == stage)?;
     profile.source_text(found.source)
 }
 
-/// A text of the source without the lines of others, with the lines of its locations.
+/// The text of a stage without foreign lines, with the line numbers of its locations.
 fn stage_text_of(source: &str) -> StageText {
     let text = GraphText::new(source);
     let lines = text.locations();
@@ -107,14 +107,14 @@ fn stage_text_of(source: &str) -> StageText {
     StageText { text: text.joined(), loc_index: Entries(loc_index), lines: Entries(lines) }
 }
 
-/// The text of a graph, line by line, without lines that cannot be part of a module.
+/// The lines of a graph, without lines that cannot belong to a module.
 #[derive(Debug)]
 pub struct GraphText<'a> {
     lines: Vec<&'a str>,
 }
 
 impl<'a> GraphText<'a> {
-    /// Takes a text of the source apart.
+    /// Splits a text into lines and filters them.
     pub fn new(source: &'a str) -> Self {
         let mut in_resources = false;
         let mut is_ours = |line: &&str| {
@@ -126,7 +126,7 @@ impl<'a> GraphText<'a> {
         Self { lines: lines_of(source).filter(|line| is_ours(line)).collect() }
     }
 
-    /// Its lines.
+    /// The lines.
     pub fn lines(&self) -> &[&'a str] {
         &self.lines
     }
@@ -156,18 +156,18 @@ impl<'a> GraphText<'a> {
         found
     }
 
-    /// The lines in which operations begin that have a location, counted from 0, each with what `number` makes of
-    /// the location. It is asked once for each that has another spelling.
+    /// The lines where operations with a location begin, counted from 0, each with the result of `number` for the
+    /// location. `number` is called once for each distinct spelling.
     pub fn located<T: Copy>(&self, mut number: impl FnMut(&str) -> Option<T>) -> Vec<(u32, T)> {
         let aliases = Aliases::new(&self.lines);
-        // Most operations name their location by an alias, which is resolved once.
+        // Most operations refer to their location by an alias, which is resolved once.
         let mut known: FxHashMap<&str, Option<T>> = FxHashMap::default();
         let mut open = Vec::new();
         let mut found = Vec::new();
         for (line_number, line) in (0..).zip(self.lines.iter().map(|line| line.trim_ascii())) {
             let begins = is_operation(line);
             if line.ends_with("({") && begins {
-                // Its location stands where its regions end.
+                // Its location is at the end of its regions.
                 open.push(line_number);
                 continue;
             }
@@ -205,16 +205,16 @@ fn lines_of(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The operations of a rank that ran, by the graph that they are of.
+/// The operations of a rank that ran, by graph.
 #[derive(Debug)]
 pub struct Executed<'a> {
     profile: &'a Profile,
-    /// For each graph: the operations that ran in it, each once, with the names of their programs.
+    /// For each graph, the distinct operations that ran in it, with the names of their programs.
     by_module: Vec<Vec<(OpId, StrId)>>,
 }
 
 impl<'a> Executed<'a> {
-    /// Goes through the steps of a rank.
+    /// Collects the operations of a rank.
     pub fn new(profile: &'a Profile, rank: &Rank) -> Self {
         let mut by_module = vec![Vec::new(); rank.modules.len()];
         let mut seen: FxHashSet<(usize, OpId, StrId)> = FxHashSet::default();
@@ -223,7 +223,7 @@ impl<'a> Executed<'a> {
         for (op, run) in rank.steps.op.iter().zip(&rank.steps.run) {
             let Some(run) = *run else { continue };
             let Some(module) = modules.get(run.index()).copied().flatten() else { continue };
-            // Programs of one graph may hold the same text: each has its own line.
+            // Several programs of one graph may contain the same operation; each has its own line.
             let program = rank.runs[run.index()].program;
             if seen.insert((module, *op, program)) {
                 by_module[module].push((*op, program));
@@ -232,11 +232,11 @@ impl<'a> Executed<'a> {
         Self { profile, by_module }
     }
 
-    /// The lines in which the operations of a graph begin, counted from 0, in order, each with the operation and
-    /// the program that it ran in.
+    /// The lines where the operations of a graph begin, counted from 0, in order, each with the operation and the
+    /// program that it ran in.
     ///
-    /// An operation is the one of the same name and result (or, where it has none, first operand) in the function
-    /// that is called as its program.
+    /// An operation is matched by its name and result (or its first operand, if it has no result) in the function with
+    /// the name of its program.
     pub fn lines(&self, module: usize, text: &GraphText<'_>) -> Vec<(u32, OpId, StrId)> {
         let heads: FxHashMap<Head<'_>, u32> = heads(text.lines()).collect();
         let Some(ops) = self.by_module.get(module) else { return Vec::new() };
@@ -259,7 +259,7 @@ impl<'a> Executed<'a> {
     }
 }
 
-/// What tells an operation of a text from all others.
+/// The key that identifies an operation in a text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Head<'a> {
     function: &'a str,
@@ -295,7 +295,7 @@ fn base_name(value: &str) -> &str {
     value.split(['#', ':']).next().unwrap_or(value)
 }
 
-/// Whether a line may be one of a module: it says so with its first word, and with something only code has.
+/// Whether a line may belong to a module, judging by its first word and by syntax that only code has.
 fn is_module_line(line: &str) -> bool {
     let has_type_or_loc = || line.contains(" : ") || line.contains("loc(") || line.ends_with('{');
     match line.as_bytes() {
@@ -316,7 +316,7 @@ fn is_module_line(line: &str) -> bool {
     }
 }
 
-/// Whether an operation begins on a line. Functions and modules are none that run.
+/// Whether an operation begins on a line. Functions and modules do not count, because they do not run.
 fn is_operation(line: &str) -> bool {
     match line.as_bytes().first() {
         Some(b'%' | b'"') => true,
@@ -328,21 +328,21 @@ fn is_operation(line: &str) -> bool {
     }
 }
 
-/// What stands in the `loc( )` at the end of a line.
+/// The content of the `loc( )` at the end of a line.
 fn location_of(line: &str) -> Option<&str> {
-    // A name in it may hold the same word; then it begins inside of a string.
+    // A name may also contain `loc(`, but then it is inside a string.
     let is_whole = |(at, _): &(usize, &str)| line[*at..].matches('"').count().is_multiple_of(2);
     let (at, word) = line.rmatch_indices(" loc(").find(is_whole)?;
     line[at + word.len()..].strip_suffix(')')
 }
 
-/// `#loc12 = loc("add.1")`: what the aliases of a text stand for.
+/// The values of the aliases of a text, such as `#loc12 = loc("add.1")`.
 struct Aliases<'a>(FxHashMap<&'a str, &'a str>);
 
 impl<'a> Aliases<'a> {
-    /// Aliases may name aliases; a text made to grow without end ends here.
-    const DEEPEST: usize = 64;
-    const LONGEST: usize = 64 << 10;
+    /// Limits for aliases that refer to aliases, so that a malicious text does not expand without end.
+    const MAX_DEPTH: usize = 64;
+    const MAX_LEN: usize = 64 << 10;
 
     fn new(lines: &[&'a str]) -> Self {
         let definitions = lines.iter().copied().filter(|line| line.starts_with("#loc"));
@@ -353,7 +353,7 @@ impl<'a> Aliases<'a> {
         Self(definitions.filter_map(alias).collect())
     }
 
-    /// A location with its aliases replaced; `None` where that does not end.
+    /// A location with its aliases resolved; `None` if it exceeds the limits.
     fn resolve(&self, loc: &str) -> Option<String> {
         let mut resolved = String::new();
         self.add(loc, &mut resolved, 0)?;
@@ -361,23 +361,23 @@ impl<'a> Aliases<'a> {
     }
 
     fn add(&self, loc: &str, resolved: &mut String, depth: usize) -> Option<()> {
-        if depth > Self::DEEPEST {
+        if depth > Self::MAX_DEPTH {
             return None;
         }
         let mut rest = loc;
         while let Some(at) = rest.find(['#', '"']) {
-            let (before, behind) = rest.split_at(at);
+            let (before, tail) = rest.split_at(at);
             resolved.push_str(before);
-            let length = if behind.starts_with('"') { string_length(behind) } else { alias_length(behind) };
-            let (part, after) = behind.split_at(length);
+            let length = if tail.starts_with('"') { string_length(tail) } else { alias_length(tail) };
+            let (part, after) = tail.split_at(length);
             match self.0.get(part) {
-                Some(stands_for) => self.add(stands_for, resolved, depth + 1)?,
+                Some(value) => self.add(value, resolved, depth + 1)?,
                 None => resolved.push_str(part),
             }
             rest = after;
         }
         resolved.push_str(rest);
-        (resolved.len() <= Self::LONGEST).then_some(())
+        (resolved.len() <= Self::MAX_LEN).then_some(())
     }
 }
 
@@ -386,7 +386,7 @@ fn alias_length(text: &str) -> usize {
     text[1..].find(|c| !is_name(c)).map_or(text.len(), |end| end + 1)
 }
 
-/// The length of the string that a text begins with, its quotes included.
+/// The length of the string at the start of a text, including its quotes.
 fn string_length(text: &str) -> usize {
     let mut escaped = true;
     let end = text.bytes().position(|byte| {
@@ -438,7 +438,7 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
     }
 
     #[test]
-    fn operations_are_told_apart_by_function_name_and_value() {
+    fn operations_are_identified_by_function_name_and_value() {
         let found: Vec<(&str, &str, &str, u32)> = heads(GraphText::new(TEXT).lines())
             .map(|(head, line)| (head.function, head.name, head.value, line))
             .collect();
@@ -455,7 +455,7 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
     }
 
     #[test]
-    fn lines_of_others_are_left_out() {
+    fn foreign_lines_are_skipped() {
         let noise = [
             "",
             "INFO 03-16 10:31:08 [engine.py:163] step 12",
@@ -478,7 +478,7 @@ module @g attributes {ttcore.meshes = #ttcore.meshes<[<"mesh" = 1x1>]>} {
     }
 
     #[test]
-    fn aliases_without_end_end() {
+    fn endless_aliases_are_rejected() {
         let chain = (2..80).map(|n| format!("#loc{n} = loc(fused[#loc{0}, #loc{0}])\n", n - 1));
         let text = format!("#loc0 = loc(#loc0)\n#loc1 = loc(\"x\")\n{}", chain.collect::<String>());
         let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! How full a pool is. Every front end shows the level of the answer; the limits are defined here and nowhere else.
+//! How full a pool is. Front ends show the level from the response; the limits are defined only here.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// There is room.
+    /// Enough memory is free.
     Ok,
-    /// Little room is left.
+    /// Little memory is free.
     High,
     /// The next larger request may fail.
     Full,
 }
 
-/// Shares of a capacity, in percent. A pool that uses more than one of them is at that level.
+/// Shares of a pool's capacity, in percent. A pool is at a level if its peak exceeds that level's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Above this share a pool is [`Level::High`].
@@ -25,7 +25,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The level of a peak; `None` where the capacity is 0, as of a region that was not set up.
+    /// The level of a peak; `None` if the capacity is 0, as for a region that was not configured.
     pub fn level(self, peak: u64, capacity: u64) -> Option<Level> {
         let is_above = |percent: u64| u128::from(peak) * 100 > u128::from(capacity) * u128::from(percent);
         let level = if is_above(self.full) {
@@ -42,7 +42,7 @@ impl Limits {
 /// The limits of all pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// The limits of L1. Nothing but kernels needs the rest of it.
+    /// The limits of L1, which are higher because only kernels need the rest of it.
     pub l1: Limits,
     /// The limits of all other memory.
     pub other: Limits,
@@ -55,12 +55,12 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// The limits of the pool of that name.
+    /// The limits of a pool.
     pub fn limits(&self, pool: &str) -> Limits {
         if pool.starts_with("L1") { self.l1 } else { self.other }
     }
 
-    /// The level of a pool; `None` where its peak or its capacity is not known.
+    /// The level of a pool; `None` if its peak or capacity is unknown.
     pub fn level(&self, pool: &str, peak: Option<u64>, capacity: Option<u64>) -> Option<Level> {
         self.limits(pool).level(peak?, capacity?)
     }

@@ -1,7 +1,7 @@
-//! Requests and responses: the only place where front-ends get numbers.
+//! Requests and responses: the only source of numbers for front ends.
 //!
-//! A response is plain data that serialises as the contract says. Whatever is shown anywhere (terminal, JSON,
-//! Markdown, files, page) comes from here, so that a number shown twice is the same number.
+//! A response is plain data that serialises to the documented JSON. Every number on any front end (terminal, JSON,
+//! Markdown, files, page) comes from here, so the same number is the same everywhere.
 
 mod about;
 pub mod analyze;
@@ -11,6 +11,7 @@ mod expectations;
 mod expected;
 mod faults;
 pub mod gantt;
+mod groups;
 pub mod ir;
 mod level;
 mod memory_profile;
@@ -35,13 +36,15 @@ pub use about::{About, AboutPeak, Extent, ShownPeak};
 pub use analyze::fragmentation::Severity;
 pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
-    FaultSummary, Fragmentation, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary, PaddedTensor,
-    PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow, SessionSummary,
-    SourceSummary, Suggestion, SuggestionTensor, Summary, Suspect, WarningSummary, Weight, Weights,
+    FaultSummary, Fragmentation, Increase, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary,
+    PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow,
+    SessionSummary, SourceSummary, Suggestion, SuggestionTensor, Summary, Suspect, WarningSummary, Weight,
+    Weights,
 };
 pub use device::DeviceKind;
 pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
+pub use groups::{TensorGroup, groups};
 pub use ir::IrFile;
 pub use level::{Level, Limits, Thresholds};
 pub use memory_profile::{MemoryProfile, memory_profile};

@@ -1,5 +1,5 @@
-//! The profile of a program that was watched, with the keys of the tool that this one replaces (`memory_profile_….json`),
-//! and what it did not know beside them. Megabytes are of 2²⁰ bytes.
+//! The profile of a tracked program as `memory_profile_….json`, with the keys of the earlier tool and some new ones.
+//! Megabytes are 2²⁰ bytes.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use ttmem_model::{
 use crate::analyze::contents::{Content, contents, totals};
 use crate::analyze::scopes;
 
-/// How many of the largest tensors of a device are listed.
+/// Maximum number of tensors to list per device, largest first.
 const TOP: usize = 10;
-/// Of an operation, so many calls are listed; the last ones.
-const MOST_CALLS: usize = 1000;
-/// The tree is told down to this depth.
-const DEEPEST: usize = 128;
+/// Maximum number of calls to list per operation. The last calls are kept.
+const MAX_CALLS: usize = 1000;
+/// Maximum depth of the tree of operations.
+const MAX_DEPTH: usize = 128;
 const MIB: f64 = 1_048_576.0;
 
-/// Everything.
+/// The content of `memory_profile_….json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryProfile {
     metadata: Metadata,
@@ -31,7 +31,7 @@ pub struct MemoryProfile {
     operation_summary: BTreeMap<String, OperationTotals>,
     operation_tree: Vec<Node>,
     pytorch_operations: Vec<PytorchOperation>,
-    /// What each device had in all, whether it is kept one by one or not.
+    /// Totals per device, including allocations that were not kept individually.
     device_totals: BTreeMap<String, DeviceTotals>,
 }
 
@@ -49,11 +49,11 @@ struct Metadata {
     generated_at: String,
     num_snapshots: usize,
     operation_tracking_enabled: bool,
-    /// Unix time of 0 in `start_ns`.
+    /// The Unix time of time 0 in `start_ns`.
     began_unix_ns: Option<u64>,
-    /// Of an operation, only the last of so many calls are in `operation_allocations`.
+    /// The maximum number of calls per operation in `operation_allocations`. The last calls are kept.
     invocations_listed_at_most: usize,
-    /// From this time on everything is there; before, the recording is thinned. Null: from the beginning.
+    /// The recording is complete from this time on, and thinned before it. Null if it is complete from the start.
     detail_since_ns: Option<Nanoseconds>,
     warnings: Vec<String>,
 }
@@ -68,7 +68,7 @@ struct SnapshotRow {
     total_bytes: u64,
     tensor_count: u64,
     device_breakdown: BTreeMap<String, Device>,
-    /// What the process had in memory, as the system counts it.
+    /// The memory of the process, as counted by the system.
     host_bytes: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ struct Device {
     total_bytes: u64,
     count: u64,
     tensors: Vec<TensorRow>,
-    /// What a caching allocator says besides, where there is one.
+    /// The levels reported by a caching allocator, if there is one.
     active_bytes: Option<u64>,
     reserved_bytes: Option<u64>,
     requested_bytes: Option<u64>,
@@ -157,44 +157,45 @@ struct PytorchOperation {
     input_shapes: Option<serde_json::Value>,
 }
 
-/// The profile of the first rank: a program that is watched has one. One that `is_running` has no end yet, and that is
-/// no reason to warn.
+/// The profile of the first rank; a tracked program has one. If the program `is_running`, the missing end of the
+/// recording is not reported as a warning.
 pub fn memory_profile(profile: &Profile, is_running: bool) -> Option<MemoryProfile> {
-    let asked = Asked { profile, rank: profile.ranks.first()?, zone: TimeZone::system() };
-    let rank = asked.rank;
+    let view = View { profile, rank: profile.ranks.first()?, zone: TimeZone::system() };
+    let rank = view.rank;
     let mut warnings = profile.warnings.as_slice();
     if is_running && !profile.complete {
-        // The last one says that the recording breaks off.
+        // The last warning says that the recording is incomplete.
         warnings = warnings.split_last().map_or(warnings, |(_, before)| before);
     }
     let metadata = Metadata {
-        generated_at: local(Timestamp::now(), &asked.zone),
+        generated_at: local(Timestamp::now(), &view.zone),
         num_snapshots: rank.snapshots.len(),
         operation_tracking_enabled: !rank.calls.is_empty(),
         began_unix_ns: rank.began,
-        invocations_listed_at_most: MOST_CALLS,
+        invocations_listed_at_most: MAX_CALLS,
         detail_since_ns: rank.thinned.map(|thinned| thinned.since),
         warnings: warnings.iter().map(|warning| warning.message.clone()).collect(),
     };
     let scopes = scopes::totals(rank);
     Some(MemoryProfile {
         metadata,
-        snapshots: asked.snapshots(),
-        operation_allocations: asked.invocations(),
-        operation_summary: asked.by_name(&scopes),
-        operation_tree: asked.children(None, &scopes, &asked.scopes_by_parent(), 0),
-        pytorch_operations: asked.pytorch_operations(),
-        device_totals: asked.device_totals(),
+        snapshots: view.snapshots(),
+        operation_allocations: view.invocations(),
+        operation_summary: view.by_name(&scopes),
+        operation_tree: view.children(None, &scopes, &view.scopes_by_parent(), 0),
+        pytorch_operations: view.pytorch_operations(),
+        device_totals: view.device_totals(),
     })
 }
 
-struct Asked<'a> {
+/// The rank that is described.
+struct View<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
     zone: TimeZone,
 }
 
-impl Asked<'_> {
+impl View<'_> {
     fn text(&self, id: StrId) -> String {
         self.profile.text(id).to_owned()
     }
@@ -257,7 +258,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The operation in which a tensor was made, as the program calls it; where it has no name, the scope.
+    /// The named operation that allocated a tensor, or its innermost scope if there is none.
     fn operation_of(&self, id: TensorId) -> Option<String> {
         let step = self.rank.tensors.step[id.index()].map(StepNumber::get)?;
         let call = self.rank.within.get(step)??;
@@ -275,13 +276,13 @@ impl Asked<'_> {
     fn invocations(&self) -> BTreeMap<String, Vec<Invocation>> {
         let totals = totals(self.rank);
         let mut found: BTreeMap<String, Vec<Invocation>> = BTreeMap::new();
-        // From the last on: only so many are listed.
+        // Starts with the last call, because only the last ones are listed.
         for index in (0..self.rank.calls.len()).rev() {
             let Some(call) = self.rank.calls.get(index) else { continue };
             let Some(scope) = self.rank.scopes.get(call.scope.index()) else { continue };
             if scope.kind == ScopeKind::Operation {
                 let listed = found.entry(self.text(scope.name)).or_default();
-                if listed.len() < MOST_CALLS {
+                if listed.len() < MAX_CALLS {
                     listed.push(self.invocation(&call, &totals));
                 }
             }
@@ -293,7 +294,7 @@ impl Asked<'_> {
     }
 
     fn invocation(&self, call: &Call, totals: &[u64]) -> Invocation {
-        // What there was in a time that is thinned is known at some moments only.
+        // In the thinned part of a recording, the total is known only at some moments.
         let known = self.rank.thinned.map_or(0, |thinned| thinned.until);
         let total = |position: u32| {
             let total = totals.get(position as usize).copied().unwrap_or(0);
@@ -344,7 +345,7 @@ impl Asked<'_> {
         found
     }
 
-    /// The tree, down to a depth: no recorder makes deeper ones, and a file that says so does not get our stack.
+    /// The tree of operations. Its depth is limited so that a malicious file cannot overflow the stack.
     fn children(
         &self,
         parent: Option<ScopeId>,
@@ -352,13 +353,13 @@ impl Asked<'_> {
         by_parent: &BTreeMap<Option<ScopeId>, Vec<ScopeId>>,
         depth: usize,
     ) -> Vec<Node> {
-        let children = by_parent.get(&parent).into_iter().flatten().filter(|_| depth < DEEPEST);
+        let children = by_parent.get(&parent).into_iter().flatten().filter(|_| depth < MAX_DEPTH);
         let node = |id: &ScopeId| {
             let scope = self.rank.scopes.get(id.index())?;
             let (sums, children) =
                 (totals.get(id.index())?, self.children(Some(*id), totals, by_parent, depth + 1));
             if scope.kind == ScopeKind::Framework && sums.count == 0 && children.is_empty() {
-                // All calls of it were inside of something, and are told there.
+                // All its calls are nested in other scopes, and are listed there.
                 return None;
             }
             let (name, kind) = (self.text(scope.name), scope.kind.as_str());
@@ -370,7 +371,7 @@ impl Asked<'_> {
     fn device_totals(&self) -> BTreeMap<String, DeviceTotals> {
         let (rank, tensors) = (self.rank, &self.rank.tensors);
         let mut found: BTreeMap<PoolId, AllocationTotals> = rank.further_allocations.clone();
-        // What was restored is in the sums already.
+        // Restored tensors are already included in the totals.
         let is_one = |index: &usize| {
             TensorId::new(*index).is_none_or(|tensor| {
                 !rank.stands_for.contains_key(&tensor) && !rank.restored.contains_key(&tensor)
@@ -409,7 +410,7 @@ impl Asked<'_> {
             cuda_memory_mb: totals.device_bytes.map(signed_mib),
             input_shapes: totals.shapes.and_then(|s| serde_json::from_str(self.profile.text(s)).ok()),
         };
-        // Several blocks may have been looked at, with the same operations in them.
+        // Several profiled blocks may contain the same operations.
         let mut found: BTreeMap<(StrId, Option<StrId>), OpTotals> = BTreeMap::new();
         for totals in &self.rank.op_totals {
             let key = (totals.name, totals.shapes);
@@ -443,17 +444,17 @@ fn local(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it is rounded to be read")]
+#[allow(clippy::cast_precision_loss, reason = "rounded for display")]
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it is rounded to be read")]
+#[allow(clippy::cast_precision_loss, reason = "rounded for display")]
 fn signed_mib(bytes: i64) -> f64 {
     bytes as f64 / MIB
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it is rounded to be read")]
+#[allow(clippy::cast_precision_loss, reason = "rounded for display")]
 fn micros(time: Nanoseconds) -> f64 {
     time as f64 / 1000.0
 }

@@ -1,4 +1,4 @@
-//! A map that keeps the order of its entries: pools are listed as the device lists them.
+//! A map that keeps the order of its entries, such as the order of the device's pools.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -13,7 +13,7 @@ impl<T> Default for Named<T> {
 }
 
 impl<T> Named<T> {
-    /// The entry of that name.
+    /// The entry with that name.
     pub fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(have, _)| have == name).map(|(_, entry)| entry)
     }

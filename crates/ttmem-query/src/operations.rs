@@ -1,18 +1,18 @@
-//! The operations of a rank, one by one: the rows of `<name>_memory.json` and `<name>_operations.json`.
+//! The operations of a rank: the rows of `<name>_memory.json` and `<name>_operations.json`.
 //!
-//! The n-th row of both is the same operation; deallocate and get_device are left out. `index` counts the rows
-//! from 0, `step` is the number that everything else uses. Rows are made as they are written: a file of a
-//! hundred thousand operations is never held as a whole.
+//! Row n of both files is the same operation; `deallocate` and `get_device` are skipped. `index` counts the rows from
+//! 0; `step` is the step number used everywhere else. Rows are computed while they are written, so that a file with
+//! hundreds of thousands of operations is never in memory as a whole.
 //!
-//! | value | where it is not known |
+//! | value | null if |
 //! |---|---|
-//! | a pool in `memory` | null where the pool was not looked at right before the step |
-//! | `unpadded_memory` | null where the evidence has no tensors (memory lines only) |
-//! | operands, types, shapes, `weights` | null where only the OpType is known; `weights` also where it is not known which graph ran, or the evidence has no tensors |
-//! | `is_weight_op` | null where the evidence names no programs |
+//! | a pool in `memory` | the pool was not observed right before the step |
+//! | `unpadded_memory` | the input has no tensors (memory lines only) |
+//! | operands, types, shapes, `weights` | only the OpType is known; `weights` also if graph or tensors are unknown |
+//! | `is_weight_op` | the input has no program names |
 //!
-//! Sizes with `MB` in their name are MiB. Those of `memory` are what the evidence printed, with its three
-//! digits; whole bytes are in the profile. What files there are, and for which ranks, is decided in `report`.
+//! Sizes with `MB` in their name are MiB. Those of `memory` are as printed by the input, with three decimal places; the
+//! profile has exact bytes. `ttmem-report` decides what files to write, and for what ranks.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmem_model::{
@@ -30,22 +30,22 @@ use crate::analyze::{Account, Span, peak};
 /// The content of `<name>_memory.json`.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryFile<'a> {
-    /// What is asked.
+    /// The profile.
     pub profile: &'a Profile,
-    /// Which rank.
+    /// The rank.
     pub rank: &'a Rank,
-    /// Which part of it.
+    /// The range of steps.
     pub span: Span,
 }
 
 /// The content of `<name>_operations.json`.
 #[derive(Clone, Copy, Debug)]
 pub struct OperationsFile<'a> {
-    /// What is asked.
+    /// The profile.
     pub profile: &'a Profile,
-    /// Which rank.
+    /// The rank.
     pub rank: &'a Rank,
-    /// Which part of it.
+    /// The range of steps.
     pub span: Span,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// The highest peak of a rank's main pool in bytes of one bank.
+/// The highest peak of a rank's main pool, in bytes per bank.
 pub fn highest_peak(profile: &Profile, rank: &Rank) -> Option<u64> {
     let peak_of =
         |id| peak::peak(&Account::new(rank, id)?, Span::whole(rank)).map(|peak: peak::Peak| peak.per_bank);
@@ -110,22 +110,22 @@ fn reported<'a>(profile: &'a Profile, rank: &'a Rank, span: Span) -> impl Iterat
     (span.first..span.end.min(rank.end())).filter(|&step| profile.op_kind(rank, step).is_reported())
 }
 
-/// What both files say of an operation.
+/// The fields that both files have for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Head<'a> {
-    /// Its number among the rows, from 0.
+    /// Its row number, from 0.
     pub index: usize,
-    /// Its number among all steps of the rank.
+    /// Its step number.
     pub step: Step,
-    /// `ttnn.matmul`, or the OpType where only that is known.
+    /// `ttnn.matmul`, or the OpType if only that is known.
     pub mlir_op: &'a str,
-    /// The location's text, whole.
+    /// The full text of the location.
     pub loc: Option<&'a str>,
-    /// The const-eval program that it is part of, or that it loads the results of.
+    /// The const-eval program that it is part of, or whose results it loads.
     pub const_eval_graph: Option<&'a str>,
-    /// Whether that program had to run; false for what has nothing to do with one.
+    /// Whether that program had to run; false for operations unrelated to const-eval.
     pub const_eval_cache_miss: Option<bool>,
-    /// Whether it makes or loads constants.
+    /// Whether it computes or loads constants.
     pub is_weight_op: Option<bool>,
 }
 
@@ -138,11 +138,11 @@ impl<'a> Head<'a> {
             _ if marks.has(StepMarks::CACHE_MISS) => Some(true),
             _ if marks.has(StepMarks::CACHE_HIT) => Some(false),
             (_, true) => None,
-            // A const-eval program runs only when its results are not there.
+            // A const-eval program runs only if its results are not cached.
             (inside, false) => Some(inside.is_some()),
         };
         let called = op.callee.filter(|_| loads);
-        // Without program names nobody knows what is computed once and kept.
+        // Without program names, operations that run once and whose results are kept cannot be identified.
         let known = rank.runs.iter().any(|run| run.parent.is_none());
         Self {
             index,
@@ -156,70 +156,70 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What was in memory before an operation.
+/// The memory before an operation.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct MemoryRow<'a> {
-    /// Which operation.
+    /// The operation.
     #[serde(flatten)]
     pub head: Head<'a>,
-    /// The OpType where it is known, else the last part of the name (`add`).
+    /// The OpType if known, otherwise the last part of the name (`add`).
     pub op_type: &'a str,
-    /// Each pool, as it was observed right before.
+    /// The state of each pool, as observed right before the operation.
     pub memory: Entries<&'a str, Option<PoolState>>,
-    /// What the live tensors take with and without padding.
+    /// The size of the live tensors with and without padding.
     pub unpadded_memory: Option<Unpadded>,
 }
 
-/// A state of a pool, in MiB of one bank.
+/// The state of a pool, in MiB per bank.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct PoolState {
-    /// How many banks there are.
+    /// The number of banks.
     #[serde(rename = "numBanks")]
     pub banks: Option<u32>,
-    /// The size of each.
+    /// The size of a bank.
     #[serde(rename = "totalBytesPerBank_MB")]
     pub total: Option<f64>,
-    /// What is allocated of it.
+    /// The allocated memory.
     #[serde(rename = "totalBytesAllocatedPerBank_MB")]
     pub allocated: Option<f64>,
-    /// What is free.
+    /// The free memory.
     #[serde(rename = "totalBytesFreePerBank_MB")]
     pub free: Option<f64>,
-    /// What is free in one piece.
+    /// The largest free block.
     #[serde(rename = "largestContiguousBytesFreePerBank_MB")]
     pub largest_free: Option<f64>,
 }
 
-/// The padding of what is alive, on one device.
+/// The padding of the live tensors, on one device.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Unpadded {
-    /// In DRAM; `None` where there is no such pool.
+    /// In DRAM; `None` if there is no such pool.
     #[serde(rename = "DRAM")]
     pub dram: Option<PaddingState>,
-    /// In L1.
+    /// In L1; `None` if there is no such pool.
     #[serde(rename = "L1")]
     pub l1: Option<PaddingState>,
 }
 
-/// The padding of what is alive in a pool.
+/// The padding of the live tensors of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct PaddingState {
-    /// The bytes of the elements alone.
+    /// The size of the elements.
     pub unpadded_bytes: u64,
-    /// All bytes.
+    /// The total size, including padding.
     pub padded_bytes: u64,
-    /// How many tensors there are.
+    /// The number of tensors.
     pub num_tensors: usize,
-    /// The same in MiB.
+    /// The size of the elements in MiB.
     #[serde(rename = "unpadded_MB")]
     pub unpadded: f64,
-    /// The same in MiB.
+    /// The total size in MiB.
     #[serde(rename = "padded_MB")]
     pub padded: f64,
-    /// The difference, in MiB.
+    /// The size of the padding in MiB.
     #[serde(rename = "overhead_MB")]
     pub overhead: f64,
-    /// The difference as a share of the bytes of the elements; 0 where there are none.
+    /// The padding in percent of the size of the elements; 0 if there are none.
     pub overhead_pct: f64,
 }
 
@@ -267,7 +267,7 @@ pub fn memory_rows<'a>(
     })
 }
 
-/// Walks through what was observed of a pool.
+/// A walk through the observed states of a pool.
 struct PoolWalk<'a> {
     pool: &'a Pool,
     curves: [Option<CurveWalk<'a>>; 4],
@@ -279,7 +279,7 @@ impl<'a> PoolWalk<'a> {
         Self { pool, curves: kinds.map(|kind| pool.curve(kind).map(|curve| CurveWalk { curve, next: 0 })) }
     }
 
-    /// The state that was observed at a moment, which must not be before the last one.
+    /// The state that was observed at a moment. Moments must be passed in order.
     fn at(&mut self, at: Moment) -> Option<PoolState> {
         if !self.pool.observed.contains(at) {
             return None;
@@ -307,72 +307,72 @@ impl CurveWalk<'_> {
     }
 }
 
-/// What an operation is.
+/// An operation.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct OperationRow<'a> {
-    /// Which operation.
+    /// The fields that both files have.
     #[serde(flatten)]
     pub head: Head<'a>,
     /// The program that it ran in.
     pub program: Option<&'a str>,
     /// The number of the top-level run, from 1.
     pub run: Option<usize>,
-    /// The graph of that run, from 0, where it is known.
+    /// The graph of that run, from 0, if known.
     pub graph: Option<usize>,
     /// Its first result.
     pub result: Option<&'a str>,
     /// All its results.
     pub results: Option<Vec<&'a str>>,
-    /// Its operands, devices included.
+    /// Its operands, including devices.
     pub inputs: Option<Vec<&'a str>>,
-    /// What stands between `<{` and `}>`.
+    /// The text between `<{` and `}>`.
     pub attributes: Option<&'a str>,
-    /// The types of the operands that are tensors, as printed.
+    /// The types of the tensor operands, as printed.
     pub input_types: Option<String>,
-    /// The type of the result, as printed; several in parentheses.
+    /// The type of the result, as printed; several types are in parentheses.
     pub output_type: Option<String>,
-    /// The shapes of the operands that are tensors.
+    /// The shapes of the tensor operands.
     pub input_shapes: Option<Vec<Shape<'a>>>,
-    /// The elements of the operands that are tensors.
+    /// The element types of the tensor operands.
     pub input_dtypes: Option<Vec<&'a str>>,
     /// The shapes of the results.
     pub output_shapes: Option<Vec<Shape<'a>>>,
-    /// The elements of the results.
+    /// The element types of the results.
     pub output_dtypes: Option<Vec<&'a str>>,
-    /// How the first result lies in memory.
+    /// The memory layout of the first result.
     pub output_layout_info: Option<LayoutInfo<'a>>,
     /// The weights that it reads.
     pub weights: Option<Vec<WeightRow<'a>>>,
 }
 
-/// How a tensor lies in memory.
+/// The memory layout of a tensor.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LayoutInfo<'a> {
     /// Its shape.
     pub logical_shape: &'a [u64],
-    /// Its element.
+    /// Its element type.
     pub dtype: &'a str,
-    /// Whether it is in tiles.
+    /// Whether it is tiled.
     pub is_tiled: bool,
-    /// The piece on each core or bank, in tiles or elements.
+    /// The shard on each core or bank, in tiles or elements.
     pub memref_shape: &'a [u64],
     /// Height and width of a tile.
     pub tile_size: Option<(u32, u32)>,
-    /// Its shape, padded.
+    /// Its shape including padding.
     pub padded_shape: &'a [u64],
     /// `dram`, `l1` …
     pub buffer_type: &'a str,
-    /// The bytes of the elements alone.
+    /// The size of the elements.
     pub unpadded_bytes: Option<u64>,
-    /// All bytes.
+    /// The total size, including padding.
     pub padded_bytes: Option<u64>,
-    /// The difference as a share of the first.
+    /// The padding in percent of the size of the elements.
     pub overhead_pct: Option<f64>,
-    /// The element that is stored.
+    /// The stored element type.
     pub stored_dtype: &'a str,
     /// `interleaved`, `height_sharded` …
     pub memory_layout: Option<&'a str>,
-    /// The cores or banks that it is spread over.
+    /// The grid of cores or banks that it is distributed over.
     pub grid: &'a [u64],
 }
 
@@ -381,16 +381,16 @@ pub struct LayoutInfo<'a> {
 pub struct WeightRow<'a> {
     /// Its `index` in the inputs registry.
     pub registry_index: usize,
-    /// Its `graph` there, where there are several.
+    /// Its `graph` in the inputs registry; omitted if there is only one graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<usize>,
-    /// What people call it.
+    /// Its name in the model.
     pub name: &'a str,
     /// Its shape.
     pub shape: Option<Shape<'a>>,
-    /// Its element.
+    /// Its element type.
     pub dtype: Option<&'a str>,
-    /// The bytes of its elements.
+    /// The size of its elements.
     pub bytes: Option<u64>,
 }
 
@@ -403,10 +403,10 @@ pub fn operation_rows<'a>(
     let view = View { profile, rank, run_numbers: rank.run_numbers() };
     let mut traced = Traced::new(profile, rank);
     let mut index = 0;
-    // Weights are followed from the first step on, whatever is asked for.
+    // Weights are traced from the first step, whatever range was requested.
     reported(profile, rank, Span { first: 0, end: span.end }).filter_map(move |step| {
         let op = profile.op_of(rank, step)?;
-        // Without tensors nobody knows which results are views: weights cannot be followed through them.
+        // Without tensors, it is unknown whether a result is a view, so weights cannot be traced through results.
         let weights = traced.of(step, &op).filter(|_| rank.has_tensors());
         if step < span.first {
             return None;
@@ -428,7 +428,7 @@ impl<'a> View<'a> {
         let profile = self.profile;
         let text = |id| profile.text(id);
         let head = Head::new(profile, self.rank, op, index, step);
-        // An OpType says nothing of operands: they are not known, which is not the same as none.
+        // If only the OpType is known, the operands are unknown, which is not the same as none.
         let known = head.mlir_op.contains('.');
         let (inputs, outputs) = (self.types(&op.operand_types), self.types(&op.result_types));
         let shapes =

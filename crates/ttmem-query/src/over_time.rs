@@ -1,7 +1,7 @@
-//! Memory over time, for a chart: what a pool holds, by class, thinned out to what a picture can show.
+//! Memory over time, for a chart: the memory held by a pool, by class, reduced to the resolution of the chart.
 //!
-//! The peak, its operation and the capacity are those of [`summary`]; the curve is the page's. No peak is
-//! lost by thinning out: of each column of pixels, the first, the lowest, the highest and the last value stay.
+//! The peak, its operation and the capacity are those of [`summary`]; the curve is the page's. The reduction loses no
+//! peak: it keeps the first, the lowest, the highest and the last value of each pixel column.
 
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Class, Error, Moment, PoolId, Position, Profile, Rank, Result, Step};
@@ -13,44 +13,44 @@ use super::ranks::{ProcessFilter, in_order};
 use super::summary::{Request, RunFilter, is_rank, summary};
 use crate::analyze::{Account, Span, held};
 
-/// What is asked.
+/// The parameters of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChartRequest {
-    /// Which pool, instead of the one that matters most.
+    /// The pool to draw; `None` for the most important one.
     pub pool: Option<String>,
-    /// Which rank, instead of the first.
+    /// The rank to draw; `None` for the first.
     pub rank: Option<String>,
-    /// Which of the processes that wrote one log, instead of the first.
+    /// The process to draw, if several processes wrote the log.
     pub process: ProcessFilter,
-    /// Which runs.
+    /// The runs to include.
     pub run: RunFilter,
-    /// How many columns of pixels there are.
+    /// The width of the chart in pixels.
     pub columns: usize,
 }
 
-/// What there is to draw.
+/// The content of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drawn {
     /// A pool over the steps.
     Steps(OverTime),
-    /// Sessions over their phases: the evidence has no steps.
+    /// Sessions over their phases, if the input has no steps.
     Phases(Phases),
 }
 
 /// A pool over the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverTime {
-    /// The file.
+    /// The input file.
     pub file: String,
-    /// The label of the rank.
+    /// The rank's label.
     pub rank: Option<String>,
-    /// How many ranks there are besides.
+    /// The number of other ranks.
     pub other_ranks: usize,
     /// The pool.
     pub pool: String,
-    /// In how many banks it lies.
+    /// The number of banks.
     pub banks: Option<u32>,
-    /// What sizes are of.
+    /// The unit that sizes refer to.
     pub extent: Extent,
     /// The first position.
     pub first: Position,
@@ -60,31 +60,42 @@ pub struct OverTime {
     pub capacity_per_bank: Option<u64>,
     /// The peak.
     pub peak: Option<PeakOverTime>,
-    /// What a bank holds, whenever it changes.
+    /// The out-of-memory error that ended the program, if it is within the steps.
+    pub oom: Option<OomOverTime>,
+    /// The bytes held by a bank, at each change.
     pub points: Vec<PointOverTime>,
-    /// What tensors of each class add up to at each of the points; empty where a size is not known.
+    /// The size of the tensors of each class at each of the points; empty if a size is unknown.
     pub classes: Vec<ClassOverTime>,
-    /// The phases that have a place among the steps.
+    /// The phases that have steps.
     pub phases: Vec<PhaseOverTime>,
 }
 
-/// Where the peak is.
+/// The peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeakOverTime {
-    /// The position.
+    /// Its position.
     pub position: Position,
-    /// What a bank holds then.
+    /// The bytes held by a bank.
     pub per_bank: u64,
     /// The step that caused it, and its operation.
     pub caused_by: Option<(Step, Option<String>)>,
 }
 
-/// What a bank holds from a moment on.
+/// An out-of-memory error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomOverTime {
+    /// The step that failed; `None` if unknown, after the last step.
+    pub step: Option<Step>,
+    /// The pool that ran out of memory, if it is another one.
+    pub other_pool: Option<String>,
+}
+
+/// The bytes held by a bank from a moment on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointOverTime {
     /// The moment: position `i` has the sides `2i` and `2i + 1`.
     pub moment: usize,
-    /// The bytes.
+    /// The bytes held.
     pub per_bank: u64,
 }
 
@@ -93,22 +104,22 @@ pub struct PointOverTime {
 pub struct ClassOverTime {
     /// The class.
     pub class: Class,
-    /// What its tensors add up to, at each point.
+    /// The size of its tensors at each point.
     pub per_bank: Vec<u64>,
 }
 
-/// A phase among the steps.
+/// A phase and its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseOverTime {
     /// Its name.
     pub name: String,
     /// Its first step.
     pub first: Step,
-    /// One past its last.
+    /// The step after its last.
     pub end: Step,
 }
 
-/// What there is to draw of a profile.
+/// The content of a chart of a profile.
 pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
     let ChartRequest { run, process, .. } = *request;
     let ask = Request { run, process, rank: request.rank.clone(), top: Some(1), ..Request::default() };
@@ -124,9 +135,7 @@ pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
             return Err(nothing(profile));
         }
         if let Some(pool) = &request.pool {
-            return Err(Error::NotThere(format!(
-                "there is no pool {pool}: the evidence has phases, and no pools"
-            )));
+            return Err(Error::NotThere(format!("no pool {pool}: the input has phases but no pools")));
         }
         let ask = PhasesRequest { rank: request.rank.clone(), ..PhasesRequest::default() };
         return phases(std::slice::from_ref(profile), &ask).map(Drawn::Phases);
@@ -139,13 +148,13 @@ pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
 fn nothing(profile: &Profile) -> Error {
     Error::NoMemoryData {
         file: profile.source.file.clone(),
-        message: "there is nothing to draw: it has neither pools that were looked at nor phases; a Tenstorrent log needs \
+        message: "nothing to draw: the input has neither pool readings nor phases; for a Tenstorrent log, run with \
                   TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
             .into(),
     }
 }
 
-/// The rank that is drawn.
+/// The rank to draw.
 struct View<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
@@ -173,6 +182,10 @@ impl View<'_> {
                     .map(|caused| (caused.step, caused.op.clone())),
             })
         });
+        let oom = self.answer.oom.as_ref().map(|oom| OomOverTime {
+            step: oom.step,
+            other_pool: oom.pool.clone().filter(|pool| *pool != name),
+        });
         let is_within = |(first, end): &(Step, Step)| *first < span.end && *end > span.first;
         let phase = |phase: &ttmem_model::Phase| {
             let (first, end) = phase.steps.filter(is_within)?;
@@ -189,6 +202,7 @@ impl View<'_> {
             first: span.first,
             end: span.end,
             peak,
+            oom,
             classes: self.classes(id, &points),
             points,
             phases: self.rank.phases.iter().filter_map(phase).collect(),
@@ -203,7 +217,7 @@ impl View<'_> {
         match found.and_then(|index| Some((PoolId::new(index)?, names[index].to_owned()))) {
             Some(found) => Ok(found),
             None => Err(Error::NotThere(format!(
-                "there is no pool {}: there are {}",
+                "no pool {}: available pools are {}",
                 wanted.unwrap_or_default(),
                 names.join(", ")
             ))),
@@ -214,7 +228,7 @@ impl View<'_> {
         super::summary::span(self.rank, &Request { run: self.request.run, ..Request::default() })
     }
 
-    /// The curve within the span, thinned out.
+    /// The curve within the span, reduced to the resolution of the chart.
     fn points(&self, account: &Account<'_>, span: Span) -> Vec<PointOverTime> {
         let curve = held::over_time(account);
         let (start, last) = (span.start(), span.last(self.rank));
@@ -250,7 +264,7 @@ impl View<'_> {
     }
 }
 
-/// Of each column the first, the lowest, the highest and the last point, in order.
+/// Keeps the first, the lowest, the highest and the last point of each pixel column, in order.
 fn thinned(points: &[PointOverTime], start: usize, moments: usize, columns: usize) -> Vec<PointOverTime> {
     if points.len() <= columns.saturating_mul(4) {
         return points.to_vec();
@@ -262,7 +276,7 @@ fn thinned(points: &[PointOverTime], start: usize, moments: usize, columns: usiz
         let rows = || chunk.iter().enumerate();
         let mut wanted = vec![0, chunk.len() - 1];
         wanted.extend(place(rows().min_by_key(|(_, point)| point.per_bank)));
-        // The first of several that are as high, as everywhere.
+        // The first of several equal maxima, as everywhere else.
         wanted.extend(place(rows().rev().max_by_key(|(_, point)| point.per_bank)));
         wanted.sort_unstable();
         wanted.dedup();
@@ -276,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thinning_out_keeps_what_is_seen() {
+    fn thinning_keeps_the_extremes_of_each_column() {
         let value = |moment: usize| (moment as u64).wrapping_mul(2_654_435_761) % 1000;
         let all: Vec<PointOverTime> =
             (0..5000).map(|moment| PointOverTime { moment, per_bank: value(moment) }).collect();

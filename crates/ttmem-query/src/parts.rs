@@ -1,4 +1,4 @@
-//! What the parts of a program did, as the program names them: who made what is alive, and what its operations came to.
+//! The named parts of a program: the tensors they allocated, and the totals of their calls.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ttmem_model::{
 use super::answer::{MadeIn, Ran};
 use crate::analyze::scopes::{Alike, totals};
 
-/// The parts of a program that names some.
+/// The named parts of a program.
 pub(super) struct Parts<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
@@ -18,20 +18,20 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// `None` where the evidence names none.
+    /// The named parts of a rank; `None` if it has none.
     pub fn of(profile: &'a Profile, rank: &'a Rank) -> Option<Self> {
         let has_scopes = rank.scopes.iter().next().is_some();
         has_scopes.then(|| Self { profile, rank, alike: Alike::new(profile, rank) })
     }
 
-    /// What a tensor was made in.
+    /// The name of the part that allocated a tensor.
     pub fn name(&self, tensor: TensorId) -> Option<String> {
         let scope = self.rank.scopes.get(self.rank.made_in(tensor)?.index())?;
         Some(self.profile.text(scope.name).to_owned())
     }
 
-    /// Where tensors were made, those of layers that are alike together, the most first. What belongs to the model is not
-    /// in it: that has names, and is there wherever it was made.
+    /// The parts that allocated tensors, largest first; similar layers are one row. Tensors of the model itself are not
+    /// included: they have names, and it does not matter where they were allocated.
     pub fn makers(&self, tensors: &[TensorId]) -> Vec<MadeIn> {
         #[derive(Default)]
         struct Sum {
@@ -59,39 +59,38 @@ impl<'a> Parts<'a> {
         rows
     }
 
-    /// Whether a tensor is one that running made: not a part of the model, nor given to it.
+    /// Whether a tensor was produced by running the model: neither part of the model nor an input.
     fn is_made(&self, tensor: TensorId) -> bool {
         let class = self.rank.tensors.class.get(tensor.index());
         matches!(class, Some(Class::Activation | Class::Temporary | Class::Unknown))
     }
 
-    /// What ran, in order, with what it came to: the operations that the program names, models, backward passes and steps
-    /// of optimizers. Not the modules inside of models.
+    /// The calls in order, with their totals: named operations, models, backward passes and optimizer steps, but not
+    /// the modules inside models.
     pub fn ran(&self) -> Vec<Ran> {
         let mut children: BTreeMap<Option<ScopeId>, Vec<ScopeId>> = BTreeMap::new();
         for (index, scope) in self.rank.scopes.iter().enumerate() {
             children.entry(scope.parent).or_default().extend(ScopeId::new(index));
         }
-        let (totals, unwatched) = (totals(self.rank), self.unwatched());
+        let (totals, untracked) = (totals(self.rank), self.untracked());
         let mut rows = Vec::new();
         let top = children.get(&None).into_iter().flatten().rev();
         let mut waiting: Vec<(ScopeId, usize)> = top.map(|scope| (*scope, 0)).collect();
         while let Some((id, depth)) = waiting.pop() {
             let Some(scope) = self.rank.scopes.get(id.index()) else { continue };
-            let is_told = !self.is_part(&scope);
-            if is_told {
+            let is_listed = !self.is_part(&scope);
+            if is_listed {
                 let of = |totals: &[CallTotals]| totals.get(id.index()).copied().unwrap_or_default();
-                let unwatched = unwatched.get(id.index()).copied().unwrap_or_default();
-                rows.push(self.row(&scope, depth, &of(&totals), &unwatched));
+                let untracked = untracked.get(id.index()).copied().unwrap_or_default();
+                rows.push(self.row(&scope, depth, &of(&totals), &untracked));
             }
             let inside = children.get(&Some(id)).into_iter().flatten().rev();
-            waiting.extend(inside.map(|scope| (*scope, depth + usize::from(is_told))));
+            waiting.extend(inside.map(|scope| (*scope, depth + usize::from(is_listed))));
         }
         rows
     }
 
-    /// Whether a scope is a part of what another tells: a module of a model or of its backward pass, or an operation of the
-    /// framework.
+    /// Whether a scope belongs to another row: a module of a model or of its backward pass, or a framework operation.
     fn is_part(&self, scope: &Scope) -> bool {
         let parent = scope.parent.and_then(|parent| self.rank.scopes.kind.get(parent.index()));
         let is_module = |kind| matches!(kind, ScopeKind::Forward | ScopeKind::Backward);
@@ -99,28 +98,28 @@ impl<'a> Parts<'a> {
             || is_module(scope.kind) && parent.is_some_and(|kind| is_module(*kind))
     }
 
-    fn row(&self, scope: &Scope, depth: usize, totals: &CallTotals, unwatched: &Unwatched) -> Ran {
-        // A sum with a part that is not known is not known.
-        let known = (unwatched.calls == 0 && totals.count > 0).then_some(totals);
+    fn row(&self, scope: &Scope, depth: usize, totals: &CallTotals, untracked: &Untracked) -> Ran {
+        // If one call is unknown, so is the sum.
+        let known = (untracked.calls == 0 && totals.count > 0).then_some(totals);
         let change = known.map(CallTotals::change);
         Ran {
             name: self.profile.text(scope.name).to_owned(),
             kind: scope.kind.as_str(),
             depth,
-            calls: totals.count.saturating_add(unwatched.calls),
-            running: unwatched.running,
-            time_ns: unwatched.is_timed().then(|| totals.time.saturating_add(unwatched.time)),
-            longest_ns: unwatched.is_timed().then(|| totals.longest.max(unwatched.longest)),
+            calls: totals.count.saturating_add(untracked.calls),
+            running: untracked.running,
+            time_ns: untracked.is_timed().then(|| totals.time.saturating_add(untracked.time)),
+            longest_ns: untracked.is_timed().then(|| totals.longest.max(untracked.longest)),
             peak_bytes: known.map(|totals| totals.peak),
             allocated_bytes: known.map(|totals| totals.allocated),
             kept_bytes: known.map(|totals| totals.kept),
-            change_bytes: change.or_else(|| unwatched.change.filter(|_| totals.count == 0)),
+            change_bytes: change.or_else(|| untracked.change.filter(|_| totals.count == 0)),
         }
     }
 
-    /// The calls without an outcome, by scope: those that still run, and those of which others have told.
-    fn unwatched(&self) -> Vec<Unwatched> {
-        let mut found = vec![Unwatched::default(); self.rank.scopes.len()];
+    /// The calls without an outcome, by scope: those that were still running, and those recorded by another source.
+    fn untracked(&self) -> Vec<Untracked> {
+        let mut found = vec![Untracked::default(); self.rank.scopes.len()];
         for (index, call) in self.rank.calls.iter().enumerate() {
             let (None, Some(of)) = (call.outcome, found.get_mut(call.scope.index())) else { continue };
             let took = match self.rank.call_end(index) {
@@ -144,22 +143,22 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Calls of a scope that nobody watched to their end.
+/// Calls of a scope that were not tracked to their end.
 #[derive(Clone, Copy, Default)]
-struct Unwatched {
-    /// Those that still ran when the evidence ended.
+struct Untracked {
+    /// Calls that were still running when the input ended.
     running: u64,
-    /// The others.
+    /// Calls that finished.
     calls: u64,
-    /// Those of them whose length is unknown.
+    /// Finished calls whose duration is unknown.
     untimed: u64,
     time: Nanoseconds,
     longest: Nanoseconds,
     change: Option<i64>,
 }
 
-impl Unwatched {
-    /// Whether the length of every call is known.
+impl Untracked {
+    /// Whether the duration of every call is known.
     fn is_timed(&self) -> bool {
         self.untimed == 0
     }

@@ -1,4 +1,4 @@
-//! Which ranks an answer is about, and in which order.
+//! Selects and orders the ranks of a response.
 
 use std::str::FromStr;
 
@@ -6,17 +6,17 @@ use ttmem_model::{Profile, Rank};
 
 use crate::analyze::oom;
 
-/// Which of the processes that wrote one log are looked at.
+/// The processes to include, if several processes wrote one log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessFilter {
-    /// All of them.
+    /// All processes.
     #[default]
     All,
-    /// The one with this number, from 1.
+    /// The process with this number, from 1.
     Number(u32),
 }
 
-/// As people write it: `all` or a number.
+/// Parses `all` or a number.
 impl FromStr for ProcessFilter {
     type Err = String;
 
@@ -32,7 +32,7 @@ impl FromStr for ProcessFilter {
 }
 
 impl ProcessFilter {
-    /// Whether a rank is of the processes that are looked at.
+    /// Whether a rank belongs to an included process.
     pub fn takes(self, rank: &Rank) -> bool {
         match self {
             Self::All => true,
@@ -41,18 +41,26 @@ impl ProcessFilter {
     }
 }
 
-/// Which process of its log a rank is, counted from 1.
+/// The number of the process that wrote a rank, from 1.
 pub fn process(rank: &Rank) -> u32 {
     rank.process.unwrap_or(1)
 }
 
-/// The ranks with content. Of several processes, those of the one that ran out of memory come first, otherwise those of
-/// the last; then the others, the latest first.
+/// The ranks with content, by number. If several processes wrote the log, the ranks of the process that ran out of
+/// memory come first, then those of the others, latest first.
 pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     let mut ranks: Vec<&Rank> = profile.ranks.iter().filter(|rank| rank.has_content()).collect();
     let failed = |rank: &&&Rank| oom::fatal(rank).is_some();
     let leading = ranks.iter().filter(failed).map(|rank| process(rank)).max();
-    // Stable: the ranks of one process stay in the order of their log.
-    ranks.sort_by_key(|rank| (Some(process(rank)) != leading, std::cmp::Reverse(process(rank))));
+    ranks.sort_by_cached_key(|rank| {
+        let label = rank.label.map(|label| rank_number(profile.text(label)));
+        (Some(process(rank)) != leading, std::cmp::Reverse(process(rank)), label)
+    });
     ranks
+}
+
+/// The sort key of a rank label: its numbers, so that `1,2` comes before `1,10`. A part that is not a number comes
+/// after all numbers.
+pub fn rank_number(label: &str) -> Vec<u64> {
+    label.split(',').map(|part| part.trim().parse().unwrap_or(u64::MAX)).collect()
 }

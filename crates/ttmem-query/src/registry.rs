@@ -1,7 +1,7 @@
 //! The inputs registry: the arguments of every graph, for `<name>_inputs_registry.json`.
 //!
-//! Graphs come one after the other. Where there are several, each entry has its `graph`, from 0; `index` is
-//! the argument's number in its own graph. The totals count what several graphs share once, as the summary does.
+//! If there are several graphs, each entry has the number of its `graph`, from 0; `index` is the argument's number in
+//! that graph. The totals count an argument shared by several graphs once, as the summary does.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use ttmem_model::{Argument, ArgumentKind, Profile, Rank};
@@ -13,9 +13,9 @@ use crate::analyze::weights;
 /// The content of `<name>_inputs_registry.json`.
 #[derive(Clone, Copy, Debug)]
 pub struct RegistryFile<'a> {
-    /// What is asked.
+    /// The profile.
     pub profile: &'a Profile,
-    /// Which rank.
+    /// The rank whose graphs are listed.
     pub rank: &'a Rank,
 }
 
@@ -28,8 +28,8 @@ impl Serialize for RegistryFile<'_> {
     }
 }
 
-/// Numbers that are not known because no graph was printed are left out: the earlier tool's visualizer formats whatever is
-/// there as a number.
+/// Totals of the registry. Numbers that are unknown because no graph was printed are omitted: the earlier tool's
+/// visualizer formats every value as a number.
 #[allow(clippy::struct_field_names, reason = "the contract's names")]
 #[derive(serde::Serialize)]
 struct Metadata {
@@ -67,19 +67,19 @@ impl Metadata {
 pub struct RegistryRow<'a> {
     /// Its number in the signature.
     pub index: usize,
-    /// The graph, from 0, where there are several.
+    /// The number of its graph, from 0; omitted if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<usize>,
     /// `%arg3`.
     pub ssa: &'a str,
-    /// What people call it; `%arg3` where nobody named it.
+    /// Its name in the model; `%arg3` if it has none.
     pub name: &'a str,
     /// `parameter`, `constant`, `input`, `default`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// Its shape.
     pub shape: Option<Shape<'a>>,
-    /// Its element.
+    /// Its element type.
     pub dtype: Option<&'a str>,
     /// The bytes of its elements.
     pub bytes: Option<u64>,

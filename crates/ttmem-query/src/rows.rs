@@ -1,11 +1,11 @@
-//! What the rows of the report's files are made of: lists that are written as they are made, maps in a given
-//! order, shapes as people write them, and MiB.
+//! Building blocks of the report's JSON files: lists that are serialised as they are computed, maps in a given order,
+//! shapes as `1x32x64`, and sizes in MiB.
 
 use std::fmt;
 
 use serde::ser::{Serialize, Serializer};
 
-/// A list whose rows are made while it is written.
+/// A list whose rows are computed while it is serialised.
 pub(super) struct Rows<F>(pub F);
 
 impl<F, I> Serialize for Rows<F>
@@ -19,7 +19,7 @@ where
     }
 }
 
-/// A map in the order of its entries, whose keys are borrowed.
+/// A map that keeps the order of its entries and may borrow its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entries<K, V>(pub Vec<(K, V)>);
 
@@ -51,14 +51,14 @@ impl Serialize for Shape<'_> {
     }
 }
 
-/// Bytes as MiB with three digits behind the point.
-#[allow(clippy::cast_precision_loss, reason = "three digits are asked for")]
+/// Bytes as MiB with three decimal places.
+#[allow(clippy::cast_precision_loss, reason = "the result has only three decimal places")]
 pub(super) fn mib(bytes: u64) -> f64 {
     let thousandths = (u128::from(bytes) * 1000 + (1 << 19)) >> 20;
     thousandths as f64 / 1000.0
 }
 
-/// Bytes as MiB, as the evidence printed them: with three digits where it rounds, else all of them.
+/// Bytes as MiB, as the input printed them: with three decimal places if it rounds, otherwise exactly.
 #[allow(clippy::cast_precision_loss, reason = "exact up to eight petabytes")]
 pub(super) fn mib_as_printed(bytes: u64, quantum: u64) -> f64 {
     if quantum > 0 { mib(bytes) } else { bytes as f64 / f64::from(1 << 20) }
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_printed_is_printed_again() {
-        // The reader takes the nearest whole byte of each number of thousandths.
+    fn printed_sizes_survive_a_round_trip() {
+        // The reader rounds each number of thousandths of a MiB to the nearest byte.
         for thousandths in (0..5_000_000u64).step_by(997).chain([1, 2, 3, 4_273_390]) {
             let bytes = (thousandths * (1 << 20) + 500) / 1000;
             assert_eq!(
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_written_with_crosses() {
+    fn shapes_are_separated_by_x() {
         assert_eq!(Shape(&[1, 32, 64]).to_string(), "1x32x64");
         assert_eq!(Shape(&[]).to_string(), "");
     }

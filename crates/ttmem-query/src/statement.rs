@@ -1,43 +1,43 @@
-//! The sentences of a verdict or a suggestion.
+//! The text of a verdict or a suggestion.
 
 use serde::Serialize;
 
-/// What a verdict or a suggestion says, in sentences with numbers and units.
+/// The text of a verdict or a suggestion: complete sentences with numbers and units.
 ///
-/// All sentences are composed in `query`. Front ends display these parts and never take them apart.
+/// `ttmem-query` composes all sentences. Front ends display them as they are and never parse them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Statement {
-    /// What happened or was found, in one sentence.
+    /// The finding, in one sentence.
     pub headline: String,
-    /// Further facts; `None` where the headline has all of them.
+    /// Further facts; `None` if the headline contains all of them.
     pub detail: Option<String>,
-    /// What to do; `None` where there is nothing to do, or it is unknown what helps.
+    /// What to do; `None` if there is nothing to do, or no remedy is known.
     pub advice: Option<String>,
 }
 
 impl Statement {
-    /// A statement of one sentence.
+    /// A statement that consists of a headline only.
     pub(super) fn new(headline: impl Into<String>) -> Self {
         Self { headline: headline.into(), detail: None, advice: None }
     }
 
-    /// The same with further facts.
+    /// Sets the detail.
     pub(super) fn detail(self, detail: impl Into<Option<String>>) -> Self {
         Self { detail: detail.into(), ..self }
     }
 
-    /// The same with what to do.
+    /// Sets the advice.
     pub(super) fn advice(self, advice: impl Into<Option<String>>) -> Self {
         Self { advice: advice.into(), ..self }
     }
 
-    /// The headline and the further facts.
+    /// The headline and the detail as one text.
     pub fn facts(&self) -> String {
         joined([Some(&self.headline), self.detail.as_ref()])
     }
 
-    /// All sentences.
+    /// All sentences as one text.
     pub fn text(&self) -> String {
         joined([Some(&self.headline), self.detail.as_ref(), self.advice.as_ref()])
     }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_the_parts_that_there_are() {
+    fn the_text_joins_the_parts_that_are_set() {
         let statement = Statement::new("DRAM is full.");
         assert_eq!((statement.facts(), statement.text()), ("DRAM is full.".into(), "DRAM is full.".into()));
         let statement = statement.detail("1 B is left.".to_owned()).advice("Free some.".to_owned());

@@ -1,4 +1,4 @@
-//! `ttmem summary`: the answer on one screen, as data.
+//! `ttmem summary`: the content of its screen, as data.
 
 use std::str::FromStr;
 
@@ -12,57 +12,59 @@ use ttmem_model::{
 
 use super::about::Extent;
 use super::answer::{
-    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, LiveTensor,
-    OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary, ResidueRow,
-    SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
+    AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, Fragmentation, Increase,
+    LiveTensor, OpCount, Outside, PaddedTensor, PaddingSummary, PoolMoment, PoolSummary, RankSummary,
+    ResidueRow, SourceSummary, Summary, Suspect, WarningSummary, Weight, Weights,
 };
 use super::device::DeviceKind;
 use super::expectations::Expectations;
-use super::expected::held_against;
+use super::expected;
 use super::level::Thresholds;
 use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
-use super::ranks::{ProcessFilter, in_order, process};
+use super::ranks::{ProcessFilter, in_order, process, rank_number};
 use super::suggestions::{PoolAtPeak, Situation, suggestions};
+use crate::analyze::fragmentation::Severity;
 use crate::analyze::main_pool::main_pool;
 use crate::analyze::residue::{self, Who};
+use crate::analyze::survivors::survivors;
 use crate::analyze::{
     Account, Span, effects, fragmentation, live, oom, outside, padding, peak, weights, weights::WEIGHTS,
 };
 
-/// What is asked.
+/// The parameters of a summary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// A position to describe besides the peaks.
+    /// A position to describe in addition to the peaks.
     pub at: Option<Position>,
-    /// How many rows lists have; `None`: all of what is alive, and ten of what is ranked.
+    /// The maximum length of lists; `None` for all live tensors and ten rows of ranked lists.
     pub top: Option<usize>,
-    /// Which runs.
+    /// The runs to include.
     pub run: RunFilter,
-    /// Which rank: `0` or `1,0`.
+    /// The rank to include, as `0` or `1,0`.
     pub rank: Option<String>,
-    /// Which of the processes that wrote one log.
+    /// The process to include, if several processes wrote the log.
     pub process: ProcessFilter,
-    /// What is expected besides what the evidence has; with it, there must be something.
+    /// Expected sizes in addition to those in the input. If set, having no expectations at all is an error.
     pub expect: Option<Expectations>,
     /// The shares of a capacity above which a pool is high or full.
     pub thresholds: Thresholds,
 }
 
-/// Which top-level runs are looked at.
+/// The top-level runs to include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunFilter {
-    /// All of them.
+    /// All runs.
     #[default]
     All,
-    /// Those of the last pass.
+    /// The runs of the last pass.
     Last,
-    /// The one with this number, from 1.
+    /// The run with this number, from 1.
     Number(usize),
 }
 
-/// As people write it: `all`, `last` or a number.
+/// Parses `all`, `last` or a number.
 impl FromStr for RunFilter {
     type Err = String;
 
@@ -72,16 +74,16 @@ impl FromStr for RunFilter {
             "last" => Ok(Self::Last),
             number => match number.parse() {
                 Ok(number) if number > 0 => Ok(Self::Number(number)),
-                _ => Err("`all`, `last` or a number from 1 is wanted".into()),
+                _ => Err("expected `all`, `last` or a number from 1".into()),
             },
         }
     }
 }
 
-/// How many rows ranked lists have unless asked otherwise.
+/// The default length of ranked lists.
 const RANKED: usize = 10;
 
-/// Answers for all ranks of all files.
+/// Summarises all ranks of all files.
 pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     let mut ranks = Vec::new();
     let mut labels = Vec::new();
@@ -102,7 +104,7 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         && processes > 0
     {
         let are = if processes == 1 { "process" } else { "processes" };
-        return Err(Error::NotThere(format!("there is no process {wanted}: the log has {processes} {are}")));
+        return Err(Error::NotThere(format!("no process {wanted}: the log has {processes} {are}")));
     }
     if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
         return Err(no_such_rank(wanted, &labels));
@@ -113,10 +115,14 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     if request.expect.is_some() && ranks.iter().all(|rank| rank.expected.is_empty()) {
         return Err(nothing_expected());
     }
+    // The files of several ranks are in the order of the shell, which sorts 10 before 2.
+    if ranks.iter().all(|rank: &RankSummary| rank.rank.is_some() && rank.processes == 1) {
+        ranks.sort_by_cached_key(|rank| rank.rank.as_deref().map(rank_number));
+    }
     Ok(Summary { schema: 1, source: source(profiles), ranks })
 }
 
-/// What was read, and what people should know of it.
+/// The input files and their warnings.
 pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
     let warnings = |profile: &Profile| {
         let file = profile.source.file.clone();
@@ -137,36 +143,34 @@ pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
 
 fn nothing_expected() -> Error {
     Error::NotThere(
-        "nothing is expected: let the program say it (`tracker.expect(…)`), or say it here \
-         (`--expect params=1.24B,dtype=bf16`, `--expect parameter=2.3GiB`)"
+        "no expectations: set them in the program with `tracker.expect(…)`, or pass them with \
+         `--expect params=1.24B,dtype=bf16` or `--expect parameter=2.3GiB`"
             .into(),
     )
 }
 
-/// Says which ranks there are instead.
+/// The error for a rank that does not exist. Lists the ranks that do.
 pub(super) fn no_such_rank(wanted: &str, labels: &[Option<String>]) -> Error {
     let known: Vec<&str> = labels.iter().flatten().map(String::as_str).collect();
     let known = if known.is_empty() {
-        "its lines are not tagged".into()
+        "the lines have no rank tags".into()
     } else {
-        format!("there are {}", known.join(", "))
+        format!("available ranks are {}", known.join(", "))
     };
-    Error::NotThere(format!("there is no rank {wanted}: {known}"))
+    Error::NotThere(format!("no rank {wanted}: {known}"))
 }
 
-/// A profile without a rank: one that could not be read, as a warning says, or in which nothing was recorded.
+/// The error for a profile without ranks: a warning says why it could not be read, or nothing was recorded.
 fn nothing_in(profiles: &[Profile]) -> Error {
     let first = profiles.first();
     let file = first.map(|profile| profile.source.file.clone()).unwrap_or_default();
     match first.and_then(|profile| profile.warnings.first()) {
-        Some(damage) => {
-            Error::Damaged { file, message: format!("there is nothing in it: {}", damage.message) }
-        }
-        None => Error::NoMemoryData { file, message: "there is nothing in it".into() },
+        Some(damage) => Error::Damaged { file, message: format!("no data: {}", damage.message) },
+        None => Error::NoMemoryData { file, message: "no data".into() },
     }
 }
 
-/// `--rank` takes `1,0`, or the number of the rank alone.
+/// Whether a rank's label matches `--rank`, which is a label such as `1,0` or only the rank's number.
 pub(super) fn is_rank(label: Option<&str>, wanted: &str) -> bool {
     let label = label.unwrap_or("0");
     label == wanted || label.rsplit(',').next() == Some(wanted)
@@ -174,7 +178,7 @@ pub(super) fn is_rank(label: Option<&str>, wanted: &str) -> bool {
 
 pub(super) fn span(rank: &Rank, request: &Request) -> Result<Span> {
     let found = match request.run {
-        RunFilter::All => Some(Span::told(rank)),
+        RunFilter::All => Some(Span::recorded(rank)),
         RunFilter::Last => Span::of_last_pass(rank),
         RunFilter::Number(number) => {
             let run = number.checked_sub(1).and_then(|before| rank.top_level_runs().nth(before));
@@ -182,16 +186,16 @@ pub(super) fn span(rank: &Rank, request: &Request) -> Result<Span> {
         }
     };
     found.ok_or_else(|| match rank.top_level_runs().count() {
-        0 => Error::NotThere("the evidence names no program runs to choose from".into()),
-        count => Error::NotThere(format!("there is no such run: they are numbered from 1 to {count}")),
+        0 => Error::NotThere("the input has no named program runs to select".into()),
+        count => Error::NotThere(format!("no such run: runs are numbered from 1 to {count}")),
     })
 }
 
-/// One rank, as far as it is asked about.
 fn is_within(run: &Run, span: Span) -> bool {
     span.first <= run.first && run.end.max(run.first) <= span.end
 }
 
+/// The requested range of one rank.
 pub(super) struct View<'a> {
     pub(super) profile: &'a Profile,
     pub(super) rank: &'a Rank,
@@ -199,7 +203,7 @@ pub(super) struct View<'a> {
     span: Span,
     accounts: Vec<Account<'a>>,
     run_numbers: Vec<usize>,
-    /// The further names of each tensor, each once.
+    /// The other names of each tensor, without duplicates.
     names: FxHashMap<TensorId, Vec<StrId>>,
     parts: Option<Parts<'a>>,
 }
@@ -262,6 +266,7 @@ impl<'a> View<'a> {
             at: self.request.at.map(|at| self.at(at)).transpose()?,
             padding: dram_peak.and_then(|(account, at)| self.padding(account.id, at)),
             suspects: dram_account.map_or_else(Vec::new, |account| self.suspects(account)),
+            increases: dram_account.map_or_else(Vec::new, |account| self.increases(account)),
             outside: self.accounts.iter().flat_map(|account| self.outside(account)).collect(),
             fragmentation: Named(
                 self.accounts
@@ -283,7 +288,7 @@ impl<'a> View<'a> {
                 .collect(),
             sessions: session_summaries(self.profile, self.rank, &self.request.thresholds),
             phases: self.rank.phases.iter().map(|phase| phase_summary(self.profile, phase)).collect(),
-            expected: held_against(self.profile, self.rank, self.span, self.request.expect.as_ref()),
+            expected: expected::compare(self.profile, self.rank, self.span, self.request.expect.as_ref()),
             checkpoints: self.checkpoints(),
             ran: self.parts.as_ref().map_or_else(Vec::new, Parts::ran),
             suggestions: suggestions(
@@ -293,7 +298,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What the rules look at.
+    /// The input of the suggestion rules.
     fn situation<'v>(
         &'v self,
         peaks: &[Option<peak::Peak>],
@@ -324,7 +329,7 @@ impl<'a> View<'a> {
         let held =
             |account: &Account<'_>, at| (self.name(account), account.held(at).map(|held| held.per_bank));
         let mut snapshots = self.rank.snapshots.as_slice();
-        // The tracker's own, when it was stopped.
+        // The tracker itself takes the last one, when it stops.
         if let Some((last, before)) = snapshots.split_last()
             && last.name.is_some_and(|name| self.profile.text(name) == "final")
         {
@@ -340,7 +345,7 @@ impl<'a> View<'a> {
         named.map(checkpoint).collect()
     }
 
-    /// The top-level runs that are asked about.
+    /// The requested top-level runs.
     fn runs(&self) -> impl Iterator<Item = &'a Run> {
         let span = self.span;
         self.rank.top_level_runs().map(|(_, run)| run).filter(move |run| is_within(run, span))
@@ -361,12 +366,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether an error happened in the part that is asked about.
+    /// Whether an error happened in the requested range.
     pub(super) fn is_within(&self, fault: &Fault) -> bool {
         let within = |step| (self.span.first..self.span.end).contains(&step);
         match self.request.run {
             RunFilter::All => true,
-            // One of no step that ended it all came after all programs: the last pass reaches up to there.
+            // A fatal error without a step happened after all programs, which is part of the last pass.
             RunFilter::Last => fault.step.map_or(fault.ended_program, within),
             RunFilter::Number(_) => fault.step.is_some_and(within),
         }
@@ -399,7 +404,7 @@ impl<'a> View<'a> {
         let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
         let total = count(steps().len());
         let reported_count = count(steps().filter(reported).count());
-        // Without program names it is unknown what is computed once and kept.
+        // Without program names, operations that run once and whose results are kept cannot be identified.
         let known = self.rank.runs.iter().any(|run| run.parent.is_none());
         let weight = known.then(|| count(steps().filter(reported).filter(is_weight).count()));
         Counts {
@@ -453,7 +458,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What is not in the figures of a pool.
+    /// Memory that the figures of a pool do not include.
     fn not_watched(&self, pool: PoolId) -> Vec<String> {
         let of_it = self.rank.not_watched.iter().filter(|(of, _)| *of == pool);
         of_it.map(|(_, what)| self.text(*what)).collect()
@@ -474,14 +479,14 @@ impl<'a> View<'a> {
         rows
     }
 
-    /// What the pool holds after the last step of the span.
+    /// The allocated bytes of a pool after the last step of the span.
     fn end(&self, account: &Account<'_>) -> Option<Held> {
         let late = self.span.last(self.rank);
         let measured = account.pool.observed.contains(late).then(|| account.held(late)).flatten();
         measured.or_else(|| account.held(Moment::early(self.span.end)))
     }
 
-    /// The size of a bank: to the byte where an error message has it, else as the states round it.
+    /// The size of a bank: exact if an error message contains it, otherwise as rounded in the states.
     fn capacity(&self, pool: &Pool, fault: Option<&Fault>) -> Option<u64> {
         let shown = pool.curve(CurveKind::Capacity).and_then(Curve::last);
         let same_pool = |fault: &&Fault| {
@@ -497,7 +502,7 @@ impl<'a> View<'a> {
             return PoolMoment { allocated_per_bank: unseen, ..self.moment(account, None) };
         }
         let mut moment = self.moment(account, peak.map(|peak| peak.at));
-        // Of several readings at that moment, the highest.
+        // There may be several readings at that moment; the peak is the highest.
         moment.allocated_per_bank = peak.map(|peak| peak.per_bank).or(moment.allocated_per_bank);
         moment.step = peak.and_then(|peak| peak.position());
         if moment.step.is_none() {
@@ -512,7 +517,7 @@ impl<'a> View<'a> {
         let pool = account.pool;
         let allocated = at.and_then(|at| account.held(at)).map(|held| held.per_bank);
         let observed = at.filter(|at| pool.observed.contains(*at)).map(|at| pool.reading(at));
-        // A sum with a part that is not known is not known.
+        // If the size of one tensor is unknown, so is the sum.
         let known = live.as_ref().filter(|live| live.unknown == 0);
         let explained = known.map(|live| live.per_bank);
         let cause = at.filter(|_| !self.is_polled(account)).map(|at| self.cause(account, at));
@@ -544,15 +549,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The phase in which a moment lies: that of the step before it, which led there.
+    /// The phase of a moment: that of the preceding step, which led to it.
     fn phase_at(&self, at: Moment) -> Option<String> {
         let step = at.position().checked_sub(1)?;
         let is_in = |phase: &&Phase| phase.steps.is_some_and(|(first, end)| (first..end).contains(&step));
         self.rank.phases.iter().find(is_in).map(|phase| self.text(phase.name))
     }
 
-    /// What brought a pool to where it is. What is there when the part that is asked about begins, nothing in
-    /// that part has caused.
+    /// The cause of a pool's level. Memory allocated before the requested range is not attributed to any step in it.
     fn cause(&self, account: &Account<'_>, at: Moment) -> peak::Cause {
         if self.is_at_the_beginning(at) {
             return peak::Cause::Beginning;
@@ -560,8 +564,8 @@ impl<'a> View<'a> {
         peak::cause(self.profile, account, at)
     }
 
-    /// Whether a pool is a counter that was read now and then, beside others whose every change was seen: what ran right
-    /// before it was read has not caused what it says.
+    /// Whether a pool is a counter that was polled, alongside pools that were tracked exactly. The operation that ran
+    /// before a polled value did not cause it.
     fn is_polled(&self, account: &Account<'_>) -> bool {
         let tensors = &self.rank.tensors;
         self.rank.began.is_some() && !tensors.is_empty() && !tensors.pool.contains(&account.id)
@@ -629,7 +633,7 @@ impl<'a> View<'a> {
     fn at(&self, at: Position) -> Result<AtMoment> {
         if at < self.span.first || at > self.span.end {
             return Err(Error::NotThere(format!(
-                "there is no position {at}: steps are numbered from {}, and position {} is after the last",
+                "no position {at}: steps are numbered from {}, and position {} is after the last step",
                 self.span.first, self.span.end
             )));
         }
@@ -675,20 +679,39 @@ impl<'a> View<'a> {
 
     fn suspects(&self, account: &Account<'_>) -> Vec<Suspect> {
         let largest = effects::largest(account, self.span, self.request.top.unwrap_or(RANKED));
-        let suspect = |(step, added): (Step, u64)| {
-            let op = self.profile.op_of(self.rank, step);
-            let result = op.and_then(|op| op.result_types.first().copied().flatten());
-            let result = result.and_then(|ty| self.profile.tensor_type(ty));
-            Suspect {
-                step,
-                op: self.profile.op_name(self.rank, step).map(str::to_owned),
-                loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
-                shape: result.map(|ty| ty.shape.clone()),
-                dtype: result.map(|ty| self.text(ty.dtype)),
-                added_per_bank: added,
+        largest.into_iter().map(|(step, added)| self.suspect(step, added)).collect()
+    }
+
+    fn suspect(&self, step: Step, added: u64) -> Suspect {
+        let op = self.profile.op_of(self.rank, step);
+        let result = op.and_then(|op| op.result_types.first().copied().flatten());
+        let result = result.and_then(|ty| self.profile.tensor_type(ty));
+        Suspect {
+            step,
+            op: self.profile.op_name(self.rank, step).map(str::to_owned),
+            loc: self.profile.op_loc(self.rank, step).map(str::to_owned),
+            shape: result.map(|ty| ty.shape.clone()),
+            dtype: result.map(|ty| self.text(ty.dtype)),
+            added_per_bank: added,
+        }
+    }
+
+    fn increases(&self, account: &Account<'_>) -> Vec<Increase> {
+        let count = self.request.top.unwrap_or(RANKED);
+        let increase = |repeated: effects::Repeated| {
+            let step = self.suspect(repeated.first, repeated.added);
+            Increase {
+                count: repeated.count,
+                first_step: repeated.first,
+                last_step: repeated.last,
+                op: step.op,
+                loc: step.loc,
+                shape: step.shape,
+                dtype: step.dtype,
+                added_per_bank: repeated.added,
             }
         };
-        largest.into_iter().map(suspect).collect()
+        effects::increases(self.profile, account, self.span, count).into_iter().map(increase).collect()
     }
 
     fn outside(&self, account: &Account<'_>) -> Vec<Outside> {
@@ -702,12 +725,19 @@ impl<'a> View<'a> {
 
     fn fragmentation(&self, account: &Account<'_>) -> Option<Fragmentation> {
         let worst = fragmentation::worst(account, self.span)?;
+        let severity = fragmentation::severity(account, self.span, &worst);
+        let survivors = match severity {
+            Severity::Notable => survivors(self.rank, account.id, worst.at, worst.largest_free),
+            Severity::Minor | Severity::Negligible => Vec::new(),
+        };
+        let count = self.request.top.unwrap_or(RANKED);
         Some(Fragmentation {
             step: worst.at.position(),
             free_per_bank: worst.free,
             largest_free_per_bank: worst.largest_free,
-            severity: fragmentation::severity(account, self.span, &worst),
+            severity,
             blocks: account.pool.map_at(worst.at).map(|map| map.blocks.clone()),
+            survivors: survivors.into_iter().filter_map(|id| self.tensor(id)).take(count).collect(),
         })
     }
 
@@ -736,35 +766,35 @@ impl<'a> View<'a> {
     }
 }
 
-/// What is known of bytes that no one operation left behind.
+/// An explanation of bytes that cannot be attributed to a single operation.
 pub(super) fn residue_note(who: Who) -> &'static str {
     match who {
-        Who::Before => "there before the first step",
+        Who::Before => "allocated before the first step",
         Who::Outside => "between programs",
         Who::OneOf(..) | Who::Step(_) => "one of several operations between two states",
     }
 }
 
-/// The step that ended a life; `None` where none did.
+/// The step that freed a tensor; `None` if no step did.
 fn dies_step(dies: Moment) -> Option<Step> {
     let early = Moment::early(dies.position());
     (dies != Moment::NEVER && dies == early).then(|| dies.position().checked_sub(1)).flatten()
 }
 
-/// The step before which a life ended that no step ended.
+/// The position where a tensor was freed between two programs; `None` if a step freed it.
 fn gone_before_step(dies: Moment) -> Option<Position> {
     let late = Moment::late(dies.position());
     (dies != Moment::NEVER && dies == late).then(|| dies.position())
 }
 
-/// (padded − logical) / logical, in percent with one digit behind the point.
-#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with one digit")]
+/// (padded − logical) / logical, in percent with one decimal place.
+#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with one decimal place")]
 pub(super) fn overhead_pct(padded: u64, logical: u64) -> Option<f64> {
     let share = (logical > 0).then(|| (padded as f64 - logical as f64) / logical as f64 * 100.0)?;
     Some((share * 10.0).round() / 10.0)
 }
 
-/// What a caching allocator says of a pool besides, if there is one.
+/// The levels reported by a caching allocator, if there is one.
 fn levels(pool: &Pool, at_peak: &Reading) -> Option<AllocatorLevels> {
     let reserved = pool.curve(CurveKind::Reserved)?;
     Some(AllocatorLevels {

@@ -1,21 +1,21 @@
-//! Everything of a rank over time, as columns: what the page selects, sorts and adds up.
+//! All data of a rank over time, as the columns that the page selects, sorts and sums.
 //!
-//! A column is a list of numbers with a name; columns of one table (`steps.…`, `tensors.…`) have the same length.
-//! Texts are numbers of rows of [`Texts`], which all ranks of a page share. What is not known is missing, never
-//! zero. Columns are made one at a time and handed on, so that a rank of a million steps is never held twice.
+//! A column is a named list of numbers; the columns of one table (`steps.…`, `tensors.…`) have the same length. Texts
+//! are indices into [`Texts`], which all ranks of a page share. Unknown values are missing, never zero. Columns are
+//! computed one at a time and passed on, so that a rank of a million steps is never in memory twice.
 //!
 //! | table | row |
 //! |---|---|
 //! | `steps` | a step |
-//! | `ops` | a distinct operation; `results` and `operands` say how many of the types of all are its own |
+//! | `ops` | a distinct operation; `results` and `operands` are the number of its entries in the lists of types |
 //! | `types` | a distinct type |
-//! | `runs` | a program run, as in the model; steps and tensors of what was cut away are of none |
-//! | `tensors` | an allocation; `life` is 0 for those that never die, else the moments they live, plus 1 |
-//! | `aliases` | a further name of a tensor |
-//! | `weights` | a weight, the largest first |
-//! | `pool.0` | what was observed and rebuilt of a pool: curves as changes, `effect` a row a step, `run_peak` a row a top-level run |
+//! | `runs` | a program run, as in the profile; steps and tensors outside the cut-out have none |
+//! | `tensors` | an allocation; `life` is 0 for tensors that are never freed, otherwise their lifetime in moments + 1 |
+//! | `aliases` | another name of a tensor |
+//! | `weights` | a weight, largest first |
+//! | `pool.0` | observed and reconstructed values of a pool: curves as changes, `effect` per step, `run_peak` per run |
 //!
-//! Moments are numbered as in the model: position `i` has the sides `2i` and `2i + 1`.
+//! Moments are numbered as in the profile: position `i` has the sides `2i` and `2i + 1`.
 
 use std::borrow::Cow;
 
@@ -35,57 +35,57 @@ use crate::analyze::residue::{self, Who};
 use crate::analyze::tiles::friendly_shape;
 use crate::analyze::{Account, Span, effects, held, peak, weights};
 
-/// Numbers of one kind.
+/// A named list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Its table and name.
     pub name: String,
-    /// What the numbers are.
+    /// The meaning of the numbers.
     pub kind: Kind,
-    /// How they go on, for who packs them.
+    /// How consecutive numbers relate, which determines how they are packed.
     pub pattern: Pattern,
-    /// The numbers: see [`Kind`].
+    /// The numbers, encoded as [`Kind`] describes.
     pub values: Vec<u64>,
 }
 
-/// What the numbers of a column are.
+/// The meaning of the numbers of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Numbers below 2^32.
     Number,
-    /// The same, each one higher; 0 is missing.
+    /// Numbers below 2^32 plus 1; 0 means missing.
     Maybe,
-    /// Bytes, each one higher; 0 is not known.
+    /// Bytes plus 1; 0 means unknown.
     Size,
-    /// Differences of bytes, zigzag, each one higher; 0 is not known.
+    /// Zigzag-encoded differences of bytes plus 1; 0 means unknown.
     Signed,
 }
 
-/// How the numbers of a column go on.
+/// How consecutive numbers of a column relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Any way.
+    /// No pattern.
     Scattered,
-    /// By small steps, upwards mostly.
+    /// Small steps, usually upwards.
     Ascending,
-    /// There are few different ones.
+    /// Few different values.
     Repeating,
-    /// By few different steps.
+    /// Few different steps.
     RepeatingSteps,
 }
 
-/// The texts that columns refer to, each once.
+/// The texts that columns refer to, without duplicates.
 #[derive(Debug)]
 pub struct Texts<'a> {
     profile: &'a Profile,
-    /// For each text of the profile its number here and 1; 0 where it has none yet.
+    /// For each text of the profile, its number here plus 1; 0 if it has none yet.
     numbers: Vec<u32>,
     made: FxHashMap<String, u32>,
     list: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Texts<'a> {
-    /// No texts yet.
+    /// An empty list of texts.
     pub fn new(profile: &'a Profile) -> Self {
         let numbers = vec![0; profile.strings.len()];
         Self { profile, numbers, made: FxHashMap::default(), list: Vec::new() }
@@ -101,7 +101,7 @@ impl<'a> Texts<'a> {
         self.numbers.get(id.index())?.checked_sub(1)
     }
 
-    /// The number of a text of the profile, which it gets now if it had none.
+    /// The number of a text of the profile. Assigns one if it has none.
     pub(super) fn number(&mut self, id: StrId) -> u64 {
         if let Some(number) = self.find(id) {
             return number.into();
@@ -128,50 +128,50 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// What is said of a rank besides its columns.
+/// Facts about a rank that are not columns.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct RankOutline {
-    /// How many steps there are.
+    /// The number of steps.
     pub steps: u32,
-    /// Whether the evidence has tensors.
+    /// Whether the input has tensors.
     pub has_tensors: bool,
-    /// The classes, by the numbers that `tensors.class` has.
+    /// The classes, indexed by the numbers in `tensors.class`.
     pub classes: Vec<&'static str>,
     /// The pools, by number.
     pub pools: Vec<PoolOutline>,
 }
 
-/// What is said of a pool besides its columns.
+/// Facts about a pool that are not columns.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolOutline {
     /// Its name.
     pub name: String,
-    /// What its sizes are sizes of.
+    /// The unit that its sizes refer to.
     pub extent: Extent,
-    /// The step of rounding.
+    /// The granularity that the input rounds to.
     pub quantum: u64,
-    /// When its peak was first reached; null where nothing was ever allocated.
+    /// The moment when its peak was first reached; null if nothing was ever allocated.
     pub peak_moment: Option<usize>,
-    /// When its free memory was most in pieces, the worst moment first: empty where it was always in one piece, null where
-    /// the evidence does not state it.
+    /// The moments of the worst fragmentation, worst first; empty if the free memory was always contiguous, null if the
+    /// input does not contain it.
     pub fragmented: Option<Vec<FragmentedMoment>>,
 }
 
-/// What is free at a moment, and the largest piece of it, in each bank.
+/// The free bytes and the largest free block of a bank at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct FragmentedMoment {
-    /// When.
+    /// The moment.
     pub moment: usize,
-    /// What is free.
+    /// The free bytes.
     pub free: u64,
-    /// The largest piece of it.
+    /// The largest free block.
     pub largest_free: u64,
 }
 
-/// The number of moments of fragmentation in an answer, at most.
+/// Maximum number of fragmentation moments in a response.
 const MAX_FRAGMENTED: usize = 10;
 
 fn fragmented(found: &Fragmented) -> FragmentedMoment {
@@ -185,7 +185,7 @@ pub struct Timeline<'a> {
     tables: Tables<'a>,
 }
 
-/// What there is besides the pools.
+/// All tables except those of the pools.
 #[derive(Debug)]
 struct Tables<'a> {
     profile: &'a Profile,
@@ -208,7 +208,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// What is said besides the columns.
+    /// The facts that are not columns.
     pub fn outline(&self) -> RankOutline {
         let Tables { profile, rank, .. } = self.tables;
         let pool = |account: &Account<'_>| PoolOutline {
@@ -218,7 +218,7 @@ impl<'a> Timeline<'a> {
             peak_moment: peak::peak(account, Span::whole(rank))
                 .filter(|peak| peak.position().is_some())
                 .map(|peak| peak.at.index()),
-            fragmented: fragmentation::worst_moments(account, Span::told(rank), MAX_FRAGMENTED)
+            fragmented: fragmentation::worst_moments(account, Span::recorded(rank), MAX_FRAGMENTED)
                 .map(|moments| moments.iter().map(fragmented).collect()),
         };
         RankOutline {
@@ -229,13 +229,13 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// The number that an operation has in the table `ops`, if it ran.
+    /// The row of an operation in the table `ops`, if it ran.
     pub fn op_number(&self, op: OpId) -> Option<u32> {
         self.tables.ops.find(op)
     }
 
-    /// Makes all columns. Each is handed on as soon as it is there, and parts are made at the same time: one of
-    /// all tables, then one of each pool.
+    /// Computes all columns and passes each one on as soon as it is complete. Parts are computed in parallel: one for
+    /// all tables, then one for each pool.
     pub fn columns<Part: Default + Send>(
         &mut self,
         texts: &mut Texts<'a>,
@@ -272,7 +272,7 @@ impl<'a> Tables<'a> {
         self.runs(texts, emit);
         self.tensors(texts, emit);
         self.weights(dram, texts, emit);
-        // Last: by now it is known which types there are.
+        // Last, because the other tables determine the types.
         self.types(texts, emit);
     }
 
@@ -283,7 +283,7 @@ impl<'a> Tables<'a> {
         emit(numbers("steps.marks", (0..steps.len()).map(|step| self.marks(step))));
     }
 
-    /// Facts about a step as the page knows them.
+    /// The flags of a step, as bits that the page understands.
     fn marks(&self, step: usize) -> u64 {
         let (steps, rank) = (&self.rank.steps, self.rank);
         let in_const_eval = steps.run[step].and_then(|run| rank.run(run)).is_some_and(|run| run.const_eval);
@@ -331,14 +331,14 @@ impl<'a> Tables<'a> {
         emit("ops.operand_types", Kind::Maybe, Pattern::Scattered, operand_types);
     }
 
-    /// The row of a run in the table `runs`, which begins behind those of what was cut away.
+    /// The row of a run in the table `runs`, which starts after the runs outside the cut-out.
     fn run_row(&self) -> impl Fn(&Option<RunId>) -> Option<usize> + use<> {
-        let first = self.rank.retold_runs();
+        let first = self.rank.earlier_runs();
         move |run| run.and_then(|run| run.index().checked_sub(first))
     }
 
     fn runs(&self, texts: &mut Texts<'a>, emit: &mut impl FnMut(Column)) {
-        let first = self.rank.retold_runs();
+        let first = self.rank.earlier_runs();
         let runs = &self.rank.runs[first..];
         emit(numbers("runs.program", runs.iter().map(|run| texts.number(run.program))));
         let row = self.run_row();
@@ -400,7 +400,7 @@ impl<'a> Tables<'a> {
         emit(maybe("weights.kept_twice", list.iter().map(|weight| weight.kept_twice.map(usize::from))));
     }
 
-    /// The types of which every tensor may have another shape.
+    /// The types whose tensors can all be reshaped.
     fn free_types(&self) -> FxHashSet<TypeId> {
         let reshaping = Reshaping::new(self.profile, self.rank);
         let (mut free, mut tied) = (FxHashSet::default(), FxHashSet::default());
@@ -472,20 +472,20 @@ fn pool(profile: &Profile, account: &Account<'_>, notes: &[u64; 3], emit: &mut i
     emit(numbers(&format!("{table}.residue_who"), who));
 }
 
-/// The peak of each top-level run, in order; `None` where the pool was not looked at in it.
+/// The peak of each top-level run, in order; `None` if the pool was not observed during the run.
 fn run_peaks(account: &Account<'_>) -> Vec<Option<peak::Peak>> {
     let runs = account.rank.top_level_runs();
     runs.map(|(id, _)| peak::peak(account, Span::of_run(account.rank, id)?)).collect()
 }
 
-/// Who can have left bytes behind, one for each note there is.
+/// The causes of unexplained bytes, one for each note.
 const RESIDUE: [Who; 3] = [Who::Before, Who::Outside, Who::OneOf(0, 0)];
 
-/// Numbers things in the order they are first asked for.
+/// Numbers ids in the order of their first use.
 #[derive(Debug)]
 struct Numbering<Id> {
     index: fn(Id) -> usize,
-    /// Each one's number and 1; 0 where it has none.
+    /// The number of each id plus 1; 0 if it has none.
     numbers: Vec<u32>,
     list: Vec<Id>,
 }
@@ -537,8 +537,8 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// No more bytes than this, four pebibytes: what a log garbled would break the numbers after it, as a browser counts
-/// exactly up to 2^53 only, and differences take a bit.
+/// Maximum size in bytes (four pebibytes). A larger size is due to a corrupt log and would break the following numbers:
+/// browsers count exactly only up to 2^53, and differences take one bit.
 const LARGEST: u64 = 1 << 52;
 
 pub(super) fn numbers(name: &str, values: impl Iterator<Item = u64>) -> Column {

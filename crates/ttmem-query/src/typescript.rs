@@ -1,21 +1,21 @@
-//! Declarations in TypeScript of the types that pages read, made from the Rust types.
+//! TypeScript declarations of the types that pages read, generated from the Rust types.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ts_rs::{Config, TS, TypeVisitor};
 
-/// Declarations of types, each once, in the order of their names.
+/// Type declarations, sorted by name.
 #[derive(Debug, Default)]
 pub struct Declarations(BTreeMap<String, String>);
 
 impl Declarations {
-    /// Adds a type and all types that it is made of.
+    /// Adds a type and all types that it refers to.
     pub fn add<T: TS + 'static + ?Sized>(&mut self) {
         self.visit::<T>();
     }
 
-    /// A module that exports all of them.
+    /// A module that exports all types.
     pub fn module(&self) -> String {
         let mut text =
             "// Generated from the Rust types; `make bless` updates this file. Do not edit it.\n".to_owned();
@@ -29,10 +29,10 @@ impl Declarations {
 
 impl TypeVisitor for Declarations {
     fn visit<T: TS + 'static + ?Sized>(&mut self) {
-        // JSON has one kind of number. Sizes are below 2^53, as far as a page shows them.
+        // JSON has one kind of number. The sizes shown by a page are below 2^53.
         let config = Config::new().with_large_int("number");
         let name = T::ident(&config);
-        // Types without a path of their own, as numbers, lists and maps, have no declaration.
+        // Types without a path, such as numbers, lists and maps, have no declaration.
         if T::output_path().is_none() || self.0.contains_key(&name) {
             return;
         }
@@ -42,7 +42,7 @@ impl TypeVisitor for Declarations {
     }
 }
 
-/// A declaration with a line for each field, and comments of one line in one line.
+/// Formats a declaration with one line per field, and short comments on one line.
 fn formatted(declaration: &str) -> String {
     let mut text = String::new();
     let mut comment: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! The sentences of a verdict: what an out-of-memory error means, and what to do about it.
+//! The sentences of an out-of-memory verdict: what the error means and what to do about it.
 
 use ttmem_model::Step;
 
@@ -7,34 +7,30 @@ use super::summary::View;
 use super::words::{brief_line, shape, size};
 use crate::analyze::oom::{Cause, Part, Verdict};
 
-/// Names have at most this many characters in a sentence.
+/// Maximum number of characters of a name in a sentence.
 const MAX_NAME: usize = 60;
-/// Locations have at most this many.
+/// Maximum number of characters of a source location in a sentence.
 const MAX_LOCATION: usize = 80;
 
-/// What happened, in one sentence.
+/// The headline of a verdict, in one sentence.
 pub(super) fn headline(pool: Option<&str>, cause: Cause) -> String {
     let pool = pool.unwrap_or("Memory");
     match cause {
         Cause::Fragmentation => format!("Out of memory: {pool} is fragmented."),
         Cause::Capacity if pool == "cpu" => {
-            "Out of memory: the host does not have that much memory free.".to_owned()
+            "Out of memory: the host does not have enough free memory.".to_owned()
         }
         Cause::Capacity => format!("Out of memory: {pool} is full."),
-        Cause::NeverFits => format!("Out of memory: this can never fit into {pool}."),
-        Cause::CircularBuffers => "Out of L1: the circular buffers of a kernel do not fit.".to_owned(),
-        Cause::TraceRegion => {
-            "Out of memory: a trace does not fit into the region kept for traces.".to_owned()
-        }
-        Cause::AddressLimit => {
-            "Out of L1: an allocation reached the lowest address that is allowed.".to_owned()
-        }
+        Cause::NeverFits => format!("Out of memory: the request exceeds the capacity of {pool}."),
+        Cause::CircularBuffers => "Out of L1: a kernel's circular buffers do not fit.".to_owned(),
+        Cause::TraceRegion => "Out of memory: a trace does not fit into the trace region.".to_owned(),
+        Cause::AddressLimit => "Out of L1: an allocation reached the lowest allowed address.".to_owned(),
         Cause::Unknown => "Out of memory.".to_owned(),
     }
 }
 
 impl View<'_> {
-    /// The sentences of a verdict.
+    /// The headline, detail and advice of a verdict.
     pub(super) fn statement(&self, verdict: &Verdict<'_>) -> Statement {
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
         let who = verdict.fault.step.map_or_else(|| "The program".to_owned(), |step| self.failed_step(step));
@@ -52,7 +48,7 @@ impl View<'_> {
         format!("Step {step}, {}{loc}{part},", brief_line(op, MAX_NAME))
     }
 
-    /// The tensor of the size that did not fit.
+    /// The sentence about the tensor whose size matches the failed request.
     fn owner(&self, verdict: &Verdict<'_>) -> String {
         let owner = verdict.belongs_to.iter().find_map(|owner| {
             let ty = self.profile.tensor_type(owner.ty)?;
@@ -67,97 +63,99 @@ impl View<'_> {
             Part::Operand => "its operand",
             Part::Argument => "the argument",
         };
-        let wide = if owner.widened { ", if its elements are made twice as wide on the way" } else { "" };
+        let wide = if owner.widened { " with elements twice as wide as declared" } else { "" };
         let (shape, dtype) = (shape(&ty.shape), self.profile.text(ty.dtype));
         let [name, shape, dtype] = [&name, &*shape, dtype].map(|text| brief_line(text, MAX_NAME));
-        format!(" That is the size of {what} {name}, {shape} {dtype}{wide}.")
+        format!(" This is the size of {what} {name}, {shape} {dtype}{wide}.")
     }
 
-    /// What tensors held when an allocation of a recorded program failed, and how to list them.
+    /// The sentence about the memory held by tensors when an allocation of a recorded program failed.
     fn held_then(&self, verdict: &Verdict<'_>) -> String {
         let Some(held) = self.allocated_then(verdict) else { return String::new() };
         let step = verdict.fault.step;
         let see = step.map_or_else(String::new, |step| format!(" (`--at {step}` lists them)"));
-        format!(" Tensors held {} then{see}.", size(held))
+        format!(" Tensors held {} at that point{see}.", size(held))
     }
 }
 
 fn request(verdict: &Verdict<'_>) -> String {
     if verdict.cause == Cause::CircularBuffers {
         let overlap = verdict.overlap.map_or_else(String::new, |bytes| format!(" by {}", size(bytes)));
-        return format!("needs circular buffers that reach beyond what is left of L1{overlap}.");
+        return format!("needs circular buffers that exceed the available L1{overlap}.");
     }
     let fault = verdict.fault;
-    let asked = match (fault.requested_per_bank, fault.banks, fault.requested_total) {
+    let requested = match (fault.requested_per_bank, fault.banks, fault.requested_total) {
         (Some(per_bank), Some(banks), Some(total)) if banks > 1 => {
-            format!("asked for {} of each of {banks} banks ({} in all)", size(per_bank), size(total))
+            format!("requested {} in each of {banks} banks ({} in total)", size(per_bank), size(total))
         }
-        (Some(_), _, Some(total)) => format!("asked for {}", size(total)),
+        (Some(_), _, Some(total)) => format!("requested {}", size(total)),
         (None, _, Some(total)) => {
-            return format!("asked for {} in all; how much of each bank is unknown.", size(total));
+            return format!("requested {} in total; the amount per bank is unknown.", size(total));
         }
-        _ => "asked for an unknown amount".to_owned(),
+        _ => "requested an unknown amount".to_owned(),
     };
+    let unit = if fault.banks.is_some_and(|banks| banks > 1) { " per bank" } else { "" };
     match (verdict.free, verdict.largest_free) {
         (Some(free), Some(largest)) if largest < free && size(largest) != size(free) => {
-            format!("{asked}; {} were free, but the largest piece has {}.", size(free), size(largest))
+            format!(
+                "{requested}; {}{unit} was free, but the largest free block was {}.",
+                size(free),
+                size(largest)
+            )
         }
-        (Some(free), _) => format!("{asked}; {} were free.", size(free)),
-        _ => format!("{asked}."),
+        (Some(free), _) => format!("{requested}; {}{unit} was free.", size(free)),
+        _ => format!("{requested}."),
     }
 }
 
-/// Whether PyTorch's caching allocator manages the memory of a pool.
+/// Whether PyTorch's caching allocator manages a pool.
 fn has_caching_allocator(pool: &str) -> bool {
     pool.starts_with("cuda") || pool.starts_with("xpu")
 }
 
 fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
     if pool == Some("L1_SMALL") {
-        return "What helps: a larger l1_small_size when the device is opened.";
+        return "Open the device with a larger l1_small_size.";
     }
     let is_cached = pool.is_some_and(has_caching_allocator);
     match verdict.cause {
         _ if pool == Some("cpu") => {
-            "What helps: a smaller batch, a narrower dtype, freeing what is alive, or more memory. A limit of the \
-             process (`ulimit -v`, a container) counts, too."
+            "Use a smaller batch or a narrower dtype, free live tensors, or add memory. Check the limits of the \
+             process as well (`ulimit -v`, container limits)."
         }
         Cause::Fragmentation if is_cached => {
-            "What helps: expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True, before PyTorch 2.9 \
-             PYTORCH_CUDA_ALLOC_CONF), with which the allocator joins its pieces; or make the tensor smaller."
+            "Enable expandable segments (PYTORCH_ALLOC_CONF=expandable_segments:True; before PyTorch 2.9, \
+             PYTORCH_CUDA_ALLOC_CONF) so that the allocator can merge its free blocks, or make the tensor smaller."
         }
         Cause::Capacity if is_cached => {
-            "What helps: free or shrink what is alive at the peak, the largest first: a smaller batch, bf16, \
-             checkpointed activations, an optimizer with less state, or more devices."
+            "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, bf16, \
+             activation checkpointing, an optimizer with less state, or more devices."
         }
         Cause::Fragmentation => {
-            "What helps: allocate what lives long (weights, caches) before what lives short, free the tensors \
-             between the pieces (see what is alive at the peak), or make the tensor smaller."
+            "Allocate long-lived tensors (weights, caches) before short-lived ones, free the tensors between the \
+             free blocks (see the tensors live at the peak), or make the tensor smaller."
         }
         Cause::Capacity => {
-            "What helps: free or shrink what is alive at the peak, the largest first: a smaller batch, a narrower \
+            "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, a narrower \
              dtype (bf16, bfp8), less padding, or more devices."
         }
-        Cause::NeverFits => {
-            "What helps: split the tensor, shard it over more devices, or store it in a narrower dtype."
-        }
+        Cause::NeverFits => "Split the tensor, shard it over more devices, or store it in a narrower dtype.",
         Cause::CircularBuffers => {
-            "What helps: move L1 tensors that are alive here to DRAM, shard over more cores, or use smaller blocks \
-             in the program configuration."
+            "Move the L1 tensors that are live at this step to DRAM, shard over more cores, or use smaller blocks \
+             in the program config."
         }
-        Cause::TraceRegion => {
-            "What helps: a larger trace_region_size when the device is opened, or a smaller trace."
-        }
-        Cause::AddressLimit => {
-            "What helps: smaller or fewer L1 tensors, or interleaving them over more cores."
-        }
+        Cause::TraceRegion => "Open the device with a larger trace_region_size, or make the trace smaller.",
+        Cause::AddressLimit => "Use smaller or fewer L1 tensors, or interleave them over more cores.",
         Cause::Unknown if verdict.fault.requested_per_bank.is_none() => {
-            "The error message does not say how much was needed of each bank, so the cause is unknown. Start with what is \
-             alive at the peak."
+            "The error message does not give the size per bank, so the cause is unknown. Start with the tensors \
+             that are live at the peak."
         }
         Cause::Unknown if verdict.largest_free.is_some() => {
-            "That much was free in one piece: the program may have a limit of its own, or share the device with others."
+            "A large enough block was free: the program may have set its own limit, or share the device with \
+             another program."
         }
-        Cause::Unknown => "The log does not tell why; a newer tt-metal prints what was free.",
+        Cause::Unknown => {
+            "The log does not contain the cause; newer versions of tt-metal print how much memory was free."
+        }
     }
 }

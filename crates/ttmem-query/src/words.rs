@@ -1,6 +1,6 @@
-//! Sizes and shapes as sentences have them, and texts of the evidence cut to what a sentence can bear.
+//! Formats sizes and shapes for sentences, and shortens texts from the input.
 //!
-//! For the sentences that are part of an answer, and for `report`, which has more of the kind.
+//! Used for the sentences of a response, and by `ttmem-report`.
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -8,7 +8,7 @@ const GIB: u64 = 1 << 30;
 
 /// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
 pub fn size(bytes: u64) -> String {
-    // What rounds to 1024.0 of a unit is 1.0 of the next.
+    // A size that would round to 1024.0 of a unit is printed as 1.0 of the next unit.
     const NEARLY_MIB: u64 = MIB - KIB / 20;
     const NEARLY_GIB: u64 = GIB - MIB / 20;
     match bytes {
@@ -27,14 +27,14 @@ pub fn shape(dims: &[u64]) -> String {
     dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// A share in percent with one digit: `98.5%`. What is not all is never 100.
+/// A share in percent with one decimal place: `98.5%`. Only the whole is 100%.
 pub fn percent(part: u64, whole: u64) -> String {
     let share = (u128::from(part) * 1000 + u128::from(whole) / 2).checked_div(u128::from(whole)).unwrap_or(0);
     let share = if part < whole { share.min(999) } else { share };
     format!("{}.{}%", share / 10, share % 10)
 }
 
-/// A text of at most so many characters. What is cut is cut out near the front: names differ at their ends.
+/// A text of at most `most` characters. A longer text is cut near the front, because names differ at their ends.
 pub fn brief(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -46,18 +46,17 @@ pub fn brief(text: &str, most: usize) -> String {
     text.chars().take(head).chain(['…']).chain(tail).collect()
 }
 
-/// The same on one line: texts of the evidence are part of sentences, and no control character of theirs reaches a
-/// terminal.
+/// The same on one line, so that no control character from the input reaches a terminal.
 pub(crate) fn brief_line(text: &str, most: usize) -> String {
     brief(&one_line(text), most)
 }
 
-/// A text with a visible mark in place of each control character.
+/// Replaces each control character with a visible mark.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
 }
 
-/// A number of bytes in a unit, with one digit after the point.
+/// A number of bytes in a unit, with one decimal place.
 pub fn tenths(bytes: u64, unit: u64) -> String {
     let scaled = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
     format!("{}.{}", scaled / 10, scaled % 10)
@@ -79,7 +78,7 @@ mod tests {
         assert_eq!(brief("äöü", 2).chars().count(), 2);
         assert_eq!((brief("abc", 1), brief("abc", 0)), ("…".into(), "…".into()));
         assert_eq!(brief_line("a\u{1b}[31m\nb", 20), "a·[31m·b");
-        // Marks without a width of their own count, too.
+        // Combining marks count, too.
         assert_eq!(brief(&"\u{301}".repeat(1000), 60).chars().count(), 60);
     }
 

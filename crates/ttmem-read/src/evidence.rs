@@ -1,4 +1,4 @@
-//! Whether a file is evidence. An output never replaces evidence: nothing can bring it back.
+//! Decides whether an existing file is an input. Outputs never overwrite inputs, because they cannot be recreated.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,35 +9,35 @@ use ttmem_model::{Error, Result};
 use super::input::{Unpacked, unpack};
 use super::{Reader, Sniff, json, readers, tt_json};
 
-/// The part of a text that is searched at a time.
+/// The number of bytes searched at a time.
 const WINDOW: usize = 1 << 20;
-/// The end of a part that is searched again with the next: a sign may lie across both.
+/// The number of bytes searched again with the next window, because a marker may span both.
 const OVERLAP: usize = 4 << 10;
 
-/// What an existing file is evidence of: the name of a format, or `None` where it can be made again.
+/// The format of an existing input file, or `None` if the file is an output that can be recreated.
 ///
-/// A packed file is judged by its content. A text is searched to its end, because a program may print a lot before the
-/// runtime prints its first line.
+/// Compressed files are identified by their content. Text files are searched to the end, because a program may print a
+/// lot before the runtime prints its first line.
 pub fn evidence_in(path: &Path) -> Result<Option<&'static str>> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         return Ok(None);
     }
-    // Not every file that begins like a packed one can be unpacked. Nobody knows what it holds.
+    // A file with a gzip or zstd header that cannot be decompressed: its content is unknown.
     let Ok(Unpacked { head, stream, packing }) = unpack(Box::new(file)) else {
-        return Ok(Some("packed data"));
+        return Ok(Some("compressed data"));
     };
     if let Some(format) = known_by(&head) {
         return Ok(Some(format));
     }
     match search(&head, stream) {
-        Err(_) if packing.is_some() => Ok(Some("packed data")),
+        Err(_) if packing.is_some() => Ok(Some("compressed data")),
         found => found.map_err(failed),
     }
 }
 
-/// Whether two paths lead to one file, through links of either kind.
+/// Whether two paths refer to the same file, through hard or symbolic links.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -51,9 +51,9 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The format that the first bytes are known by.
+/// The format identified by the first bytes.
 fn known_by(head: &[u8]) -> Option<&'static str> {
-    /// Signs of the files that lie beside the memory file of a report.
+    /// Keys in the files that belong to a report's memory file.
     const BESIDE: [&[u8]; 3] = [b"\"loc_index\"", b"\"total_weight_bytes\"", b"\"input_shapes\""];
     let sure = readers().iter().find(|reader| reader.sniff(head) == Sniff::Yes);
     if let Some(reader) = sure.filter(|reader| reader.is_json() || !is_document(head)) {
@@ -69,14 +69,15 @@ fn known_by(head: &[u8]) -> Option<&'static str> {
     if is_trace { Some("PyTorch profiler data") } else { is_beside.then_some(tt_json::TtJson.name()) }
 }
 
-/// Whether a text is JSON, a page, a picture or Markdown of ours. Those may quote lines of a log and are none.
+/// Whether the content is JSON, or a page, picture or Markdown written by ttmem. These may quote log lines without
+/// being logs.
 fn is_document(head: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 3] = [b"<", b"\x89PNG", b"# Memory Profile:"];
     let text = head.trim_ascii_start();
     BEGINNINGS.iter().any(|beginning| text.starts_with(beginning)) || json::describe(head).is_some()
 }
 
-/// Searches a text for the signs of a log, to its end.
+/// Searches a text file to its end for the markers of a log.
 fn search(head: &[u8], mut stream: Box<dyn Read + Send>) -> io::Result<Option<&'static str>> {
     let is_text = readers().iter().any(|reader| reader.sniff(head) == Sniff::Maybe && !reader.is_json());
     if !is_text || is_document(head) {
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(judged(&text), None);
         text.extend_from_slice(b"RuntimeTTNN | DEBUG | Executing operation: x\n");
         assert_eq!(judged(&text), Some("tt_log"));
-        // Across the border of two windows, whatever the border is.
+        // A marker that spans two windows, at every offset.
         for shift in 0..20 {
             let mut text = vec![b'.'; WINDOW - shift];
             text.extend_from_slice(b"Executing operation: x");
@@ -123,8 +124,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_unpacked_is_kept() {
-        assert_eq!(judged(&[0x1f, 0x8b, 1, 2, 3]), Some("packed data"));
-        assert_eq!(judged(&[0x28, 0xb5, 0x2f, 0xfd, 9, 9]), Some("packed data"));
+        assert_eq!(judged(&[0x1f, 0x8b, 1, 2, 3]), Some("compressed data"));
+        assert_eq!(judged(&[0x28, 0xb5, 0x2f, 0xfd, 9, 9]), Some("compressed data"));
     }
 
     #[test]

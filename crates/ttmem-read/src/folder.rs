@@ -1,4 +1,4 @@
-//! Which file a folder stands for.
+//! Selects the report file in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use ttmem_model::{Error, Result};
 
 use super::tt_json;
 
-/// How the names of such files end, the one that tells most first.
+/// Suffixes of report files, the most detailed first.
 const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];
 
-/// What is before that in the names of a recording's earlier files, and of one that was not finished.
+/// Suffixes before the extension that mark a recording's earlier files and its unfinished file.
 const EARLIER: [&str; 3] = ["before", "peak", "next"];
 
-/// The file that has the report of a folder: its profile, or else the memory file that the earlier tool wrote, too.
+/// The report file of a folder: its profile, otherwise the memory file, which the earlier tool also wrote.
 ///
-/// Of several, the one that is named like the folder. A folder of `ttmem run` has a time behind that name.
+/// If there are several, the one named after the folder. A folder of `ttmem run` has a time after that name.
 pub fn report_in(folder: &Path) -> Result<PathBuf> {
     let failed = |source| Error::Read { path: folder.into(), source };
     let names: Vec<String> = fs::read_dir(folder)
@@ -33,27 +33,27 @@ pub fn report_in(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The reports among the files of a folder.
+/// The reports among a folder's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Among<'a> {
-    /// There is none.
+    /// No report.
     None,
-    /// There is one, or one is named like the folder.
+    /// The only report, or the one named after the folder.
     One(Report<'a>),
-    /// Nobody knows which one is meant.
+    /// Several reports, none of them named after the folder.
     Several(Vec<Report<'a>>),
 }
 
-/// A report, by the file that tells most of it.
+/// A report, represented by its most detailed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Report<'a> {
-    /// How the names of its files begin.
+    /// The common prefix of its file names.
     pub stem: &'a str,
-    /// The file.
+    /// The most detailed file.
     pub file: &'a str,
 }
 
-/// The report that a folder of that name is about.
+/// The report that a folder of this name contains.
 pub fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
     let ending = |end: &'static str| {
         let visible = files.iter().filter(|file| !file.starts_with('.'));
@@ -63,12 +63,12 @@ pub fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
         found
     };
     let found = ENDS.into_iter().map(ending).find(|found| !found.is_empty()).unwrap_or_default();
-    // Beside the files of the rank that matters most lie those of every rank.
+    // The files of each rank lie beside those of the rank with the highest usage.
     let is_rank = |report: &&Report<'_>| {
         let of = report.stem.rsplit_once("_rank");
         of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
     };
-    // Beside the newest file of a recording that has reached its limit lie earlier ones.
+    // Earlier files lie beside the newest file of a recording that has rotated.
     let is_earlier = |report: &&Report<'_>| {
         let of = report.stem.rsplit_once('.').filter(|(_, what)| EARLIER.contains(what));
         of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
@@ -93,7 +93,7 @@ fn without_report(folder: &Path, names: &[&str]) -> Error {
         Some(log) => {
             let log = folder.join(log);
             Error::NotThere(format!(
-                "{} is a directory without a report, but with a log: ttmem report {}",
+                "{} is a directory with a log but no report; run `ttmem report {}`",
                 folder.display(),
                 log.display()
             ))
@@ -106,7 +106,7 @@ fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
     let names: Vec<&str> = reports.iter().take(SHOWN).map(|report| report.file).collect();
     let more = if reports.len() > SHOWN { " …" } else { "" };
     Error::NotThere(format!(
-        "{} holds several reports: name the file ({}{more})",
+        "{} contains several reports; name one of the files ({}{more})",
         folder.display(),
         names.join(", ")
     ))
@@ -116,7 +116,7 @@ fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
 mod tests {
     use super::*;
 
-    /// What a folder of that name with those files stands for.
+    /// The file selected in a folder of this name with these files.
     fn found(folder: &str, files: &[&str]) -> Result<String> {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join(folder);
@@ -163,6 +163,6 @@ mod tests {
         let error = found("x", &["a_operations.json"]).unwrap_err();
         assert!(matches!(error, Error::Directory { .. }), "{error}");
         let error = found("x", &["a_operations.json", "a_profile.log"]).unwrap_err();
-        assert!(error.to_string().ends_with("x/a_profile.log") && error.exit_code() == 2, "{error}");
+        assert!(error.to_string().ends_with("x/a_profile.log`") && error.exit_code() == 2, "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Finds evidence, unpacks it and hands it to its reader.
+//! Opens an input, decompresses it and passes it to its reader.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -12,47 +12,48 @@ use super::siblings::Siblings;
 use super::{Reader, Sniff, folder, json, readers, rotated};
 use crate::history;
 
-/// Enough of a file to know it by.
+/// The number of bytes used to detect the format.
 const HEAD: usize = 64 << 10;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Whether a file that begins like this holds more than its size tells: it is packed, or a profile.
+/// Whether a file with this header is compressed (gzip, zstd or `.ttmem`), so that its size does not tell its content's
+/// size.
 pub fn is_packed(head: &[u8]) -> bool {
     head.starts_with(GZIP) || head.starts_with(ZSTD) || frame::is_ttmem(head)
 }
 
-/// Evidence, ready to be read.
+/// An opened input.
 pub struct Input<'a> {
-    /// What the user called it.
+    /// The name that the user passed.
     pub name: &'a str,
-    /// How sure it is that this is the reader's format.
+    /// How certain it is that the input has the reader's format.
     pub sniff: Sniff,
-    /// The bytes, unpacked.
+    /// The decompressed bytes.
     pub stream: Box<dyn Read + Send>,
-    /// Whether byte ranges can be read from the file again later. A pipe or a packed file cannot be.
+    /// Whether byte ranges can be read from the file again later. Pipes and compressed files do not allow that.
     pub rereadable: bool,
-    /// The files beside it, for formats that have several.
+    /// The files beside it, for formats that consist of several files.
     pub siblings: Siblings,
-    /// A log whose lines look interleaved is read as that of one process.
+    /// Whether to read a log whose lines look interleaved as the log of a single process.
     pub allow_interleaved: bool,
 }
 
-/// How evidence is to be read.
+/// How to read an input.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The reader of that name, instead of the one that knows the content.
+    /// The name of the reader to use instead of detecting the format.
     pub format: Option<String>,
-    /// Where it is told how far the reading is.
+    /// Receives the read progress.
     pub progress: Option<Arc<Progress>>,
-    /// It is known not to be packed, whatever its first bytes look like.
+    /// The input is known not to be compressed, whatever its header looks like.
     pub is_plain: bool,
-    /// Reads a log whose lines look interleaved as that of one process, instead of refusing it.
+    /// Reads a log whose lines look interleaved as the log of a single process instead of refusing it.
     pub allow_interleaved: bool,
 }
 
-/// How far the reading of a file, and of those beside it, is. The reader counts; others look whenever they like.
+/// The read progress of a file and its siblings. The reader updates it; other threads may query it at any time.
 #[derive(Debug, Default)]
 pub struct Progress {
     read: AtomicU64,
@@ -61,39 +62,38 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The bytes read, as they lie in the file.
+    /// The number of bytes read from the files, before decompression.
     pub fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Sets how many bytes there will be.
+    /// Sets the total number of bytes to read.
     pub(super) fn expect(&self, bytes: u64) {
         self.size.store(bytes, Ordering::Relaxed);
     }
 
-    /// The size of the files; a pipe has none.
+    /// The total size of the files; `None` for a pipe.
     pub fn size(&self) -> Option<u64> {
         Some(self.size.load(Ordering::Relaxed)).filter(|size| *size > 0)
     }
 
-    /// Lets the reading end soon, with an error: nobody wants the answer any more.
+    /// Cancels reading: the reader soon returns an error.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// There is a file more to read.
+    /// Adds the size of another file to the total.
     pub(super) fn add_size(&self, bytes: u64) {
         self.size.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-/// Reads a file (`-` is standard input; a folder stands for the report in it) into a profile, in whatever format
-/// it is.
+/// Reads an input of any supported format into a profile. `-` is standard input; a folder stands for the report in it.
 pub fn open(name: &str) -> Result<Profile> {
     open_with(name, &Options::default())
 }
 
-/// As [`open`], the way that the options say.
+/// Like [`open`], with options.
 pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let mut builder = Builder::new();
     read_into(name, options, &mut builder)?;
@@ -103,7 +103,7 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Reads a file into any sink.
+/// Reads an input into a sink.
 pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<()> {
     let failed = |source| Error::Read { path: name.into(), source };
     if name == "-" {
@@ -115,7 +115,7 @@ pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<(
     if metadata.is_dir() {
         return read_into(&folder::report_in(path)?.to_string_lossy(), options, sink);
     }
-    // What a pipe gave once it does not give again, and nothing lies beside it.
+    // A pipe cannot be read again and has no siblings.
     let path = metadata.is_file().then_some(path);
     if let Some(progress) = options.progress.as_ref().filter(|_| path.is_some()) {
         progress.add_size(metadata.len());
@@ -123,7 +123,7 @@ pub fn read_into(name: &str, options: &Options, sink: &mut dyn Sink) -> Result<(
     read_stream(name, Box::new(file), path, options, sink)
 }
 
-/// A stream whose bytes are counted, where anybody wants to know.
+/// Counts the bytes of a stream if progress is requested.
 pub(super) fn counted(
     stream: impl Read + Send + 'static,
     progress: Option<&Arc<Progress>>,
@@ -142,7 +142,7 @@ struct Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.progress.stopped.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the reading was stopped"));
+            return Err(io::Error::other("reading was cancelled"));
         }
         let read = self.stream.read(buffer)?;
         self.progress.read.fetch_add(read as u64, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Reads a stream that may be packed; `path` is the file that it is of.
+/// Reads a stream that may be compressed; `path` is its file, if it has one.
 fn read_stream(
     name: &str,
     raw: Box<dyn Read + Send>,
@@ -168,7 +168,7 @@ fn read_stream(
     run(reader, Input { name, sniff, stream, rereadable, siblings, allow_interleaved }, sink)
 }
 
-/// Picks a reader; looks at more of a stream for as long as nobody is sure. A training program may print much before its
+/// Picks a reader, looking at more of the stream until one is certain. A training program may print a lot before its
 /// first summary.
 fn look_further(
     name: &str,
@@ -176,35 +176,35 @@ fn look_further(
     mut stream: Box<dyn Read + Send>,
     format: Option<&str>,
 ) -> Result<(&'static dyn Reader, Sniff, Box<dyn Read + Send>)> {
-    const MOST: usize = 16 << 20;
+    const MAX_HEAD: usize = 16 << 20;
     loop {
         let (reader, sniff) = pick(name, &head, format)?;
         let size = head.len() * 8;
-        if sniff == Sniff::Yes || size > MOST || !head.len().is_power_of_two() || head.len() < HEAD {
+        if sniff == Sniff::Yes || size > MAX_HEAD || !head.len().is_power_of_two() || head.len() < HEAD {
             return Ok((reader, sniff, stream));
         }
         (head, stream) = peek(stream, size).map_err(|source| Error::Read { path: name.into(), source })?;
     }
 }
 
-/// How a file is packed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Gzip,
     Zstd,
 }
 
-/// The content of a stream.
+/// A decompressed stream.
 pub(super) struct Unpacked {
-    /// Its first bytes.
+    /// The first bytes.
     pub head: Vec<u8>,
-    /// All of it, the first bytes included.
+    /// The whole content, including the first bytes.
     pub stream: Box<dyn Read + Send>,
-    /// How it was packed.
+    /// How it was compressed.
     pub packing: Option<Packing>,
 }
 
-/// A stream as it is.
+/// Returns a stream without decompressing it.
 fn plain(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
     let (head, stream) = peek(raw, HEAD).map_err(|source| Error::Read { path: name.into(), source })?;
     if head.is_empty() {
@@ -213,7 +213,7 @@ fn plain(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
     Ok(Unpacked { head, stream, packing: None })
 }
 
-/// Unpacks a stream, if it is packed. One without content is an error.
+/// Decompresses a stream if it is compressed. An empty stream is an error.
 pub(super) fn content(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked> {
     let content = unpack(raw).map_err(|source| Error::Read { path: name.into(), source })?;
     if content.head.is_empty() {
@@ -222,7 +222,7 @@ pub(super) fn content(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked>
     Ok(content)
 }
 
-/// Unpacks a stream, if it is packed.
+/// Decompresses a stream if it is compressed.
 pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
     let (head, stream) = peek(raw, HEAD)?;
     let (packing, unpacked): (_, Box<dyn Read + Send>) = match head.as_slice() {
@@ -243,7 +243,7 @@ fn run(reader: &dyn Reader, input: Input<'_>, sink: &mut dyn Sink) -> Result<()>
     reader.read(input, sink)
 }
 
-/// The first bytes of a stream, and the stream with them in front again.
+/// The first bytes of a stream, and the stream including those bytes.
 fn peek(mut stream: Box<dyn Read + Send>, size: usize) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut head = Vec::new();
     stream.by_ref().take(size as u64).read_to_end(&mut head)?;
@@ -251,7 +251,7 @@ fn peek(mut stream: Box<dyn Read + Send>, size: usize) -> io::Result<(Vec<u8>, B
     Ok((head, whole))
 }
 
-/// The reader that is surest of itself, or the one that was asked for.
+/// The requested reader, otherwise the one that is most certain.
 pub(super) fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'static dyn Reader, Sniff)> {
     if let Some(format) = format {
         let reader = readers().iter().find(|reader| reader.name() == format);
@@ -261,7 +261,7 @@ pub(super) fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'s
         readers().iter().map(|&reader| (reader, reader.sniff(head))).rev().max_by_key(|(_, sniff)| *sniff);
     match best {
         Some((reader, Sniff::Yes)) => Ok((reader, Sniff::Yes)),
-        // JSON of somebody else is text, and might be a log for all that a reader of logs knows.
+        // JSON in an unknown format is text, so the log readers answer Maybe.
         Some((reader, Sniff::Maybe)) if reader.is_json() || json::describe(head).is_none() => {
             Ok((reader, Sniff::Maybe))
         }
@@ -272,7 +272,7 @@ pub(super) fn pick(name: &str, head: &[u8], format: Option<&str>) -> Result<(&'s
     }
 }
 
-/// What unreadable bytes look like, for the message.
+/// Describes unreadable bytes for the error message.
 fn describe(head: &[u8]) -> String {
     let shown: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("binary data beginning {}", shown.join(" "))

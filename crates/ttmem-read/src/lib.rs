@@ -1,8 +1,7 @@
-//! Readers: one for each format of evidence, and the way to the right one.
+//! One reader per input format, and format detection.
 //!
-//! A reader looks at the first bytes and says whether the evidence is its own; then it turns the evidence into
-//! events. Here also lives `open`, which finds the file, unpacks it and picks the reader. Nothing here answers
-//! questions.
+//! A reader looks at the first bytes to decide whether an input has its format, then turns the input into events.
+//! `open` opens the file, decompresses it and picks the reader. Queries on profiles are in another crate.
 
 mod evidence;
 mod folder;
@@ -37,45 +36,45 @@ use std::path::Path;
 
 use ttmem_model::{Profile, Result, Sink};
 
-/// Whether evidence is of a reader's format.
+/// Whether an input has a reader's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sniff {
-    /// It cannot be.
+    /// It does not.
     No,
-    /// Nothing speaks against it, and nothing for it yet.
+    /// Undecided: the first bytes neither prove nor exclude it.
     Maybe,
-    /// It is.
+    /// It does.
     Yes,
 }
 
 /// Reads one format.
 pub trait Reader: Sync {
-    /// Its name: `tt_log`.
+    /// The format name, such as `tt_log`.
     fn name(&self) -> &'static str;
 
-    /// What it reads, in a line.
+    /// A one-line description of the format.
     fn about(&self) -> &'static str;
 
-    /// How people make such a file, in a line.
+    /// How to produce such a file, in one line.
     fn capture(&self) -> &'static str;
 
-    /// Looks at the first bytes.
+    /// Inspects the first bytes.
     fn sniff(&self, head: &[u8]) -> Sniff;
 
-    /// Whether its files are JSON.
+    /// Whether the format is JSON.
     fn is_json(&self) -> bool {
         false
     }
 
-    /// Says everything that the evidence says.
+    /// Sends the content of the input to the sink as events.
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()>;
 }
 
-/// All readers, in the order they are asked.
+/// All readers, in order of precedence.
 pub fn readers() -> &'static [&'static dyn Reader] {
     &[
         &ttmem::TtmemFile,
-        // Before the files of a report: both know the word `memory_config`.
+        // Before the reader of report files, because both formats contain the word `memory_config`.
         &ttnn_graph::TtnnGraph,
         &tt_json::TtJson,
         &ttrt_memory::TtrtMemory,
@@ -87,23 +86,23 @@ pub fn readers() -> &'static [&'static dyn Reader] {
     ]
 }
 
-/// Whether a memory file of a report is what a profile was read from, or may be: then it says more than what can be
-/// made from the profile.
+/// Whether a report's memory file is, or may be, the file that the profile was read from. Such a file has more detail
+/// than one generated from the profile.
 pub fn is_evidence(profile: &Profile, memory_file: &Path) -> bool {
     let source = Path::new(&profile.source.file);
     let is_named_so = source.file_name() == memory_file.file_name() && memory_file.is_file();
-    // A relative path leads nowhere from another folder; then the name must do.
+    // A relative path cannot be resolved from another folder; then only the file names are compared.
     let is_elsewhere =
         || source.canonicalize().is_ok_and(|source| memory_file.canonicalize().ok() != Some(source));
-    // A copy of what the earlier tool wrote says as much as the original.
+    // A copy of the earlier tool's file has the same content as the original.
     profile.source.format == tt_json::TtJson.name()
         && is_named_so
         && (!is_elsewhere() || !tt_json::is_ours(memory_file))
 }
 
-/// Takes along the texts that a profile only knows the places of, so that it needs its source no more.
+/// Copies the texts that a profile only references into it, so that the profile no longer needs its source file.
 ///
-/// What the source no longer has is left out, with a warning in the profile.
+/// Texts that the source file no longer contains are dropped, with a warning in the profile.
 pub fn embed_texts(profile: &mut Profile) {
     if profile.source.format == tt_log::TtLog.name() {
         tt_log::texts::embed(profile);

@@ -1,8 +1,8 @@
-//! Lines of a byte stream, in bounded memory.
+//! Splits a byte stream into lines, in bounded memory.
 //!
-//! A thread of its own reads (and unpacks) blocks ahead while the lines of the one before are looked at. Each
-//! block has room in front, where the line that the block before ended in is put: so lines are slices of a
-//! block, and hardly a byte is copied.
+//! A separate thread reads (and decompresses) blocks ahead while the lines of the previous block are processed. Each
+//! block has room in front, for the incomplete line at the end of the previous block. Lines are therefore slices of a
+//! block, and almost nothing is copied.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,55 +10,55 @@ use std::thread;
 
 use memchr::memchr;
 
-/// Longer lines are cut here and counted: no line of a log that is meant to be read is so long.
-pub(crate) const LONGEST_LINE: usize = 32 << 20;
+/// Longer lines are truncated and counted. No line of a readable log is this long.
+pub(crate) const MAX_LINE: usize = 32 << 20;
 
-/// What is read at a time.
+/// The number of bytes read at a time.
 const BLOCK: usize = 256 << 10;
 
 /// The room in front of a block.
 const ROOM: usize = 64 << 10;
 
-/// How many blocks are read ahead.
+/// The number of blocks read ahead.
 const AHEAD: usize = 3;
 
-/// What is shown of a line that is too long.
+/// The number of bytes kept of a line that is too long.
 const SHOWN: usize = 4096;
 
 /// Reads lines from a stream.
 pub(crate) struct Lines {
     blocks: Receiver<io::Result<Block>>,
-    /// Blocks that were read go back to be filled again.
+    /// Returns used blocks to the reading thread, which fills them again.
     used: SyncSender<Vec<u8>>,
     buffer: Vec<u8>,
-    /// The part of the buffer that is filled and not yet handed out.
+    /// The start of the part of the buffer that was not returned yet.
     start: usize,
     end: usize,
-    /// Where in the stream `start` is, and which line comes next (from 1).
+    /// The offset of `start` in the stream, and the number of the next line (from 1).
     offset: u64,
     number: u64,
     ended: bool,
 }
 
-/// A block that was read: its bytes stand behind the room.
+/// A block that was read; its bytes follow the room.
 struct Block {
     buffer: Vec<u8>,
     end: usize,
 }
 
-/// A line without its end (LF or CRLF).
+/// A line without its line ending (LF or CRLF).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
     pub bytes: &'a [u8],
-    /// The number of the line, from 1.
+    /// The line number, from 1.
     pub number: u64,
-    /// Where it begins in the stream.
+    /// The offset of the line in the stream.
     pub offset: u64,
-    /// Where the next line begins.
+    /// The offset of the next line.
     pub next: u64,
-    /// Whether its end was there; only the last line of a stream may lack it.
+    /// Whether the line has a line ending; only the last line of a stream may lack one.
     pub ended: bool,
-    /// Whether it was longer than [`LONGEST_LINE`] and only its beginning is here.
+    /// Whether the line was longer than [`MAX_LINE`]; then only its beginning is here.
     pub cut: bool,
 }
 
@@ -85,8 +85,8 @@ impl Lines {
     }
 
     /// The next line, or `None` at the end of the stream. Calls `piece` with each piece of a line longer than
-    /// [`LONGEST_LINE`], its end included, and with the line as far as it is known: its beginning and its place, but not where
-    /// the next one begins.
+    /// [`MAX_LINE`], including its line ending, and with what is known of the line so far: its beginning and
+    /// offset, but not the offset of the next line.
     pub fn next_with(&mut self, piece: impl FnMut(&Line<'_>, &[u8])) -> io::Result<Option<Line<'_>>> {
         let mut searched = self.start;
         loop {
@@ -97,7 +97,7 @@ impl Lines {
             if self.ended {
                 return Ok((held > 0).then(|| self.hand_out(self.end, false)));
             }
-            if held >= LONGEST_LINE {
+            if held >= MAX_LINE {
                 return self.cut_line(piece).map(Some);
             }
             self.fill()?;
@@ -105,7 +105,7 @@ impl Lines {
         }
     }
 
-    /// The line from `start` to `end`, which is the line's end or the end of what there is.
+    /// The line from `start` to `end`, which is the end of the line or of the stream.
     fn hand_out(&mut self, end: usize, ended: bool) -> Line<'_> {
         let begin = self.start;
         let after = if ended { end + 1 } else { end };
@@ -118,7 +118,7 @@ impl Lines {
         Line { bytes, number, offset, next: self.offset, ended, cut: false }
     }
 
-    /// Hands out the beginning of a line that is too long, and holds no more of it.
+    /// Returns the beginning of a line that is too long and discards the rest.
     fn cut_line(&mut self, mut piece: impl FnMut(&Line<'_>, &[u8])) -> io::Result<Line<'_>> {
         let (number, offset) = (self.number, self.offset);
         let mut whole = self.buffer[self.start..self.start + SHOWN].to_vec();
@@ -135,7 +135,7 @@ impl Lines {
             self.fill()?;
         }
         self.number += 1;
-        // What is left of the block moves behind the part that is shown.
+        // The rest of the block moves after the part that is kept.
         whole.extend_from_slice(&self.buffer[self.start..self.end]);
         (self.start, self.end) = (SHOWN, whole.len());
         self.buffer = whole;
@@ -147,9 +147,9 @@ impl Lines {
         self.offset += bytes as u64;
     }
 
-    /// Takes the next block, with what is held in front of it.
+    /// Takes the next block and puts the incomplete line in front of it.
     fn fill(&mut self) -> io::Result<()> {
-        // The thread ends by closing its side, after the last block or an error.
+        // The thread closes its side after the last block or an error.
         let Ok(block) = self.blocks.recv() else {
             self.ended = true;
             return Ok(());
@@ -160,12 +160,12 @@ impl Lines {
             buffer[ROOM - held..ROOM].copy_from_slice(&self.buffer[self.start..self.end]);
             let used = std::mem::replace(&mut self.buffer, buffer);
             (self.start, self.end) = (ROOM - held, end);
-            // If nobody wants it back, or it is none of the thread's, it is dropped.
+            // Dropped if the thread has ended, or if the block was not allocated by the thread.
             if used.len() == ROOM + BLOCK {
                 let _ = self.used.try_send(used);
             }
         } else {
-            // A line longer than the room: gather it.
+            // The line is longer than the room: collect it.
             self.buffer.copy_within(self.start..self.end, 0);
             self.buffer.truncate(held);
             self.buffer.extend_from_slice(&buffer[ROOM..end]);
@@ -176,7 +176,7 @@ impl Lines {
     }
 }
 
-/// Reads blocks until the stream ends, fails, or nobody listens.
+/// Reads blocks until the stream ends or fails, or the receiver is dropped.
 fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, returned: &Receiver<Vec<u8>>) {
     loop {
         let mut buffer = returned.try_recv().unwrap_or_else(|_| vec![0; ROOM + BLOCK]);
@@ -193,7 +193,7 @@ fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, ret
     }
 }
 
-/// Whether what unpacks evidence says that it is cut or damaged.
+/// Whether a decompression error means that the file is truncated or corrupt.
 pub(super) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(seen, expected);
     }
 
-    /// Gives a few bytes at a time, as a pipe may.
+    /// Returns a few bytes at a time, as a pipe may.
     struct Trickle(Cursor<Vec<u8>>, usize);
 
     impl Read for Trickle {
@@ -254,7 +254,7 @@ mod tests {
         let mut text = vec![b'x'; BLOCK * 3];
         text.extend(b"\nshort\n");
         let long = text.len() as u64;
-        text.extend(vec![b'y'; LONGEST_LINE + BLOCK]);
+        text.extend(vec![b'y'; MAX_LINE + BLOCK]);
         text.extend(b"\nafter\n");
         let length = text.len() as u64;
         let seen = all(Cursor::new(text));

@@ -1,4 +1,4 @@
-//! Evidence that is read twice, whatever it comes from.
+//! Inputs that are read twice.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,18 +9,18 @@ use ttmem_model::{Error, Result};
 
 use super::input::{Progress, Unpacked, content, counted};
 
-/// A file, or a copy of what came through a pipe.
+/// A file, or a copy of a pipe's content.
 #[derive(Debug)]
 pub(super) struct Reread {
     name: String,
     file: File,
-    /// Both times the same: a log may grow while it is read.
+    /// The length for both passes: a log may grow while it is read.
     length: u64,
     progress: Option<Arc<Progress>>,
 }
 
 impl Reread {
-    /// Opens a file (`-` is standard input). A pipe is copied to the disk first, as it comes.
+    /// Opens a file (`-` is standard input). A pipe is copied to a temporary file first.
     pub fn open(name: &str, progress: Option<Arc<Progress>>) -> Result<Self> {
         let failed = |source| Error::Read { path: name.into(), source };
         let file = if name == "-" {
@@ -41,7 +41,7 @@ impl Reread {
         Ok(Self { name: name.to_owned(), file, length, progress })
     }
 
-    /// The content, from its beginning. What an earlier call gave must have been read to its end.
+    /// The content, from its beginning. The stream of an earlier call must have been read to its end.
     pub fn content(&mut self) -> Result<Unpacked> {
         let failed = |source| Error::Read { path: self.name.clone().into(), source };
         let mut file = self.file.try_clone().map_err(failed)?;
@@ -50,7 +50,7 @@ impl Reread {
     }
 }
 
-/// A copy of a stream in a file that nobody else sees and that is gone when it is closed.
+/// Copies a stream to an unnamed temporary file, which is deleted when it is closed.
 fn copy_of(mut stream: impl Read, name: &str) -> Result<File> {
     let mut copy =
         tempfile::tempfile().map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;

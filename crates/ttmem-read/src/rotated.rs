@@ -1,4 +1,5 @@
-//! The files of a recording that has rotated: the newest is read, and the tensors of the peak come from the file beside it.
+//! Recordings that have rotated: the newest file is read, and the tensors live at the peak come from the file beside
+//! it.
 
 use std::fs::File;
 use std::io;
@@ -8,8 +9,8 @@ use ttmem_model::{Builder, Profile, Warning, frame};
 
 use crate::history;
 
-/// Restores the tensors of the peak from the file that has it, where the newest file no longer tells them apart. A file
-/// that is missing, or is not of this recording, is reported.
+/// Restores the tensors live at the peak from the file that contains it, if the newest file no longer has them. Warns
+/// if that file is missing or belongs to another recording.
 pub(super) fn restore_peak(profile: &mut Profile, path: &Path) {
     if !history::lacks_peak(profile) {
         return;
@@ -19,21 +20,21 @@ pub(super) fn restore_peak(profile: &mut Profile, path: &Path) {
     let problem = match read(&beside) {
         Ok(other) => {
             let problem = history::restore_peak(profile, &other).err();
-            problem.map(|problem| if other.complete { problem } else { "it is cut off" }.to_owned())
+            problem.map(|problem| if other.complete { problem } else { "the file is truncated" }.to_owned())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Some("not found".to_owned()),
         Err(error) => Some(error.to_string()),
     };
     if let Some(problem) = problem {
         let message = format!(
-            "{name}: {problem}. The recording has reached its limit, and tensors that held memory at its peak and were \
-             freed since are only in that file: they are shown as one row of unknown class"
+            "{name}: {problem}; the recording has rotated, and tensors that were live at the peak and freed since are \
+             only in that file, so they are shown as one row of unknown class"
         );
         profile.warnings.push(Warning { line: None, message });
     }
 }
 
-/// The file with the peak, beside the newest or beside the one before it.
+/// The file with the peak, beside the newest file or the one before it.
 fn peak_file(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let stem = stem.strip_suffix(".before").unwrap_or(&stem);
@@ -43,7 +44,7 @@ fn peak_file(path: &Path) -> PathBuf {
 fn read(path: &Path) -> io::Result<Profile> {
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut builder = Builder::new();
     let label = path.display().to_string();

@@ -1,4 +1,4 @@
-//! The files beside the evidence, for formats that are several files.
+//! The files beside an input, for formats that consist of several files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,38 +7,39 @@ use std::sync::Arc;
 
 use super::input::{Progress, counted, unpack};
 
-/// Where the files beside the evidence lie. Beside a pipe there are none.
+/// The location of the files beside an input. A pipe has none.
 #[derive(Debug, Default)]
 pub struct Siblings {
     path: Option<PathBuf>,
     progress: Option<Arc<Progress>>,
 }
 
-/// A file beside the evidence, ready to be read.
+/// An opened file beside the input.
 pub struct Sibling {
-    /// Its name, without the folder.
+    /// The file name, without the folder.
     pub name: String,
-    /// Its bytes, unpacked.
+    /// The decompressed bytes.
     pub stream: Box<dyn Read + Send>,
 }
 
 impl Siblings {
-    /// Those of a file. What is read of them is counted, too.
+    /// The siblings of a file. Reading them counts as progress, too.
     pub(super) fn new(path: Option<&Path>, progress: Option<Arc<Progress>>) -> Self {
         Self { path: path.map(Path::to_owned), progress }
     }
 
-    /// What stands before `end` in the name of the evidence: `vae` of `vae_memory.json` and of `vae_memory.json.gz`.
+    /// The part of the input's name before `end`: `vae` for `vae_memory.json` and `vae_memory.json.gz`.
     pub fn stem(&self, end: &str) -> Option<&str> {
         Some(self.split(end)?.0)
     }
 
-    /// The file that has `other` in its name where the evidence has `end`, packed or not; `None` where there is none.
+    /// Opens the file named like the input with `other` instead of `end`, compressed or not; `None` if it does not
+    /// exist.
     pub fn open(&self, end: &str, other: &str) -> Option<io::Result<Sibling>> {
         let (stem, packed) = self.split(end)?;
         let names = [format!("{stem}{other}{packed}"), format!("{stem}{other}")];
         let folder = self.path.as_deref()?.parent()?;
-        // Nothing but files: a pipe that nobody writes to would keep us waiting.
+        // Regular files only: opening a pipe without a writer would block.
         let name = names.into_iter().find(|name| folder.join(name).is_file())?;
         Some(self.open_file(&folder.join(&name)).map(|stream| Sibling { name, stream }))
     }
@@ -51,7 +52,7 @@ impl Siblings {
         Ok(unpack(counted(Box::new(file), self.progress.as_ref()))?.stream)
     }
 
-    /// What stands before and behind `end` in the name of the evidence. Behind it only a packer's ending may stand.
+    /// The parts of the input's name before and after `end`. Only the suffix of a compressed file may follow `end`.
     fn split(&self, end: &str) -> Option<(&str, &str)> {
         let name = self.path.as_deref()?.file_name()?.to_str()?;
         let at = name.rfind(end)?;

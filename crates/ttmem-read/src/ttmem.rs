@@ -1,10 +1,10 @@
-//! Reads `.ttmem` files: the events that they hold.
+//! Reads `.ttmem` files, which contain events.
 
 use ttmem_model::{Result, Sink, frame};
 
 use super::{Input, Reader, Sniff};
 
-/// The reader of our own files.
+/// The reader of `.ttmem` files.
 pub(super) struct TtmemFile;
 
 impl Reader for TtmemFile {
@@ -13,11 +13,11 @@ impl Reader for TtmemFile {
     }
 
     fn about(&self) -> &'static str {
-        "a profile or recording of ttmem (.ttmem)"
+        "a ttmem profile or recording (.ttmem)"
     }
 
     fn capture(&self) -> &'static str {
-        "ttmem report writes one beside every report"
+        "ttmem report writes a profile into every report folder"
     }
 
     fn sniff(&self, head: &[u8]) -> Sniff {

@@ -1,10 +1,10 @@
-//! The facts about an architecture that ttnn's reports and databases leave out.
+//! Properties of the architectures that ttnn's reports and databases do not contain.
 //!
-//! Seen in ttnn 0.77 to 0.81.1 on n150, n300 and p150. The allocator aligns every buffer to the DRAM alignment of the
-//! architecture, also in L1, whereas `max_size_per_bank` of a capture aligns pages only. It manages DRAM from an
-//! address above a reserved part on, so a bank is smaller than `dram_size_per_channel`.
+//! Observed in ttnn 0.77 to 0.81.1 on n150, n300 and p150. The allocator aligns every buffer, also in L1, to the
+//! architecture's DRAM alignment, but `max_size_per_bank` in a capture only aligns pages. The allocator manages DRAM
+//! above a reserved part, so a bank is smaller than `dram_size_per_channel`.
 
-/// The architecture of a device.
+/// A device architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arch {
     Wormhole,
@@ -14,7 +14,7 @@ pub(super) enum Arch {
 impl Arch {
     pub const ALL: [Self; 2] = [Self::Wormhole, Self::Blackhole];
 
-    /// The architecture of that name: `WORMHOLE_B0`, `blackhole`.
+    /// The architecture with this name: `WORMHOLE_B0`, `blackhole`.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         Self::ALL.into_iter().find(|arch| match arch {
@@ -23,7 +23,7 @@ impl Arch {
         })
     }
 
-    /// The architecture whose cores have so much L1.
+    /// The architecture whose cores have this much L1.
     pub fn with_worker_l1(bytes: u64) -> Option<Self> {
         match bytes {
             1_499_136 => Some(Self::Wormhole),
@@ -32,7 +32,7 @@ impl Arch {
         }
     }
 
-    /// The alignment of buffers, in all pools, and of pages in DRAM.
+    /// The alignment of buffers in all pools, and of pages in DRAM.
     pub fn alignment(self) -> u64 {
         match self {
             Self::Wormhole => 32,
@@ -40,7 +40,7 @@ impl Arch {
         }
     }
 
-    /// The first address of DRAM that the allocator manages. A build with the profiler reserves more.
+    /// The first DRAM address that the allocator manages. A build with the profiler reserves more.
     pub fn dram_base(self) -> u64 {
         match self {
             Self::Wormhole => 0x10_0040,
@@ -48,7 +48,7 @@ impl Arch {
         }
     }
 
-    /// How many banks of DRAM a device may have.
+    /// The numbers of DRAM banks that a device may have.
     fn dram_banks(self) -> &'static [u64] {
         match self {
             Self::Wormhole => &[12],
@@ -56,7 +56,7 @@ impl Arch {
         }
     }
 
-    /// What the allocator takes of a bank for a buffer of that size.
+    /// The bytes per bank that the allocator uses for a buffer of this size.
     pub fn allocated(self, per_bank: u64) -> u64 {
         per_bank.checked_next_multiple_of(self.alignment()).unwrap_or(per_bank)
     }
@@ -98,7 +98,7 @@ mod tests {
         assert!(!Arch::Blackhole.explains_dram(8_388_608, 2048, 342 * 2048));
         assert!(Arch::Blackhole.explains_dram(8_388_608, 2048, 512 * 2048));
         assert!(Arch::Blackhole.explains_dram(8_388_608, 2048, 586 * 2048));
-        // One page says nothing.
+        // A single page fits both architectures.
         assert!(Arch::ALL.into_iter().all(|arch| arch.explains_dram(2048, 2048, 2048)));
     }
 }

@@ -1,31 +1,31 @@
-//! What others put around a line: MPI's tags in front of it, colours inside of it.
+//! Additions to a log line: MPI tags in front of it, colour codes inside it.
 
 use memchr::memmem;
 
-/// Which process and stream wrote a tagged line: `[1,0]<stdout>:`.
+/// The process and stream that wrote a tagged line: `[1,0]<stdout>:`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag<'a> {
-    /// `1,0`, as it stands (there may be a space behind the comma).
+    /// The rank as printed, such as `1,0` (a space may follow the comma).
     pub rank: &'a [u8],
     /// `stdout`, `stderr` or `stddiag`.
     pub stream: &'a [u8],
 }
 
 impl Tag<'_> {
-    /// The label of the rank: spaces in a tag do not matter.
+    /// The rank's label, without spaces.
     pub fn label(&self) -> Vec<u8> {
         self.rank.iter().copied().filter(|byte| *byte != b' ').collect()
     }
 }
 
-/// Takes an MPI tag off the front of a line.
+/// Removes an MPI tag from the front of a line.
 pub(crate) fn split_tag(line: &[u8]) -> (Option<Tag<'_>>, &[u8]) {
-    const LONGEST: usize = 96;
+    const MAX_LEN: usize = 96;
     let untagged = (None, line);
     if line.first() != Some(&b'[') {
         return untagged;
     }
-    let head = &line[..line.len().min(LONGEST)];
+    let head = &line[..line.len().min(MAX_LEN)];
     let Some(close) = memmem::find(head, b"]<std") else { return untagged };
     let Some(colon) = memmem::find(&head[close..], b">:").map(|at| close + at) else { return untagged };
     let (rank, stream) = (&line[1..close], &line[close + 2..colon]);
@@ -40,7 +40,7 @@ pub(crate) fn split_tag(line: &[u8]) -> (Option<Tag<'_>>, &[u8]) {
         return untagged;
     }
     let text = &line[colon + 2..];
-    // Some put a space behind the tag; several are the line's own, as in a module that is indented.
+    // Some MPI versions print a space after the tag. Several spaces belong to the line, such as an indented module.
     let text = match text {
         [b' ', next, ..] if *next != b' ' => &text[1..],
         _ => text,

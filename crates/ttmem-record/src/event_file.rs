@@ -1,6 +1,6 @@
-//! The events of one file, with the rows that they define numbered: what all recordings have in common.
+//! The events of one file, with numbers assigned to the rows they define. Shared by all recordings.
 //!
-//! Every allocation and every free is a step of its own, so a peak has the step that caused it.
+//! Every allocation and every free is a step, so a peak has the step that caused it.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,13 +13,13 @@ use ttmem_model::{
 
 use super::level::{EMPTY, Level};
 
-/// The maximum number of rows of each kind in a file: ids and moments reach further.
+/// The maximum number of rows of each kind in a file. Ids and moments can represent more.
 const MAX_ROWS: usize = 1 << 30;
-/// The size of the end of a file, and what each pool adds to it: the last states.
+/// The size of the end of a file, and the size of a pool's last states in it.
 const END_SIZE: u64 = 256;
 const END_SIZE_PER_POOL: u64 = 96;
 
-/// An allocation that the last step has made.
+/// An allocation made by the last step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewTensor {
     pub pool: PoolId,
@@ -29,7 +29,7 @@ pub(super) struct NewTensor {
     pub name: Option<StrId>,
 }
 
-/// A file that events are written to. All of them are of one rank.
+/// A file that events are written to, all for one rank.
 pub(super) struct EventFile {
     out: Writer<File>,
     rank: RankId,
@@ -41,7 +41,7 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// Begins a file that people know as `path`.
+    /// Begins a file. `path` is the name used in messages.
     pub fn begin(file: File, path: &Path, format: &str) -> Result<Self> {
         let (out, rank) = (Writer::create(file, path)?.quick()?, id(RankId::new, 0)?);
         let mut file = Self { out, rank, steps: 0, tensors: 0, calls: 0, pools: 0, faults: 0 };
@@ -87,7 +87,7 @@ impl EventFile {
         self.calls
     }
 
-    /// Writes a step. What it causes is there from the returned moment on.
+    /// Writes a step. Its effects apply from the returned moment on.
     #[inline]
     pub fn step(&mut self, op: OpId) -> Result<Moment> {
         self.write_rank(RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))?;
@@ -101,7 +101,7 @@ impl EventFile {
         self.write_tensor(new, self.now(), self.steps.checked_sub(1).and_then(StepNumber::new))
     }
 
-    /// Writes an allocation that no step of this file has made.
+    /// Writes an allocation that was not made by a step in this file.
     pub fn tensor_without_step(&mut self, new: NewTensor, born: Moment) -> Result<TensorId> {
         self.write_tensor(new, born, None)
     }
@@ -122,7 +122,7 @@ impl EventFile {
         self.write_rank(RankEvent::Dies(tensor, at))
     }
 
-    /// Writes the beginning of a call.
+    /// Writes the start of a call.
     pub fn call(&mut self, call: Call) -> Result<CallId> {
         let id = id(CallId::new, self.calls)?;
         self.write_rank(RankEvent::Call(call))?;
@@ -130,7 +130,7 @@ impl EventFile {
         Ok(id)
     }
 
-    /// Writes a pool. One that `is_empty` at the start has the levels that its allocations add up to.
+    /// Writes a pool. If it `is_empty` at the start, its level is the sum of its allocations.
     pub fn pool(&mut self, name: StrId, banks: Option<u32>, is_empty: bool) -> Result<PoolId> {
         let id = id(PoolId::new, self.pools)?;
         self.write_rank(RankEvent::Pool { name, banks, quantum: 0 })?;
@@ -141,20 +141,20 @@ impl EventFile {
         Ok(id)
     }
 
-    /// Writes the level of a pool if it has changed, and its highest level since the last one.
+    /// Writes the level of a pool if it has changed, and the highest level since the last write.
     pub fn level(&mut self, level: &mut Level) -> Result<()> {
         let (id, now) = (level.id, self.now());
         level.states(now).try_for_each(|(at, reading)| self.write_rank(RankEvent::State(id, at, reading)))
     }
 
-    /// Writes an error of the program, at the last step or at none.
+    /// Writes an error of the program, at the last step or without a step.
     pub fn fault(&mut self, fault: Fault, has_step: bool) -> Result<()> {
         let step = self.steps.checked_sub(1).filter(|_| has_step);
         self.faults += 1;
         self.write_rank(RankEvent::Fault(Fault { step, ..fault }))
     }
 
-    /// Writes that the last error has ended the program.
+    /// Writes that the last error ended the program.
     pub fn fault_ended(&mut self) -> Result<()> {
         self.faults.checked_sub(1).map_or(Ok(()), |last| self.write_rank(RankEvent::FaultEnded(last)))
     }
@@ -170,13 +170,13 @@ impl EventFile {
         self.flush()
     }
 
-    /// The largest size that the file would have if it ended now.
+    /// The maximum size of the file if it ended now.
     #[inline]
     pub fn max_size(&self) -> u64 {
         self.out.size_at_most() + END_SIZE + END_SIZE_PER_POOL * self.pools as u64
     }
 
-    /// There is no room for further rows.
+    /// Whether there is no room for further rows.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.steps as usize >= MAX_ROWS || self.tensors >= MAX_ROWS || self.calls >= MAX_ROWS

@@ -1,7 +1,7 @@
-//! The level of a pool while a recording is made, and which of its states have to be written.
+//! The level of a pool during a recording, and the decision which of its states to write.
 //!
-//! Between two states, readers compute what a pool holds from the lifetimes of its tensors. So states are written only
-//! where they are needed: before every flush and at the end of every phase, and at the highest point before that.
+//! Between two states, readers compute a pool's level from the lifetimes of its tensors. So states are written only if
+//! needed: before every flush and at the end of every phase, and at the highest point before that.
 
 use ttmem_model::{Moment, PoolId, Reading};
 
@@ -40,13 +40,13 @@ impl Level {
         self.change(signed(bytes), at);
     }
 
-    /// Removes what was freed.
+    /// Subtracts freed bytes.
     #[inline]
     pub fn remove(&mut self, bytes: u64, at: Moment) {
         self.change(-signed(bytes), at);
     }
 
-    /// Removes what will be gone when the next step is done: until then, the level is none of its own.
+    /// Subtracts bytes that are freed by the next step. Until then, the level is not recorded.
     pub fn remove_with_next_step(&mut self, bytes: u64) {
         self.now = self.now.saturating_sub(signed(bytes));
         self.changed = true;
@@ -61,33 +61,33 @@ impl Level {
         }
     }
 
-    /// The pool is empty from a moment on; that state has been written.
+    /// Marks the pool as empty from a moment on; that state has been written.
     pub fn empty(&mut self, at: Moment) {
         *self = Self { now: 0, highest: (0, at), written: at, changed: false, id: self.id };
     }
 
-    /// The current level. A negative level belongs to a pool whose first allocations are unknown; it is shown as 0.
+    /// The current level. The level is negative if a pool's first allocations are unknown; it is shown as 0.
     #[inline]
     pub fn now(&self) -> u64 {
         u64::try_from(self.now).unwrap_or(0)
     }
 
-    /// The same level in another file, in which it was written for a moment.
+    /// The same level in another file, where its state was written for a moment.
     pub fn written_at(self, at: Moment) -> Self {
         Self { highest: (self.now, at), written: at, changed: false, ..self }
     }
 
-    /// The next state is written even if the level has not changed.
+    /// Forces the next state to be written even if the level has not changed.
     pub fn touch(&mut self) {
         self.changed = true;
     }
 
-    /// The states to write up to a moment, in order: the highest since the last one, and the current one.
+    /// The states to write up to a moment, in order: the highest since the last write, and the current one.
     pub fn states(&mut self, now: Moment) -> impl Iterator<Item = (Moment, Reading)> + use<> {
         if !self.changed {
             return None.into_iter().chain(None);
         }
-        // A session begins on the late side of its position: its first state must not be earlier.
+        // A session begins on the late side of its position, so its first state must not be earlier.
         let now = now.max(self.written);
         let (highest, at) = self.highest;
         let highest = (self.written < at && at < now).then(|| (at, reading(highest)));

@@ -1,9 +1,9 @@
-//! The queue from the program to the writer thread: rings of small records, and a channel for what is rare or large.
+//! The queue from the program to the writer thread: rings of small records, and a channel for rare or large messages.
 //!
-//! There is one producer and one consumer; neither takes a lock. The producer does not wait for the disk either: when a ring
-//! is full, it goes on in another, up to a limit. Beyond that limit it waits, because a recording must not have gaps. If the
-//! consumer takes nothing for [`TIMEOUT`], the recording ends there: the reason is kept, and the records that are lost are
-//! counted. A program that prefers to wait where it holds no lock asks [`Producer::backlog`].
+//! There is one producer and one consumer; neither takes a lock. The producer does not wait for the disk either: when a
+//! ring is full, it continues in another, up to a limit. At that limit it waits, because a recording must not have
+//! gaps. If the consumer takes nothing for [`TIMEOUT`], the recording ends: the reason is kept, and the lost records
+//! are counted. A program that prefers to wait without holding a lock uses [`Producer::backlog`].
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 
 use rtrb::{PushError, RingBuffer};
 
-/// The size of a ring. A program that is not ahead of the disk has only one.
+/// The size of a ring. A program that the disk keeps up with uses only one.
 const RING_BYTES: usize = 2 << 20;
 /// The maximum number of rings.
 const MAX_RINGS: u64 = 8;
 /// The consumer is woken after this many records.
 const WAKE_EVERY: usize = 1 << 13;
-/// How long a waiting producer sleeps before it looks again. The consumer needs longer than that to empty a ring.
+/// How long a waiting producer sleeps between checks. The consumer needs longer than that to empty a ring.
 const WAIT: Duration = Duration::from_micros(500);
-/// How many entries the consumer takes at once: each access to the ring costs the producer time as well.
+/// The maximum number of entries that the consumer takes at once: each access to the ring also slows the producer.
 const BATCH: usize = 1 << 10;
-/// A consumer that takes nothing for this long is given up.
+/// If the consumer takes nothing for this long, the recording ends.
 const TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 2_000 } else { 10_000 });
 
 /// A slot of the ring.
@@ -31,14 +31,14 @@ const TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 2_000 } else { 1
 pub(super) enum Entry<R> {
     /// A record.
     Record(R),
-    /// The place of the next message of the channel among the records.
+    /// The position of the channel's next message among the records.
     Message,
 }
 
-/// What goes through the channel.
+/// An item of the channel.
 #[derive(Debug)]
 pub(super) enum Message<M> {
-    /// A message of the recorder.
+    /// A message from the recorder.
     Content(M),
     /// A request to write everything before it to the file, and to confirm that.
     Flush(SyncSender<()>),
@@ -46,10 +46,10 @@ pub(super) enum Message<M> {
     Finish,
 }
 
-/// What producer and consumer know about each other.
+/// The shared state of producer and consumer.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The number of entries that the consumer has taken, and of rings that it has emptied and left.
+    /// The number of entries that the consumer has taken, and of rings that it has emptied.
     taken: AtomicU64,
     rings_left: AtomicU64,
     lost: AtomicU64,
@@ -57,17 +57,17 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Why the recording has ended early.
+    /// Why the recording ended early.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
-    /// Ends the recording early. The first reason counts.
+    /// Ends the recording early. Only the first reason is kept.
     pub fn fail(&self, why: impl std::fmt::Display) {
-        self.failure.get_or_init(|| format!("the recording ends here: {why}"));
+        self.failure.get_or_init(|| format!("the recording stopped: {why}"));
     }
 
-    /// How many records came after the recording had ended early.
+    /// The number of records since the recording ended early.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -81,7 +81,7 @@ impl Progress {
     }
 }
 
-/// Notices that the consumer takes nothing any more.
+/// Detects that the consumer has stopped taking entries.
 #[derive(Debug)]
 pub(super) struct StallDetector {
     progress: Arc<Progress>,
@@ -94,7 +94,7 @@ impl StallDetector {
         Self { progress: Arc::clone(progress), taken: progress.taken(), since: Instant::now() }
     }
 
-    /// Whether nothing was taken for [`TIMEOUT`]. Ask repeatedly.
+    /// Whether nothing was taken for [`TIMEOUT`]. Must be called repeatedly.
     pub fn is_stalled(&mut self) -> bool {
         let taken = self.progress.taken();
         if taken != self.taken {
@@ -104,7 +104,7 @@ impl StallDetector {
     }
 }
 
-/// Entries that the disk has not kept up with. The program may wait for it.
+/// Entries that the disk has not kept up with. The program may wait for them.
 #[derive(Debug)]
 pub struct Backlog {
     progress: Arc<Progress>,
@@ -112,7 +112,7 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Waits until the queue has room again. Also returns if the disk takes nothing.
+    /// Waits until the queue has room again. Also returns if the disk accepts no data.
     pub fn wait(&self) {
         let mut stall = StallDetector::new(&self.progress);
         let is_waiting = || self.progress.taken() < self.until && self.progress.failure().is_none();
@@ -122,7 +122,7 @@ impl Backlog {
     }
 }
 
-/// Returns both ends of a new queue of records `R` and messages `M`.
+/// Creates a queue of records `R` and messages `M`. Returns both ends.
 pub(super) fn queue<R, M>() -> (Producer<R, M>, Consumer<R, M>) {
     let (ring, first) = new_ring();
     let (rings, next_rings) = channel();
@@ -152,25 +152,25 @@ fn new_ring<R>() -> (rtrb::Producer<Entry<R>>, rtrb::Consumer<Entry<R>>) {
 #[derive(Debug)]
 pub(super) struct Producer<R, M> {
     ring: rtrb::Producer<Entry<R>>,
-    /// Hands the other ends of further rings to the consumer.
+    /// Passes the other ends of further rings to the consumer.
     rings: Sender<rtrb::Consumer<Entry<R>>>,
     rings_begun: u64,
     messages: Sender<Message<M>>,
-    /// How many entries were put in since the consumer was last woken, and before that.
+    /// The number of entries since the consumer was last woken, and before that.
     since_wake: usize,
     put: u64,
-    /// The consumer was far behind when it was last woken.
+    /// Whether the consumer had a backlog when it was last woken.
     has_backlog: bool,
-    /// The recording has ended early.
+    /// Whether the recording ended early.
     is_over: bool,
-    /// The process that has the consumer. A child after `fork` has none.
+    /// The process with the consumer. A child after `fork` has none.
     process: u32,
     consumer: Option<Thread>,
     pub progress: Arc<Progress>,
 }
 
 impl<R, M> Producer<R, M> {
-    /// Sets the thread that is woken when there is something to do.
+    /// Sets the thread to wake.
     pub fn set_consumer(&mut self, consumer: Thread) {
         self.consumer = Some(consumer);
     }
@@ -185,7 +185,7 @@ impl<R, M> Producer<R, M> {
             self.progress.lose(u64::from(matches!(message, Message::Content(_))));
             return;
         }
-        // Fails only if the consumer is gone, which is noticed when the rings are full.
+        // Fails only if the consumer has ended, which is noticed when the rings are full.
         let _ = self.messages.send(message);
         self.push(Entry::Message);
     }
@@ -210,7 +210,7 @@ impl<R, M> Producer<R, M> {
         }
     }
 
-    /// Returns what to wait for if the disk is far behind the program.
+    /// Returns a backlog to wait for if the disk does not keep up with the program.
     #[inline]
     pub fn backlog(&mut self) -> Option<Backlog> {
         if !std::mem::take(&mut self.has_backlog) {
@@ -225,20 +225,20 @@ impl<R, M> Producer<R, M> {
         self.rings_begun - self.progress.rings_left.load(Ordering::Relaxed)
     }
 
-    /// Continues in another ring, or waits for the consumer if there are too many. Ends the recording if the consumer takes
-    /// nothing.
+    /// Continues in another ring, or waits for the consumer if there are too many. Ends the recording if the consumer
+    /// takes nothing.
     #[cold]
     fn push_into_next(&mut self, mut entry: Entry<R>) {
         let mut stall = StallDetector::new(&self.progress);
         while !self.is_over {
             if self.ring.is_abandoned() {
-                self.give_up("the thread that writes it is gone");
+                self.give_up("the writer thread has ended");
             } else if self.process != std::process::id() {
-                self.give_up("it belongs to the process that this one was forked from");
+                self.give_up("it belongs to the parent process of this fork");
             } else if self.rings_in_use() < MAX_RINGS {
                 self.begin_ring();
             } else if stall.is_stalled() {
-                self.give_up(&format!("the disk has taken nothing for {} s", TIMEOUT.as_secs()));
+                self.give_up(&format!("the disk accepted no data for {} s", TIMEOUT.as_secs()));
             } else {
                 self.wake();
                 thread::sleep(WAIT);
@@ -253,14 +253,15 @@ impl<R, M> Producer<R, M> {
 
     fn begin_ring(&mut self) {
         let (producer, consumer) = new_ring();
-        // Fails only if the consumer is gone. Sent before the old ring is dropped, which tells the consumer to go on.
+        // Fails only if the consumer has ended. Sent before the old ring is dropped, which tells the consumer to
+        // continue.
         let _ = self.rings.send(consumer);
         self.ring = producer;
         self.rings_begun += 1;
     }
 
-    /// Ends the recording here, even if the disk recovers: records after a gap would be assigned to the wrong tensors. A ring
-    /// without slots takes nothing, so recording on costs no further check.
+    /// Ends the recording here, even if the disk recovers: records after a gap would be assigned to the wrong tensors.
+    /// A ring without slots accepts nothing, so further records need no additional check.
     fn give_up(&mut self, why: &str) {
         self.progress.fail(why);
         self.is_over = true;
@@ -279,16 +280,16 @@ pub(super) struct Consumer<R, M> {
 }
 
 impl<R: Copy, M> Consumer<R, M> {
-    /// Replaces a batch by the next entries. Returns `false` if there are none, and the producer is gone.
+    /// Replaces a batch with the next entries. Returns `false` if there are none and the producer has ended.
     pub fn take(&mut self, batch: &mut Vec<Entry<R>>) -> bool {
         batch.clear();
         loop {
             let is_left = self.ring.is_abandoned();
             if is_left {
-                // Makes everything that the producer put into this ring visible below: `is_abandoned` does not synchronise.
+                // Makes all entries of this ring visible below: `is_abandoned` does not synchronise.
                 fence(Ordering::Acquire);
             }
-            // Fails only if there are fewer entries than that.
+            // Fails only if there are fewer entries.
             if let Ok(chunk) = self.ring.read_chunk(self.ring.slots().min(BATCH)) {
                 let (first, second) = chunk.as_slices();
                 batch.extend_from_slice(first);
@@ -306,7 +307,7 @@ impl<R: Copy, M> Consumer<R, M> {
         }
     }
 
-    /// The message whose place was taken.
+    /// The message at the position that was taken.
     pub fn message(&self) -> Option<Message<M>> {
         self.messages.try_recv().ok()
     }
@@ -318,7 +319,7 @@ mod tests {
 
     const RING: usize = RING_BYTES / size_of::<Entry<u64>>();
 
-    /// The producer does not wait while it may begin a ring; nothing is lost, and nothing overtakes.
+    /// The producer does not wait while it may start a ring; nothing is lost or reordered.
     #[test]
     fn a_full_ring_is_followed_by_another() {
         let (mut producer, mut consumer) = queue::<u64, ()>();
@@ -341,7 +342,7 @@ mod tests {
         assert!(!consumer.take(&mut batch) && batch.is_empty());
     }
 
-    /// Messages arrive at their place among the records.
+    /// Messages arrive at their position among the records.
     #[test]
     fn messages_keep_their_place_among_records() {
         let (mut producer, mut consumer) = queue::<u64, u64>();
@@ -368,13 +369,13 @@ mod tests {
         assert!(consumer.message().is_none());
     }
 
-    /// A consumer that stalls ends the recording for good: what follows when it works again would come after a gap.
+    /// A stalled consumer ends the recording for good: what follows when it works again would come after a gap.
     #[test]
     fn nothing_is_taken_after_a_gap() {
         let (mut producer, mut consumer) = queue::<u64, ()>();
         let fits = RING as u64 * MAX_RINGS;
         (0..fits + 10).for_each(|number| producer.put(number));
-        assert!(producer.progress.failure().is_some_and(|why| why.contains("taken nothing")));
+        assert!(producer.progress.failure().is_some_and(|why| why.contains("accepted no data")));
         let (mut batch, mut expected) = (Vec::new(), 0);
         while consumer.take(&mut batch) {
             for entry in &batch {
@@ -387,14 +388,14 @@ mod tests {
         assert!(producer.progress.lost() > 10);
     }
 
-    /// If nobody takes anything any more, the recording is given up; the reason and the number of lost records are known.
+    /// If the consumer has ended, the recording ends; the reason and the number of lost records are known.
     #[test]
     fn a_thread_that_is_gone_is_not_waited_for() {
         let (mut producer, consumer) = queue::<u64, ()>();
         drop(consumer);
         (0..3 * RING as u64).for_each(|number| producer.put(number));
         assert!(producer.is_over);
-        assert!(producer.progress.failure().is_some_and(|why| why.contains("is gone")));
+        assert!(producer.progress.failure().is_some_and(|why| why.contains("has ended")));
         assert_eq!(producer.progress.lost(), 2 * RING as u64);
     }
 }

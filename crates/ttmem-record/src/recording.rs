@@ -1,8 +1,8 @@
-//! A recording while it is made: the handle that a recorder has, and the thread that writes.
+//! A recording in progress: the recorder's handle, and the thread that writes.
 //!
-//! The program pays for putting a small record into the queue. The thread turns records into events, compresses and
-//! writes them. Everything is in the file soon after it happened (`RecordSink::FLUSH_INTERVAL`), so a program that is
-//! killed loses little. A failed write ends the recording, not the program: the queue is emptied without being written,
+//! The program only pays for putting a small record into the queue. The thread turns records into events, compresses
+//! and writes them. Everything is in the file soon after it happened (`RecordSink::FLUSH_INTERVAL`), so a program that
+//! is killed loses little. A failed write ends the recording, not the program: the queue is drained without writing,
 //! and [`Finishing::wait`] returns the error.
 
 use std::path::Path;
@@ -15,17 +15,17 @@ use ttmem_model::{Error, Result};
 
 use super::queue::{Backlog, Consumer, Entry, Message, Producer, Progress, StallDetector, queue};
 
-/// How often a caller that waits for the thread looks whether it still works.
+/// How often a caller that waits for the thread checks whether it is still working.
 const CHECK_EVERY: Duration = Duration::from_millis(10);
 
 /// Turns the records and messages of one kind of recorder into a file.
 pub(super) trait RecordSink: Send + 'static {
-    /// What happens often.
+    /// Frequent events.
     type Record: Copy + Send + 'static;
-    /// What happens rarely, or is large.
+    /// Rare or large events.
     type Message: Send + 'static;
 
-    /// The longest time between two flushes while something happens.
+    /// The maximum time between two flushes while there are events.
     const FLUSH_INTERVAL: Duration;
 
     fn record(&mut self, record: Self::Record) -> Result<()>;
@@ -37,15 +37,15 @@ pub(super) trait RecordSink: Send + 'static {
     /// Writes everything to the file.
     fn flush(&mut self) -> Result<()>;
 
-    /// Writes everything, and the mark that the file is complete.
+    /// Writes everything, and marks the file as complete.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// The recording of a recorder. The default is none: then nothing is put anywhere.
+/// The recording of a recorder. By default there is none, and records are dropped.
 #[derive(Debug)]
 pub(super) struct Recording<R, M> {
     open: Option<Open<R, M>>,
-    /// Kept when the recording has finished.
+    /// Kept after the recording has finished.
     progress: Option<Arc<Progress>>,
 }
 
@@ -63,7 +63,7 @@ impl<R, M> Default for Recording<R, M> {
 }
 
 impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
-    /// Starts the thread that writes into `sink`. `path` is for error messages.
+    /// Starts the thread that writes to `sink`. `path` is for error messages.
     pub fn start<S>(path: &Path, sink: S) -> Result<Self>
     where
         S: RecordSink<Record = R, Message = M>,
@@ -79,7 +79,7 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         Ok(Self { open: Some(Open { producer, thread, process: std::process::id() }), progress })
     }
 
-    /// A recording is being made.
+    /// Whether a recording is in progress.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.open.is_some()
@@ -98,7 +98,7 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         }
     }
 
-    /// Begins to write everything so far to the file. The caller waits where it holds no lock.
+    /// Starts to write everything so far to the file. Lets the caller wait without holding a lock.
     pub fn begin_flush(&mut self) -> Option<Flushing> {
         let producer = &mut self.of_this_process()?.producer;
         let (done, wait) = sync_channel(1);
@@ -107,7 +107,7 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         Some(Flushing { done: wait, stall: StallDetector::new(&producer.progress) })
     }
 
-    /// Begins to write what is left, and the end. The caller waits where it holds no lock.
+    /// Starts to write the remaining records and the end of the file. Lets the caller wait without holding a lock.
     pub fn begin_finish(&mut self) -> Option<Finishing> {
         self.of_this_process()?;
         let Open { mut producer, thread, .. } = self.open.take()?;
@@ -116,30 +116,30 @@ impl<R: Send + 'static, M: Send + 'static> Recording<R, M> {
         Some(Finishing { thread, progress: Arc::clone(&producer.progress) })
     }
 
-    /// Writes what is left, and the end.
+    /// Writes the remaining records and the end of the file.
     pub fn finish(&mut self) -> Result<()> {
         self.begin_finish().map_or(Ok(()), Finishing::wait)
     }
 
-    /// Returns what to wait for if the disk is far behind the program.
+    /// Returns a backlog to wait for if the disk does not keep up with the program.
     #[inline]
     pub fn backlog(&mut self) -> Option<Backlog> {
         self.open.as_mut().and_then(|open| open.producer.backlog())
     }
 
-    /// Why the recording has ended early.
+    /// Why the recording ended early.
     pub fn failure(&self) -> Option<&str> {
         self.progress.as_ref().and_then(|progress| progress.failure())
     }
 
-    /// How many records came after the recording had ended early.
+    /// The number of records since the recording ended early.
     pub fn lost(&self) -> u64 {
         self.progress.as_ref().map_or(0, |progress| progress.lost())
     }
 
-    /// Leaves the recording to the process that started it: no thread writes in a child after `fork`.
+    /// Leaves the recording to the process that started it: in a child after `fork`, no thread writes.
     pub fn abandon(&mut self) {
-        // Not dropped: there is no thread to detach here.
+        // Not dropped: the child has no thread to detach.
         std::mem::forget(self.open.take());
     }
 
@@ -159,7 +159,7 @@ pub struct Flushing {
 }
 
 impl Flushing {
-    /// Waits for the flush, unless the disk takes nothing. `Finishing::wait` returns the reason if it fails.
+    /// Waits for the flush, unless the disk accepts no data. If it fails, `Finishing::wait` returns the reason.
     pub fn wait(mut self) {
         while self.done.recv_timeout(CHECK_EVERY) == Err(RecvTimeoutError::Timeout)
             && !self.stall.is_stalled()
@@ -175,39 +175,39 @@ pub struct Finishing {
 }
 
 impl Finishing {
-    /// Waits until the file is complete, unless the disk takes nothing. Returns an error if records are missing.
+    /// Waits until the file is complete, unless the disk accepts no data. Returns an error if records are missing.
     pub fn wait(self) -> Result<()> {
         let Self { thread, progress } = self;
         let mut stall = StallDetector::new(&progress);
         let mut pause = Duration::from_micros(50);
         while !thread.is_finished() {
             if stall.is_stalled() {
-                progress.fail("the disk takes nothing");
+                progress.fail("the disk accepts no data");
                 return incomplete(&progress);
             }
             thread::sleep(pause);
             pause = (pause * 2).min(CHECK_EVERY);
         }
         let joined = thread.join();
-        joined.unwrap_or_else(|_| Err(Error::Bug("the thread of a recording has panicked".into())))?;
+        joined.unwrap_or_else(|_| Err(Error::Bug("a recording's writer thread panicked".into())))?;
         incomplete(&progress)
     }
 }
 
-/// An error if the recording has ended early.
+/// Returns an error if the recording ended early.
 fn incomplete(progress: &Progress) -> Result<()> {
     let lost = progress.lost();
     progress.failure().map_or(Ok(()), |why| Err(Error::NotThere(format!("{why}; {lost} records were lost"))))
 }
 
-/// What the thread does.
+/// The state of the writer thread.
 struct Writer<S: RecordSink> {
     consumer: Consumer<S::Record, S::Message>,
     sink: S,
     flushed: Instant,
-    /// Something came since the last flush.
+    /// Whether there are entries since the last flush.
     is_unflushed: bool,
-    /// The first error. Nothing is written after it, but the queue is still emptied.
+    /// The first error. Nothing is written after it, but the queue is still drained.
     error: Option<Error>,
 }
 
@@ -231,7 +231,7 @@ impl<S: RecordSink> Writer<S> {
         self.error.map_or(Ok(()), Err)
     }
 
-    /// Processes an entry of the queue. Returns whether it is the last.
+    /// Processes an entry of the queue. Returns whether it is the last one.
     #[inline]
     fn process(&mut self, entry: Entry<S::Record>) -> bool {
         match entry {
@@ -240,7 +240,7 @@ impl<S: RecordSink> Writer<S> {
                 Some(Message::Content(message)) => self.write(|sink| sink.message(message)),
                 Some(Message::Flush(done)) => {
                     self.flush();
-                    // Fails if nobody waits any more.
+                    // Fails if the caller has stopped waiting.
                     let _ = done.send(());
                 }
                 Some(Message::Finish) => return true,
@@ -275,7 +275,7 @@ impl<S: RecordSink> Writer<S> {
         if self.error.is_some() {
             return;
         }
-        // The program has given up, but the disk works again. How many records are missing is not known yet.
+        // The program gave up, but the disk works again. The number of missing records is not known yet.
         let warned = self.consumer.progress.failure().map_or(Ok(()), |why| self.sink.warn(why.to_owned()));
         if let Err(error) = warned.and_then(|()| self.sink.finish()) {
             self.fail(error);
@@ -295,17 +295,17 @@ mod tests {
 
     use super::*;
 
-    /// What a sink has got so far.
+    /// The entries that a sink received.
     #[derive(Debug, Default)]
     struct Got {
-        /// Records as they are, messages as negative numbers.
+        /// Records as numbers, messages as negative numbers.
         entries: Vec<i64>,
         warnings: Vec<String>,
         flushed: usize,
         is_finished: bool,
     }
 
-    /// A sink that keeps everything, and fails at a record. It stalls while somebody has locked `disk`.
+    /// A sink that keeps everything and fails at a given record. It stalls while a test holds the lock on `disk`.
     #[derive(Debug)]
     struct Memory {
         got: Arc<Mutex<Got>>,
@@ -356,7 +356,7 @@ mod tests {
         (Recording::start(Path::new("test.ttmem"), sink).unwrap(), got)
     }
 
-    /// A recording that has given up, because the disk has taken nothing. Returns the number of records that were put.
+    /// A recording that has ended because the disk accepted no data. Returns the number of records.
     fn given_up(disk: &Arc<Mutex<()>>) -> (Recording<i64, i64>, Arc<Mutex<Got>>, u64) {
         let got: Arc<Mutex<Got>> = Arc::default();
         let sink = Memory { got: Arc::clone(&got), fails_at: None, disk: Arc::clone(disk) };
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(got.warnings, [recording.failure().unwrap()]);
     }
 
-    /// Neither a flush nor the end of the program waits for a disk that takes nothing.
+    /// Neither a flush nor the end of the program waits for a disk that accepts no data.
     #[test]
     fn a_stalled_disk_is_not_waited_for_forever() {
         let disk = Arc::new(Mutex::new(()));
@@ -404,7 +404,7 @@ mod tests {
         let mut recording = Recording::start(Path::new("test.ttmem"), sink).unwrap();
         recording.put(1);
         recording.begin_flush().unwrap().wait();
-        assert!(recording.finish().unwrap_err().to_string().contains("the disk takes nothing"));
+        assert!(recording.finish().unwrap_err().to_string().contains("the disk accepts no data"));
     }
 
     #[test]
@@ -429,13 +429,13 @@ mod tests {
         assert_eq!((recording.failure(), recording.lost(), recording.is_open()), (None, 0, false));
     }
 
-    /// The program does not notice; the error has a reason, and what is missing is counted.
+    /// The program is not affected; the error has a reason, and the missing records are counted.
     #[test]
     fn an_error_ends_the_recording_and_not_the_program() {
         let (mut recording, got) = recording(Some(10));
         (1..=1000).for_each(|number| recording.put(number));
         recording.begin_flush().unwrap().wait();
-        assert_eq!(recording.failure(), Some("the recording ends here: the disk is full"));
+        assert_eq!(recording.failure(), Some("the recording stopped: the disk is full"));
         assert_eq!(recording.lost(), 990);
         recording.put(1001);
         assert_eq!(recording.finish().unwrap_err().to_string(), "the disk is full");
@@ -443,7 +443,7 @@ mod tests {
         assert!(got.entries.len() == 9 && !got.is_finished);
     }
 
-    /// A program that never pauses must not keep the thread from writing.
+    /// A program that never pauses must not prevent the thread from writing.
     #[test]
     fn a_program_that_never_pauses_is_flushed() {
         let (mut recording, got) = recording(None);

@@ -1,4 +1,4 @@
-//! The texts of a recording, numbered in the order in which its file defines them.
+//! The texts of a recording, numbered in the order of their definition in the file.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
@@ -9,7 +9,7 @@ use ttmem_model::StrId;
 pub(super) struct Texts(IndexSet<Box<str>, FxBuildHasher>);
 
 impl Texts {
-    /// The texts that every file of a recorder begins with. They have to differ.
+    /// The texts that every file of a recorder begins with. They must be distinct.
     pub fn starting_with<'a>(first: impl IntoIterator<Item = &'a str>) -> Self {
         Self(first.into_iter().map(Into::into).collect())
     }
@@ -18,12 +18,12 @@ impl Texts {
         self.0.len()
     }
 
-    /// The id of a text that is defined already.
+    /// The id of a text, if it is already defined.
     pub fn known(&self, text: &str) -> Option<StrId> {
         self.0.get_index_of(text).and_then(StrId::new)
     }
 
-    /// Defines a text, which must not be known. The caller writes it to the file.
+    /// Defines a new text. The caller writes it to the file.
     pub fn define(&mut self, text: &str) -> Option<StrId> {
         let (index, _) = self.0.insert_full(text.into());
         StrId::new(index)

@@ -1,23 +1,23 @@
-//! The files of a report folder: what there are, and what stands in each.
+//! The files of a report folder and their contents.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `<name>.ttmem` | the whole profile, all ranks |
 //! | `<name>_summary.md` | the summary as Markdown |
 //! | `<name>_summary.json` | the summary as `ttmem summary --json` prints it, all ranks |
-//! | `<name>_about.json` | what a list of reports says of this one |
+//! | `<name>_about.json` | the report's entry in the list of reports |
 //! | `<name>_report.html` | the page, all ranks |
-//! | `<name>_memory.json` | what was in memory before each operation |
-//! | `<name>_operations.json` | what each operation is |
+//! | `<name>_memory.json` | the memory contents before each operation |
+//! | `<name>_operations.json` | the operations |
 //! | `<name>_inputs_registry.json` | the arguments of every graph |
 //! | `<name>_ir.json` | the texts of the graphs |
 //!
-//! The JSON files are of one rank. In a log of several, they are of the rank with the highest peak (of DRAM, as
-//! a rule), because that is the one that runs out first; and every rank has files of its own besides,
-//! `<name>_rank1-0_memory.json` and so on. Lists are written a row a line.
+//! The JSON files cover one rank. If a log has several, it is the rank with the highest peak (usually of DRAM), because
+//! that one runs out of memory first; every rank also has its own files, `<name>_rank1-0_memory.json` and so on. Lists
+//! are written with one row per line.
 //!
-//! Files are written one after the other into a folder that is there. That the folder is whole or absent for
-//! everybody else is the business of [`store`](crate::store).
+//! Files are written one after another into an existing folder. [`store`](crate::store) makes the replacement of a
+//! whole report atomic.
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
@@ -27,7 +27,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 use ttmem_model::{Error, Profile, Rank, Result, frame};
-use ttmem_query::{About, IrFile, MemoryFile, OperationsFile, RegistryFile, Summary, highest_peak, in_order};
+use ttmem_query::{
+    About, DeviceKind, IrFile, MemoryFile, OperationsFile, RegistryFile, Summary, highest_peak, in_order,
+};
 
 use super::threads::with_threads;
 
@@ -41,33 +43,59 @@ const OPERATIONS: &str = "_operations.json";
 const REGISTRY: &str = "_inputs_registry.json";
 const IR: &str = "_ir.json";
 
-/// The files that are of one rank.
+/// The files that cover one rank.
 const OF_RANK: [&str; 4] = [MEMORY, OPERATIONS, REGISTRY, IR];
 
-/// The files are written through a buffer of this size.
+/// The size of the write buffer.
 const BUFFER: usize = 256 << 10;
+
+/// When the four JSON files of a rank are written. They have the format of Tenstorrent's tools. For a PyTorch program
+/// they can be many times as large as its recording, and no tool reads them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JsonFiles {
+    /// For ranks that ran on Tenstorrent devices, or whose device is unknown.
+    #[default]
+    IfUseful,
+    /// For all ranks.
+    Always,
+}
+
+impl JsonFiles {
+    fn covers(self, profile: &Profile, rank: &Rank) -> bool {
+        self == Self::Always || DeviceKind::of(profile, rank) != Some(DeviceKind::Torch)
+    }
+}
 
 /// Writes all files of a report into a folder.
 ///
-/// `answer` is the summary of the profile. `name` is the beginning of every file's name and must be a plain one. Texts of graphs are those that the
-/// profile has taken along. Files that are `kept` are written, too, but not listed as part of the report.
-pub fn write(profile: &Profile, answer: &Summary, name: &str, folder: &Path, kept: &[String]) -> Result<()> {
+/// `answer` is the summary of the profile. `name` is the prefix of all file names and must be a plain name. Graph texts
+/// are those embedded in the profile. Files in `kept` are written too, but not listed as part of the report.
+pub fn write(
+    profile: &Profile,
+    answer: &Summary,
+    name: &str,
+    folder: &Path,
+    kept: &[String],
+    json: JsonFiles,
+) -> Result<()> {
     let page = || {
         write_file(&folder.join(page_of(name)), |out| Ok(super::page(profile, answer, name, out)?))?;
-        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| Ok(super::markdown(answer, name, out)?))?;
+        write_file(&folder.join(format!("{name}{SUMMARY}")), |out| {
+            Ok(super::markdown(answer, name, super::MarkdownSize::default(), out)?)
+        })?;
         write_file(&folder.join(format!("{name}{SUMMARY_JSON}")), |out| Ok(super::json(answer, out)?))?;
-        let files = names(profile, name).into_iter().filter(|file| !kept.contains(file)).collect();
+        let files = names(profile, name, json).into_iter().filter(|file| !kept.contains(file)).collect();
         let about = AboutFile { about: About::of(answer), files };
         write_json(&folder.join(name), ABOUT, &about)
     };
     let rest = || {
         write_file(&folder.join(format!("{name}{PROFILE}")), |out| write_profile(profile, out))?;
-        write_ranks(profile, name, folder)
+        write_ranks(profile, name, folder, json)
     };
     with_threads(|| both(page, rest))
 }
 
-/// A report in a few words, and which files it has: who replaces it knows what to remove.
+/// A report's entry in the list of reports, and its files: the next report in the folder removes them.
 #[derive(Serialize, Deserialize)]
 struct AboutFile {
     #[serde(flatten)]
@@ -76,7 +104,7 @@ struct AboutFile {
     files: Vec<String>,
 }
 
-/// The files of the report of that name in a folder, as it says itself; `None` where there is no such report.
+/// The files of the named report in a folder, as listed in its own entry; `None` if there is no such report.
 pub fn listed_in(folder: &Path, name: &str) -> Option<Vec<String>> {
     let text = fs::read(folder.join(about_of(name))).ok()?;
     let about: AboutFile = serde_json::from_slice(&text).ok()?;
@@ -84,22 +112,22 @@ pub fn listed_in(folder: &Path, name: &str) -> Option<Vec<String>> {
 }
 
 /// The names of all files of a report.
-pub fn names(profile: &Profile, name: &str) -> Vec<String> {
+pub fn names(profile: &Profile, name: &str, json: JsonFiles) -> Vec<String> {
     let of_report = [PROFILE, SUMMARY, SUMMARY_JSON, ABOUT, PAGE].map(|end| format!("{name}{end}"));
-    let ranks = ranks(profile);
+    let ranks = ranks(profile, json);
     let labels = if ranks.len() > 1 { labels(profile, &ranks) } else { Vec::new() };
     let bases = labels.iter().map(|label| format!("{name}_{label}")).chain([name.to_owned()]);
     let of_ranks = bases.filter(|_| !ranks.is_empty()).flat_map(|base| OF_RANK.map(|end| base.clone() + end));
     of_report.into_iter().chain(of_ranks).collect()
 }
 
-/// The ranks that have files.
-fn ranks(profile: &Profile) -> Vec<&Rank> {
-    in_order(profile)
+/// The ranks with their own files.
+fn ranks(profile: &Profile, json: JsonFiles) -> Vec<&Rank> {
+    in_order(profile).into_iter().filter(|rank| json.covers(profile, rank)).collect()
 }
 
-fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
-    let ranks = ranks(profile);
+fn write_ranks(profile: &Profile, name: &str, folder: &Path, json: JsonFiles) -> Result<()> {
+    let ranks = ranks(profile, json);
     let Some(main) = main_rank(profile, &ranks) else { return Ok(()) };
     if let [only] = ranks[..] {
         return write_rank(profile, only, &folder.join(name));
@@ -114,13 +142,13 @@ fn write_ranks(profile: &Profile, name: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Does two things at once, where there are two cores.
+/// Runs two closures in parallel if there are two cores.
 fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     let (one, other) = rayon::join(one, other);
     one.and(other)
 }
 
-/// The rank with the highest peak, of those of the process that comes first; of several, the one with the first label.
+/// The rank with the highest peak among those of the first process; on a tie, the first by label.
 fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
     let label = |rank: &Rank| rank.label.map(|label| profile.text(label));
     let by_label = |rank: &Rank| Reverse((label(rank).map(str::len), label(rank)));
@@ -129,39 +157,39 @@ fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
     of_first.max_by_key(|rank| (highest_peak(profile, rank), by_label(rank)))
 }
 
-/// Whether a file of that name is one of the JSON files of a rank, of a report of that name.
+/// Whether a file is one of the per-rank JSON files of the named report.
 pub fn is_of_rank(name: &str, file: &str) -> bool {
     let Some(rest) = file.strip_prefix(name) else { return false };
     let is_part = rest.starts_with("_rank") || rest.starts_with("_process");
     OF_RANK.contains(&rest) || is_part && OF_RANK.iter().any(|end| rest.ends_with(end))
 }
 
-/// The name of the page of a report of that name.
+/// The file name of a report's page.
 pub fn page_of(name: &str) -> String {
     format!("{name}{PAGE}")
 }
 
-/// The name of the profile of a report of that name.
+/// The file name of a report's profile.
 pub fn profile_of(name: &str) -> String {
     format!("{name}{PROFILE}")
 }
 
-/// The name of the memory file of a report of that name.
+/// The file name of a report's memory file.
 pub fn memory_of(name: &str) -> String {
     format!("{name}{MEMORY}")
 }
 
-/// The name of the Markdown of a report of that name.
+/// The file name of a report's Markdown.
 pub fn markdown_of(name: &str) -> String {
     format!("{name}{SUMMARY}")
 }
 
-/// The name of the summary of a report of that name.
+/// The file name of a report's summary.
 pub fn summary_of(name: &str) -> String {
     format!("{name}{SUMMARY_JSON}")
 }
 
-/// The name of the few words on a report of that name.
+/// The file name of a report's entry in the list of reports.
 pub fn about_of(name: &str) -> String {
     format!("{name}{ABOUT}")
 }
@@ -192,7 +220,7 @@ fn with_end(base: &Path, end: &str) -> std::path::PathBuf {
     path.into()
 }
 
-/// Ranks as parts of file names, each another: `rank1-0` for `1,0`, `process2` for the second process of a log.
+/// Ranks as unique parts of file names: `rank1-0` for `1,0`, `process2` for the second process in a log.
 fn labels(profile: &Profile, ranks: &[&Rank]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -212,7 +240,7 @@ fn labels(profile: &Profile, ranks: &[&Rank]) -> Vec<String> {
     labels
 }
 
-/// What can go wrong while a file is filled.
+/// An error while writing a file.
 enum Failure {
     Write(io::Error),
     Other(Error),
@@ -260,7 +288,7 @@ fn write_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<(), Failu
     }
 }
 
-/// Compact JSON, with each element of the outermost list on a line of its own.
+/// Compact JSON with one line per element of the outermost list.
 #[derive(Default)]
 struct RowsOnLines {
     lists: usize,

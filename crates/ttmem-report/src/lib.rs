@@ -1,13 +1,15 @@
-//! Reports: answers as text, JSON, Markdown, charts, a page and files.
+//! Reports: responses as text, JSON, Markdown, charts, a page and files.
 //!
-//! All take a response of `query`. JSON and Markdown are written to a `Write`; text for a terminal is returned as styled
-//! lines ([`Text`]), which front ends colour and print. Units and layout are decided here; numbers, verdicts and
-//! suggestions come from `query` as they are shown. `files` writes the files of a report folder, the profile among them.
+//! All functions take a response from `query`. JSON and Markdown are written to a `Write`; text for a terminal is
+//! returned as styled lines ([`Text`]), which front ends colour and print. Units and layout are decided here; numbers,
+//! verdicts and suggestions come from `query` and are shown unchanged. `files` writes a report folder, including the
+//! profile.
 
 pub mod chart;
 pub mod files;
 mod line;
 mod markdown;
+mod marker;
 mod page;
 mod phases;
 pub mod store;
@@ -20,8 +22,9 @@ mod units;
 use std::io::{self, Write};
 
 pub use line::{headline, live};
-pub use markdown::{markdown, title_of};
-pub use page::{gantt_page, is_gantt_page, page};
+pub use markdown::{MarkdownSize, markdown, title_of};
+pub use marker::{MARKER, has_marker};
+pub use page::{gantt_page, page};
 pub use phases::{phases, phases_json};
 pub use store::{list, list_json};
 pub use styled::{Line, Span, Style, Text};
@@ -30,20 +33,20 @@ pub use units::{percent, size};
 
 use ttmem_query::{Gantt, Summary};
 
-/// Writes the summary as JSON, as the contract has it.
+/// Writes the summary as JSON in its documented format.
 pub fn json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, summary)?;
     writeln!(out)
 }
 
-/// Adds the types that pages read.
+/// Adds the types that the pages read.
 #[cfg(feature = "typescript")]
 pub fn declare(declarations: &mut ttmem_query::typescript::Declarations) {
     declarations.add::<Gantt<'static>>();
     page::declare(declarations);
 }
 
-/// Writes what ran when as JSON.
+/// Writes a Gantt response as JSON.
 pub fn gantt_json(answer: &Gantt<'_>, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, answer)?;
     writeln!(out)

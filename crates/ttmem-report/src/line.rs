@@ -1,11 +1,11 @@
-//! A run in one line: while it goes on, and when it is over.
+//! A run in one line: its progress, and its result.
 
 use ttmem_query::{AboutPeak, ShownPeak};
 use ttmem_read::Seen;
 
 use super::units::{Unit, count, percent, size};
 
-/// What is seen of a run so far: `12 s · 1,606 operations · DRAM 512.0 MiB a bank (50 %) · peak 703.1 MiB (69 %)`.
+/// The progress of a run: `12 s · 1,606 operations · DRAM 512.0 MiB per bank (50%) · peak 703.1 MiB (69%)`.
 pub fn live(seconds: u64, seen: &Seen) -> String {
     let operations = match seen.operations {
         0 => "no operations yet".to_owned(),
@@ -18,7 +18,7 @@ pub fn live(seconds: u64, seen: &Seen) -> String {
             let share = |bytes| percent(bytes, dram.capacity_per_bank);
             let (current, peak) = (dram.current_per_bank, dram.peak_per_bank);
             format!(
-                "DRAM {} a bank ({}) · peak {} ({})",
+                "DRAM {} per bank ({}) · peak {} ({})",
                 size(current),
                 share(current),
                 size(peak),
@@ -29,9 +29,9 @@ pub fn live(seconds: u64, seen: &Seen) -> String {
     format!("{} · {operations} · {dram}", duration(seconds))
 }
 
-/// What a run came to: `Out of memory: DRAM is full. Peak DRAM 1012.5 of 1024.0 MiB per bank (99 %).`
+/// The result of a run: `Out of memory: DRAM is full. Peak DRAM 1012.5 of 1024.0 MiB per bank (99%).`
 ///
-/// `verdict` is the headline of the verdict. Empty where neither is known.
+/// `verdict` is the headline of the verdict. Returns an empty string if neither is known.
 pub fn headline(peak: Option<&AboutPeak>, verdict: Option<&str>) -> String {
     let pool = peak.map_or("Memory", |peak| peak.pool.as_str());
     let level = peak.and_then(AboutPeak::shown).map(|ShownPeak { bytes, capacity, of }| {
@@ -72,7 +72,7 @@ mod tests {
             SeenPool { current_per_bank: 512 * MIB, peak_per_bank: 703 * MIB, capacity_per_bank: 1024 * MIB };
         assert_eq!(
             live(12, &Seen { operations: 1606, dram: Some(dram) }),
-            "12 s · 1,606 operations · DRAM 512.0 MiB a bank (50 %) · peak 703.0 MiB (69 %)"
+            "12 s · 1,606 operations · DRAM 512.0 MiB per bank (50%) · peak 703.0 MiB (69%)"
         );
     }
 
@@ -94,10 +94,10 @@ mod tests {
             level: None,
         };
         let full = peak(Some(1012 * MIB), Some(1024 * MIB));
-        assert_eq!(headline(Some(&full), None), "Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %).");
+        assert_eq!(headline(Some(&full), None), "Peak DRAM 1012.0 of 1024.0 MiB per bank (99%).");
         assert_eq!(
             headline(Some(&full), Some("Out of memory: DRAM is fragmented.")),
-            "Out of memory: DRAM is fragmented. Peak DRAM 1012.0 of 1024.0 MiB per bank (99 %)."
+            "Out of memory: DRAM is fragmented. Peak DRAM 1012.0 of 1024.0 MiB per bank (99%)."
         );
         assert_eq!(headline(Some(&peak(Some(3 * MIB), None)), None), "Peak DRAM 3.0 MiB per bank.");
         assert_eq!(headline(Some(&peak(None, None)), Some("Out of memory.")), "Out of memory.");

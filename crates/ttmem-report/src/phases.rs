@@ -1,6 +1,6 @@
-//! The phases of training sessions for a terminal, and as JSON.
+//! The phases of training sessions as text for a terminal, and as JSON.
 //!
-//! Figures are in MiB with two digits behind the point, as the evidence prints them, so that they can be found there.
+//! Figures are in MiB with two decimals, as the log prints them, so that you can find them there.
 
 use std::io::{self, Write};
 
@@ -10,18 +10,18 @@ use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
 use super::units::{count, mib, size};
 
-/// Sentences of a wide terminal are hard to read.
+/// Longer lines are hard to read.
 const WIDEST: usize = 100;
-/// How many phases of a session are shown.
-const MOST_PHASES: usize = 40;
+/// The number of phases shown per session.
+const MAX_PHASES: usize = 40;
 
-/// Writes the answer as JSON.
+/// Writes the response as JSON.
 pub fn phases_json(answer: &Phases, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, answer)?;
     writeln!(out)
 }
 
-/// The answer for a terminal.
+/// The response as text for a terminal.
 pub fn phases(answer: &Phases, width: usize) -> Text {
     let mut out = Text::new(width.min(WIDEST));
     let mut file = None;
@@ -47,7 +47,7 @@ pub fn phases(answer: &Phases, width: usize) -> Text {
     out
 }
 
-/// How the sessions differ, last: that is where people look first.
+/// How the sessions differ. Printed last, because the end of the output is visible first.
 fn comparisons(answer: &Phases, out: &mut Text) {
     const SHOWN: usize = 3;
     if answer.comparisons.is_empty() {
@@ -60,8 +60,30 @@ fn comparisons(answer: &Phases, out: &mut Text) {
     }
     let more = answer.comparisons.len().saturating_sub(SHOWN);
     if more > 0 {
-        out.line(format!("  … and {more} more (--json has all)"));
+        out.line(format!("  … and {more} more (--json lists all)"));
     }
+}
+
+/// A table of phases with the field names of tt-train, under the groups that they belong to.
+pub(super) fn phase_table(width: usize) -> Table {
+    const WIDE: usize = 100;
+    let mut table = Table::new([
+        ("", Align::Flexible),
+        ("Segment", Align::Right),
+        ("", Align::Right),
+        ("", Align::Right),
+        ("", Align::Right),
+        ("Cumulative", Align::Right),
+        ("", Align::Right),
+        ("", Align::Right),
+    ]);
+    let (allocations, deallocations) =
+        if width < WIDE { ("Allocs", "Deallocs") } else { ("Allocations", "Deallocations") };
+    table.row(
+        ["phase", "Peak", allocations, deallocations, "Change", "Peak", "Current", "L1 Peak"]
+            .map(String::from),
+    );
+    table
 }
 
 struct Page<'a> {
@@ -81,13 +103,13 @@ impl Page<'_> {
         self.notes(out);
     }
 
-    /// Whether it fits, in words.
+    /// Whether the session fits into the device.
     fn verdict(&self, out: &mut Text) {
         let session = self.session;
         let device = device(session);
         let (text, style) = match (session.peak_bytes, session.left_bytes) {
             (Some(peak), Some(left)) => {
-                let share = session.device_usage_pct.map_or_else(String::new, |pct| format!(", {pct:.1} %"));
+                let share = session.device_usage_pct.map_or_else(String::new, |pct| format!(", {pct:.1}%"));
                 let phase = session
                     .peak_phase
                     .as_ref()
@@ -95,49 +117,48 @@ impl Page<'_> {
                 let needs = format!("the peak is {} MiB{share} of {device}{phase}", signed(peak));
                 match session.fits {
                     Some(true) => {
-                        let fits = if session.finished { "Fits" } else { "Fits as far as it goes" };
+                        let fits = if session.finished { "Fits" } else { "Fits so far" };
                         (
-                            format!("{fits}: {needs}; {} are left.", size(left.unsigned_abs())),
+                            format!("{fits}: {needs}; {} free.", size(left.unsigned_abs())),
                             Style::of_level(session.level),
                         )
                     }
-                    _ if left == 0 => (format!("Does not fit: {needs}; nothing is left."), Style::Failure),
+                    _ if left == 0 => (format!("Does not fit: {needs}; no memory is left."), Style::Failure),
                     _ => (
-                        format!("Does not fit: {needs}; {} are missing.", size(left.unsigned_abs())),
+                        format!("Does not fit: {needs}; {} too much.", size(left.unsigned_abs())),
                         Style::Failure,
                     ),
                 }
             }
-            _ => (format!("Unknown whether it fits into {device}: its peak is not known."), Style::Warning),
+            _ => (format!("Unknown whether it fits into {device}: the peak is unknown."), Style::Warning),
         };
         out.sentence(&text, style);
     }
 
     fn phases(&self, out: &mut Text) {
-        let mut table = Table::new([
-            ("phase", Align::Flexible),
-            ("peak in it", Align::Right),
-            ("change", Align::Right),
-            ("at its end", Align::Right),
-            ("so far", Align::Right),
-            ("L1 of a core", Align::Right),
-        ]);
+        let mut table = phase_table(out.width());
         let shown = |bytes: Option<i64>| bytes.map_or_else(unknown, signed);
-        // The last ones are those that a log with many is read for.
-        let left_out = self.session.phases.len().saturating_sub(MOST_PHASES);
-        for phase in &self.session.phases[left_out..] {
+        let plain = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| mib(bytes, 2));
+        // If there are many, the last ones matter most.
+        let hidden = self.session.phases.len().saturating_sub(MAX_PHASES);
+        for phase in &self.session.phases[hidden..] {
             table.row([
                 phase.name.clone(),
                 shown(phase.segment_peak_bytes),
+                plain(phase.allocations_bytes),
+                plain(phase.deallocations_bytes),
                 phase.change_bytes.map_or_else(unknown, change),
-                shown(phase.cumulative_current_bytes),
                 shown(phase.cumulative_peak_bytes),
-                phase.l1_peak_total_bytes.map_or_else(unknown, |bytes| mib(bytes, 2)),
+                shown(phase.cumulative_current_bytes),
+                plain(phase.l1_peak_total_bytes),
             ]);
         }
+        if self.session.phases.iter().all(|phase| phase.l1_peak_total_bytes.is_none()) {
+            table.drop_last_column();
+        }
         out.table(&table);
-        if left_out > 0 {
-            out.line(format!("  … and {} before these (--json has all)", count(left_out as u64)));
+        if hidden > 0 {
+            out.line(format!("  … and {} earlier ones (--json lists all)", count(hidden as u64)));
         }
     }
 
@@ -155,12 +176,12 @@ impl Page<'_> {
         let rows = [
             ("model", session.model, parameters),
             ("optimizer", session.optimizer, Some("2 × model".to_owned())),
-            ("gradients", session.gradients, Some("as the model".to_owned())),
+            ("gradients", session.gradients, Some("same as model".to_owned())),
             ("activations", session.activations, None),
         ];
         for (name, figure, from) in rows {
             let from = match figure.expected_source {
-                Some(Origin::Option) => "as told".to_owned(),
+                Some(Origin::Option) => "specified".to_owned(),
                 Some(_) => from.unwrap_or_default(),
                 None => String::new(),
             };
@@ -176,7 +197,7 @@ impl Page<'_> {
         out.table(&table);
     }
 
-    /// What the peak is made of, top to bottom as the chart has it.
+    /// The composition of the peak, top to bottom as in the chart.
     fn parts(&self, out: &mut Text) {
         let session = self.session;
         let Some(peak) = session.peak_bytes.filter(|_| !session.parts.is_empty()) else { return };
@@ -205,7 +226,7 @@ impl Page<'_> {
             return;
         }
         out.blank();
-        out.spans([Span::plain("  "), Span::new("What helps", Style::Heading)]);
+        out.spans([Span::plain("  "), Span::new("Suggestions", Style::Heading)]);
         for (number, one) in (1..).zip(&self.session.advice) {
             out.item(number, &one_line(&one.message));
         }
@@ -222,11 +243,11 @@ impl Page<'_> {
     }
 }
 
-/// `12.00 GiB (as the log says)`.
+/// `12.00 GiB (from the log)`.
 pub(super) fn device(session: &SessionPhases) -> String {
     let who = match session.device_memory_source {
-        Origin::Option | Origin::Model => "as told",
-        Origin::Header => "as the log says",
+        Origin::Option | Origin::Model => "specified",
+        Origin::Header => "from the log",
         Origin::Default => "assumed",
     };
     format!("{} ({who})", size(session.device_memory_bytes))
@@ -244,7 +265,7 @@ fn source(part: &Part) -> &'static str {
     match part.source {
         PartSource::Expected => "expected",
         PartSource::Measured => "measured",
-        PartSource::Rest => "the rest",
+        PartSource::Rest => "remainder",
     }
 }
 
@@ -252,7 +273,7 @@ fn unknown() -> String {
     "unknown".into()
 }
 
-/// MiB that may be below nothing.
+/// MiB with two decimals; may be negative.
 pub(super) fn signed(bytes: i64) -> String {
     let sign = if bytes < 0 { "−" } else { "" };
     format!("{sign}{}", mib(bytes.unsigned_abs(), 2))
@@ -264,15 +285,15 @@ fn change(bytes: i64) -> String {
 
 fn percent_change(pct: f64) -> String {
     let sign = if pct < 0.0 { "−" } else { "+" };
-    format!("{sign}{:.1} %", pct.abs())
+    format!("{sign}{:.1}%", pct.abs())
 }
 
-/// A share of the peak, which may be below nothing.
+/// A share of the peak; may be negative.
 fn share(bytes: i64, peak: i64) -> String {
     let (bytes_of, whole) = (i128::from(bytes) * 1000, i128::from(peak.max(1)));
     let tenths = (bytes_of.abs() + whole / 2) / whole;
     let sign = if bytes < 0 { "−" } else { "" };
-    format!("{sign}{}.{} %", tenths / 10, tenths % 10)
+    format!("{sign}{}.{}%", tenths / 10, tenths % 10)
 }
 
 fn bar(bytes: Option<i64>, peak: i64, width: usize) -> String {

@@ -1,5 +1,5 @@
-//! Text for terminals as lines of styled spans. A style says what a span means; front ends choose the colours, and
-//! wrap what may be wrapped.
+//! Text for terminals as lines of styled spans. A style expresses a span's meaning; front ends choose colours and wrap
+//! long lines.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use super::table::{Table, one_line};
 /// The meaning of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Anything without a meaning of its own.
+    /// No specific meaning.
     #[default]
     Plain,
-    /// The title of a section, or the name of the file that it is about.
+    /// The title of a section, or the file it is about.
     Heading,
     /// The column names of a table.
     TableHead,
-    /// The verdict that something failed or does not fit.
+    /// A verdict that something failed or does not fit.
     Failure,
     /// Enough memory is free.
     Good,
-    /// Memory is getting scarce, or it is unknown whether it suffices.
+    /// Memory is getting scarce, or it is unknown whether it is enough.
     Warning,
     /// Almost no memory is free.
     Critical,
@@ -39,7 +39,7 @@ impl Style {
     }
 }
 
-/// Part of a line that has one style. It contains no control characters: names come from logs, and must not reach the
+/// Part of a line with one style. It contains no control characters: names come from logs, and must not reach the
 /// terminal as escape sequences or line breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -61,7 +61,7 @@ impl Span {
         &self.text
     }
 
-    /// What the text means.
+    /// The meaning of the text.
     pub fn style(&self) -> Style {
         self.style
     }
@@ -80,8 +80,7 @@ impl Line {
         &self.spans
     }
 
-    /// Whether the line has columns that line up with other lines, as the row of a table has. Such a line must not be
-    /// wrapped.
+    /// Whether the line is a table row, with columns that line up with other lines. Such a line must not be wrapped.
     pub fn is_row(&self) -> bool {
         self.is_row
     }
@@ -93,7 +92,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Lines of styled spans, set for a width. It displays as plain text.
+/// Lines of styled spans, laid out for a width. Displays as plain text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     width: usize,
@@ -110,7 +109,19 @@ impl Text {
         &self.lines
     }
 
-    /// The width that the lines are set for.
+    /// Keeps the first lines.
+    pub(super) fn truncate(&mut self, lines: usize) {
+        self.lines.truncate(lines);
+    }
+
+    /// Removes empty lines at the end.
+    pub(super) fn trim_end(&mut self) {
+        while self.lines.last().is_some_and(|line| line.spans.is_empty()) {
+            self.lines.pop();
+        }
+    }
+
+    /// The width that the lines are laid out for.
     pub(super) fn width(&self) -> usize {
         self.width
     }
@@ -125,9 +136,9 @@ impl Text {
         self.spans([Span::plain(text)]);
     }
 
-    /// Adds a line that is a heading.
+    /// Adds a heading, wrapped.
     pub(super) fn heading(&mut self, text: impl AsRef<str>) {
-        self.spans([Span::new(text, Style::Heading)]);
+        self.wrapped(text.as_ref(), Style::Heading, "", INDENT);
     }
 
     /// Adds a line.
@@ -145,7 +156,7 @@ impl Text {
         self.lines.push(Line { spans: spans.into_iter().collect(), is_row: true });
     }
 
-    /// Adds a table behind the usual indent.
+    /// Adds a table with the usual indent.
     pub(super) fn table(&mut self, table: &Table) {
         for (index, line) in table.lines(INDENT, self.width).iter().enumerate() {
             let style = if index == 0 { Style::TableHead } else { Style::Plain };
@@ -158,12 +169,12 @@ impl Text {
         table.lines(indent, self.width).iter().for_each(|line| self.row(line));
     }
 
-    /// Adds a sentence behind the usual indent, wrapped.
+    /// Adds a wrapped sentence with the usual indent.
     pub(super) fn sentence(&mut self, text: &str, style: Style) {
         self.wrapped(text, style, INDENT, INDENT);
     }
 
-    /// Adds an item of a numbered list, wrapped.
+    /// Adds a wrapped item of a numbered list.
     pub(super) fn item(&mut self, number: usize, text: &str) {
         let head = format!("{INDENT}{number}. ");
         self.wrapped(text, Style::Plain, &head, &" ".repeat(head.len()));
@@ -172,8 +183,9 @@ impl Text {
     fn wrapped(&mut self, text: &str, style: Style, first: &str, next: &str) {
         let room = self.width.saturating_sub(first.len());
         for (index, line) in wrap(text, room).iter().enumerate() {
-            let indent = Span::plain(if index == 0 { first } else { next });
-            self.spans([indent, Span::new(line, style)]);
+            let indent = if index == 0 { first } else { next };
+            let indent = (!indent.is_empty()).then(|| Span::plain(indent));
+            self.spans(indent.into_iter().chain([Span::new(line, style)]));
         }
     }
 }
@@ -186,7 +198,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// Words set to a width. A number stays with its unit.
+/// Wraps words to a width. A number stays with its unit.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let is_unit = |word: &str| ["KiB", "MiB", "GiB", "%"].iter().any(|unit| word.starts_with(unit));
     let mut lines: Vec<String> = Vec::new();
@@ -247,12 +259,12 @@ mod tests {
     #[test]
     fn sentences_fit_the_width_and_numbers_stay_with_their_units() {
         let mut text = Text::new(20);
-        text.sentence("The peak takes 12.0 MiB of each bank.", Style::Plain);
+        text.sentence("The peak takes 12.0 MiB in each bank.", Style::Plain);
         text.item(1, "Free what takes 12.0 MiB.");
         let lines: Vec<String> = text.lines().iter().map(ToString::to_string).collect();
         assert_eq!(
             lines,
-            ["  The peak takes", "  12.0 MiB of each", "  bank.", "  1. Free what takes", "     12.0 MiB."]
+            ["  The peak takes", "  12.0 MiB in each", "  bank.", "  1. Free what takes", "     12.0 MiB."]
         );
     }
 }

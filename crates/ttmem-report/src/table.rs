@@ -6,16 +6,15 @@ use unicode_width::UnicodeWidthStr;
 
 pub(super) use ttmem_query::words::one_line;
 
-/// How a column is set.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
     Right,
-    /// To the left, and cut with an ellipsis when the table is too wide.
+    /// Left-aligned, and shortened with an ellipsis if the table is too wide.
     Flexible,
 }
 
-/// A table.
 #[derive(Debug)]
 pub(super) struct Table {
     align: Vec<Align>,
@@ -23,7 +22,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table with a head.
+    /// A table with a header row.
     pub fn new<const N: usize>(columns: [(&str, Align); N]) -> Self {
         Self {
             align: columns.iter().map(|(_, align)| *align).collect(),
@@ -36,7 +35,15 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
-    /// The lines, each behind an indent, none wider than `width` if that is possible.
+    /// Removes the last column.
+    pub fn drop_last_column(&mut self) {
+        self.align.pop();
+        for row in &mut self.rows {
+            row.pop();
+        }
+    }
+
+    /// The lines with an indent, at most `width` wide if possible.
     pub fn lines(&self, indent: &str, width: usize) -> Vec<String> {
         let widths = self.widths(width.saturating_sub(indent.width()));
         let line = |row: &Vec<String>| {
@@ -58,9 +65,9 @@ impl Table {
         self.rows.iter().map(line).collect()
     }
 
-    /// The widths of the columns; what is too much is taken from those that may give.
+    /// The column widths. If the table is too wide, flexible columns shrink.
     fn widths(&self, width: usize) -> Vec<usize> {
-        // A head is never cut.
+        // A header is never shortened.
         let least = |column: usize| self.rows[0][column].width().max(12);
         let mut widths: Vec<usize> = (0..self.align.len())
             .map(|column| self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0))
@@ -84,7 +91,7 @@ impl Table {
 
 const GAP: &str = "  ";
 
-/// A text within a width. What is cut is cut out near the front: names differ at their ends.
+/// Shortens a text to a width. The ellipsis is near the front because names differ at their ends.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -95,7 +102,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     head + "…" + &tail.chars().rev().collect::<String>()
 }
 
-/// The first characters that fit a width.
+/// The first characters that fit into a width.
 fn take_width(characters: impl Iterator<Item = char>, width: usize) -> String {
     let mut taken = String::new();
     for character in characters {
@@ -114,7 +121,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_give_way() {
-        let mut table = Table::new([("name", Align::Flexible), ("a bank", Align::Right)]);
+        let mut table = Table::new([("name", Align::Flexible), ("/bank", Align::Right)]);
         table.row(["a".repeat(60), "1.0 MiB".into()]);
         table.row(["b\u{1b}[31m".into(), "123.4 MiB".into()]);
         let lines = table.lines("  ", 40);

@@ -1,11 +1,11 @@
-//! Threads for as long as a report is written.
+//! A temporary thread pool for writing a report.
 //!
-//! Not rayon's own: those stay, and a process that forks afterwards (Python does) would wait for threads that its
-//! child does not have.
+//! Not rayon's global pool: its threads stay, and a process that forks afterwards (as Python may) would wait for
+//! threads that do not exist in the child.
 
 use rayon::ThreadPoolBuilder;
 
-/// Does work with as many threads as there are cores; with this one alone where no more can be started.
+/// Runs `work` with a thread per core, or on this thread alone if no threads can be started.
 pub(super) fn with_threads<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     if rayon::current_thread_index().is_some() {
         return work();

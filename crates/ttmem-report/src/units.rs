@@ -1,4 +1,4 @@
-//! Numbers as people read them. Bytes stay whole numbers until here.
+//! Formats numbers for people. Bytes stay integers until here.
 
 pub(super) use ttmem_query::words::shape;
 pub use ttmem_query::words::size;
@@ -7,22 +7,22 @@ use ttmem_query::words::tenths;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A unit for a column or a line, chosen once so that its numbers can be compared.
+/// A unit for a whole column or line, so that its numbers can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// 1024 bytes.
     Kib,
-    /// 1024 of them.
+    /// 1024 KiB.
     Mib,
 }
 
 impl Unit {
-    /// The unit for numbers of which this is the largest.
+    /// The unit for numbers up to `largest`.
     pub fn of(largest: u64) -> Self {
         if largest < 16 * MIB { Self::Kib } else { Self::Mib }
     }
 
-    /// Its name.
+    /// The name of the unit.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kib => "KiB",
@@ -30,7 +30,7 @@ impl Unit {
         }
     }
 
-    /// The number alone, with one digit behind the point.
+    /// The number alone, with one decimal.
     pub fn number(self, bytes: u64) -> String {
         let unit = match self {
             Self::Kib => KIB,
@@ -45,13 +45,13 @@ impl Unit {
     }
 }
 
-/// As [`size`], with a sign.
+/// Like [`size`], with a sign.
 pub(super) fn change(bytes: i64) -> String {
     let sign = if bytes < 0 { "−" } else { "+" };
     format!("{sign}{}", size(bytes.unsigned_abs()))
 }
 
-/// MiB with a point and digits behind it, as the seeds' formats have it.
+/// MiB with a fixed number of decimals, as in the formats of tt-train and the earlier tool.
 pub(super) fn mib(bytes: u64, digits: usize) -> String {
     let scale = 10u128.pow(u32::try_from(digits).unwrap_or(0));
     let scaled = (u128::from(bytes) * scale + u128::from(MIB) / 2) / u128::from(MIB);
@@ -59,34 +59,34 @@ pub(super) fn mib(bytes: u64, digits: usize) -> String {
     if digits == 0 { whole.to_string() } else { format!("{whole}.{rest:0digits$}") }
 }
 
-/// A share in percent: whole, but never 0 for what is there nor 100 for what is not all.
+/// A whole percentage, but never 0% for a nonzero part nor 100% for less than the whole.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();
     }
     let share = (u128::from(part) * 100 + u128::from(whole) / 2) / u128::from(whole);
     match share {
-        0 if part > 0 => "<1 %".into(),
-        100 if part < whole => ">99 %".into(),
-        share => format!("{share} %"),
+        0 if part > 0 => "<1%".into(),
+        100 if part < whole => ">99%".into(),
+        share => format!("{share}%"),
     }
 }
 
-/// A share in percent with one digit.
+/// A percentage with one decimal.
 pub(super) fn percent_tenths(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".into();
     }
     let share = (u128::from(part) * 1000 + u128::from(whole) / 2) / u128::from(whole);
-    format!("{}.{} %", share / 10, share % 10)
+    format!("{}.{}%", share / 10, share % 10)
 }
 
-/// A difference in percent with one digit, with a sign: `+1.5 %`.
+/// A signed percentage with one decimal: `+1.5%`.
 pub(super) fn signed_percent(percent: f64) -> String {
-    format!("{percent:+.1} %").replace('-', "−")
+    format!("{percent:+.1}%").replace('-', "−")
 }
 
-/// How long something took: `1.24 s`, `850 ms`, `12 µs`, `2 h 05 min`.
+/// A duration: `1.24 s`, `850 ms`, `12 µs`, `2 h 05 min`.
 pub(super) fn duration(nanoseconds: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     match nanoseconds {
@@ -134,16 +134,16 @@ mod tests {
 
     #[test]
     fn shares_never_lie_about_nothing_and_all() {
-        assert_eq!(percent(0, 7), "0 %");
-        assert_eq!(percent(1, 1000), "<1 %");
-        assert_eq!(percent(999, 1000), ">99 %");
-        assert_eq!(percent(7, 7), "100 %");
+        assert_eq!(percent(0, 7), "0%");
+        assert_eq!(percent(1, 1000), "<1%");
+        assert_eq!(percent(999, 1000), ">99%");
+        assert_eq!(percent(7, 7), "100%");
         assert_eq!(percent(1, 0), "–");
-        assert_eq!(percent_tenths(983, 1000), "98.3 %");
+        assert_eq!(percent_tenths(983, 1000), "98.3%");
     }
 
     #[test]
-    fn seeds_formats_are_in_mib() {
+    fn fixed_decimals_are_in_mib() {
         assert_eq!(mib(MIB / 2, 3), "0.500");
         assert_eq!(mib(3_260_944_482, 3), "3109.879");
         assert_eq!(mib(MIB, 0), "1");

@@ -1,11 +1,11 @@
-//! Puts a server under load and looks whether its answers are right: many readers, and uploads at the same time.
+//! Load test for the server: many readers and concurrent uploads, with every response checked.
 //!
-//! `load ADDRESS PROCESS READERS LOG…`: the address as `ttmem serve` prints it, the number of its process, how many
-//! readers there are, and the logs to upload, all at once. The readers read as long as uploads go on. Prints what was
-//! answered, and the most memory that the server and its workers took. Fails on the first wrong answer.
+//! `load ADDRESS PID READERS LOG…` takes the address that `ttmem serve` prints, the server's process id, the number of
+//! readers, and the logs to upload, all at once. The readers run until the uploads finish. Prints the number of
+//! responses and the peak memory of the server and its workers. Fails on the first wrong response.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong here is told best by a panic")]
-#![allow(clippy::print_stdout, reason = "it is a command")]
+#![allow(clippy::unwrap_used, reason = "a panic is the best error report here")]
+#![allow(clippy::print_stdout, reason = "this is a command-line program")]
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use ttmem::query::{Request, summary};
 use ttmem::read;
 
-/// A server, as the address names it.
+/// A server, parsed from its address.
 #[derive(Clone)]
 struct Server {
     place: String,
@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-/// A connection that is used again and again.
+/// A keep-alive connection.
 struct Connection {
     server: Server,
     stream: BufReader<TcpStream>,
@@ -58,13 +58,13 @@ impl Connection {
         self.stream.write_all(head.as_bytes()).await.unwrap();
     }
 
-    /// The status and the content of the next answer.
+    /// Returns the status and the body of the next response.
     async fn answer(&mut self) -> (u16, Vec<u8>) {
         let (mut status, mut size) = (0, 0);
         let mut line = String::new();
         while line != "\r\n" {
             line.clear();
-            assert!(self.stream.read_line(&mut line).await.unwrap() > 0, "the server hung up");
+            assert!(self.stream.read_line(&mut line).await.unwrap() > 0, "the server closed the connection");
             if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
                 status = rest[..3].parse().unwrap();
             } else if let Some(length) = line.strip_prefix("content-length: ") {
@@ -91,9 +91,9 @@ impl Connection {
 #[tokio::main]
 async fn main() {
     let mut words = std::env::args().skip(1);
-    let server = Server::at(&words.next().expect("an address"));
+    let server = Server::at(&words.next().expect("missing the address"));
     let process: u32 = words.next().expect("a process").parse().unwrap();
-    let readers: usize = words.next().expect("a number of readers").parse().unwrap();
+    let readers: usize = words.next().expect("missing the number of readers").parse().unwrap();
     let logs: Vec<String> = words.collect();
 
     let targets = known_answers(&server).await;
@@ -109,7 +109,7 @@ async fn main() {
             for turn in reader.. {
                 let (target, wanted) = &targets[turn % targets.len()];
                 let body = connection.get(target).await;
-                assert!(body == *wanted, "{target} was another one");
+                assert!(body == *wanted, "{target} returned a different body");
                 answers.fetch_add(1, Ordering::Relaxed);
                 bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
                 if is_over.load(Ordering::Relaxed) {
@@ -132,10 +132,10 @@ async fn main() {
     println!("readers                         {readers}");
     println!("uploads                         {} of {} MB in all", logs.len(), total_size(&logs) / 1_000_000);
     println!("seconds until all are stored    {:.1}", uploaded.as_secs_f64());
-    println!("answers, all of them right      {}", answers.load(Ordering::Relaxed));
+    println!("correct responses               {}", answers.load(Ordering::Relaxed));
     println!("read                            {} MB", bytes.load(Ordering::Relaxed) / 1_000_000);
-    println!("most memory of the server       {} MB", most.server / 1_000_000);
-    println!("most memory with its workers    {} MB", most.all / 1_000_000);
+    println!("peak memory of the server       {} MB", most.server / 1_000_000);
+    println!("peak memory with its workers    {} MB", most.all / 1_000_000);
 }
 
 fn counter() -> Arc<AtomicU64> {
@@ -146,7 +146,7 @@ fn total_size(logs: &[String]) -> u64 {
     logs.iter().map(|log| fs::metadata(log).unwrap().len()).sum()
 }
 
-/// What readers ask for, and what is right: the files of the reports that are there.
+/// The targets that readers request and the expected bodies: the files of the stored reports.
 async fn known_answers(server: &Server) -> Arc<Vec<(String, Vec<u8>)>> {
     let mut connection = server.connect().await;
     let rows = connection.json("/api/reports").await;
@@ -167,7 +167,7 @@ async fn known_answers(server: &Server) -> Arc<Vec<(String, Vec<u8>)>> {
     Arc::new(targets)
 }
 
-/// Sends a log and waits until it is stored; the log and the name of its report.
+/// Uploads a log and waits until its report is stored. Returns the log and the report's name.
 async fn upload(server: Server, log: String, name: String) -> (String, String) {
     let mut connection = server.connect().await;
     let mut file = File::open(&log).await.unwrap();
@@ -190,7 +190,7 @@ async fn upload(server: Server, log: String, name: String) -> (String, String) {
     }
 }
 
-/// The reports say what the library says of the logs.
+/// Compares the reports with the library's own answers for the same logs.
 async fn check(server: &Server, reports: &[(String, String)]) {
     let mut connection = server.connect().await;
     let mut known: Vec<(String, Value)> = Vec::new();
@@ -201,7 +201,7 @@ async fn check(server: &Server, reports: &[(String, String)]) {
         }
         let wanted = known.iter().find(|(known, _)| known == log).map(|(_, answer)| answer);
         let answer = connection.json(&format!("/api/reports/{report}/summary")).await;
-        assert!(Some(&without_file(answer)) == wanted, "{report} is not what {log} says");
+        assert!(Some(&without_file(answer)) == wanted, "{report} differs from the summary of {log}");
     }
 }
 
@@ -212,14 +212,14 @@ fn without_file(mut answer: Value) -> Value {
     answer["ranks"].take()
 }
 
-/// The most memory that was seen, in bytes.
+/// Peak memory, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Most {
     server: u64,
     all: u64,
 }
 
-/// Looks at the memory of a process and of its children, again and again.
+/// Samples the memory of a process and its children.
 struct Watch {
     is_over: Arc<AtomicBool>,
     thread: thread::JoinHandle<Most>,
@@ -246,7 +246,7 @@ impl Watch {
     fn end(self) -> Most {
         self.is_over.store(true, Ordering::Relaxed);
         let most = self.thread.join().unwrap();
-        // The kernel remembers the most itself.
+        // The kernel records the peak of the server itself.
         Most { server: memory(self.process, "VmHWM"), ..most }
     }
 }
@@ -259,7 +259,7 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// A line of what the kernel says of a process's memory; nothing where it is gone.
+/// A field of the process's memory status in /proc; 0 if the process has ended.
 fn memory(process: u32, line: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let found = text.lines().find_map(|row| row.strip_prefix(line)?.strip_prefix(':'));

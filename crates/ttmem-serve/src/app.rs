@@ -1,4 +1,4 @@
-//! What all handlers know, and where each request goes.
+//! The handlers' shared state and the routes.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::token::{self, Token};
 use crate::worker::Worker;
 use crate::{Limits, headers, origin, pages, reports, upload};
 
-/// Questions that are being computed at the same time.
+/// Summaries that are computed at the same time.
 const ASKED_AT_ONCE: usize = 2;
 
-/// What all handlers know.
+/// The state shared by all handlers.
 pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) token: Option<Token>,
@@ -52,7 +52,7 @@ impl App {
     }
 }
 
-/// Where each request goes, and what it goes through before.
+/// The routes and the middleware in front of them.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(pages::list))
@@ -73,13 +73,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// The answer at `/api`.
+/// The response of `/api`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub(crate) struct ServerInfo {
     name: &'static str,
     version: &'static str,
-    /// The size of the largest upload that is accepted.
+    /// The size limit of an upload.
     max_upload_bytes: u64,
 }
 
@@ -92,12 +92,12 @@ async fn about(axum::extract::State(app): axum::extract::State<Arc<App>>) -> Jso
 }
 
 async fn nothing() -> Refusal {
-    Refusal::not_there("there is nothing at this address")
+    Refusal::not_there("no such address")
 }
 
 async fn wrong_method(request: Request) -> Refusal {
     Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        format!("{} can not be done here: `Allow` says what can", request.method()),
+        format!("{} is not allowed here; see the `Allow` header", request.method()),
     )
 }

@@ -1,5 +1,5 @@
-//! Who is connected: not too many, not for ever, and until the server stops. Whoever takes places and asks for nothing
-//! keeps nobody else out.
+//! Connections: limits their number and idle time, and drains them when the server stops. Idle connections cannot lock
+//! out others: when all slots are taken, the oldest connection without a request is closed.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -21,12 +21,12 @@ use tokio_util::task::TaskTracker;
 use crate::Limits;
 use crate::stall::Stalling;
 
-/// The head of a request must fit into this, and so much of an answer waits to be sent.
+/// The limit for a request head, and the size of the write buffer.
 const BUFFER: usize = 64 << 10;
-/// When the machine has no more files or memory for a connection, it may have some again after this.
+/// How long to wait after the system has run out of file descriptors or memory for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes connections until the server stops; then those that are there may end what they have begun.
+/// Accepts connections until the server stops, then lets the open ones finish their current request.
 pub(crate) async fn serve(
     listeners: Vec<TcpListener>,
     router: Router,
@@ -44,7 +44,7 @@ pub(crate) async fn serve(
                     sleep(PAUSE).await;
                     continue;
                 };
-                // Those behind it wait in the queue of the system.
+                // Further connections wait in the system's backlog.
                 let Some(place) = places.take().await else { return };
                 connections.spawn(talk(stream, router.clone(), limits, stop.clone(), place));
             }
@@ -55,12 +55,12 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(limits.grace, open.wait()).await;
 }
 
-/// The places that there are, and who of those that have one has asked for nothing yet.
+/// Connection slots, and the connections that have not sent a request yet.
 struct Places {
     free: Arc<Semaphore>,
     most: usize,
     next: AtomicU64,
-    /// In the order that they came.
+    /// Oldest first.
     silent: Mutex<BTreeMap<u64, CancellationToken>>,
 }
 
@@ -69,7 +69,7 @@ impl Places {
         Self { free: Arc::new(Semaphore::new(most)), most, next: AtomicU64::new(0), silent: Mutex::default() }
     }
 
-    /// Takes a place. Where none is free, whoever has said nothing for longest loses theirs.
+    /// Takes a slot. If none is free, closes the connection that has been silent longest.
     async fn take(self: &Arc<Self>) -> Option<Place> {
         if self.free.available_permits() == 0
             && let Some((_, sent_away)) = self.silent().pop_first()
@@ -87,7 +87,7 @@ impl Places {
     }
 }
 
-/// The place of a connection.
+/// A connection's slot.
 struct Place {
     all: Arc<Places>,
     number: u64,
@@ -96,12 +96,12 @@ struct Place {
 }
 
 impl Place {
-    /// Whoever has asked for something keeps the place.
+    /// Marks the connection as active: it has sent a request and keeps its slot.
     fn keep(&self) {
         self.all.silent().remove(&self.number);
     }
 
-    /// Whether there are enough places to keep this one between two requests.
+    /// Whether enough slots are free to keep this connection open between two requests.
     fn may_stay(&self) -> bool {
         self.all.free.available_permits() >= self.all.most / 2
     }
@@ -113,12 +113,12 @@ impl Drop for Place {
     }
 }
 
-/// Answers the requests of one connection. How it ends is the other side's business.
+/// Serves the requests of one connection. Errors of the connection are ignored.
 async fn talk(stream: TcpStream, router: Router, limits: Limits, stop: CancellationToken, place: Place) {
     let _ = stream.set_nodelay(true);
-    let stream = TokioIo::new(Stalling::new(stream, limits.reading_patience));
+    let stream = TokioIo::new(Stalling::new(stream, limits.read_timeout));
     let mut protocol = http1::Builder::new();
-    protocol.timer(TokioTimer::new()).header_read_timeout(limits.request_patience).max_buf_size(BUFFER);
+    protocol.timer(TokioTimer::new()).header_read_timeout(limits.request_timeout).max_buf_size(BUFFER);
     protocol.max_header_size(BUFFER).keep_alive(place.may_stay());
     let answers = TowerToHyperService::new(router);
     let service = service_fn(|request| {

@@ -1,4 +1,4 @@
-//! Files as answers: streamed from disk, never whole in memory.
+//! Files as responses: streamed from disk, never held in memory as a whole.
 
 use std::fs::Metadata;
 use std::io::{self, Cursor};
@@ -12,10 +12,10 @@ use tokio::fs::{self, File};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
-/// So much of a file is in memory for each reader.
+/// The read buffer per reader.
 const PART: usize = 32 << 10;
 
-/// A file that is being answered with.
+/// A file that is sent as a response.
 pub(crate) struct Served {
     file: File,
     size: u64,
@@ -33,12 +33,12 @@ impl Served {
         Ok(Self { file, size, tag, kind, end: "" })
     }
 
-    /// With something behind the file's own content.
+    /// Appends a fixed text to the file's content.
     pub(crate) fn followed_by(self, end: &'static str) -> Self {
         Self { end, ..self }
     }
 
-    /// The answer: all of it, or that it has not changed since the browser got it.
+    /// The response: the file, or 304 if the browser's copy is current.
     pub(crate) fn answer(self, asked: &HeaderMap) -> Response {
         let kept = [
             (header::ETAG, self.tag.clone()),
@@ -58,9 +58,9 @@ impl Served {
     }
 }
 
-/// Opens a file that is one: a link may lead to anything, and a pipe to nothing.
+/// Opens a regular file. Links and pipes are refused: a link may point anywhere, and a pipe may block.
 async fn open_own(path: &Path) -> io::Result<(File, Metadata)> {
-    // A report may be replaced at any moment, but not again and again.
+    // A report may be replaced between the two calls, but not five times in a row.
     const TRIES: usize = 5;
     for _ in 0..TRIES {
         let seen = fs::symlink_metadata(path).await?;
@@ -76,7 +76,7 @@ async fn open_own(path: &Path) -> io::Result<(File, Metadata)> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Whether what was opened is what was looked at.
+/// Whether the opened file is the one that was checked.
 #[cfg(unix)]
 fn is_same(seen: &Metadata, opened: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -89,8 +89,8 @@ fn is_same(_seen: &Metadata, opened: &Metadata) -> bool {
     opened.is_file()
 }
 
-/// Whether a browser has what bears this tag: it names one, or several, or any. That it holds a tag to be weak makes no
-/// difference to a whole file.
+/// Whether the browser has the version with this tag. `If-None-Match` lists one tag, several or `*`. Weak tags match
+/// too: only whole files are sent.
 fn is_known(tag: &HeaderValue, asked: &HeaderMap) -> bool {
     let lists = asked.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|list| list.to_str().ok());
     let mut tags = lists.flat_map(|list| list.split(',')).map(str::trim);

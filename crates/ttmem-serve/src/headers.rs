@@ -1,5 +1,5 @@
-//! What stands above every answer: it is shown in no frame of others, guessed to be nothing else, loads nothing from
-//! elsewhere, is embedded nowhere, and is kept by nobody unless it says so itself.
+//! Security headers of every response: no framing, no content sniffing, no loading from other sites, no embedding, and
+//! no caching unless the response allows it.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -17,7 +17,7 @@ const ALWAYS: [(HeaderName, HeaderValue); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// Unless the answer says otherwise.
+/// Defaults that a response may override.
 const OTHERWISE: [(HeaderName, HeaderValue); 2] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -28,7 +28,7 @@ const OTHERWISE: [(HeaderName, HeaderValue); 2] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
-/// Adds the headers; and where a person looks at a page, a refusal becomes one.
+/// Adds the headers. For a browser that asks for a page, turns a refusal into a page.
 pub(crate) async fn add(request: Request, next: Next) -> Response {
     let person = !request.uri().path().starts_with("/api") && wants_page(request.headers());
     let mut response = next.run(request).await;

@@ -1,8 +1,8 @@
-//! Whom a request may be meant for.
+//! Checks the `Host` header.
 //!
-//! A page of somebody else can let its own name point to this machine (DNS rebinding); its scripts then talk to this
-//! server as if it were theirs. The browser still says whom it means in `Host`. A foreign name is refused, whatever
-//! else the request brings. Any port will do: `ssh -L` may have another at its other end.
+//! Another site can point its own name at this machine (DNS rebinding); its scripts could then talk to this server as
+//! if it were theirs. The browser still sends the original name in `Host`, so requests with a foreign name are refused,
+//! whatever else they contain. Any port is accepted: `ssh -L` may use a different port at its other end.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use axum::response::Response;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// The names and addresses that are this server.
+/// The names and addresses of this server.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     bound: IpAddr,
-    /// The machine's name, which others use: only where others can come.
+    /// The machine's name. Empty on loopback.
     names: Vec<String>,
 }
 
@@ -33,40 +33,40 @@ impl Hosts {
     }
 
     fn has(&self, authority: &Authority) -> bool {
-        // `user@host`: nobody who means well writes that.
+        // `user@host` has no legitimate use here.
         if authority.as_str().contains('@') {
             return false;
         }
         let host = authority.host().trim_end_matches('.').to_ascii_lowercase();
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         match address.map(|address| address.to_canonical()) {
-            // A plain address cannot be made to point elsewhere.
+            // A literal address cannot be rebound.
             Ok(address) => address.is_loopback() || address == self.bound || self.bound.is_unspecified(),
             Err(_) => host == "localhost" || self.names.contains(&host),
         }
     }
 }
 
-/// Lets requests pass that are meant for this server.
+/// Rejects requests for another host.
 pub(crate) async fn check(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
     let Some(named) = named(request.headers()) else {
-        return Err(Refusal::bad_request("a request names the server that it is meant for, once, in `Host`"));
+        return Err(Refusal::bad_request("expected exactly one valid `Host` header"));
     };
     let others = request.uri().authority();
     if !app.hosts.has(&named) || others.is_some_and(|other| !app.hosts.has(other)) {
         return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "this server does not answer under that name: use the address that `ttmem serve` printed",
+            "unknown host name; use the address that `ttmem serve` printed",
         ));
     }
     Ok(next.run(request).await)
 }
 
-/// The one host that a request names.
+/// The host of a request, if there is exactly one.
 fn named(headers: &HeaderMap) -> Option<Authority> {
     let mut all = headers.get_all(header::HOST).into_iter();
     let host = all.next()?.to_str().ok()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! What becomes of uploads: each waits for its turn, is read and stored by a worker, and is remembered for a while.
+//! Upload jobs: each waits for its turn, is processed by a worker, and is remembered for a while.
 
 use std::collections::VecDeque;
 use std::path::{Path as FilePath, PathBuf};
@@ -21,23 +21,23 @@ use crate::space::Room;
 use crate::worker::{Failure, FailureKind, Message, SUMMARY, Task};
 use crate::{Limits, pages, random};
 
-/// So many logs are read at the same time.
+/// Logs that are processed at the same time.
 const AT_ONCE: u32 = 2;
-/// So many jobs are remembered.
+/// Jobs that are remembered.
 const REMEMBERED: usize = 1000;
 
 /// All jobs of a server.
 pub(crate) struct Jobs {
     all: Mutex<VecDeque<Arc<Job>>>,
-    /// Of uploads that come, wait and are processed.
+    /// One permit per upload that is being received, queued or processed.
     places: Arc<Semaphore>,
-    /// Of workers.
+    /// One permit per worker.
     turns: Semaphore,
     large: u64,
     running: TaskTracker,
 }
 
-/// A place that an upload takes, from its first byte until it is stored.
+/// An upload's slot, from its first byte until its report is stored.
 pub(crate) type Place = OwnedSemaphorePermit;
 
 impl Jobs {
@@ -51,18 +51,18 @@ impl Jobs {
         }
     }
 
-    /// A place for an upload, unless all are taken.
+    /// A slot for an upload, if one is free.
     pub(crate) fn place(&self) -> Option<Place> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Waits until no job runs any more. They end soon once the server is told to stop.
+    /// Waits until all jobs have ended. They end soon after the server starts to stop.
     pub(crate) async fn ended(&self) {
         self.running.close();
         self.running.wait().await;
     }
 
-    /// Does something to its end, even if nobody waits for it any more.
+    /// Runs a future to its end, even if the caller stops waiting for it.
     pub(crate) async fn finish<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
@@ -104,7 +104,7 @@ impl Job {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = stage;
     }
 
-    /// What is said of it.
+    /// The job as JSON.
     pub(crate) fn shown(&self) -> Shown {
         let now = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, read_bytes, report, error) = match &*now {
@@ -127,7 +127,7 @@ impl Job {
     }
 }
 
-/// A job as the interface says it.
+/// A job in the HTTP interface.
 #[derive(Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "Job"))]
@@ -142,7 +142,7 @@ pub(crate) struct Shown {
     error: Option<Failure>,
 }
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -154,7 +154,7 @@ pub(crate) enum JobState {
     Failed,
 }
 
-/// Begins a job for an upload that is all there.
+/// Starts a job for an upload that has been received completely.
 pub(crate) fn begin(app: &Arc<App>, room: Room, size: u64, place: Place) -> Result<Arc<Job>, Refusal> {
     let id = random::secret().map_err(|error| Refusal::failed(&error))?;
     let job = Arc::new(Job { id, file: room.file_name().to_owned(), size, stage: Mutex::new(Stage::Queued) });
@@ -163,15 +163,16 @@ pub(crate) fn begin(app: &Arc<App>, room: Room, size: u64, place: Place) -> Resu
     app.jobs.running.clone().spawn(async move {
         let ended = process(&app, &ours, &room).await;
         drop((room, place));
-        // Last: whoever sees that it is done finds nothing of it left behind.
+        // Last: a client that sees `done` must not find leftovers of the job.
         ours.set(ended.map_or_else(Stage::Failed, Stage::Done));
     });
     Ok(job)
 }
 
-/// Waits for its turn and lets a worker make the report; returns its name.
+/// Waits for a turn, lets a worker create the report, and returns the report's name.
 async fn process(app: &App, job: &Job, room: &Room) -> Result<String, Failure> {
-    // A large log may take much memory: it takes all turns. How large a packed one is shows only when it is read.
+    // A large log may need much memory, so it takes all turns. The size of a compressed log is unknown until it is
+    // read.
     let is_large = job.size > app.jobs.large || is_packed(&room.file()).await;
     let turns = if is_large { AT_ONCE } else { 1 };
     let _turn = tokio::select! {
@@ -186,10 +187,10 @@ async fn process(app: &App, job: &Job, room: &Room) -> Result<String, Failure> {
         Message::Writing => job.set(Stage::Writing),
         Message::Done(_) | Message::Failed(_) => {}
     });
-    name.await?.ok_or_else(|| lost(&"the worker named no report"))
+    name.await?.ok_or_else(|| lost(&"the worker returned no report name"))
 }
 
-/// Lets a worker do a task in a room, unless the server stops. Whoever is ended leaves nothing half written.
+/// Runs a task in a room unless the server stops. A worker that is killed leaves no partial report.
 async fn work(
     app: &App,
     task: &Task,
@@ -209,9 +210,9 @@ async fn work(
     ended
 }
 
-/// Lets a worker do a task that is waited for; the room that it was done in.
+/// Runs a task while the client waits. Returns the room with the result.
 pub(crate) async fn ask(app: &App, task: &Task) -> Result<Room, Refusal> {
-    let room = app.space.room(SUMMARY).map_err(|error| Refusal::not_kept("the answer", &error))?;
+    let room = app.space.room(SUMMARY).map_err(|error| Refusal::not_kept("the summary", &error))?;
     let ended = work(app, task, &room, |_| {}).await;
     ended.map(|_| room).map_err(|Failure { kind, message, .. }| {
         let stops = kind == FailureKind::Ended && app.stop.is_cancelled();
@@ -234,10 +235,10 @@ fn stopped() -> Failure {
 }
 
 fn lost(error: &dyn std::fmt::Display) -> Failure {
-    Failure { kind: FailureKind::Bug, exit_code: 70, message: format!("it could not be processed: {error}") }
+    Failure { kind: FailureKind::Bug, exit_code: 70, message: format!("processing failed: {error}") }
 }
 
-/// `/api/jobs`: the newest first.
+/// `/api/jobs`, newest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Json<Vec<Shown>> {
     Json(app.jobs.all().iter().map(|job| job.shown()).collect())
 }
@@ -249,7 +250,6 @@ pub(crate) async fn show(
 ) -> Result<Json<Shown>, Refusal> {
     let Path(id) = id.map_err(|error| Refusal::bad_request(error.body_text()))?;
     let found = app.jobs.all().iter().find(|job| job.id == id).cloned();
-    let missing =
-        || Refusal::not_there("there is no such job: the server was started anew, or it is long ago");
+    let missing = || Refusal::not_there("no such job: the server restarted, or the job expired");
     found.map(|job| Json(job.shown())).ok_or_else(missing)
 }

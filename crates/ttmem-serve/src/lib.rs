@@ -1,6 +1,6 @@
-//! Stored reports over HTTP: a list with upload, the page of each report, and the answers of `query` as JSON.
+//! Stored reports over HTTP: a list with upload, the page of each report, and summaries as JSON.
 //!
-//! The server is thin: it hands out files that are there, and lets a second process do what takes memory.
+//! The server itself only serves existing files. Everything that needs much memory runs in a second process.
 //!
 //! ```text
 //! connections ─► headers ─► host ─► token ─► origin ─► routes ─┬─► reports   files, streamed from disk
@@ -11,15 +11,15 @@
 //!
 //! | module | job |
 //! |---|---|
-//! | `listen` | the addresses and the port |
-//! | `connections` | who is connected, for how long, and how all of that ends; `stall` ends those who do not read |
-//! | `headers`, `host`, `origin`, `token` | what every request goes through |
-//! | `reports`, `pages`, `files` | what is read |
-//! | `upload`, `space`, `jobs` | what is sent, where it lies meanwhile, what becomes of it |
-//! | `worker` | the second process: both of its ends |
-//! | `refusal` | what is answered to everything else |
+//! | `listen` | addresses and port |
+//! | `connections` | connection limits, timeouts and shutdown; `stall` closes connections that stop reading |
+//! | `headers`, `host`, `origin`, `token` | middleware for every request |
+//! | `reports`, `pages`, `files` | reading stored reports |
+//! | `upload`, `space`, `jobs` | receiving uploads, temporary storage, processing |
+//! | `worker` | the second process: both ends of its protocol |
+//! | `refusal` | error responses |
 //!
-//! Nothing here computes a number, and nothing joins a part of a request to a path.
+//! No numbers are computed here, and no part of a request ever becomes part of a path.
 
 mod app;
 mod connections;
@@ -45,7 +45,7 @@ pub use limits::Limits;
 pub use server::{Config, Server};
 pub use worker::{Worker, work};
 
-/// Adds the types that pages read, those of reports included.
+/// Adds the types that the pages read, including those of reports.
 #[cfg(feature = "typescript")]
 pub fn declare(declarations: &mut ttmem::query::typescript::Declarations) {
     declarations.add::<app::ServerInfo>();

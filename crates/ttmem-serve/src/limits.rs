@@ -1,25 +1,25 @@
-//! How much of everything there may be at once, and how long it may take.
+//! Limits on sizes, counts and durations.
 
 use std::time::Duration;
 
-/// The limits of a server. Tests have shorter ones.
+/// The limits of a server. Tests use shorter timeouts.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The largest upload, in bytes.
+    /// The upload size limit, in bytes.
     pub upload_bytes: u64,
-    /// Uploads that are being received, wait or are being processed. Whoever comes then is told to come back.
+    /// Uploads that are being received, queued or processed. Further ones are refused with 503.
     pub uploads: usize,
-    /// A log beyond this size, or a packed one, is processed alone, not beside another: it may take much memory.
+    /// A log larger than this, or a compressed one, is processed alone because it may need much memory.
     pub large: u64,
-    /// In this time a part of an upload must come, and more of it than a few bytes.
-    pub upload_patience: Duration,
-    /// Connections at the same time. Each takes a file of the system, and one more for what is being read.
+    /// An upload must make progress (more than a few bytes) within this time.
+    pub upload_timeout: Duration,
+    /// Simultaneous connections. Each uses a file descriptor, and a second one while it reads a file.
     pub connections: usize,
-    /// In this time a request must be there, from the first byte of a connection or the end of the answer before.
-    pub request_patience: Duration,
-    /// In this time somebody must have read something of an answer.
-    pub reading_patience: Duration,
-    /// So long answers may still go on after the server was told to stop.
+    /// A request must arrive within this time after the connection was opened or the previous response was sent.
+    pub request_timeout: Duration,
+    /// A client must read some of a response within this time.
+    pub read_timeout: Duration,
+    /// How long responses may continue after the server starts to stop.
     pub grace: Duration,
 }
 
@@ -29,11 +29,11 @@ impl Default for Limits {
             upload_bytes: 8 << 30,
             uploads: 16,
             large: 64 << 20,
-            upload_patience: Duration::from_secs(60),
-            // Two files each: below the 1024 that a process has by default.
+            upload_timeout: Duration::from_secs(60),
+            // At two descriptors each, this stays below the default limit of 1024 per process.
             connections: 448,
-            request_patience: Duration::from_secs(20),
-            reading_patience: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(20),
+            read_timeout: Duration::from_secs(60),
             grace: Duration::from_secs(3),
         }
     }

@@ -1,8 +1,7 @@
-//! Whose page asks.
+//! Checks which site sent a request.
 //!
-//! A browser says which site the page is of that sends a request. What the interface is asked by pages of others is
-//! refused, so that they cannot send logs here nor keep the machine busy, even where no token is wanted. Programs say
-//! nothing, and pass.
+//! A browser reports the site of the page that sends a request. API requests from other sites are refused, so that they
+//! can neither upload logs nor keep the machine busy, even without a token. Programs send no such header and pass.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -11,13 +10,10 @@ use axum::response::Response;
 
 use crate::refusal::Refusal;
 
-/// Lets requests to the interface pass that no foreign page sent. Pages may be linked to from anywhere.
+/// Rejects API requests from other sites. Pages may be linked to from anywhere.
 pub(crate) async fn check(request: Request, next: Next) -> Result<Response, Refusal> {
     if request.uri().path().starts_with("/api") && is_foreign(request.headers()) {
-        return Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "a page of another site sent this request: only the page of this server may",
-        ));
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "requests from other sites are not allowed"));
     }
     Ok(next.run(request).await)
 }

@@ -1,7 +1,7 @@
-//! What people look at: the list, the page of a report, the page that signs in, and the page of a refusal.
+//! The HTML responses: the list, report pages, the sign-in page, and error pages.
 //!
-//! The list is built from `web/` into one file, as the page of a report is. Its own script and style are told by a number
-//! that is new in each answer: whatever else got into the page would not run.
+//! The list is built from `web/` into one file, like a report's page. Its script and style carry a nonce that is new in
+//! each response, so that injected scripts do not run.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -11,22 +11,22 @@ use crate::random;
 use crate::refusal::Refusal;
 
 const LIST: &str = include_str!("../assets/serve.html");
-/// What the list has in place of the number.
+/// The placeholder for the nonce in the list.
 const NONCE: &str = "ttmem-nonce";
 
-/// The page of a report brings its script and style with it, and loads nothing at all.
+/// A report's page contains its script and style, and loads nothing.
 const OF_REPORTS: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Small pages have nothing but an empty icon, so that browsers ask for none.
+/// Small pages only have an empty icon, so that browsers do not request one.
 const OF_SMALL_PAGES: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 const NO_ICON: &str = "<link rel=\"icon\" href=\"data:,\">";
 
-/// Stands behind the page of a report, which knows nothing of lists.
+/// Appended to a report's page, which does not know about the list.
 pub(crate) const WAY_BACK: &str = r#"
 <style>
   #all-reports { position: fixed; left: 12px; bottom: 12px; z-index: 9; padding: 5px 12px; border-radius: 999px;
@@ -48,7 +48,7 @@ pub(crate) async fn list() -> Result<Response, Refusal> {
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(LIST.replace(NONCE, &nonce))).into_response())
 }
 
-/// The page of a report.
+/// A report's page.
 pub(crate) fn report(page: Served, asked: &HeaderMap) -> Response {
     let mut response = page.answer(asked);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, OF_REPORTS);
@@ -64,7 +64,7 @@ pub(crate) fn address_of(report: &str) -> String {
     format!("/reports/{name}")
 }
 
-/// Leaves the token in a cookie and goes on to the page, which is asked for without it.
+/// Sets the token's cookie and continues to the page without the token in its address.
 pub(crate) fn signed_in(page: &str, cookie: &str) -> Response {
     let body = format!(
         "<!doctype html><meta charset=\"utf-8\"><title>ttmem</title>{NO_ICON}\
@@ -75,16 +75,24 @@ pub(crate) fn signed_in(page: &str, cookie: &str) -> Response {
     (cookie, [(header::CONTENT_SECURITY_POLICY, OF_SMALL_PAGES)], Html(body)).into_response()
 }
 
-/// A refusal for a person, with the headers that it has as JSON.
+/// What a person does who opens the address without its token.
+const HOW_TO_SIGN_IN: &str = "Open the complete address that <code>ttmem serve</code> printed in the terminal. It ends \
+     with <code>?token=…</code>. If the terminal is gone, stop the server and start it again: it prints a new address.";
+
+/// A refusal as a page, with the headers of the JSON response.
 pub(crate) fn refused(refusal: &Refusal, mut headers: HeaderMap) -> Response {
     let status = refusal.status;
-    let title = status.canonical_reason().unwrap_or("Refused");
-    let back = if status == StatusCode::NOT_FOUND { "<p><a href=\"/\">All reports</a></p>" } else { "" };
+    let (title, text, back) = match status {
+        StatusCode::UNAUTHORIZED => ("This server needs its token", HOW_TO_SIGN_IN.to_owned(), ""),
+        StatusCode::NOT_FOUND => {
+            ("Not Found", escaped(&refusal.message), "<p><a href=\"/\">All reports</a></p>")
+        }
+        _ => (status.canonical_reason().unwrap_or("Refused"), escaped(&refusal.message), ""),
+    };
     let body = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>{NO_ICON}\
-         <h1>{title}</h1><p>{}</p>{back}",
-        escaped(&refusal.message)
+         <h1>{title}</h1><p>{text}</p>{back}"
     );
     for replaced in [header::CONTENT_TYPE, header::CONTENT_LENGTH] {
         headers.remove::<HeaderName>(replaced);

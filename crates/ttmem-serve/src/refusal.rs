@@ -1,5 +1,4 @@
-//! What is answered to a request that gets no answer: a status and a sentence, as JSON, or as a small page where a
-//! person looks.
+//! Error responses: a status and a message, as JSON, or as a small page for browsers.
 
 use std::io;
 
@@ -8,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// Why there is no answer.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
@@ -28,20 +27,20 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// Our own fault, or the machine's.
+    /// An internal error.
     pub(crate) fn failed(error: &dyn std::fmt::Display) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
-    /// Something could not be written.
+    /// A write failed.
     pub(crate) fn not_kept(what: &str, error: &io::Error) -> Self {
         let status =
             if is_full(error) { StatusCode::INSUFFICIENT_STORAGE } else { StatusCode::INTERNAL_SERVER_ERROR };
-        Self::new(status, format!("{what} could not be kept: {error}"))
+        Self::new(status, format!("cannot store {what}: {error}"))
     }
 }
 
-/// Whether the disk has no room left, or none for us.
+/// Whether the disk or the quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -57,7 +56,7 @@ impl IntoResponse for Refusal {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
         }
-        // So that the outermost layer can say the same to a person.
+        // For the outermost layer, which turns the same error into a page.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,6 +1,6 @@
-//! The stored reports: the list, and of each its page, its summary and its Markdown.
+//! The stored reports: the list, and each report's page, summary and Markdown.
 //!
-//! A name in a request is looked up among the reports that there are. It is never a part of a path.
+//! The name in a request is looked up in the list of reports. It never becomes part of a path.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ const MARKDOWN: &str = "text/markdown; charset=utf-8";
 
 type Name = Result<Path<String>, PathRejection>;
 
-/// A row of the list: what `ttmem list --json` says, and where the rest is.
+/// A row of the list: the fields of `ttmem list --json`, and the page's address.
 #[derive(Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "StoredRow"))]
 pub(crate) struct Row {
     #[serde(flatten)]
     report: Stored,
-    /// The address of its page: one that is there, or that can be made.
+    /// The address of the page, if it exists or can be created.
     page: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn markdown(
     Ok(served.answer(&asked))
 }
 
-/// The options of a summary, as those of `ttmem summary`.
+/// The options of a summary, as in `ttmem summary`.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -90,13 +90,13 @@ impl Asked {
             |run: &str| matches!(run, "all" | "last") || run.parse().is_ok_and(|number: usize| number > 0);
         let run = self.run.unwrap_or_else(|| "all".to_owned());
         if !is_run(&run) {
-            return Err(Refusal::bad_request("`run` is `all`, `last` or a number from 1"));
+            return Err(Refusal::bad_request("invalid `run`: expected `all`, `last` or a number from 1"));
         }
         Ok(Question { top: self.top, at: self.at, run, rank: self.rank })
     }
 }
 
-/// `/api/reports/NAME/summary`: the stored one, or another that is computed.
+/// `/api/reports/NAME/summary`: the stored summary, or one computed with options.
 pub(crate) async fn summary(
     State(app): State<Arc<App>>,
     name: Name,
@@ -104,10 +104,13 @@ pub(crate) async fn summary(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let Query(asked) = Query::<Asked>::try_from_uri(&uri).map_err(|error| {
-        Refusal::bad_request(format!("{}: `top`, `at`, `run` and `rank` can be asked", error.body_text()))
+        Refusal::bad_request(format!(
+            "{}; valid parameters are `top`, `at`, `run` and `rank`",
+            error.body_text()
+        ))
     })?;
     let report = find(&app, name).await?;
-    // What cannot be kept in the folder can still be answered.
+    // If the report cannot be written to its folder, the summary can still be computed.
     let report = rebuilt(&app, report.clone()).await.unwrap_or(report);
     if asked == Asked::default()
         && let Some(path) = report.summary()
@@ -118,22 +121,25 @@ pub(crate) async fn summary(
     let question = asked.question()?;
     let evidence = report.profile().or_else(|| report.memory());
     let evidence = evidence.ok_or_else(|| lacking(&report, "profile"))?;
-    // The file goes with its room when this returns; who has it open can still read it.
+    // The file is deleted with its room when this returns, but an open file stays readable.
     let room = answered(&app, Task::Summarize { evidence, question }).await?;
     let served = Served::open(&room.file(), JSON).await.map_err(|error| Refusal::failed(&error))?;
     Ok(served.answer(&HeaderMap::new()))
 }
 
 fn lacking(report: &Stored, what: &str) -> Refusal {
-    Refusal::not_there(format!("{:?} has no {what}: `ttmem report` of its log makes one", report.name))
+    Refusal::not_there(format!(
+        "{:?} has no {what}; run `ttmem report` on its log to create one",
+        report.name
+    ))
 }
 
-/// A report with all of its files. Where an earlier tool wrote the folder, they are made when they are first asked for.
+/// A report with all of its files. In a folder written by an earlier tool, they are created on first use.
 async fn rebuilt(app: &Arc<App>, report: Stored) -> Result<Stored, Refusal> {
     if evidence_alone(&report).is_none() {
         return Ok(report);
     }
-    // One at a time; whoever waited finds it done.
+    // One at a time; later requests find the files already created.
     let turn = Arc::clone(&app.rebuilding).lock_owned().await;
     let report = find_named(app, report.name).await?;
     let Some(memory) = evidence_alone(&report) else { return Ok(report) };
@@ -149,16 +155,16 @@ async fn rebuilt(app: &Arc<App>, report: Stored) -> Result<Stored, Refusal> {
 
 fn not_made(report: &Stored, Refusal { status, message }: &Refusal) -> Refusal {
     let (name, folder) = (&report.name, report.folder.display());
-    let advice = format!("run `ttmem report {folder}`, with `-o` where that cannot be written");
-    Refusal::new(*status, format!("the report of {name:?} could not be made ({message}): {advice}"))
+    let advice = format!("run `ttmem report {folder}`, with `-o` if that folder is not writable");
+    Refusal::new(*status, format!("cannot create the report of {name:?}: {message}; {advice}"))
 }
 
-/// The memory file of a folder that has nothing but what the earlier tool wrote.
+/// The memory file of a folder that contains only an earlier tool's files.
 fn evidence_alone(report: &Stored) -> Option<PathBuf> {
     report.memory().filter(|_| report.profile().is_none() && report.page().is_none())
 }
 
-/// Lets a worker answer into a file of a room: how slowly somebody reads it keeps no worker.
+/// Lets a worker write its result into a room's file, so that a slow reader does not block a worker.
 async fn answered(app: &Arc<App>, task: Task) -> Result<Room, Refusal> {
     let _turn = app.asking.acquire().await.map_err(|error| Refusal::failed(&error))?;
     jobs::ask(app, &task).await
@@ -170,12 +176,11 @@ async fn find(app: &Arc<App>, name: Name) -> Result<Stored, Refusal> {
 }
 
 async fn find_named(app: &Arc<App>, name: String) -> Result<Stored, Refusal> {
-    let missing =
-        Refusal::not_there("there is no report of that name: /api/reports lists those that there are");
+    let missing = Refusal::not_there("no such report; /api/reports lists the stored ones");
     from_store(app, move |store| store.find(&name).map_err(|_| missing)).await
 }
 
-/// Looks into the store where waiting for the disk disturbs nobody.
+/// Accesses the store on a thread that may wait for the disk.
 async fn from_store<T: Send + 'static>(
     app: &Arc<App>,
     look: impl FnOnce(&Store) -> Result<T, Refusal> + Send + 'static,

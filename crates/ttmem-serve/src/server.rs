@@ -1,4 +1,4 @@
-//! The server: put together, run, and taken apart.
+//! The server: setup, main loop and shutdown.
 
 use std::future::Future;
 use std::io;
@@ -17,30 +17,30 @@ use crate::space::Space;
 use crate::token::Token;
 use crate::{Limits, Worker, connections, pages};
 
-/// Threads that wait for the disk. Few are enough, and each takes memory.
+/// Threads that wait for the disk. A few are enough, and each needs memory.
 const DISK_THREADS: usize = 16;
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
-/// What a server is to be.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The reports.
     pub store: Store,
-    /// The address to listen on.
+    /// The listen address.
     pub bind: IpAddr,
-    /// The port; without one, the first that is free from 8000 up.
+    /// The port; `None` is the first free port from 8000 up.
     pub port: Option<u16>,
-    /// Whether a token is wanted. Beyond loopback it always is.
+    /// Whether clients need a token. Always true outside loopback.
     pub token: bool,
-    /// The name of this machine, under which others may ask for it.
+    /// This machine's host name, which other machines use.
     pub machine: Option<String>,
-    /// How logs are read.
+    /// How to start a worker.
     pub worker: Worker,
-    /// How much of everything there may be.
+    /// Limits on sizes, counts and durations.
     pub limits: Limits,
 }
 
-/// A server that listens; it answers when it [runs](Server::run).
+/// A server that listens. It answers requests once it [runs](Server::run).
 pub struct Server {
     app: Arc<App>,
     listeners: Vec<TcpListener>,
@@ -50,20 +50,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and sweeps up after servers that were killed.
+    /// Listens, and removes what killed servers left behind.
     pub fn new(config: Config) -> Result<Self> {
         let Config { store, bind, port, token, machine, worker, limits } = config;
-        // `::ffff:127.0.0.1` is an address of the older kind, written as one of the newer.
+        // `::ffff:127.0.0.1` is an IPv4 address in IPv6 notation.
         let bind = bind.to_canonical();
         if store.folder().to_str().is_none() {
             return Err(Error::NotThere(format!(
-                "the reports in {} cannot be served: this name is not text (UTF-8); let TTMEM_HOME name another folder",
+                "cannot serve the reports in {}: the path is not valid UTF-8; set TTMEM_HOME to another folder",
                 store.folder().display()
             )));
         }
         if !token && !bind.is_loopback() {
             return Err(Error::NotThere(format!(
-                "--no-token is for loopback alone: on {bind} everybody in the network could read and upload"
+                "--no-token is only allowed on loopback: on {bind} anyone in the network could read and upload"
             )));
         }
         store.prepare()?;
@@ -89,22 +89,22 @@ impl Server {
         self.bind.is_loopback()
     }
 
-    /// The name or address under which the server is found: on this machine, or in the network.
+    /// The server's host name or address: on this machine, or in the network.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The token, where one is wanted.
+    /// The token, if clients need one.
     pub fn token(&self) -> Option<&str> {
         self.app.token.as_ref().map(Token::as_str)
     }
 
-    /// The address to open, with the token: of the list, or of a report.
+    /// The address to open, with the token: the list's or a report's.
     pub fn address(&self, report: Option<&str>) -> String {
         self.address_at(&self.host, report)
     }
 
-    /// The same at the other end of `ssh -L`.
+    /// The same address at the other end of `ssh -L`.
     pub fn far_address(&self, report: Option<&str>) -> String {
         self.address_at("localhost", report)
     }
@@ -115,8 +115,8 @@ impl Server {
         format!("http://{host}:{}{page}{token}", self.port)
     }
 
-    /// A file that leads to an address. Everybody can see what a browser is started with; what stands in this file
-    /// only its owner can.
+    /// Writes a private file that redirects to an address. Other users can see a browser's command line, and with it
+    /// the token, but not this file.
     pub fn way_in(&self, address: &str) -> Result<PathBuf> {
         let page = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={address}\">\n");
         self.app
@@ -125,20 +125,20 @@ impl Server {
             .map_err(|source| Error::Write { path: "open.html".into(), source })
     }
 
-    /// Answers until the process is told to stop (Ctrl-C, `kill`, the end of the terminal). From the moment on that it
-    /// is announced, it can be asked and told.
+    /// Serves until the process is asked to stop (Ctrl-C, `kill`, the end of the terminal). Requests and signals are
+    /// handled from the moment of the announcement.
     pub fn run(self, announce: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         let runtime = runtime().map_err(failed)?;
-        let told = {
+        let stop = {
             let _inside = runtime.enter();
-            told_to_stop()
+            stop_signal()
         };
         announce(&self)?;
-        self.run_on(runtime, told)
+        self.run_on(runtime, stop)
     }
 
-    /// Answers until something happens. Then no new request is taken, those that are being answered get a moment to
-    /// end, uploads that are not stored yet are dropped, and nothing of them stays.
+    /// Serves until `stop` resolves. Then new requests are refused, running ones get a moment to finish, and uploads
+    /// that are not stored yet are dropped without leaving files.
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<()> {
         self.run_on(runtime().map_err(failed)?, stop)
     }
@@ -168,7 +168,7 @@ fn failed(source: io::Error) -> Error {
     Error::Read { path: "the network".into(), source }
 }
 
-/// The name that the address has: where only this machine is meant, one that works at both ends of `ssh -L`.
+/// The host in the printed address. On loopback, a name that works at both ends of `ssh -L`.
 fn host_of(bind: IpAddr, machine: Option<&str>) -> String {
     match (bind, machine) {
         (IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) | IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), _) => {
@@ -184,15 +184,15 @@ fn host_of(bind: IpAddr, machine: Option<&str>) -> String {
 fn runtime() -> io::Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread()
-        .worker_threads(cores.min(MOST_THREADS))
+        .worker_threads(cores.min(MAX_THREADS))
         .max_blocking_threads(DISK_THREADS)
         .enable_all()
         .build()
 }
 
-/// Waits for a signal; it is caught from now on, not from when somebody waits.
+/// Waits for a signal. Signals are caught from this call on, not only while the future is awaited.
 #[cfg(unix)]
-fn told_to_stop() -> impl Future<Output = ()> {
+fn stop_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let mut signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
@@ -206,7 +206,7 @@ fn told_to_stop() -> impl Future<Output = ()> {
     }
 }
 
-/// A signal that cannot be caught does what it does by itself.
+/// If a signal cannot be caught, its default action applies.
 #[cfg(unix)]
 async fn arrived(signal: &mut io::Result<tokio::signal::unix::Signal>) {
     match signal {
@@ -218,7 +218,7 @@ async fn arrived(signal: &mut io::Result<tokio::signal::unix::Signal>) {
 }
 
 #[cfg(not(unix))]
-fn told_to_stop() -> impl Future<Output = ()> {
+fn stop_signal() -> impl Future<Output = ()> {
     let mut signal = tokio::signal::windows::ctrl_c();
     async move {
         match &mut signal {

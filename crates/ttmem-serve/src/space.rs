@@ -1,8 +1,8 @@
-//! Where uploads lie until they are stored: `TTMEM_HOME/uploads`, a folder for each server, a room in it for each upload.
+//! Temporary storage for uploads: `TTMEM_HOME/uploads` has a folder per server with a room per upload.
 //!
-//! A room goes with whoever holds it: with the request that breaks off, with the job that is done. What a server leaves
-//! that was killed is swept away by the next one, and what its workers were writing, too. Only what is named as a server
-//! names it counts as left, and has a lock that nobody holds: a lock appears when its server holds it, not before.
+//! A room is deleted with its owner: the request that is aborted, or the job that is done. Leftovers of a killed
+//! server, including its workers' partial files, are removed by the next server. A folder counts as a leftover only if
+//! its name has a server's pattern and its lock is not held. The lock file appears only once its server holds it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -15,22 +15,22 @@ use ttmem::store::Store;
 use crate::random;
 
 const LOCK: &str = ".lock";
-/// A lock that is not held yet.
+/// A lock file that is not locked yet.
 const NEW_LOCK: &str = ".lock-new";
-/// In a room: the number of the process that works there.
+/// In a room: the process id of its worker.
 const WORKER: &str = ".worker";
-/// How the names of folders begin that lie among the temporary files.
+/// The prefix of folders in the system's temporary folder.
 const ELSEWHERE: &str = "ttmem-serve-";
 
-/// The folder of a server, as long as it runs.
+/// A server's folder, while the server runs.
 pub(crate) struct Space {
     folder: PathBuf,
     _lock: Option<File>,
 }
 
 impl Space {
-    /// Takes a folder under the home of a store; or, where that belongs to somebody else, among the temporary files: then
-    /// reports can be looked at, but not stored.
+    /// Creates a folder in the store's home, or in the temporary folder if the home belongs to another user. In that
+    /// case reports can be read, but not stored.
     pub(crate) fn of(store: &Store) -> io::Result<Self> {
         let uploads = store.folder().with_file_name("uploads");
         let made = fs::create_dir_all(store.folder().parent().unwrap_or(&uploads));
@@ -39,31 +39,31 @@ impl Space {
             .or_else(|_| Self::among(&std::env::temp_dir(), ELSEWHERE, store))
     }
 
-    /// Takes a folder among others, and removes those of servers that are gone.
+    /// Creates a folder among `others`, and removes those of dead servers.
     fn among(others: &Path, begin: &str, store: &Store) -> io::Result<Self> {
         let folder = others.join(format!("{begin}{}", random::secret()?));
         create_private(&folder)?;
-        // A file system without locks has none to hold; then nobody sweeps either.
+        // Without locks in the file system, folders are never removed.
         let lock = hold_lock(&folder).ok();
         sweep(others, begin, &folder, store);
         Ok(Self { folder, _lock: lock })
     }
 
-    /// A new room for a file of that name.
+    /// A new room for a file with this name.
     pub(crate) fn room(&self, file: &str) -> io::Result<Room> {
         let folder = self.folder.join(random::secret()?);
         create_private(&folder)?;
         Ok(Room { folder, file: file.to_owned() })
     }
 
-    /// A file of the server's own, that nobody else can read.
+    /// A file that only the owner can read.
     pub(crate) fn private_file(&self, name: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.folder.join(name);
         fs::write(&path, text)?;
         Ok(path)
     }
 
-    /// Gives the folder back with all that is in it.
+    /// Deletes the folder with its content.
     pub(crate) fn clear(&self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -94,8 +94,8 @@ impl Room {
         &self.file
     }
 
-    /// Leaves word of who works here, for those who sweep up after a server that is killed. Where there is no room for
-    /// that, there is none for what they would sweep either.
+    /// Records the worker's process id, for the cleanup after a killed server. If the disk is too full for that, the
+    /// worker cannot leave partial files either.
     pub(crate) fn note_worker(&self, process: u32) {
         let _ = fs::write(self.folder.join(WORKER), process.to_string());
     }
@@ -107,7 +107,7 @@ impl Drop for Room {
     }
 }
 
-/// Makes a folder that only its owner can look into: logs may tell more than their owner wants others to know.
+/// Creates a folder that only its owner can read: logs may contain private data.
 fn create_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -126,7 +126,7 @@ fn hold_lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes the folders of servers that are gone, and what their workers left half written.
+/// Removes the folders of dead servers and their workers' partial files.
 fn sweep(others: &Path, begin: &str, own: &Path, store: &Store) {
     for entry in fs::read_dir(others).into_iter().flatten().flatten() {
         let folder = entry.path();
@@ -139,7 +139,7 @@ fn sweep(others: &Path, begin: &str, own: &Path, store: &Store) {
     }
 }
 
-/// Whether a folder is one, not a link, and of the same owner as ours.
+/// Whether a path is a folder, not a link, with the same owner as `own`.
 fn is_of_same(own: &Path, folder: &Path) -> bool {
     let (Ok(own), Ok(other)) = (fs::symlink_metadata(own), fs::symlink_metadata(folder)) else {
         return false;
@@ -151,7 +151,7 @@ fn is_of_same(own: &Path, folder: &Path) -> bool {
     other.is_dir() && is_ours
 }
 
-/// Whether there is a lock that nobody holds. Where that cannot be known, somebody may.
+/// Whether the lock exists and is not held. If this cannot be determined, the folder may be in use.
 fn is_left(folder: &Path) -> bool {
     match OpenOptions::new().write(true).open(folder.join(LOCK)).map(|file| file.try_lock()) {
         Ok(Ok(())) => true,
@@ -168,8 +168,8 @@ fn sweep_after_workers(folder: &Path, store: &Store) {
     }
 }
 
-/// Whether a worker whose server is gone has ended. It does so at once; whoever still has its number after a moment is
-/// another process.
+/// Whether a worker whose server is gone has ended. It ends at once; a process that still has its id after a moment is
+/// a different one.
 fn has_ended(process: u32) -> bool {
     const MOMENT: Duration = Duration::from_millis(20);
     const MOMENTS: usize = 50;
@@ -182,7 +182,7 @@ fn has_ended(process: u32) -> bool {
     })
 }
 
-/// Whether a process runs. One that has ended may keep its number until somebody asks how, but works nowhere.
+/// Whether a process runs. A zombie keeps its id but has no working directory.
 fn runs(process: u32) -> bool {
     let works_in = fs::read_link(format!("/proc/{process}/cwd"));
     !works_in.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -211,7 +211,7 @@ mod tests {
         let room = first.room("a.log").unwrap();
         fs::write(room.file(), "a").unwrap();
         let second = Space::of(&store).unwrap();
-        assert!(room.file().exists(), "the first still runs");
+        assert!(room.file().exists(), "the first server still runs");
         drop(first);
         assert!(!room.folder().exists());
         drop(second);
@@ -248,7 +248,7 @@ mod tests {
     fn what_a_worker_of_a_killed_server_was_writing_is_swept_and_what_others_write_is_not() {
         let home = tempfile::tempdir().unwrap();
         let store = Store::at(home.path());
-        // No process has such a number; nobody has asked how this one ended; and this one runs.
+        // An id that no process has, a zombie's id, and the id of this running process.
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let (gone, ended, other) = (u32::MAX - 1, child.id(), std::process::id());
         while runs(ended) {
@@ -266,7 +266,7 @@ mod tests {
             assert!(!store.folder().join(format!("x-{process}")).exists());
         }
         child.wait().unwrap();
-        assert!(staged(other).join("x.ttmem").exists(), "that number is somebody else's now");
+        assert!(staged(other).join("x.ttmem").exists(), "the id belongs to another process");
         assert_eq!(fs::read_dir(home.path().join("uploads")).unwrap().count(), 0);
     }
 

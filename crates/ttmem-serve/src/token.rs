@@ -1,14 +1,13 @@
-//! The token: who does not have it gets nothing, not even the word whether something is there.
+//! The token: without it, a request gets nothing, not even whether something exists.
 //!
-//! It is in the address that `ttmem serve` prints. Opening that address puts it into a cookie, and the address bar is
-//! left without it, so that it is in no link that people pass on and in no picture of the screen. Programs send it as
+//! The token is part of the address that `ttmem serve` prints. Opening that address stores it in a cookie and removes
+//! it from the address bar, so that it does not end up in shared links or screenshots. Programs send it as
 //! `Authorization: Bearer TOKEN`.
 //!
-//! The cookie is for this site alone (`SameSite=Strict`: no other page can make the browser send it) and no script can
-//! read it (`HttpOnly`). Such a cookie is not sent on a redirect that began on another site, for example in a terminal
-//! that is itself a web page. So signing in answers with a page that goes on by itself: then it is our own page that
-//! asks. Browsers send cookies to all ports of a host; the port is in the cookie's name, so that two servers do not
-//! take each other's.
+//! The cookie is limited to this site (`SameSite=Strict`: no other site can make the browser send it) and hidden from
+//! scripts (`HttpOnly`). Such a cookie is not sent on a redirect that began on another site, for example in a web-based
+//! terminal. So signing in responds with a page that navigates on its own: then the request comes from this site.
+//! Browsers send cookies to all ports of a host, so the cookie's name contains the port to keep two servers apart.
 
 use std::hint::black_box;
 use std::io;
@@ -24,7 +23,7 @@ use crate::pages;
 use crate::random;
 use crate::refusal::Refusal;
 
-/// A secret of 128 bits, new for each server.
+/// A 128-bit secret, new for each server.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 
@@ -37,7 +36,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether that is the token. It takes as long for a wrong first letter as for a wrong last one.
+    /// Whether a text is the token, compared in constant time.
     fn is(&self, given: &str) -> bool {
         let ours = self.0.as_bytes();
         let given = given.as_bytes();
@@ -46,7 +45,7 @@ impl Token {
     }
 }
 
-/// Lets those pass who have the token, and signs those in who come with it in the address of a page.
+/// Rejects requests without the token, and signs in browsers that open a page with the token in its address.
 pub(crate) async fn check(
     State(app): State<Arc<App>>,
     request: Request,
@@ -65,12 +64,12 @@ pub(crate) async fn check(
     }
     Err(Refusal::new(
         StatusCode::UNAUTHORIZED,
-        "the token is missing or wrong: open the address that `ttmem serve` printed, or send the token in it as \
+        "missing or wrong token; open the address that `ttmem serve` printed, or send its token as \
          `Authorization: Bearer TOKEN`",
     ))
 }
 
-/// The page that somebody wants to see who has the token in the address.
+/// The page to open, if the request is for a page and has the token in its address.
 fn signing_in(token: &Token, request: &Request) -> Option<String> {
     let uri: &Uri = request.uri();
     let is_page = uri.path() == "/" || uri.path().starts_with("/reports/");
@@ -84,7 +83,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The cookie's name: with the port that the browser sees, which is another one at this end of `ssh -L`.
+/// The cookie's name. It contains the port that the browser uses, which may be a different one at this end of `ssh -L`.
 fn cookie_name(headers: &HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let port = host.rsplit_once(':').map_or("80", |(_, port)| port);
@@ -112,7 +111,7 @@ mod tests {
             let mut wrong = text.clone().into_bytes();
             wrong[at] ^= 1;
             assert!(!token.is(std::str::from_utf8(&wrong).unwrap()));
-            assert!(!token.is(&text[..at]), "a part of it");
+            assert!(!token.is(&text[..at]), "a prefix of the token");
         }
         assert!(!token.is(&format!("{text}0")));
         assert!(!token.is(&text.to_uppercase()) || text.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,7 +1,7 @@
-//! Receiving a log: `POST /api/upload?name=FILE` with the file as the body, just as it is.
+//! Receives a log: `POST /api/upload?name=FILE` with the file as the body.
 //!
-//! The body is no form: so its size is known before it comes, it needs no parser, and `curl -T` can send it. It goes to
-//! disk as it comes. Whatever breaks off leaves nothing behind.
+//! The body is not a form, so its size is known in advance, it needs no parser, and `curl -T` can send it. It is
+//! written to disk as it arrives. An aborted upload leaves nothing behind.
 
 use std::io;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use crate::refusal::Refusal;
 use crate::space::Room;
 use crate::{Limits, jobs};
 
-/// Whoever sends less than this within the patience that there is has given up, or means no good.
-const LEAST: u64 = 16 << 10;
-/// So much of an upload is in memory.
+/// An upload that sends less than this within the timeout is aborted.
+const MIN_PROGRESS: u64 = 16 << 10;
+/// The write buffer per upload.
 const PART: usize = 256 << 10;
 
 #[derive(Deserialize)]
@@ -33,59 +33,62 @@ struct Asked {
     name: String,
 }
 
-/// Takes a log and begins a job for it.
+/// Receives a log and starts a job for it.
 pub(crate) async fn receive(State(app): State<Arc<App>>, uri: Uri, body: Body) -> Result<Response, Refusal> {
     let Query(asked) = Query::<Asked>::try_from_uri(&uri)
-        .map_err(|_| Refusal::bad_request("an upload has a name: /api/upload?name=model.log"))?;
+        .map_err(|_| Refusal::bad_request("missing `name`; use /api/upload?name=model.log"))?;
     if app.limits.upload_bytes == 0 || body.size_hint().lower() > app.limits.upload_bytes {
         return Err(too_large(&app.limits));
     }
     let Some(place) = app.jobs.place() else {
         return Err(Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "too many uploads wait to be processed: try again when some of them are done",
+            "too many uploads in progress; try again later",
         ));
     };
     let room = app.space.room(&file_name(&asked.name)).map_err(|error| not_kept(&error))?;
     let size = tokio::select! {
         size = save(body, &room, &app.limits) => size?,
-        () = app.stop.cancelled() => return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server stops")),
+        () = app.stop.cancelled() => {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"));
+        }
     };
     let shown = jobs::begin(&app, room, size, place)?.shown();
     let location = [(header::LOCATION, format!("/api/jobs/{}", shown.id))];
     Ok((StatusCode::ACCEPTED, location, Json(shown)).into_response())
 }
 
-/// Writes a body to the file of a room; returns its size.
+/// Writes a body to a room's file. Returns its size.
 async fn save(body: Body, room: &Room, limits: &Limits) -> Result<u64, Refusal> {
     let mut file = File::create(room.file()).await.map_err(|error| not_kept(&error))?;
     file.set_max_buf_size(PART);
     let mut parts = body.into_data_stream();
     let mut size = 0;
     let mut lately = 0;
-    let mut deadline = Instant::now() + limits.upload_patience;
+    let mut deadline = Instant::now() + limits.upload_timeout;
     while let Some(part) = timeout_at(deadline, parts.next()).await.map_err(|_| too_slow())? {
-        let part = part.map_err(|error| Refusal::bad_request(format!("the upload broke off: {error}")))?;
+        let part =
+            part.map_err(|error| Refusal::bad_request(format!("the upload was interrupted: {error}")))?;
         size += part.len() as u64;
         lately += part.len() as u64;
         if size > limits.upload_bytes {
             return Err(too_large(limits));
         }
         file.write_all(&part).await.map_err(|error| not_kept(&error))?;
-        if lately >= LEAST {
+        if lately >= MIN_PROGRESS {
             lately = 0;
-            deadline = Instant::now() + limits.upload_patience;
+            deadline = Instant::now() + limits.upload_timeout;
         }
     }
     file.flush().await.map_err(|error| not_kept(&error))?;
     Ok(size)
 }
 
-/// The last part of a name, as a file can be called.
+/// The last component of a name, as a valid file name.
 fn file_name(given: &str) -> String {
     let last = given.rsplit(['/', '\\']).next().unwrap_or_default();
     match plain_name(last).as_str() {
-        // That is standard input.
+        // `-` means standard input.
         "-" => "upload".to_owned(),
         name => name.to_owned(),
     }
@@ -93,17 +96,17 @@ fn file_name(given: &str) -> String {
 
 fn too_large(limits: &Limits) -> Refusal {
     let message = match limits.upload_bytes {
-        0 => "this server takes no uploads (`ttmem serve --max-upload 0`)".to_owned(),
-        most => format!(
-            "uploads of up to {most} bytes are taken (`ttmem serve --max-upload`): pack the log (gzip, zstd), or cut \
-             out its last pass (`ttmem last-run`)"
+        0 => "uploads are disabled (`ttmem serve --max-upload 0`)".to_owned(),
+        max => format!(
+            "the upload is too large: the limit is {max} bytes (`ttmem serve --max-upload`); compress the log (gzip, \
+             zstd), or extract its last pass (`ttmem last-run`)"
         ),
     };
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
 fn too_slow() -> Refusal {
-    Refusal::new(StatusCode::REQUEST_TIMEOUT, "the upload did not go on: nothing of it is kept")
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, "the upload timed out and was discarded")
 }
 
 fn not_kept(error: &io::Error) -> Refusal {
@@ -120,8 +123,7 @@ mod tests {
     use super::*;
     use crate::space::Space;
 
-    /// What becomes of an upload that comes in parts of a size, each so long after the one before. The clock is not the
-    /// real one: it jumps to whatever is waited for.
+    /// Receives an upload that arrives in parts of `size` bytes, `pause` apart, on a mocked clock.
     async fn slowly(parts: usize, size: usize, pause: Duration) -> Result<u64, Refusal> {
         let home = tempfile::tempdir().unwrap();
         let space = Space::of(&Store::at(home.path())).unwrap();
@@ -133,19 +135,19 @@ mod tests {
         save(body, &room, &Limits::default()).await
     }
 
-    const LEAST_PART: usize = 16 << 10;
+    const MIN_PART: usize = 16 << 10;
 
     #[tokio::test(start_paused = true)]
     async fn who_goes_on_is_waited_for_however_long_it_takes_in_all() {
-        let size = slowly(200, LEAST_PART, Duration::from_secs(50)).await.unwrap();
-        assert_eq!(size, 200 * LEAST);
-        // Smaller parts, as long as enough of them come in a minute.
-        assert!(slowly(1000, LEAST_PART / 4, Duration::from_secs(10)).await.is_ok());
+        let size = slowly(200, MIN_PART, Duration::from_secs(50)).await.unwrap();
+        assert_eq!(size, 200 * MIN_PROGRESS);
+        // Smaller parts are fine if enough of them arrive in a minute.
+        assert!(slowly(1000, MIN_PART / 4, Duration::from_secs(10)).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_stands_still_or_drips_is_not() {
-        for (parts, size, pause) in [(1, LEAST_PART, 61), (100, 1, 1), (100, LEAST_PART / 4, 20)] {
+        for (parts, size, pause) in [(1, MIN_PART, 61), (100, 1, 1), (100, MIN_PART / 4, 20)] {
             let refusal = slowly(parts, size, Duration::from_secs(pause)).await.unwrap_err();
             assert_eq!(refusal.status, StatusCode::REQUEST_TIMEOUT, "{parts} of {size} each {pause} s");
         }

@@ -1,6 +1,6 @@
-//! Graph captures of ttnn, written node by node as a program would make them, with what ttnn's own rules say of them.
+//! ttnn graph captures, written node by node as a program would, with the results of ttnn's own rules.
 //!
-//! Nothing is held but the buffers that are there: a capture may be as large as a disk.
+//! Only live buffers are kept in memory, so a capture may be of any size.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::random::Random;
 
-/// Where a buffer lies.
+/// The memory of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// DRAM.
@@ -32,7 +32,7 @@ impl Memory {
         }
     }
 
-    /// Captures know two types; the regions go under the memory that they are cut out of.
+    /// Captures know two types; a region has the type of the memory that contains it.
     fn type_name(self) -> &'static str {
         if self.is_dram() { "DRAM" } else { "L1" }
     }
@@ -42,23 +42,23 @@ impl Memory {
     }
 }
 
-/// How a capture is written.
+/// The form of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// All parameters as text, and no sizes per bank: captures before 2026.
+    /// All parameters as text, and no sizes per bank, as in captures before 2026.
     pub old: bool,
-    /// Wrapped into a report, which tells the device.
+    /// Wrapped in a report, which names the device.
     pub report: bool,
-    /// No device was behind it: all addresses are 0.
+    /// There was no device: all addresses are 0.
     pub no_dispatch: bool,
 }
 
 impl Options {
-    /// A bare list of today.
+    /// A plain list in the current form.
     pub const PLAIN: Self = Self { old: false, report: false, no_dispatch: false };
 }
 
-/// What ttnn's rules say, and a little more.
+/// The results of ttnn's rules, and some more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Truth {
     /// `extract_dram_usage`: the peak.
@@ -69,26 +69,26 @@ pub struct Truth {
     pub dram_deallocations: u64,
     /// `extract_resource_usage_per_core`: the peak of circular buffers.
     pub peak_cb: i64,
-    /// The same: of buffers in L1.
+    /// The same: the peak of buffers in L1.
     pub peak_l1: i64,
-    /// The same: of all that is in L1.
+    /// The same: the peak of everything in L1.
     pub peak_total: i64,
-    /// The most that buffers in DRAM took of a bank, with their padding, those from before the capture included.
+    /// The peak of buffers in DRAM per bank with padding, including those from before the capture.
     pub dram_peak_per_bank: u64,
-    /// Outermost functions.
+    /// The number of outermost functions.
     pub functions: u64,
-    /// All nodes.
+    /// The number of nodes.
     pub nodes: u64,
 }
 
 impl Truth {
-    /// What is in DRAM at the end, above the beginning.
+    /// The DRAM usage at the end, relative to the start.
     pub fn dram_current(&self) -> i64 {
         self.dram_allocations.cast_signed() - self.dram_deallocations.cast_signed()
     }
 }
 
-/// A buffer that is there.
+/// A live buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     node: u64,
@@ -99,33 +99,33 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Where it lies.
+    /// The memory of the buffer.
     pub fn memory(&self) -> Memory {
         self.memory
     }
 
-    /// What it takes of the device.
+    /// The total size on the device.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What it takes of a bank, or of a core.
+    /// The bytes per bank, or per core.
     pub fn per_bank(&self) -> u64 {
         self.per_bank
     }
 }
 
-/// The banks of DRAM, and the cores that L1 is spread over.
+/// The number of DRAM banks.
 pub const BANKS: u64 = 12;
-/// The cores.
+/// The number of cores that L1 is spread over.
 pub const CORES: u64 = 64;
 const PAGE: u64 = 2048;
-/// The first address of DRAM that the allocator of a Wormhole manages; below it, memory is reserved.
+/// The first DRAM address that a Wormhole's allocator manages; memory below it is reserved.
 pub const DRAM_BASE: u64 = 0x10_0040;
-/// What a channel of DRAM has, with what is reserved.
+/// The size of a DRAM channel, including reserved memory.
 pub const DRAM_CHANNEL: u64 = 1 << 30;
 
-/// A capture, being written.
+/// A capture in progress.
 pub struct Capture<W: Write> {
     out: W,
     options: Options,
@@ -138,7 +138,7 @@ pub struct Capture<W: Write> {
     l1: i64,
     cb: i64,
     other: i64,
-    /// What DRAM's banks hold above the beginning, and what of it was there before: the first may be below zero.
+    /// The level of the DRAM banks relative to the start, and the part that existed before: the first may be negative.
     held: Vec<i64>,
     before: i64,
 }
@@ -186,7 +186,7 @@ impl<W: Write> Capture<W> {
         Ok(self.node - 1)
     }
 
-    /// A function begins.
+    /// Begins a function.
     pub fn function(&mut self, name: &str) -> io::Result<()> {
         self.truth.functions += u64::from(self.functions.is_empty());
         self.functions.push(name.to_owned());
@@ -194,7 +194,7 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// The innermost function ends.
+    /// Ends the innermost function.
     pub fn end(&mut self) -> io::Result<()> {
         let name = self.functions.last().cloned().unwrap_or_default();
         self.node("function_end", json!({ "name": name }), &[])?;
@@ -202,7 +202,7 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// A buffer with a tensor in it.
+    /// Allocates a buffer with a tensor in it.
     pub fn allocate(&mut self, memory: Memory, size: u64) -> io::Result<Buffer> {
         let address = if self.options.no_dispatch { 0 } else { self.address };
         self.address += size;
@@ -228,7 +228,7 @@ impl<W: Write> Capture<W> {
         Ok(buffer)
     }
 
-    /// A buffer is given back.
+    /// Frees a buffer.
     pub fn free(&mut self, buffer: &Buffer) -> io::Result<()> {
         self.node("buffer_deallocate", self.buffer_params(buffer), &[buffer.node])?;
         if buffer.memory.is_dram() {
@@ -241,7 +241,7 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// A buffer is given back that was there before the capture began.
+    /// Frees a buffer that was allocated before the capture.
     pub fn free_from_before(&mut self, memory: Memory, size: u64) -> io::Result<()> {
         let buffer =
             Buffer { node: self.node, memory, size, per_bank: per_bank(memory, size), address: DRAM_BASE };
@@ -252,7 +252,7 @@ impl<W: Write> Capture<W> {
         self.free(&buffer)
     }
 
-    /// A circular buffer of a program; one that is globally allocated lies in a buffer.
+    /// Adds a program's circular buffer; a globally allocated one is inside another buffer.
     pub fn circular_buffer(&mut self, size: u64, cores: &str, globally_allocated: bool) -> io::Result<()> {
         let flag = if globally_allocated { "1" } else { "0" };
         let params = json!({
@@ -264,7 +264,7 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// A dataflow buffer of a program; one that borrows lies in a buffer.
+    /// Adds a program's dataflow buffer; a borrowing one is inside another buffer.
     pub fn dataflow_buffer(&mut self, size: u64, borrows: bool) -> io::Result<()> {
         let flag = if borrows { "1" } else { "0" };
         let params = json!({"size": size, "address": 0, "core_range_set": "{}", "borrows_memory": flag});
@@ -274,7 +274,7 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// A scratchpad of a program.
+    /// Adds a program's scratchpad.
     pub fn scratchpad(&mut self, size: u64) -> io::Result<()> {
         self.node("scratchpad_allocate", json!({"size": size, "address": 0, "core_range_set": "{}"}), &[])?;
         self.other += size.cast_signed();
@@ -282,14 +282,14 @@ impl<W: Write> Capture<W> {
         Ok(())
     }
 
-    /// All that programs have on their cores is gone.
+    /// Frees all program buffers.
     pub fn programs_gone(&mut self) -> io::Result<()> {
         self.node("circular_buffer_deallocate_all", json!({"device_id": 0}), &[])?;
         (self.cb, self.other) = (0, 0);
         Ok(())
     }
 
-    /// Ends the capture, and says the truth about it.
+    /// Ends the capture, and returns its truth.
     pub fn finish(mut self) -> io::Result<Truth> {
         self.close()?;
         let highest = self.held.iter().max().copied().unwrap_or(0);
@@ -298,7 +298,7 @@ impl<W: Write> Capture<W> {
         Ok(self.truth)
     }
 
-    /// Ends the capture, and gives back what it was written to.
+    /// Ends the capture, and returns the output.
     pub fn finish_into(mut self) -> io::Result<W> {
         self.close()?;
         Ok(self.out)
@@ -326,7 +326,7 @@ impl<W: Write> Capture<W> {
     }
 
     fn buffer_params(&self, buffer: &Buffer) -> Value {
-        // Old captures tell the cores of a sharded buffer, from which its share of each follows.
+        // Old captures contain the cores of a sharded buffer, which give its size per core.
         let cores = if buffer.memory.is_dram() { 0 } else { CORES };
         let mut params = json!({
             "size": buffer.size, "address": buffer.address, "type": buffer.memory.type_name(),
@@ -343,7 +343,7 @@ impl<W: Write> Capture<W> {
         let bytes = if self.options.old { buffer.size } else { buffer.per_bank };
         if buffer.memory == Memory::Dram {
             let now = self.held.last().copied().unwrap_or(0) + sign * bytes.cast_signed();
-            // Only the highest and the last are of interest.
+            // Only the highest and the last value matter.
             let highest = self.held.first().copied().unwrap_or(0).max(now);
             self.held = vec![highest, now];
         }
@@ -358,13 +358,13 @@ impl<W: Write> Capture<W> {
     }
 }
 
-/// What a buffer takes of a bank, or of a core: whole pages.
+/// The bytes of a buffer per bank, or per core, in whole pages.
 fn per_bank(memory: Memory, size: u64) -> u64 {
     let banks = if memory.is_dram() { BANKS } else { CORES };
     size.div_ceil(PAGE).div_ceil(banks) * PAGE
 }
 
-/// All parameters as text, as they once were.
+/// All parameters as text, as in old captures.
 fn as_text(params: Value) -> Value {
     let Value::Object(params) = params else { return params };
     let text = |value: Value| match value {
@@ -374,7 +374,7 @@ fn as_text(params: Value) -> Value {
     Value::Object(params.into_iter().map(|(key, value)| (key, text(value))).collect())
 }
 
-/// A program of that many functions, some of them nested, drawn from a seed.
+/// A random program with that many functions, some of them nested.
 pub fn random<W: Write>(out: W, options: Options, functions: u64, seed: u64) -> io::Result<Truth> {
     const NAMES: [&str; 5] = ["ttnn::matmul", "ttnn::add", "ttnn::softmax", "ttnn::linear", "ttnn::reshape"];
     let mut random = Random::new(seed);
@@ -394,7 +394,7 @@ pub fn random<W: Write>(out: W, options: Options, functions: u64, seed: u64) -> 
             capture.end()?;
         }
         capture.end()?;
-        // Python lets go of tensors between two calls.
+        // Python frees tensors between two calls.
         if there.len() > 12 || (random.between(0, 3) == 0 && !there.is_empty()) {
             let at = random.index(there.len());
             capture.free(&there.swap_remove(at))?;
@@ -406,7 +406,7 @@ pub fn random<W: Write>(out: W, options: Options, functions: u64, seed: u64) -> 
     capture.finish()
 }
 
-/// What one function does to memory.
+/// The effect of one function on memory.
 fn work<W: Write>(capture: &mut Capture<W>, random: &mut Random, there: &mut Vec<Buffer>) -> io::Result<()> {
     for _ in 0..random.between(0, 2) {
         let memory = match random.between(0, 7) {

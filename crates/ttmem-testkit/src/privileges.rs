@@ -1,10 +1,10 @@
-//! Runs a part of a test without root's right to read and write every file: CI and containers often test as root.
+//! Runs part of a test without root's right to read and write every file: CI and containers often run tests as root.
 
 use std::thread;
 
-/// Runs `test` where the permissions of files count, also for the programs that it starts.
+/// Runs `test` with file permissions enforced, also for the programs that it starts.
 ///
-/// The rights belong to a thread, so the test gets one of its own.
+/// Capabilities belong to a thread, so the test runs in a new one.
 ///
 /// # Panics
 ///
@@ -17,7 +17,7 @@ pub fn where_permissions_count<T: Send>(test: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(run).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Gives up the rights that make permissions of files meaningless.
+/// Drops the capabilities that bypass file permissions.
 #[cfg(target_os = "linux")]
 fn drop_rights() -> rustix::io::Result<()> {
     use rustix::thread::{
@@ -29,7 +29,7 @@ fn drop_rights() -> rustix::io::Result<()> {
     if !own.effective.intersects(all_files) {
         return Ok(());
     }
-    // A program that root starts gets everything in the bounding set.
+    // A program started by root gets all capabilities in the bounding set.
     for capability in [CapabilitySet::DAC_OVERRIDE, CapabilitySet::DAC_READ_SEARCH] {
         remove_capability_from_bounding_set(capability)?;
     }
@@ -39,7 +39,7 @@ fn drop_rights() -> rustix::io::Result<()> {
     set_capabilities(None, own)
 }
 
-/// Elsewhere, tests do not run as root.
+/// On other systems, tests do not run as root.
 #[cfg(not(target_os = "linux"))]
 fn drop_rights() -> std::io::Result<()> {
     Ok(())

@@ -1,4 +1,4 @@
-//! The one source of chance: a splitmix64 generator, so that a seed names a log for ever, on every machine.
+//! The only source of randomness: a splitmix64 generator, so that a seed always gives the same log, on every machine.
 
 /// A deterministic stream of numbers.
 #[derive(Clone, Debug)]
@@ -7,12 +7,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream that `seed` names.
+    /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// A second stream, independent of how much of this one is drawn later.
+    /// A second stream, independent of later draws from this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.draw())
@@ -33,11 +33,11 @@ impl Random {
         low + self.draw() % (high - low + 1)
     }
 
-    /// An index into something of this length.
+    /// An index into a list of this length.
     ///
     /// # Panics
     ///
-    /// When the length is zero: there is nothing to point at.
+    /// If the length is zero.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.between(0, length as u64 - 1)).expect("an index is no larger than a length")
     }

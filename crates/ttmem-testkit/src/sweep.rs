@@ -1,25 +1,25 @@
-//! How many cases a test tries. `make test` takes a sample; `make soak` sets `TTMEM_SWEEP=all` and takes all.
+//! The number of cases that a test tries. `make test` uses a sample; `make soak` sets `TTMEM_SWEEP=all` to try all.
 
 use std::ops::Range;
 
-/// Whether every case is wanted.
+/// Whether all cases are tried.
 pub fn is_whole() -> bool {
     std::env::var("TTMEM_SWEEP").is_ok_and(|sweep| sweep == "all")
 }
 
-/// How many cases to draw: `sample`, or `whole` where every case is wanted.
+/// The number of cases: `sample`, or `whole` if all cases are tried.
 pub fn cases<T>(sample: T, whole: T) -> T {
     if is_whole() { whole } else { sample }
 }
 
-/// Positions in a range: every one, or some `sample` at equal distances, with the first and the last.
+/// Positions in a range: all, or about `sample` at equal distances, including the first and the last.
 pub fn positions(range: Range<usize>, sample: usize) -> impl Iterator<Item = usize> {
     let step = cases(range.len().div_ceil(sample.max(1)), 1).max(1);
     let last = range.clone().next_back();
     range.step_by(step).chain(last.filter(move |_| step > 1))
 }
 
-/// Pairs of two kinds of things: every pair, or each of the first kind with two of the second, in turn.
+/// Pairs of two lists: all, or each item of the first with two of the second, in turn.
 pub fn pairs<'a, A, B>(first: &'a [A], second: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
     let each = cases(2.min(second.len()), second.len());
     first.iter().enumerate().flat_map(move |(row, one)| {

@@ -1,4 +1,4 @@
-//! `make check-data`: every log that comes with a truth, every field of the truth, held or not, in one table.
+//! `make check-data`: compares every log that has a truth file with it, field by field, and prints one table.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     if written.is_ok() && all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Where logs with truths are; the first is not part of the repository and need not be there.
+/// The folders with logs and their truths. The first is not part of the repository and may be missing.
 fn folders() -> [PathBuf; 2] {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     [root.join("../shared/data/tt"), root.join("corpus/tt_log")]
@@ -48,7 +48,7 @@ fn truth_of(log: &Path) -> PathBuf {
     log.with_extension("truth.json")
 }
 
-/// The folder is part of the name: the same log may be in both.
+/// The log's name with its folder: the same log may be in both.
 fn name_of(log: &Path) -> String {
     let parts: Vec<_> = log.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
     parts.into_iter().rev().collect::<Vec<_>>().join("/")
@@ -57,7 +57,7 @@ fn name_of(log: &Path) -> String {
 fn check(log: &Path) -> Fields {
     checked(log).unwrap_or_else(|problem| {
         let mut fields = Fields::default();
-        fields.judge("reading", false, &"an answer", &problem);
+        fields.judge("reading", false, &"a summary", &problem);
         fields
     })
 }
@@ -68,12 +68,12 @@ fn checked(log: &Path) -> Result<Fields, String> {
     if json.contains("\"left_behind_MB_per_bank\"") {
         return real::compare(&profile, &json);
     }
-    let truth = Truth::parse(&json).map_err(|error| format!("the truth cannot be read: {error}"))?;
+    let truth = Truth::parse(&json).map_err(|error| format!("cannot read the truth: {error}"))?;
     let text = fs::read(log).map_err(|error| error.to_string())?;
     Ok(truth::compare(&profile, &truth, Shown::of_log(&text)))
 }
 
-/// The table: a row for each log and group of fields.
+/// The table, with a row per log and group of fields.
 #[derive(Default)]
 struct Table {
     text: String,
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// The fields by the first word of their names, in the order of first appearance.
+/// The fields grouped by the first word of their names, in order of first appearance.
 fn groups(fields: &Fields) -> Vec<(&str, Vec<&Field>)> {
     let mut groups: Vec<(&str, Vec<&Field>)> = Vec::new();
     for field in &fields.0 {

@@ -1,5 +1,5 @@
-//! Lists the tensors with padding that another shape of the same elements would save, and what speaks against it:
-//! `cargo run --example list_shape_proposals -- FILE…`.
+//! Lists the tensors whose padding another shape with the same elements would save, and why a shape was dropped: `cargo
+//! run --example list_shape_proposals -- FILE…`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use ttmem::analyze::reshaping::{Freedom, Reshaping};
 use ttmem::analyze::tiles::friendly_shape;
 use ttmem::model::{Profile, Rank, TensorId};
 
-#[allow(clippy::print_stdout, reason = "it is a command")]
+#[allow(clippy::print_stdout, reason = "this is a command-line program")]
 fn main() -> ttmem::Result<()> {
     for file in std::env::args().skip(1) {
         print!("{}", listed(&file, &ttmem::read::open(&file)?));
@@ -16,7 +16,7 @@ fn main() -> ttmem::Result<()> {
     Ok(())
 }
 
-/// A line for each shape of a profile and each verdict on it.
+/// A line per shape of a profile and verdict on it.
 pub(crate) fn listed(name: &str, profile: &Profile) -> String {
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     for rank in &profile.ranks {
@@ -28,7 +28,7 @@ pub(crate) fn listed(name: &str, profile: &Profile) -> String {
         }
     }
     lines.iter().fold(String::new(), |mut text, (line, count)| {
-        // Writing into memory cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name}: {line} ({count} tensors)");
         text
     })
@@ -46,7 +46,7 @@ fn line(profile: &Profile, rank: &Rank, reshaping: &Reshaping<'_>, tensor: Tenso
         }
         Freedom::Returned => "dropped: the program returns it".to_owned(),
         Freedom::Fixed => "dropped: a prepared weight or bias of a convolution has a fixed layout".to_owned(),
-        Freedom::Unknown => "dropped: the evidence does not say which operations use it".to_owned(),
+        Freedom::Unknown => "dropped: the input does not record which operations use it".to_owned(),
     };
     Some(format!("{} {} as {}, {why}", shape(&ty.shape), profile.text(ty.dtype), shape(&better)))
 }

@@ -1,7 +1,7 @@
-//! What the live recorder costs the program that it watches: nanoseconds for each allocation or free, held against a hash
-//! map in the same run. `bench/tracker.sh` runs it.
+//! Measures the live recorder's overhead in nanoseconds per allocation or free, compared with a hash map in the same
+//! run. `bench/tracker.sh` runs it.
 
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+#![allow(clippy::print_stdout, reason = "this is a command-line program")]
 
 use std::collections::{HashMap, VecDeque};
 use std::hint::black_box;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use ttmem::model::{Class, ScopeKind};
 use ttmem::record::live::{Allocation, Place, Recorder};
 
-/// How many events are measured at once, half of them frees.
+/// The number of measured events; half of them are frees.
 const EVENTS: u64 = 2_000_000;
-/// How many allocations are there at a time.
+/// The number of live allocations.
 const LIVE: usize = 1_000;
 const ROUNDS: usize = 7;
-/// How many events a program has before something else takes longer.
+/// The number of events between two pauses.
 const BURST: u64 = 4_000;
 
 type Answer<T> = Result<T, Box<dyn std::error::Error>>;
@@ -31,15 +31,15 @@ fn main() -> Answer<()> {
     report("std HashMap, insert or remove", map);
     report("recorder, figures only", best(|| Ok(churn(&mut Recorder::new(), EVENTS, false)))?);
     report("recorder, to a file, in bursts", best(|| bursts(&path))?);
-    report("  the same, without a pause", best(|| recorded(&path))?);
+    report("  the same, without a pause", best(|| written(&path))?);
     let size = std::fs::metadata(&path)?.len();
     #[allow(clippy::cast_precision_loss)]
     let each = size as f64 / EVENTS as f64;
-    println!("the file of a recording has {each:.1} bytes for each event");
+    println!("a recording takes {each:.1} bytes per event");
     Ok(())
 }
 
-/// The best of some rounds, in nanoseconds for each event: what disturbs a measurement makes it longer.
+/// The best of several rounds, in nanoseconds per event: disturbances only make a round longer.
 fn best(mut round: impl FnMut() -> Answer<Duration>) -> Answer<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -63,15 +63,15 @@ fn hash_map() -> Duration {
     start.elapsed()
 }
 
-/// Allocates and frees, inside of calls; only that is measured. With pauses, what was told is written in them.
+/// Allocates and frees inside calls, and measures only that. With pauses, the recorder writes its queue in them.
 fn churn(recorder: &mut Recorder, events: u64, has_pauses: bool) -> Duration {
     let (pool, lane) = (recorder.pool("cpu", false), recorder.lane("MainThread"));
     let name = recorder.text("aten::empty");
     let op = recorder.op(name, None, None);
     let scope = recorder.scope(None, "request", ScopeKind::Operation);
     let mut alive: VecDeque<Place> = VecDeque::with_capacity(LIVE);
-    let (mut took, mut told) = (Duration::ZERO, 0);
-    while told < events {
+    let (mut took, mut written) = (Duration::ZERO, 0);
+    while written < events {
         let call = recorder.enter(scope, lane, None, None);
         let start = Instant::now();
         for number in 0..BURST / 2 {
@@ -85,7 +85,7 @@ fn churn(recorder: &mut Recorder, events: u64, has_pauses: bool) -> Duration {
             }
         }
         took += start.elapsed();
-        told += BURST;
+        written += BURST;
         if let Some(call) = call {
             recorder.exit(call);
             recorder.release(call);
@@ -104,7 +104,7 @@ fn bursts(path: &Path) -> Answer<Duration> {
     Ok(took)
 }
 
-fn recorded(path: &Path) -> Answer<Duration> {
+fn written(path: &Path) -> Answer<Duration> {
     let mut recorder = Recorder::recording_to(path)?;
     let took = churn(&mut recorder, EVENTS, false);
     recorder.finish()?;

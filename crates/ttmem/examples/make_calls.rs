@@ -1,5 +1,5 @@
-//! Makes a recording of a program that trains and serves at once: so many calls, on several threads, with memory. What
-//! `bench/gantt.sh` draws. The same number gives the same file.
+//! Generates a recording of a program that trains and serves at the same time: calls on several threads, with memory.
+//! `bench/gantt.sh` renders it. The same number of calls always gives the same file.
 //!
 //! `cargo run --release --example make_calls -- 200000 OUT.ttmem`
 
@@ -33,12 +33,12 @@ const OPS: [&str; 12] = [
 ];
 const MIB: u64 = 1 << 20;
 
-/// A call before all of them are put in order.
+/// A generated call, before all calls are sorted.
 struct Made {
     name: String,
     kind: ScopeKind,
     lane: usize,
-    /// The call that it is inside of.
+    /// The enclosing call.
     parent: Option<usize>,
     began: u64,
     ended: u64,
@@ -74,7 +74,7 @@ impl Program {
         self.calls[call].ended = now;
     }
 
-    /// Operations of the framework in a call, one after the other; when the last has ended.
+    /// Consecutive framework operations inside a call. Returns when the last one ends.
     fn operations(&mut self, parent: usize, count: u64, mut now: u64) -> u64 {
         let (lane, freed) = (self.calls[parent].lane, self.random.between(0, 3));
         for number in 0..count {
@@ -99,7 +99,7 @@ impl Program {
         now
     }
 
-    /// A step of a training, with threads beside it; when it has ended.
+    /// A training step, with other threads beside it. Returns when it ends.
     fn step(&mut self, number: u64, began: u64) -> u64 {
         let step = self.call("train_step", ScopeKind::Operation, 0, None, began);
         let forward = self.call("GPT", ScopeKind::Forward, 0, Some(step), began + 2_000);
@@ -159,18 +159,18 @@ impl Program {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [count, path] = &arguments[..] else {
-        return Err(Error::NotThere("a number of calls and a file to write are wanted".into()));
+        return Err(Error::NotThere("expected a number of calls and an output file".into()));
     };
-    let wanted = count.parse().map_err(|_| Error::NotThere(format!("{count} is no number")))?;
+    let wanted = count.parse().map_err(|_| Error::NotThere(format!("{count} is not a number")))?;
     let mut program = Program { random: Random::new(7), calls: Vec::new(), wanted };
     program.run();
     let file = File::create(path).map_err(|source| Error::Write { path: path.into(), source })?;
     let mut writer = Writer::create(BufWriter::new(file), path)?;
-    tell(&program.calls, path, &mut writer)?;
+    write(&program.calls, path, &mut writer)?;
     writer.finish().map(drop)
 }
 
-fn tell(calls: &[Made], path: &str, sink: &mut dyn Sink) -> Result<()> {
+fn write(calls: &[Made], path: &str, sink: &mut dyn Sink) -> Result<()> {
     let rank = row(RankId::new(0))?;
     sink.take(Event::Source(Source { format: "recording".into(), file: path.to_owned() }))?;
     sink.take(Event::Rank { label: None })?;
@@ -189,13 +189,13 @@ fn tell(calls: &[Made], path: &str, sink: &mut dyn Sink) -> Result<()> {
     for lane in LANES {
         say(RankEvent::Lane { name: texts[lane] })?;
     }
-    tell_calls(calls, &texts, &mut say)?;
-    tell_memory(calls, texts["warm"], &mut say)?;
+    write_calls(calls, &texts, &mut say)?;
+    write_memory(calls, texts["warm"], &mut say)?;
     sink.take(Event::End)
 }
 
-/// Calls in the order in which they began, each with its scope.
-fn tell_calls(
+/// The calls in order of their start, each with its scope.
+fn write_calls(
     calls: &[Made],
     texts: &HashMap<&str, StrId>,
     say: &mut impl FnMut(RankEvent) -> Result<()>,
@@ -235,13 +235,13 @@ fn tell_calls(
     Ok(())
 }
 
-/// What operations took and gave back, a step each.
-fn tell_memory(calls: &[Made], warm: StrId, say: &mut impl FnMut(RankEvent) -> Result<()>) -> Result<()> {
+/// The operations' allocations and frees, a step each.
+fn write_memory(calls: &[Made], warm: StrId, say: &mut impl FnMut(RankEvent) -> Result<()>) -> Result<()> {
     let pool = row(PoolId::new(0))?;
     let mut changes: Vec<(u64, u64, bool)> = Vec::new();
     for call in calls.iter().filter(|call| call.kind == ScopeKind::Framework && call.allocated > 0) {
         changes.push((call.began, call.allocated, true));
-        // What it did not give back itself goes a while later.
+        // An operation that does not free its memory itself frees it a while later.
         changes.push((call.ended + if call.freed > 0 { 0 } else { 4_000_000 }, call.allocated, false));
     }
     changes.sort_unstable();
@@ -261,5 +261,5 @@ fn tell_memory(calls: &[Made], warm: StrId, say: &mut impl FnMut(RankEvent) -> R
 }
 
 fn row<T>(id: Option<T>) -> Result<T> {
-    id.ok_or_else(|| Error::NotThere("there are more rows than can be counted".into()))
+    id.ok_or_else(|| Error::NotThere("too many rows".into()))
 }

@@ -1,8 +1,8 @@
-//! Reads a log and writes its page, nothing else: what `make bench-page` holds against `ttmem summary`.
+//! Reads a log and writes only its page. `make bench-page` compares this with `ttmem summary`.
 //!
-//! `cargo run --release --example page -- LOG OUT.html` says how long each part took.
+//! `cargo run --release --example page -- LOG OUT.html` prints the duration of each part.
 
-#![allow(clippy::print_stderr, reason = "it is there to print")]
+#![allow(clippy::print_stderr, reason = "this is a command-line program")]
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,14 +12,14 @@ use mimalloc::MiMalloc;
 use ttmem::query::{Request, summary};
 use ttmem::{Error, Result, read, report};
 
-/// As in the command.
+/// The same allocator as in the command.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [log, page] = &arguments[..] else {
-        return Err(Error::NotThere("a log and the page to write are wanted".into()));
+        return Err(Error::NotThere("expected a log and an output file".into()));
     };
     let mut profile = timed("read", || read::open(log))?;
     let answer = timed("summary", || summary(std::slice::from_ref(&profile), &Request::default()))?;

@@ -1,9 +1,9 @@
-//! A day of a server in minutes: hundreds of millions of allocations and frees, told with a clock that is moved by hand,
-//! to a recording with a limit. What the process takes is what the kernel counts. `make soak-tracker` runs it.
+//! Simulates a server's day in minutes: hundreds of millions of allocations and frees on a manual clock, written to a
+//! recording with a size limit. Memory use is the kernel's count. `make soak-tracker` runs it.
 //!
 //! `soak_recorder [EVENTS] [LIMIT]`, both as numbers.
 
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+#![allow(clippy::print_stdout, reason = "this is a command-line program")]
 
 use std::collections::VecDeque;
 use std::fs;
@@ -14,9 +14,9 @@ use ttmem::model::{Class, Reading, ScopeKind};
 use ttmem::record::live::{Allocation, Clock, Options, Place, Recorder, TypeOf};
 
 const DAY: u64 = 24 * 3600 * 1_000_000_000;
-/// What a request allocates; half as much again lives on for some requests.
+/// The allocations per request. One of them outlives the request in the cache.
 const EACH: u64 = 50;
-/// How many allocations a cache holds.
+/// The number of allocations in the cache.
 const CACHE: usize = 20_000;
 
 type Answer<T> = Result<T, Box<dyn std::error::Error>>;
@@ -37,7 +37,7 @@ fn main() -> Answer<()> {
     let op = recorder.op(name, None, None);
     let mut cache: VecDeque<Place> = VecDeque::with_capacity(CACHE + 1);
     let requests = events / (2 * EACH);
-    let (start, mut most_on_disk, mut rss) = (Instant::now(), 0, (0, 0));
+    let (start, mut peak_on_disk, mut rss) = (Instant::now(), 0, (0, 0));
     for request in 0..requests {
         let scope =
             recorder.scope(Some(server), &format!("request of kind {}", request % 20), ScopeKind::Operation);
@@ -65,27 +65,27 @@ fn main() -> Answer<()> {
             let resident = resident()?;
             recorder.reading(host, Reading { allocated: Some(resident), ..Reading::default() });
             recorder.snapshot(None);
-            // The first tenth is for growing up.
+            // The process may grow during the first tenth.
             let then = if request * 10 < requests { &mut rss.0 } else { &mut rss.1 };
             *then = resident.max(*then);
-            most_on_disk = most_on_disk.max(on_disk(folder.path())?);
+            peak_on_disk = peak_on_disk.max(on_disk(folder.path())?);
         }
     }
-    let told = start.elapsed();
+    let elapsed = start.elapsed();
     recorder.finish()?;
     let status = recorder.status().ok_or("no recording")?;
-    println!("{events} events of 24 hours, told in {told:.1?}, limit {limit} bytes");
+    println!("{events} events of 24 hours, recorded in {elapsed:.1?}, limit {limit} bytes");
     println!(
-        "rotations {}, most on disk {} seen, {} counted",
-        status.rotations, most_on_disk, status.most_on_disk
+        "rotations {}, peak on disk {} measured, {} reported",
+        status.rotations, peak_on_disk, status.peak_on_disk
     );
-    println!("resident at most {} in the first tenth, {} after it", rss.0, rss.1);
+    println!("peak resident memory {} in the first tenth, {} after it", rss.0, rss.1);
     println!("{:?}", status.kept);
     if let Some(failure) = recorder.failure() {
         return Err(failure.into());
     }
-    if most_on_disk > limit || status.most_on_disk > limit {
-        return Err("the files took more than the limit".into());
+    if peak_on_disk > limit || status.peak_on_disk > limit {
+        return Err("the files exceeded the limit".into());
     }
     if rss.1 > rss.0 + (16 << 20) {
         return Err("the process grew after the first tenth".into());
@@ -96,13 +96,13 @@ fn main() -> Answer<()> {
 fn on_disk(folder: &Path) -> Answer<u64> {
     let mut total = 0;
     for entry in fs::read_dir(folder)? {
-        // One may be gone since it was listed.
+        // A file may have been deleted since it was listed.
         total += entry?.metadata().map_or(0, |data| data.len());
     }
     Ok(total)
 }
 
-/// What the process has in memory, as the kernel counts it.
+/// The process's resident memory, as the kernel counts it.
 fn resident() -> Answer<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,7 +1,7 @@
-//! The tracker in a program that pretends to train a model: four layers, an optimizer, two micro-batches.
+//! The tracker in a program that simulates training: four layers, an optimizer, two micro-batches.
 //!
-//! `examples/cpp/main.cpp` and `examples/c/main.c` do the same and print the same. With a path it also makes a recording:
-//! `cargo run -p ttmem --example tracker -- train.ttmem`, then `ttmem summary train.ttmem`.
+//! `examples/cpp/main.cpp` and `examples/c/main.c` do the same and print the same output. With a path it also writes a
+//! recording: `cargo run -p ttmem --example tracker -- train.ttmem`, then `ttmem summary train.ttmem`.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(tracker.finish()?)
 }
 
-/// One iteration, and what it used.
+/// One iteration, followed by its memory usage.
 pub fn train(tracker: &MemoryUsageTracker, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     let guard = tracker.begin_capture(RunMode::Normal)?;
 
@@ -66,7 +66,8 @@ fn forward(tracker: &MemoryUsageTracker) {
     }
 }
 
-/// Each layer frees its activation and makes a gradient; those of the second micro-batch add to the first's.
+/// Each layer frees its activation and allocates a gradient. The second micro-batch's gradients are added to the
+/// first's.
 fn backward(tracker: &MemoryUsageTracker) {
     let is_first = !tracker.get_trace_names().iter().any(|name| name == "BACKWARD_PASS");
     for layer in (0..LAYERS).rev() {

@@ -1,7 +1,7 @@
-//! What the tracker costs the program that it watches: nanoseconds for each allocation or free, held against a hash map
-//! in the same run. `bench/tracker.sh` runs it.
+//! Measures the tracker's overhead in nanoseconds per allocation or free, compared with a hash map in the same run.
+//! `bench/tracker.sh` runs it.
 
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+#![allow(clippy::print_stdout, reason = "this is a command-line program")]
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
 
-/// How many events are measured at once, half of them frees.
+/// The number of measured events; half of them are frees.
 const EVENTS: u64 = 4_000_000;
-/// How many allocations are there at a time.
+/// The number of live allocations.
 const LIVE: u64 = 10_000;
 const THREADS: u64 = 4;
 const ROUNDS: usize = 5;
-/// How many events a program has before something else takes longer: an iteration of a training, for example.
+/// The number of events between two pauses, such as a training iteration.
 const BURST: u64 = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,22 +31,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let tracker = MemoryUsageTracker::new();
         Ok(time(|| churn(&tracker, 0)))
     })?;
-    report("tracker, outside of a capture", off);
+    report("tracker, outside a capture", off);
     report("tracker, figures only", best(|| captured(&MemoryUsageTracker::new(), 1))?);
     let path = folder.path().join("cost.ttmem");
     report("tracker, recording to a file", best(|| bursts(&path))?);
     report("  the same, without a pause", best(|| recorded(&path, 1, false))?);
-    report("  the same, until all is in the file", best(|| recorded(&path, 1, true))?);
+    report("  the same, until the file is complete", best(|| recorded(&path, 1, true))?);
     let size = std::fs::metadata(&path)?.len();
     report("tracker, figures only, 4 threads", best(|| captured(&MemoryUsageTracker::new(), THREADS))?);
     report("tracker, recording, 4 threads without a pause", best(|| recorded(&path, THREADS, false))?);
     #[allow(clippy::cast_precision_loss)]
     let each = size as f64 / EVENTS as f64;
-    println!("the file of a recording has {each:.1} bytes for each event");
+    println!("a recording takes {each:.1} bytes per event");
     Ok(())
 }
 
-/// The best of some rounds, in nanoseconds for each event: what disturbs a measurement makes it longer.
+/// The best of several rounds, in nanoseconds per event: disturbances only make a round longer.
 fn best(
     mut round: impl FnMut() -> Result<Duration, Box<dyn std::error::Error>>,
 ) -> Result<f64, Box<dyn std::error::Error>> {
@@ -65,7 +65,7 @@ fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// What ids look like: addresses, each twice as often as it is allocated.
+/// Ids that look like addresses, reused after twice the number of live allocations.
 fn id(number: u64, thread: u64) -> u64 {
     ((number % (2 * LIVE)) << 11) | thread << 40
 }
@@ -87,7 +87,6 @@ fn hash_map() -> Duration {
     })
 }
 
-/// Allocates and frees.
 fn churn(tracker: &MemoryUsageTracker, thread: u64) {
     churn_some(tracker, thread, EVENTS / 2);
 }
@@ -114,13 +113,13 @@ fn captured(tracker: &MemoryUsageTracker, threads: u64) -> Result<Duration, Box<
     Ok(took)
 }
 
-/// Only the calls, with pauses in which what they left behind is written.
+/// Measures only the calls. In the pauses between bursts, the queued events are written.
 fn bursts(path: &Path) -> Result<Duration, Box<dyn std::error::Error>> {
     let tracker = MemoryUsageTracker::recording_to(path)?;
     let guard = tracker.begin_capture(RunMode::Normal)?;
     let mut took = Duration::ZERO;
     for burst in 0..EVENTS / BURST {
-        // Each has ids of its own: what it leaves behind stays.
+        // Each burst has its own ids, so its remaining allocations stay live.
         took += time(|| churn_some(&tracker, burst, BURST / 2));
         tracker.snapshot("BURST")?;
     }

@@ -1,11 +1,11 @@
-//! Where did the device memory go?
+//! A memory profiler for ML accelerators.
 //!
-//! `ttmem` reads what a run left behind, or watches a program, reconstructs what was in memory at every step, and
-//! answers. This crate only re-exports the crates that do the work. Data moves one way through them, and Cargo enforces
-//! the direction:
+//! `ttmem` reads a run's logs, or tracks a running program, reconstructs the memory contents at every step, and reports
+//! what used the memory. This crate only re-exports the crates that do the work. Data flows one way through them, and
+//! Cargo enforces the direction:
 //!
 //! ```text
-//! evidence ─► read ──┐
+//! files ───► read ───┐
 //! program ─► record ─┴─► events ─► model::Profile ─► analyze ─► query ─► report
 //!                           ▲
 //!             name.ttmem ◄──┘ (model::frame)
@@ -22,13 +22,13 @@ pub use ttmem_read::history;
 pub use ttmem_report as report;
 pub use ttmem_report::store;
 
-/// Recordings: the recorders of running programs, and the file that they write.
+/// Recordings: recorders for running programs, and the file format they write.
 pub mod record {
     pub use ttmem_model::frame;
     pub use ttmem_record::*;
 }
 
-/// Runs the example in the guide to the tracker.
+/// Runs the example in the tracker guide.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/tracker.md")]
 struct TrackerGuide;

@@ -1,6 +1,5 @@
-"""How a PyTorch program is watched: what is installed where, and taken away again.
+"""The hooks that track a PyTorch program.
 
-`mode` sees operations, `threads` brings it to new threads, `modules` and `training` say what tensors are and
-what the program is doing. Nothing here is imported before a tracker is used: `import ttmem` does not import
-PyTorch.
+`mode` tracks operations, `threads` installs it in new threads, `modules` and `training` classify tensors and
+name what the program is doing. Only a tracker imports this package: `import ttmem` does not import PyTorch.
 """

@@ -1,8 +1,8 @@
-"""The allocators of devices: with a history (CUDA, XPU), or with counters that can only be polled (MPS).
+"""Device allocators: with a history (CUDA, XPU), or with counters that can only be polled (MPS).
 
-A caching allocator writes down what it does, with the line of the program and a text that we pass to it:
-which call runs. Reading that back is slow, so it is done in the end, when memory runs out, and when somebody
-asks. In between, the program runs as fast as without.
+A caching allocator records its actions, with the stack and a text that we set: the running call. Reading the
+history is slow, so it is only read at the end, when memory runs out, and on request. In between, tracking
+costs almost nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ttmem")
 
-# How many entries the ring has at first and at most, and for how many seconds it should last.
-FIRST, MOST, SECONDS = 200_000, 1_000_000, 60.0
-# An allocation is three entries: it comes, it is given back, and no stream uses it any more.
-ENTRIES = 3
-# Programs that live with running out of memory do so often: no drain within this time after another.
+# The ring buffer's initial and maximum number of entries, and for how many seconds it should last.
+FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
+# An allocation has three entries: allocated, free requested, free completed by all streams.
+ENTRIES_PER_ALLOCATION = 3
+# Programs that handle out-of-memory errors may run into them often: minimum time between two drains.
 SECONDS_BETWEEN_DRAINS = 1.0
 
-# PyTorch has no way to take an observer off again: there is one, and it asks who wants to know.
+# PyTorch cannot remove an observer, so there is one per kind of device, which calls the current allocator.
 _observed: dict[str, CachingAllocator | None] = {}
 
 
@@ -42,10 +42,9 @@ def _begin(waiting: weakref.ref[CachingAllocator]) -> None:
 
 
 class CachingAllocator:
-    """The allocator of one kind of device, `cuda` or `xpu`: its counters and, if wanted, its history."""
+    """The allocator of one kind of device, `cuda` or `xpu`: its counters and, optionally, its history."""
 
     def __init__(self, mode: Mode, kind: str, *, with_history: bool) -> None:
-        """Of which kind, for which watcher."""
         self._mode = mode
         self.kind = kind
         self._device: Any = getattr(torch, kind)
@@ -54,7 +53,7 @@ class CachingAllocator:
         self._history: History | None = None
         self._is_open = False
         self._is_ours = False
-        self._entries = FIRST
+        self._entries = FIRST_ENTRIES
         self._peaks: dict[int, int] = {}
         self._counted: tuple[float, int] | None = None
         self._ran_out = -SECONDS_BETWEEN_DRAINS
@@ -63,20 +62,20 @@ class CachingAllocator:
 
     @property
     def has_history(self) -> bool:
-        """Whether the history is being written."""
+        """Whether the history is being recorded."""
         return self._history is not None
 
     def open(self) -> None:
-        """Begins; where the program has not used the device yet, when it does. We never use it first."""
+        """Starts now, or when the program first uses the device. Never initializes the device itself."""
         self._is_open = True
         if self._device.is_initialized():
             self._begin()
         else:
-            # It is never taken back: a tracker that has stopped by then is not kept alive by it.
+            # PyTorch keeps the callback forever: a weak reference does not keep a stopped tracker alive.
             self._device._lazy_call(functools.partial(_begin, weakref.ref(self)))
 
     def close(self) -> None:
-        """Ends: takes the rest down, and leaves the allocator as it was."""
+        """Records the rest of the history and restores the allocator's settings."""
         if not self._is_open:
             return
         self._is_open = False
@@ -88,23 +87,23 @@ class CachingAllocator:
         self._history = None
 
     def abandon(self) -> None:
-        """In a child after a fork: all this is the parent's."""
+        """Stops in a forked child: the device belongs to the parent."""
         self._is_open, self._history = False, None
         if _observed.get(self.kind) is self:
             _observed[self.kind] = None
 
     def sample(self) -> None:
-        """Takes the counters down."""
+        """Records the counters."""
         if self._is_open and self._device.is_initialized():
             self._guarded(self._sample)
 
     def drain(self) -> None:
-        """Takes down what the history has."""
+        """Records the new entries of the history."""
         if self._history is not None:
             self._guarded(self._drain)
 
     def out_of_memory(self) -> None:
-        """There was no memory left: what led there is in the recording before the program hears of it."""
+        """Records the history when memory runs out, before the program gets the exception."""
         if time.monotonic() >= self._ran_out + SECONDS_BETWEEN_DRAINS:
             self._ran_out = time.monotonic()
             self.sample()
@@ -113,7 +112,7 @@ class CachingAllocator:
         self._mode.flush()
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """What each device has now, and the most that it had, by the allocator's own counters."""
+        """Returns the current and peak memory of each device from the allocator's counters."""
         if not self._device.is_initialized():
             return {}
         return {
@@ -135,13 +134,16 @@ class CachingAllocator:
         self._peaks = {index: _peak(stats) for index, stats in self._stats()}
         if not self._wants_history:
             return
-        # Somebody else's history is theirs: it is read, and not changed.
+        # If the program already records a history, it is only read.
         is_on = getattr(torch._C, f"_{self.kind}_isHistoryEnabled", None)
         self._is_ours = is_on is None or not is_on()
         if self._is_ours:
             self._record("all", self._entries)
         else:
-            self._mode.warn(f"the program records the history of {self.kind} itself: its settings are kept")
+            self._mode.warn(
+                f"the program already records {self.kind.upper()} memory history: its settings are kept, so "
+                "stacks or older events may be missing"
+            )
         self._history = History(self._mode, self.kind)
         self._drain()
         self._mode.pass_calls_to(getattr(torch._C, f"_{self.kind}_setMemoryMetadata", None))
@@ -186,20 +188,20 @@ class CachingAllocator:
         self._history.drain(snapshot, allocations)
 
     def _look_at_settings(self, settings: dict[str, Any]) -> None:
-        """Says where blocks are not cut as they usually are: then their sizes may be others than we think."""
+        """Warns about non-default rounding or splitting of blocks, which makes their sizes estimates."""
         rounded = any(settings.get("roundup_power2_divisions", {}).values())
         if (rounded or settings.get("max_split_size", -1) != -1) and not self._has_warned:
             self._has_warned = True
             self._mode.warn(
-                f"{self.kind} rounds or cuts its blocks in another way than usual (PYTORCH_CUDA_ALLOC_CONF): "
-                "sizes in the history are estimates; the counters are exact"
+                f"PYTORCH_CUDA_ALLOC_CONF changes how {self.kind.upper()} rounds or splits blocks: block "
+                "sizes from the history are estimates; allocated and reserved memory are exact"
             )
 
     def _sample(self) -> None:
         for index, stats in self._stats():
             figures = _figures(stats)
             pool, peak = f"{self.kind}:{index}", figures.pop("peak")
-            # One that was reset by the program, and has come back to what it was, says nothing new.
+            # An unchanged peak is not reported again, even if the program has reset it in between.
             if self._peaks.get(index) != peak:
                 self._peaks[index] = peak
                 self._mode.highest(pool, peak)
@@ -210,22 +212,23 @@ class CachingAllocator:
         return int(self._device.get_device_properties(index).total_memory)
 
     def _grow(self) -> None:
-        """Makes the ring as long as what happens needs. What is in it stays."""
+        """Enlarges the ring buffer to the allocation rate. Its entries are kept."""
         now, count = time.monotonic(), sum(_allocations(stats) for _, stats in self._stats())
         before, self._counted = self._counted, (now, count)
         if before is None or not self._is_ours or self._history is None or now <= before[0]:
             return
-        wanted = min(MOST, int((count - before[1]) / (now - before[0]) * ENTRIES * SECONDS))
+        rate = (count - before[1]) / (now - before[0])
+        wanted = min(MAX_ENTRIES, int(rate * ENTRIES_PER_ALLOCATION * SECONDS))
         if wanted > self._entries:
-            if count * ENTRIES > self._entries:
-                # A ring that has come round is not in order any more when it grows: it is begun anew.
+            if count * ENTRIES_PER_ALLOCATION > self._entries:
+                # A ring buffer that has wrapped around would be out of order after growing: start a new one.
                 self._drain()
                 self._record(None, 1)
             self._entries = wanted
             self._record("all", wanted)
 
     def _stats(self) -> list[tuple[int, dict[str, Any]]]:
-        """The counters of the devices that were used."""
+        """Returns the counters of the devices that were used."""
         found = []
         for index in range(self._device.device_count()):
             stats = self._memory.memory_stats_as_nested_dict(index)
@@ -253,33 +256,32 @@ def _allocations(stats: dict[str, Any]) -> int:
 
 
 class Polled:
-    """The counters of Apple's devices: they say what is there now, and nothing of what was in between."""
+    """The counters of Apple devices, which only report current memory."""
 
     has_history = False
 
     def __init__(self, mode: Mode, seconds: float) -> None:
-        """How often they are asked is only said here."""
+        """`seconds`: the interval of samples, for the warning."""
         self._mode = mode
         self._seconds = seconds
 
     def open(self) -> None:
-        """Begins."""
         self._mode.warn(
-            f"the driver of mps has counters, but no history: they are read every {self._seconds:g} s and at "
-            "checkpoints, and what was in between is not known"
+            f"MPS has no memory history: its counters are read every {self._seconds:g} s and at checkpoints, "
+            "so peaks in between are missed"
         )
 
     def close(self) -> None:
-        """Ends."""
+        pass
 
     def abandon(self) -> None:
-        """In a child after a fork, there is nothing to do."""
+        pass
 
     def drain(self) -> None:
-        """There is no history."""
+        pass
 
     def sample(self) -> None:
-        """Takes the counters down."""
+        """Records the counters."""
         try:
             mps: Any = torch.mps
             capacity = getattr(mps, "recommended_max_memory", None)
@@ -293,12 +295,12 @@ class Polled:
             self._mode.failed(error)
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """They are the watcher's."""
+        """Returns nothing: tensors on MPS are tracked by the dispatch mode."""
         return {}
 
 
 def allocators(mode: Mode, seconds: float, *, with_history: bool) -> list[CachingAllocator | Polled]:
-    """The allocators that there are here."""
+    """Returns the allocators that this build of PyTorch supports."""
     found: list[CachingAllocator | Polled] = []
     for kind in ("cuda", "xpu"):
         device = getattr(torch, kind, None)

@@ -1,4 +1,4 @@
-"""What the graph of autograd says: which tensors it keeps."""
+"""Tensors that the autograd graph keeps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The names of what a kind of node keeps.
+# Attribute names of saved tensors, by node type.
 _kept: dict[type, list[str]] = {}
 
 
 def saved_tensors(output: object) -> Iterator[torch.Tensor]:
-    """The tensors that the graph behind a result keeps for the backward pass."""
+    """Yields the tensors that the graph of a result keeps for the backward pass."""
     nodes = [tensor.grad_fn for tensor in _tensors(output) if tensor.grad_fn is not None]
     seen = set(nodes)
     while nodes:
@@ -30,14 +30,14 @@ def saved_tensors(output: object) -> Iterator[torch.Tensor]:
 def _names(node: object) -> list[str]:
     names = _kept.get(type(node))
     if names is None:
-        # The others unpack what they show: that may compute a checkpointed block anew.
+        # Not `_saved_*`: they unpack the tensor, which may recompute a checkpointed block.
         names = [name for name in dir(node) if name.startswith("_raw_saved_")]
         _kept[type(node)] = names
     return names
 
 
 def _kept_by(saved: Any) -> Iterator[torch.Tensor]:
-    """The tensors that are kept as they are: what hooks have packed is theirs."""
+    """Yields tensors that are saved unchanged, not those packed by the program's hooks."""
     if isinstance(saved, (tuple, list)):
         for one in saved:
             yield from _kept_by(one)

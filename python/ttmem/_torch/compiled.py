@@ -1,8 +1,7 @@
-"""Compiled code beside modes, on versions of PyTorch that cannot have both.
+"""Compiled code on versions of PyTorch that do not support it together with dispatch modes.
 
-There, a function that is compiled would be compiled anew at every call while a mode is on. So the watcher
-steps aside around such calls; and who pretends has them run as they were written. Both happen where PyTorch
-sets what runs a function: `torch._dynamo.eval_frame.set_eval_frame`.
+They would compile a function again at every call while a mode is active. So the mode is removed during such
+calls, and a NO_DISPATCH capture runs them uncompiled. Both hook `torch._dynamo.eval_frame.set_eval_frame`.
 """
 
 from __future__ import annotations
@@ -20,32 +19,29 @@ if TYPE_CHECKING:
     from ttmem._torch.mode import Mode
 
 
-# Not imported before it is needed.
+# Imported on first use.
 EVAL_FRAME: str = "torch._dynamo.eval_frame"
 
 
 def compiles_beside_modes() -> bool:
-    """Whether a mode can be there while compiled code runs. 2.9 says so, and compiles at every call."""
+    """Whether compiled code can run under a mode. PyTorch 2.9 has the flag, but recompiles at every call."""
     major, minor, *_ = torch.__version__.split(".")
     return hasattr(TorchDispatchMode, "ignore_compile_internals") and (int(major), int(minor)) >= (2, 10)
 
 
 class StepAside:
-    """Takes the watcher off a thread's stack as long as compiled code runs in it."""
+    """Removes the mode from a thread's stack while compiled code runs in it."""
 
     def __init__(self, mode: Mode) -> None:
-        """Which watcher."""
         self._mode = mode
         self._setting: Setting | None = None
         self._thread = threading.local()
 
     def open(self) -> None:
-        """Begins, where that is needed."""
         if not compiles_beside_modes():
             self._setting = Setting(self._set)
 
     def close(self) -> None:
-        """Ends."""
         if self._setting is not None:
             self._setting.undo()
 
@@ -55,7 +51,7 @@ class StepAside:
             if not is_aside:
                 self._thread.is_aside = uninstall(self._mode)
             return before(callback)
-        # First: what follows would be compiled, too.
+        # First, so that the code below is not compiled.
         prior = before(None)
         if is_aside:
             self._thread.is_aside = False
@@ -65,16 +61,14 @@ class StepAside:
 
 
 class AsWritten:
-    """Has functions that are compiled run as they were written."""
+    """Runs compiled functions uncompiled (eager)."""
 
     def __init__(self) -> None:
-        """Begins."""
         set_stance = getattr(torch.compiler, "set_stance", None)
         self._stance = set_stance("force_eager") if set_stance is not None else None
         self._setting = Setting(lambda before, _: before(None)) if set_stance is None else None
 
     def undo(self) -> None:
-        """Ends."""
         if self._stance is not None:
             self._stance.__exit__(None, None, None)
         if self._setting is not None:
@@ -82,24 +76,23 @@ class AsWritten:
 
 
 class Setting:
-    """Something else that is done in the place of `set_eval_frame`: it is told what that was."""
+    """Replaces `set_eval_frame` with a function that gets the original one as its first argument."""
 
     def __init__(self, instead: Any) -> None:
-        """Begins."""
         self._module: Any = import_module(EVAL_FRAME)
         self._replaced: list[tuple[str, Any, Any]] = []
         for name in ("set_eval_frame", "_maybe_set_eval_frame"):
             before = vars(self._module).get(name)
             if before is not None:
                 ours = _wrapped(before, instead)
-                # Otherwise they would be compiled themselves.
+                # Keep Dynamo from compiling them.
                 for function in (ours, instead):
                     self._module.skip_code(getattr(function, "__func__", function).__code__)
                 setattr(self._module, name, ours)
                 self._replaced.append((name, before, ours))
 
     def undo(self) -> None:
-        """Ends. Somebody else's wrapper around ours stays."""
+        """Restores the original, unless another wrapper was installed around ours."""
         for name, before, ours in self._replaced:
             if getattr(self._module, name) is ours:
                 setattr(self._module, name, before)

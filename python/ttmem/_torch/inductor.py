@@ -1,8 +1,8 @@
 """Buffers of compiled code.
 
 Code that Inductor generates for the CPU does not allocate through PyTorch's dispatcher, so a dispatch mode
-does not see its buffers. It calls one function of PyTorch for each of them, which every generated module
-looks up when it is loaded.
+cannot track its buffers. Instead, the PyTorch function that it calls for every buffer is wrapped. Generated
+modules look this function up when they are loaded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ttmem._frames import leave
 from ttmem._torch.compiled import compiles_beside_modes
 
 if TYPE_CHECKING:
@@ -22,57 +23,59 @@ if TYPE_CHECKING:
 
 # The name that generated modules give to the function, and its name in PyTorch.
 ALLOCATE, NATIVE = "empty_strided_cpu", "_empty_strided_cpu"
-# What makes a generated module C++ as a whole: its buffers cannot be seen.
+# Generated modules with this attribute are entirely C++: their buffers cannot be tracked.
 CPP_ENTRY = "inductor_entry"
 
 
 class CompiledBuffers:
-    """Has compiled code report every buffer that it allocates on the CPU."""
+    """Tracks every CPU buffer that compiled code allocates."""
 
     def __init__(self, mode: Mode) -> None:
-        """For which watcher."""
         self._mode = mode
         self._allocate: Callable[..., Any] | None = None
-        self._watched: Callable[..., Any] | None = None
+        self._tracked: Callable[..., Any] | None = None
 
     def open(self) -> None:
-        """Begins, also for modules that are loaded already."""
+        """Wraps the allocation function, also in modules that are already loaded."""
         self._allocate = getattr(_guards(), NATIVE, None)
         if self._allocate is None:
             return
         mode, allocate = self._mode, self._allocate
 
         @functools.wraps(allocate)
-        def allocate_watched(*args: Any, **kwargs: Any) -> Any:
-            buffer = allocate(*args, **kwargs)
+        def allocate_tracked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                buffer = allocate(*args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
             if mode.is_on and mode.sees_operations:
                 mode.made(buffer, "inductor::empty_strided_cpu")
             return buffer
 
-        self._watched = allocate_watched
-        setattr(_guards(), NATIVE, allocate_watched)
-        _replace(allocate, allocate_watched)
+        self._tracked = allocate_tracked
+        setattr(_guards(), NATIVE, allocate_tracked)
+        _replace(allocate, allocate_tracked)
 
     def close(self) -> None:
-        """Ends."""
-        allocate, watched = self._allocate, self._watched
-        if allocate is None or watched is None:
+        allocate, tracked = self._allocate, self._tracked
+        if allocate is None or tracked is None:
             return
-        _replace(watched, allocate)
-        if getattr(_guards(), NATIVE, None) is watched:
+        _replace(tracked, allocate)
+        if getattr(_guards(), NATIVE, None) is tracked:
             setattr(_guards(), NATIVE, allocate)
 
     def missing(self) -> str | None:
-        """What compiled code allocated that was not seen, if any compiled code ran."""
+        """Describes the allocations of compiled code that were not tracked, if any compiled code ran."""
         if not _has_compiled():
             return None
         if self._allocate is None or not compiles_beside_modes():
             return (
                 "memory that compiled code allocates while it runs, and its results until another operation "
-                f"uses them (PyTorch {torch.__version__} does not report them)"
+                f"uses them (not supported with PyTorch {torch.__version__})"
             )
         if any(hasattr(module, CPP_ENTRY) for module in _generated()):
-            return "memory that compiled code allocates while it runs, where it was compiled with cpp_wrapper"
+            return "memory that code compiled with cpp_wrapper allocates while it runs"
         return None
 
 
@@ -81,7 +84,7 @@ def _guards() -> Any:
 
 
 def _generated() -> list[Any]:
-    """The modules that Inductor has generated."""
+    """Returns the modules that Inductor has generated."""
     codecache = sys.modules.get("torch._inductor.codecache")
     return [*getattr(getattr(codecache, "PyCodeCache", None), "modules", ())]
 
@@ -95,6 +98,6 @@ def _replace(one: Callable[..., Any], other: Callable[..., Any]) -> None:
 def _has_compiled() -> bool:
     """Whether a graph was compiled in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
-    # Another thread may be importing it.
+    # Another thread may be importing the module: it may lack the attribute.
     counters = getattr(dynamo, "counters", None)
     return bool(counters and counters["stats"].get("unique_graphs"))

@@ -1,9 +1,9 @@
-"""Known values in a NO_DISPATCH capture: those that follow from the program's own constants.
+"""Known values in a NO_DISPATCH capture: values that follow from the program's constants.
 
-A tensor made of Python values (`torch.tensor`, `full`, `arange`), or a real one of integers, has a value
-that needs no model to compute. It is kept beside the storage, so that all views of a storage share it, and
-what follows from such tensors alone is computed. So loops end that wait for a position or a maximum length.
-Values that come from random numbers or from weights stay unknown.
+The value of a tensor made from Python values (`torch.tensor`, `full`, `arange`), or of a real integer tensor,
+is known without running a model. It is kept with the storage, so that all views share it, and operations on
+known values are computed. So loops that wait for a position or a maximum length end. Values that depend on
+random numbers or weights are unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 MAX_ELEMENTS = 1 << 16
-"""Larger tensors have no known values: a capture must not take the memory that it estimates."""
+"""Larger tensors have no known values, so that a capture does not use the memory that it estimates."""
 MAX_BYTES = 16 * MAX_ELEMENTS
 CONTENTS = "_ttmem_contents"
 REAL = (torch.Tensor, torch.nn.Parameter)
@@ -50,9 +50,9 @@ COMPUTED = {
     aten.tril_indices.default,
     aten.triu_indices.default,
 }
-# They overwrite a tensor whatever was in it.
+# Operations that overwrite a tensor completely.
 OVERWRITES = {aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default, aten.copy_.default}
-# One operand decides: `anything | True` is true, `anything & False` is false.
+# One operand can decide the result: `x | True` is true, `x & False` is false.
 DECIDED_BY_TRUE = {
     aten.bitwise_or.Tensor,
     aten.bitwise_or_.Tensor,
@@ -65,42 +65,40 @@ DECIDED_BY_FALSE = {
     aten.logical_and.default,
     aten.logical_and_.default,
 }
-# They change a shape in place, and what is in the storage.
+# In-place shape changes that also change the storage.
 STORAGE_CHANGES = {aten.set_.source_Tensor, aten.set_.source_Storage_storage_offset, aten.resize_.default}
 UNINITIALIZED = ("aten::empty", "aten::new_empty")
 
 
 class Contents:
-    """What is known of a storage. Stand-ins for a real tensor share it, for as long as the capture runs."""
+    """The known contents of a storage. All stand-ins for a real tensor share them during a capture."""
 
     __slots__ = ("capture", "is_written", "whole")
 
     def __init__(self, capture: object) -> None:
-        """Nothing is known yet."""
         self.capture = capture
         self.whole: torch.UntypedStorage | None = None
         self.is_written = False
 
 
 class Captures:
-    """The capture that runs: what was learned of real tensors in an earlier one may no longer be so."""
+    """The running capture. Values of real tensors from an earlier one may be outdated."""
 
     now: object = object()
 
 
 def begin() -> None:
-    """Begins a capture."""
     Captures.now = object()
 
 
 def value_of(tensor: object) -> torch.Tensor | None:
-    """The known value of a tensor without memory, as a real tensor on the CPU; `None` where it is unknown."""
+    """Returns the known value of a tensor without memory, as a real CPU tensor; `None` if unknown."""
     contents = _contents(tensor) if isinstance(tensor, FakeTensor) else None
     return None if contents is None else _view_of(contents, tensor)
 
 
 def value_of_real(tensor: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
-    """Whether a real tensor was written to in this capture, which leaves it as it is; and its value then."""
+    """Returns whether this capture has written to a real tensor, which stays unchanged, and its new value."""
     contents = _contents(tensor)
     if contents is None or not contents.is_written:
         return False, None
@@ -108,7 +106,7 @@ def value_of_real(tensor: torch.Tensor) -> tuple[bool, torch.Tensor | None]:
 
 
 def remember(tensor: object, value: torch.Tensor) -> None:
-    """Keeps the value of a tensor that has a storage of its own. The value is copied."""
+    """Stores a copy of the value of a tensor that has its own storage."""
     if not isinstance(tensor, FakeTensor) or not _can_be_known(tensor) or tensor.is_conj() or tensor.is_neg():
         return
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), torch.no_grad():
@@ -125,7 +123,7 @@ def remember(tensor: object, value: torch.Tensor) -> None:
 
 
 def stand_in(tensor: torch.Tensor, real: torch.Tensor) -> None:
-    """Keeps what is known of a real tensor for its stand-in: integers, truth values, single numbers."""
+    """Stores the value of a real tensor for its stand-in: integers, booleans, single numbers."""
     if type(real) not in REAL or real.layout is not torch.strided or real.device.type == "meta":
         return
     contents = _contents(real)
@@ -142,14 +140,14 @@ def stand_in(tensor: torch.Tensor, real: torch.Tensor) -> None:
 
 
 def forget(tensor: object) -> None:
-    """Drops the value of a tensor, and of all that share its storage."""
+    """Removes the value of a tensor and of all tensors that share its storage."""
     contents = _contents(tensor)
     if contents is not None:
         contents.whole, contents.is_written = None, True
 
 
 def wrote(tensor: object) -> None:
-    """Notes that a tensor was written to: a real one that it stands in for is left as it was."""
+    """Marks a tensor as written; the real tensor that it stands in for is unchanged."""
     contents = _contents(tensor)
     if contents is not None:
         contents.is_written = True
@@ -172,29 +170,29 @@ def _view_of(contents: Contents, tensor: Any) -> torch.Tensor | None:
 
 
 class Operation:
-    """An operation about to run without memory: what is known of its result."""
+    """An operation about to run without memory, and the known values of its arguments."""
 
     __slots__ = ("_args", "_func", "_kwargs", "_values")
 
     def __init__(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Looks up the values of its arguments, before it may change them."""
+        """Looks up the argument values now, because the operation may change them."""
         self._func, self._args, self._kwargs = func, args, kwargs
         tensors = [arg for arg in _pytree.tree_leaves((args, kwargs)) if isinstance(arg, torch.Tensor)]
         self._values = {id(tensor): value_of(tensor) for tensor in tensors}
 
     @property
     def is_known(self) -> bool:
-        """Whether it has tensors among its arguments, and all their values are known."""
+        """Whether the operation has tensor arguments and all their values are known."""
         return bool(self._values) and all(value is not None for value in self._values.values())
 
     def compute(self) -> Any:
-        """The result for real, on the CPU; `None` where it can't be computed."""
+        """Computes the real result on the CPU; `None` if that is not possible."""
         if not self.is_known or not _is_computable(self._func):
             return None
         return self._run()
 
     def follow(self, result: Any) -> None:
-        """Keeps what is known of the result, which has no memory, and drops what is no longer true."""
+        """Stores the known values of the result, which has no memory, and removes outdated ones."""
         func = self._func
         if not isinstance(func, torch._ops.OpOverload):
             self._forget_written()
@@ -211,7 +209,7 @@ class Operation:
             self._each_written(wrote)
 
     def _filled(self, result: Any) -> torch.Tensor | None:
-        """The value of a tensor that was made of Python values."""
+        """Returns the value of a tensor created from Python values."""
         func = self._func
         if not isinstance(result, FakeTensor) or not _can_be_known(result):
             return None
@@ -240,11 +238,11 @@ class Operation:
         outputs = [out for out in _pytree.tree_leaves(result) if isinstance(out, torch.Tensor)]
         if not outputs or not all(isinstance(out, FakeTensor) and _can_be_known(out) for out in outputs):
             return False
-        # A view has the value of its storage already.
+        # A view already has the value of its storage.
         return self._writes() or any(value_of(out) is None for out in outputs)
 
     def _decided(self, result: Any) -> torch.Tensor | None:
-        """What follows from one operand alone."""
+        """Returns the result if one operand alone decides it."""
         func = self._func
         if func not in DECIDED_BY_TRUE and func not in DECIDED_BY_FALSE:
             return None
@@ -264,7 +262,7 @@ class Operation:
         return None
 
     def _run(self) -> Any:
-        """Computes with values. Where that fails, nothing is known."""
+        """Runs the operation with known values; returns `None` if it fails."""
 
         def real(arg: Any) -> Any:
             if isinstance(arg, torch.Tensor):
@@ -282,7 +280,7 @@ class Operation:
 
     def _keep(self, result: Any, known: Any) -> None:
         for out, value in zip(_pytree.tree_leaves(result), _pytree.tree_leaves(known), strict=False):
-            # What was written in place is in the storage's value already, if there was one.
+            # In-place results are already in the storage's value, if it had one.
             if isinstance(out, FakeTensor) and value_of(out) is None and _covers_its_storage(out):
                 remember(out, value)
             elif isinstance(out, FakeTensor) and (have := value_of(out)) is not None and have is not value:
@@ -294,8 +292,8 @@ class Operation:
         return any(_is_written(of) for of in self._func._schema.arguments)
 
     def _forget_written(self) -> None:
-        """What an operation has written to, without known values, is unknown."""
-        # Some change the shape of a tensor, and nothing in its storage.
+        """Removes the values of tensors that the operation has written to."""
+        # Most in-place views change only the shape, not the storage.
         if torch.Tag.inplace_view not in getattr(self._func, "tags", ()) or self._func in STORAGE_CHANGES:
             self._each_written(forget)
 
@@ -315,7 +313,7 @@ def _is_written(argument: Any) -> bool:
 
 
 def _is_computable(func: Any) -> bool:
-    """Whether an operation gives the same for the same values, and has no other effect."""
+    """Whether an operation is deterministic and has no side effects."""
     return (
         isinstance(func, torch._ops.OpOverload)
         and func.namespace in ("aten", "prims")
@@ -333,7 +331,7 @@ def _can_be_known(tensor: torch.Tensor) -> bool:
 
 
 def _covers_its_storage(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is all that its storage has: then its value is the storage's."""
+    """Whether a tensor covers its whole storage, so that its value is the storage's."""
     with torch._C.DisableTorchFunction():
         return tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes()
 

@@ -1,4 +1,4 @@
-"""What people say of tensors."""
+"""Tensor classes and names set by the user."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
     from ttmem._torch.mode import Mode
 
-# Containers and objects are looked into down to this depth.
-DEEPEST = 6
+# Containers and objects are searched to this depth.
+MAX_DEPTH = 6
 
 
 def label(mode: Mode, tensors: object, class_: str, name: str | None) -> None:
-    """Says what all tensors are that lie in something."""
+    """Sets the class and name of all tensors in a container or object."""
     for path, tensor in tensors_in(tensors, name or ""):
         mode.classify(tensor, class_, path or None, tensor.requires_grad)
 
 
 def tensors_in(found: object, path: str, depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors in something, and how to get there."""
+    """Yields the tensors in a container or object, with their paths."""
     if isinstance(found, torch.Tensor):
         yield path, found
-    elif depth < DEEPEST:
+    elif depth < MAX_DEPTH:
         for key, part in _parts(found):
             yield from tensors_in(part, f"{path}.{key}" if path else str(key), depth + 1)
 

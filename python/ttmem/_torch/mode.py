@@ -1,4 +1,4 @@
-"""The dispatch mode: sees every operation of the threads that it is installed in."""
+"""The dispatch mode that tracks every operation of the threads it is installed in."""
 
 from __future__ import annotations
 
@@ -20,33 +20,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ttmem")
 
-# The call that runs in this context: a thread's, or a task's.
+# The innermost running call of this context (a thread or a task).
 current: ContextVar[Call | None] = ContextVar("ttmem_call", default=None)
 
 
 class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The watcher as a dispatch mode.
+    """The native tracker as a dispatch mode.
 
-    It is put on PyTorch's stack of modes directly, not by `with`: entering a mode the usual way turns
-    compilation off for all threads.
+    It is pushed on PyTorch's mode stack directly, not with `with`: entering a mode the usual way turns off
+    compilation for all threads.
     """
 
     supports_higher_order_operators = True
 
-    # Every operation is watched by its results. Not where allocators say what they do: that costs nothing.
+    # Whether the results of every operation are tracked. Not needed if allocators record a history, which is
+    # much cheaper.
     sees_operations = True
-    # Called between forward passes and steps, where there is something to be done then.
+    # Called between forward passes and optimizer steps.
     turn: Callable[[], None] | None = None
-    # Called where an operation begins inside of a forward pass or a step: it may be over.
+    # Called when an operation begins inside a forward pass or step, which an exception may have ended.
     end_interrupted: Callable[[], None] | None = None
 
     def __init__(self, path: str | None, limit: int | None = None, *, estimates: bool = False) -> None:
-        """Watches, and records to a file if there is a path. It may count tensors that have no memory."""
         del path, limit, estimates
         TorchDispatchMode.__init__(self)  # type: ignore[no-untyped-call]
 
     def __new__(cls, path: str | None, limit: int | None = None, *, estimates: bool = False) -> Mode:
-        """Gives the watcher what it needs of Python."""
         return super().__new__(
             cls,
             path,
@@ -56,7 +55,7 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
             inner=plain_tensors,
             complain=complain,
             is_programs=raised_by_a_handler,
-            plainly=torch._C.DisableTorchFunction,
+            disable_torch_function=torch._C.DisableTorchFunction,
             libraries=libraries(),
             limit=limit,
             estimates=estimates,
@@ -64,12 +63,12 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """It is no mode of the program's."""
+        """Tells PyTorch that this is not one of the program's modes."""
         return True
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """What is compiled is compiled as without it."""
+        """Tells PyTorch to compile as if this mode were not active."""
         return True
 
     @classmethod
@@ -78,9 +77,9 @@ class Mode(Watch, TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def install(mode: Mode) -> None:
-    """Puts the mode on the stack of this thread: below all others, which go when they are to.
+    """Installs the mode at the bottom of this thread's stack, so that the program can pop its own modes.
 
-    One of an earlier tracker, which was stopped in another thread, is still there: now it goes.
+    Also removes the mode of an earlier tracker that was stopped in another thread.
     """
     if not mode.sees_operations:
         return
@@ -92,14 +91,14 @@ def install(mode: Mode) -> None:
 
 
 def leave_to_allocators(mode: Mode) -> None:
-    """From now on, allocators say what happens: the mode goes from all threads, when they come by."""
+    """Switches to the allocators' history: threads remove the mode at their next forward pass."""
     if mode.sees_operations:
         mode.sees_operations, mode.tells_allocators = False, True
         uninstall(mode)
 
 
 def uninstall(mode: Mode) -> bool:
-    """Takes the mode off the stack of this thread, wherever in it that is. False when it is not there."""
+    """Removes the mode from this thread's stack, at any position. Returns False if it is not installed."""
     above: list[Any] = []
     found = False
     while torch._C._len_torch_dispatch_stack() > 0:
@@ -114,16 +113,20 @@ def uninstall(mode: Mode) -> bool:
 
 
 def complain(error: BaseException) -> None:
-    """Says the first error of the watcher's own; the program never sees one."""
-    logger.warning("ttmem could not follow an operation, and counts those from now on: %r", error)
+    """Logs the tracker's first internal error. Later ones are only counted."""
+    logger.warning(
+        "ttmem could not track an operation, so the numbers may be incomplete (later errors are only "
+        "counted): %r",
+        error,
+    )
 
 
 def libraries() -> list[str]:
-    """Where code lies that is not the user's: the first line of a stack outside of these is where to look."""
+    """Returns path prefixes of library code. An allocation's location is the innermost line outside them."""
     paths = sysconfig.get_paths()
     places = {os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__))}
     places |= {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    # Code that Inductor has generated: `torchinductor_` and the name of the user.
+    # Inductor's generated code is in `torchinductor_USER`.
     generated = {os.path.join(tempfile.gettempdir(), "torchinductor_")}
     if place := os.environ.get("TORCHINDUCTOR_CACHE_DIR"):
         generated.add(os.path.join(os.path.abspath(place), ""))
@@ -131,7 +134,7 @@ def libraries() -> list[str]:
 
 
 def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors with storages of their own that a tensor is made of."""
+    """Returns the tensors with their own storage that a tensor consists of."""
     found: list[torch.Tensor] = []
     for part in _parts(tensor):
         if part is tensor:
@@ -154,5 +157,5 @@ def _parts(tensor: torch.Tensor) -> list[Any]:
         return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    # Memory that PyTorch does not show: mkldnn, vulkan.
+    # PyTorch does not expose the memory of other layouts (mkldnn, vulkan).
     return []

@@ -1,4 +1,4 @@
-"""Names of models: two objects of one class are two models, and their modules have different paths."""
+"""Model names: two objects of one class are two models, and their modules get different paths."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-# Models of one class beyond this number share a name, so that a program that makes models in a loop does not
-# make names without end.
+# Further models of one class share a name: a program may create models in a loop.
 MAX_NUMBER = 100
-# Paths beyond this number are not compared.
+# Further paths are not compared.
 MAX_PATHS = 1 << 16
 
 
 class ModelName(NamedTuple):
-    """What a model is called, and what the paths of its modules begin with."""
+    """A model's name, and the prefix of its modules' paths."""
 
     name: str
     prefix: str
@@ -28,21 +27,19 @@ class _Owner(NamedTuple):
 
 
 class ModelNames:
-    """Gives every model a name of its own: `GPT`, `GPT (2)`.
+    """Gives every model a unique name: `GPT`, `GPT (2)`.
 
-    Paths of modules (`blocks.0.mlp`) begin with the name of their model if another model has used one of
-    them.
+    Module paths (`blocks.0.mlp`) get the model's name as a prefix if another model has used one of them.
     """
 
     def __init__(self) -> None:
-        """Nothing has a name."""
         self._names: weakref.WeakKeyDictionary[torch.nn.Module, ModelName] = weakref.WeakKeyDictionary()
         self._numbers: dict[str, int] = {}
-        # Who has used a path. Models that are gone count: their memory is in the recording.
+        # The owner of each path, including models that were freed: their memory is in the recording.
         self._owners: dict[str, _Owner] = {}
 
     def of(self, model: torch.nn.Module) -> ModelName:
-        """Returns the name of a model, which it keeps."""
+        """Returns the name of a model, which does not change."""
         known = self._names.get(model)
         if known is None:
             name = self._new_name(model)
@@ -54,7 +51,7 @@ class ModelNames:
     def _new_name(self, model: torch.nn.Module) -> str:
         name = type(model).__name__
         if next(model.parameters(), None) is None:
-            # Programs make losses and activations anew for every call; one is like the other.
+            # Losses and activations are often created for every call, and are interchangeable.
             return name
         number = self._numbers[name] = self._numbers.get(name, 0) + 1
         if number > MAX_NUMBER:

@@ -1,4 +1,4 @@
-"""What modules say: which forward pass runs, which tensors are parameters, buffers and inputs."""
+"""Hooks for modules: forward passes, and which tensors are parameters, buffers and inputs."""
 
 from __future__ import annotations
 
@@ -24,41 +24,39 @@ if TYPE_CHECKING:
 
     from ttmem._torch.mode import Mode
 
-# Inputs are looked for in containers down to this depth, and among so many things in each.
-DEEPEST, MOST = 4, 256
-# What models of transformers call the KV cache that they give.
+# Inputs are searched in containers to this depth, and among this many items of each.
+MAX_DEPTH, MAX_ITEMS = 4, 256
+# The KV cache in the outputs of Hugging Face models.
 CACHE = "past_key_values"
-# PyTorch's own frame that calls hooks is no further away.
+# PyTorch's frame that calls hooks is at most this many frames away.
 FRAMES = 5
 
 
 class Modules:
-    """Has a scope entered for the forward pass of every module, and learns what is in it."""
+    """Enters a scope for the forward pass of every module, and classifies the module's tensors."""
 
     def __init__(self, mode: Mode) -> None:
-        """For which watcher."""
         self._mode = mode
         self._forward: Forward | None = None
         self._names = ModelNames()
-        # Of each model: the modules in it, and how the names of their parameters begin.
+        # By model: its modules, and the prefixes of their parameters' names.
         self._models: weakref.WeakKeyDictionary[
             torch.nn.Module, list[tuple[weakref.ref[torch.nn.Module], str]]
         ] = weakref.WeakKeyDictionary()
-        # Which modules, parameters and buffers it had when it was learned.
+        # By model: the fingerprint of its modules, parameters and buffers when they were registered.
         self._had: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
-        # Of each module in a model: which model that is.
+        # By module: the model that it is part of.
         self._model_of: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[torch.nn.Module]] = (
             weakref.WeakKeyDictionary()
         )
-        # The threads that run models; of each, those that ran since its last backward pass.
+        # The threads that run models; by thread, the models that ran since its last backward pass.
         self._threads: set[int] = set()
         self._ran: dict[int, weakref.WeakSet[torch.nn.Module]] = {}
         self._handles: list[Any] = []
         self._filter: object = None
 
     def open(self) -> None:
-        """Begins."""
-        # Hooks on all modules fire once more for a compiled one: that does no harm.
+        # Global hooks are called once more for a compiled module, which does no harm.
         warnings.filterwarnings(
             "ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks"
         )
@@ -66,7 +64,7 @@ class Modules:
         forward = self._forward = Forward(self._mode, self)
         begins, ends = forward.begins, forward.ends
 
-        # All else is native: a compiler that looks into these must see that there is nothing for it.
+        # The rest is native. These are Python, so that Dynamo can see that there is nothing to compile.
         def before(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
             if not is_compiling():
                 begins(module, args)
@@ -83,7 +81,6 @@ class Modules:
         ]
 
     def close(self) -> None:
-        """Ends."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -93,7 +90,7 @@ class Modules:
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
     def learn(self, model: torch.nn.Module) -> None:
-        """Takes down the names of a model, and what its parameters and buffers are."""
+        """Records the names of a model's modules, and classifies its parameters and buffers."""
         forward = self._forward
         if forward is None:
             return
@@ -109,20 +106,20 @@ class Modules:
         forward.gradients(inside)
 
     def gradients(self, *, is_over: bool = True) -> None:
-        """Takes down which gradients the models have, when a backward pass of this thread is over.
+        """Classifies the gradients of models after a backward pass of this thread.
 
-        What other threads may be writing must not be looked at, not even with Python's lock held: PyTorch
-        gives it up in between. So where several run models, each looks at those that only it has run since.
+        Gradients that another thread may be writing must not be read, not even with the GIL held, because
+        PyTorch releases it in between. So each thread reads only models that no other thread has run since.
         """
         thread = threading.get_ident()
         here = self._ran.get(thread) or ()
-        # A copy is made in one piece; while this loop runs, other threads add and remove theirs.
+        # `copy` is atomic; other threads add and remove entries while this loop runs.
         elsewhere = [ran for of, ran in self._ran.copy().items() if of != thread]
         if is_over:
             self._ran.pop(thread, None)
         models = [model for model in here if not any(model in ran for ran in elsewhere)]
         if not here and self._threads <= {thread}:
-            # It may have run before an earlier backward pass.
+            # The model may have run before an earlier backward pass.
             models = [model for reference in self._models.keyrefs() if (model := reference()) is not None]
         for model in models:
             inside = self._models.get(model)
@@ -130,14 +127,14 @@ class Modules:
                 self._forward.gradients(inside)
 
     def gradients_by_hand(self) -> None:
-        """The same before an optimizer's step, where no backward pass was seen: `autograd.grad`."""
+        """Classifies gradients before an optimizer step without a backward pass (`autograd.grad`)."""
         if threading.get_ident() in self._ran:
             self.gradients(is_over=False)
 
     def end_interrupted(self, *, is_inside: bool = False) -> None:
-        """Ends forward passes and steps that are over: of those that Ctrl-C ends, PyTorch tells nobody.
+        """Ends forward passes and steps that Ctrl-C has interrupted: PyTorch calls no hook for them.
 
-        `is_inside`: the innermost that PyTorch runs is one that has not begun here yet.
+        `is_inside`: the innermost module or optimizer that PyTorch runs has not been entered here yet.
         """
         passes = self._mode.passes()
         running = _running() if passes else []
@@ -148,7 +145,7 @@ class Modules:
             self._mode.end_tagged(over[-1])
 
     def enters(self, model: torch.nn.Module, args: tuple[Any, ...]) -> None:
-        """The forward pass of a model begins."""
+        """Called when the forward pass of a model begins."""
         self.end_interrupted(is_inside=True)
         self._runs(model)
         self._look_again(model)
@@ -158,7 +155,7 @@ class Modules:
             uninstall(self._mode)
 
     def enters_part(self, module: torch.nn.Module) -> None:
-        """The forward pass of a part of a model begins, outside of one of the model."""
+        """Called when the forward pass of a submodule begins outside a forward pass of its model."""
         model_of = self._model_of.get(module)
         model = model_of() if model_of is not None else None
         if model is not None:
@@ -169,7 +166,7 @@ class Modules:
         self._ran.setdefault(threading.get_ident(), weakref.WeakSet()).add(model)
 
     def _look_again(self, model: torch.nn.Module) -> None:
-        """A model may have other parts than when it was learned, and its tensors may have been moved."""
+        """Registers a model again if its modules have changed or its tensors were moved."""
         forward, inside = self._forward, self._models.get(model)
         if forward is None or inside is None:
             return
@@ -181,12 +178,12 @@ class Modules:
             forward.contents(inside)
 
     def keeps(self, output: object) -> None:
-        """What a model has given may keep more than its modules have given."""
+        """Labels tensors that a model's output keeps for the backward pass."""
         self._mode.label(list(saved_tensors(output)), "activation")
 
     def leaves(self, output: object) -> None:
-        """The forward pass of a model has ended."""
-        # Where allocators have a history, labels are rows of the recording: some for each token.
+        """Called when the forward pass of a model has ended."""
+        # With an allocator history, every label would be a row of the recording, for every token.
         cache = _cache_in(output) if self._mode.sees_operations and self._mode.is_on else None
         if cache is not None:
             label(self._mode, cache, "kv_cache", CACHE)
@@ -194,19 +191,19 @@ class Modules:
             self._mode.turn()
 
     def _inputs(self, args: object, depth: int = 0) -> None:
-        """What goes into a model that nobody has made."""
+        """Classifies a model's arguments that have no class yet as inputs."""
         if isinstance(args, torch.Tensor):
             self._mode.classify(args, "input", None, args.requires_grad, only_unknown=True)
-        elif depth < DEEPEST and isinstance(args, (list, tuple)):
-            for arg in args[:MOST]:
+        elif depth < MAX_DEPTH and isinstance(args, (list, tuple)):
+            for arg in args[:MAX_ITEMS]:
                 self._inputs(arg, depth + 1)
-        elif depth < DEEPEST and isinstance(args, dict):
-            for arg in list(args.values())[:MOST]:
+        elif depth < MAX_DEPTH and isinstance(args, dict):
+            for arg in list(args.values())[:MAX_ITEMS]:
                 self._inputs(arg, depth + 1)
 
 
 def _running() -> list[int] | None:
-    """The modules and optimizers that PyTorch runs in this thread, innermost first. None: not known."""
+    """Returns the ids of modules and optimizers running in this thread, innermost first; None if unknown."""
     found = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -215,22 +212,22 @@ def _running() -> list[int] | None:
             if code.co_name in ("_call_impl", "wrapper"):
                 found.append(id(frame.f_locals.get("self")))
             elif code.co_name.startswith("torch_dynamo"):
-                # The rest of one, compiled: it does not say of which.
+                # A compiled continuation does not have the module or optimizer.
                 return None
         frame = frame.f_back
     return found
 
 
 def _cache_in(output: object) -> object:
-    """The KV cache in what a model has given."""
+    """Returns the KV cache in a model's output."""
     if isinstance(output, dict):
         return output.get(CACHE)
-    # Not `getattr`: what a module gives may be an object that computes its attributes.
+    # Not `getattr`: the output may be an object that computes its attributes.
     return getattr(output, "__dict__", {}).get(CACHE)
 
 
 def _keywords() -> dict[str, Any]:
-    """What a model is given by keyword: hooks on all modules are not told, but whoever calls them knows."""
+    """Returns a model's keyword arguments from PyTorch's frame: global hooks do not get them."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(FRAMES):
         if frame is None:

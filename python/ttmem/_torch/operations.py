@@ -1,9 +1,9 @@
-"""Every operation, with shapes, time and effect: what PyTorch's profiler writes down, taken over.
+"""Records every operation, with shapes, time and memory, from PyTorch's profiler.
 
-Only the profiler sees composite operations and the memory that kernels use inside. It keeps everything in
-memory until it is stopped, so it is stopped and started anew from time to time. That must not be done while a
-range of it is open (`record_function`, an operation that has called Python): the end of such a range would be
-written into memory that is gone. `_is_safe` says when none is.
+Only the profiler reports composite operations and the memory that kernels use internally. It keeps all events
+in memory until it is stopped, so it is restarted regularly. It must not be stopped while one of its ranges is
+open (`record_function`, an operation that has called Python): the end of the range would be written to freed
+memory. `_is_safe` checks for open ranges.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch.autograd import profiler
 
 from ttmem import _native
+from ttmem._frames import leave
 from ttmem._torch.threads import names_of_others
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ttmem")
 
-# The profiler is stopped and started anew after so many seconds, when there is an opportunity.
+# The profiler is restarted at the first opportunity after this time.
 SECONDS = 1.0
-# Where there was none for so long, people should know.
+# Without an opportunity for this long, a warning is recorded.
 SECONDS_WITHOUT = 60.0
 
 Row = tuple[
@@ -47,7 +48,7 @@ Row = tuple[
 ]
 
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
-# Code of PyTorch's that opens no ranges around what it calls, or only such as are counted.
+# PyTorch code that opens no ranges around its callees, or only ranges that `_ranges` counts.
 _HARMLESS = tuple(
     os.path.join(_TORCH, *place)
     for place in (("nn", "modules"), ("utils", "data"), ("profiler",), ("autograd", "profiler.py"))
@@ -55,31 +56,30 @@ _HARMLESS = tuple(
 
 
 class Operations:
-    """Takes down what the profiler sees: the thread that opens it, and the backward passes of that."""
+    """Records the profiler's events: those of the thread that opens it, and of its backward passes."""
 
     has_history = True
 
     def __init__(self, mode: Mode) -> None:
-        """For which watcher."""
         self._mode = mode
         self._native = _native.Operations(mode)
         self._thread = 0
         self._began = 0.0
         self._is_on = False
         self._warned: set[str] = set()
-        # How many ranges that Python has opened are open, in this thread.
+        # Number of open `record_function` ranges in this thread.
         self._ranges = 0
         self._patched: list[tuple[type, str, Callable[..., Any], Callable[..., Any]]] = []
 
     def open(self) -> None:
-        """Begins."""
         self._thread = threading.get_ident()
         if torch._C._autograd._profiler_enabled():
             self._warn(
-                "operations are not profiled: the program has a profiler of its own, and there can be one"
+                "operations and CPU tensors are not tracked: the program already runs PyTorch's profiler, "
+                "and only one can run at a time"
             )
             return
-        # Newer ones say on standard error that they start and stop. What is set is read once, the first time.
+        # Newer versions log every start and stop to standard error. PyTorch reads the variable only once.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         self._patch(profiler.record_function, "__enter__", self._range_opens)
         self._patch(profiler.record_function, "__exit__", self._range_closes)
@@ -87,7 +87,7 @@ class Operations:
         self._start()
 
     def close(self) -> None:
-        """Ends. Only the thread that began can take the last ones over."""
+        """Stops profiling. Only the thread that opened it can record the last events."""
         for owner, name, ours, theirs in self._patched:
             if getattr(owner, name) is ours:
                 setattr(owner, name, theirs)
@@ -96,56 +96,59 @@ class Operations:
             return
         if threading.get_ident() != self._thread:
             self._warn(
-                "the tracker was stopped in another thread: PyTorch's profiler goes on in the first one"
+                "the tracker was stopped in another thread: the last operations are not recorded, and "
+                "PyTorch's profiler keeps running; stop the tracker in the thread that started it"
             )
         elif not self._is_safe():
-            self._warn("the tracker was stopped inside of an operation: PyTorch's profiler goes on")
+            self._warn(
+                "the tracker was stopped inside an operation: the last operations are not recorded, and "
+                "PyTorch's profiler keeps running"
+            )
         else:
-            self._take_over()
+            self._stop_and_record()
         self._is_on = False
 
     def abandon(self) -> None:
-        """In a child after a fork: what the profiler had was taken over before."""
+        """Stops in a forked child: the parent's events were recorded before the fork."""
         self._is_on = False
 
     def pause(self) -> bool:
-        """Stops, if that is possible here: before a fork, a child of which would wait for it forever."""
+        """Stops if that is safe here. Needed before a fork: the child would wait for the profiler forever."""
         if not self._is_on or threading.get_ident() != self._thread or not self._is_safe():
             return False
-        self._take_over()
+        self._stop_and_record()
         return True
 
     def resume(self) -> None:
-        """Goes on."""
         self._guarded(self._start)
 
     def sample(self) -> None:
-        """It has no counters."""
+        """Uses the opportunity to record events; there are no counters to read."""
         self.turn()
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """They are known when the recording is read."""
+        """Returns nothing: the numbers are only known when the recording is read."""
         return {}
 
     def turn(self) -> None:
-        """Here may be an opportunity to take over what there is."""
+        """Records the events so far if it is time and safe here."""
         if not self._is_on or time.monotonic() < self._began + SECONDS:
             return
         if self.pause():
             self.resume()
         elif time.monotonic() >= self._began + SECONDS_WITHOUT:
             self._warn(
-                "PyTorch's profiler could not be emptied for a minute, and needs ever more memory: call "
-                "memory_checkpoint() now and then, in the thread that started the tracker"
+                "PyTorch's profiler could not be drained for a minute, so its memory keeps growing: call "
+                "memory_checkpoint() regularly in the thread that started the tracker"
             )
 
     def drain(self) -> None:
-        """Takes over what there is, and goes on."""
+        """Records the events so far, if that is safe here, and continues."""
         if self.pause():
             self.resume()
 
     def _is_safe(self) -> bool:
-        """Whether no range of the profiler is open in this thread, as far as that can be known."""
+        """Whether no profiler range is open in this thread, as far as can be determined."""
         if self._ranges > 0 or self._mode.backward is not None:
             return False
         frame: FrameType | None = sys._getframe(1)
@@ -156,18 +159,18 @@ class Operations:
             frame = frame.f_back
         return True
 
-    def _take_over(self) -> None:
+    def _stop_and_record(self) -> None:
         self._is_on = False
         self._look_for_others()
 
-        def take() -> None:
+        def record() -> None:
             results = torch._C._autograd._disable_profiler()
-            self._native.take(rows_of(results.experimental_event_tree()))
+            self._native.record(rows_of(results.experimental_event_tree()))
 
-        self._guarded(take)
+        self._guarded(record)
 
     def _start(self) -> None:
-        # All threads at once would be possible, but then the profiler sees no memory.
+        # Profiling all threads is possible, but then the profiler reports no memory.
         session: Any = profiler.profile(use_kineto=True, record_shapes=True, profile_memory=True)
         session._ttmem = True
         session._prepare_trace()
@@ -188,23 +191,27 @@ class Operations:
             logger.warning("%s", message)
 
     def _look_for_others(self) -> None:
-        # Those that Python has not started are of the autograd engine.
+        # `Dummy-` threads were not started by Python: they belong to the autograd engine.
         others = [name for name in names_of_others(self._thread) if not name.startswith(("ttmem", "Dummy-"))]
         if others and "others" not in self._warned:
             self._warned.add("others")
             self._mode.warn(
-                "level ops sees the thread that started the tracker, and its backward passes; not what "
-                f"others do: {', '.join(sorted(others))}"
+                "level ops only tracks the thread that started the tracker and its backward passes; CPU "
+                f"tensors of other threads are not counted: {', '.join(sorted(others))}"
             )
 
     def _patch(self, owner: type, name: str, before: Callable[[object], None]) -> None:
-        """Has something be told before a method is called."""
+        """Calls `before` before each call of a method."""
         theirs = getattr(owner, name)
 
         @functools.wraps(theirs)
         def ours(this: object, *args: Any, **kwargs: Any) -> Any:
             before(this)
-            return theirs(this, *args, **kwargs)
+            try:
+                return theirs(this, *args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
 
         setattr(owner, name, ours)
         self._patched.append((owner, name, ours, theirs))
@@ -214,21 +221,21 @@ class Operations:
             self._ranges += 1
 
     def _range_closes(self, _: object) -> None:
-        # One may have been opened before.
+        # The range may have been opened before the tracker started.
         if threading.get_ident() == self._thread and self._ranges > 0:
             self._ranges -= 1
 
     def _another_begins(self, session: object) -> None:
-        """The program starts a profiler of its own: there can be one, and it is the program's."""
+        """Makes way for a profiler that the program starts: only one can run."""
         if getattr(session, "_ttmem", False) or not self._is_on:
             return
         if not self.pause():
             self._is_on = False
-        self._warn("from when the program started a profiler of its own, operations are not profiled")
+        self._warn("the program started its own profiler: later operations and CPU tensors are not tracked")
 
 
 def rows_of(tree: list[Any]) -> list[Row]:
-    """The operations and changes of memory of the profiler's tree; what is inside of another comes later."""
+    """Returns the operations and memory changes of the profiler's tree; parents come before children."""
     rows: list[Row] = []
     waiting: list[tuple[Any, int | None]] = [(event, None) for event in reversed(tree)]
     operation, allocation = (
@@ -261,5 +268,5 @@ def _tensors(inputs: list[Any]) -> list[tuple[str, int, list[int]]]:
 
 
 def _shapes(inputs: list[Any]) -> str | None:
-    """The shapes of arguments as PyTorch's profiler lists them, as JSON: empty for all but single tensors."""
+    """Returns the argument shapes as PyTorch's profiler lists them, as JSON: `[]` unless a single tensor."""
     return str([[*getattr(value, "sizes", ())] for value in inputs]) if inputs else None

@@ -1,4 +1,4 @@
-"""What PyTorch does in a phase: by what a watcher sees of storages, and by the counters of the allocator."""
+"""Phases of a PyTorch program, measured by tracked tensors and the allocator's counters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("ttmem")
 
 
 class Did(NamedTuple):
-    """What happened in a phase, in bytes; the peak is above what was there at its start."""
+    """What happened in a phase, in bytes. The peak is relative to the start."""
 
     peak: int
     allocated: int
@@ -36,28 +36,30 @@ NOTHING = Did(0, 0, 0)
 
 
 class Phases:
-    """Counts the phases of a device.
+    """Measures the phases of a device.
 
-    Where the memory tracker watches tensors, its watcher is asked; otherwise one is installed that makes no
+    Reuses the hooks of the memory tracker if it tracks every tensor; otherwise installs its own, without a
     recording.
     """
 
     def __init__(self, device: str | torch.device | int | None, *, estimated: bool) -> None:
-        """Of which device; without, of the one that programs use here."""
         self._device = _device(device)
         self._estimated = estimated
         self._mode: Mode | None = None
         self._parts: list[Any] = []
         self._pretence: Pretence | None = None
         self._counters: Counters | None = None
-        # What was allocated, on which device.
+        # Allocated bytes by device.
         self._seen: dict[str, int] = {}
 
+    @property
+    def device(self) -> str:
+        return str(self._device)
+
     def begin(self) -> None:
-        """Begins to look, and to pretend."""
         mode = None if self._estimated else tracker.watching()
         if mode is None:
-            self._watch()
+            self._install_hooks()
         else:
             self._mode = mode
             mode.next_phase()
@@ -72,7 +74,7 @@ class Phases:
             self._counters = Counters(functools.partial(stats, self._device)) if stats else None
 
     def cut(self, usage: Usage) -> None:
-        """Tells what happened since the last time."""
+        """Reports what happened since the last cut."""
         did = NOTHING
         if self._mode is not None:
             for name, *figures in self._mode.next_phase():
@@ -84,22 +86,22 @@ class Phases:
         usage.record(*did)
 
     def check(self) -> None:
-        """Who pretends does so in one thread."""
+        """Raises if a NO_DISPATCH capture was begun by another thread."""
         if self._pretence is not None:
             self._pretence.check()
 
     def end(self) -> None:
-        """Looks no longer; what was made while nothing ran stays without memory."""
+        """Stops measuring. Tensors of a NO_DISPATCH capture stay without memory."""
         if self._pretence is not None:
             self._pretence.end()
-        self._look_away()
+        self._remove_hooks()
         here = str(self._device)
         others = {name: size for name, size in self._seen.items() if size and name != here}
         if others and not self._seen.get(here) and self._counters is None:
             most = max(others, key=others.__getitem__)
             logger.warning(
-                "no tensor was made on %s, whose memory was counted, but %d bytes on %s: "
-                "MemoryUsageTracker.begin_capture(device=%r) counts those",
+                "no tensors were allocated on %s, the measured device, but %d bytes on %s; to measure that "
+                "device, call MemoryUsageTracker.begin_capture(device=%r)",
                 here,
                 others[most],
                 most,
@@ -107,34 +109,35 @@ class Phases:
             )
 
     def abandon(self) -> None:
-        """A child after a fork runs as without."""
+        """Removes all hooks in a forked child."""
         if self._pretence is not None:
             self._pretence.end()
-        self._look_away()
+        self._remove_hooks()
 
     def lose(self, mode: object, usage: Usage) -> None:
-        """The watcher that is asked ends: it tells what it has seen, and one of our own follows."""
+        """Replaces the memory tracker's hooks, which are about to go, with our own."""
         if self._mode is mode and not self._parts:
             self.cut(usage)
-            self._watch()
+            self._install_hooks()
             logger.warning(
-                "the memory tracker stopped during a capture: what was made before and goes now is not seen"
+                "the memory tracker stopped during a capture: tensors allocated before that and freed later "
+                "are not counted as freed"
             )
 
-    def _watch(self) -> None:
+    def _install_hooks(self) -> None:
         mode = self._mode = Mode(None, estimates=self._estimated)
         install(mode)
         threads, storages, aside = Threads(mode), Storages(mode), StepAside(mode)
         compiled = CompiledBuffers(mode)
-        # What these threads do is not seen. Estimates are of what this one does.
-        if not self._estimated and (unwatched := threads.open()):
-            logger.info("threads that were there before the capture are not in it: %s", ", ".join(unwatched))
+        # A NO_DISPATCH capture covers only this thread.
+        if not self._estimated and (untracked := threads.open()):
+            logger.info("threads started before the capture are not tracked: %s", ", ".join(untracked))
         storages.open()
         aside.open()
         compiled.open()
         self._parts = [compiled, aside, storages, threads]
 
-    def _look_away(self) -> None:
+    def _remove_hooks(self) -> None:
         mode, self._mode = self._mode, None
         if mode is not None and self._parts:
             for part in self._parts:
@@ -145,19 +148,19 @@ class Phases:
 
 
 class Counters:
-    """The counters of a device's allocator. They are read, and never reset: they are the program's."""
+    """The counters of a device's allocator. They are never reset, because the program may use them."""
 
     def __init__(self, stats: Callable[[], dict[str, Any]]) -> None:
-        """Begins with what is there. `stats` gives the counters."""
+        """`stats` returns the counters."""
         self._stats = stats
         self._before = self._read()
 
     def next(self, seen: Did) -> Did:
-        """What happened since the last time.
+        """Returns what happened since the last call.
 
-        The counters have every byte, also of scratch memory. But their peak is the highest since it was last
-        reset: only a phase that goes higher than all before moves it. Of another phase, the peak is what the
-        watcher has seen of tensors.
+        The counters include every byte, also scratch memory. But their peak is the highest since the program
+        last reset it, so only a phase above all earlier ones changes it. For other phases, the peak is that
+        of the tracked tensors (`seen`).
         """
         before, now = self._before, self._read()
         self._before = now
@@ -166,12 +169,12 @@ class Counters:
         if now["peak"] == before["peak"]:
             peak = min(seen.peak, now["peak"] - start)
         else:
-            # What was seen is more where the program has reset the peak meanwhile.
+            # `seen.peak` is higher if the program has reset the counter's peak meanwhile.
             peak = max(seen.peak, now["peak"] - start)
         allocated = now["allocated"] - before["allocated"]
         freed = now["freed"] - before["freed"]
         if min(allocated, freed) < 0 or allocated - freed != change:
-            # These, too, can be reset.
+            # The program has reset these counters, too.
             allocated = max(seen.allocated, change)
             freed = allocated - change
         return Did(max(peak, change, 0), allocated, freed)

@@ -1,7 +1,7 @@
-"""Running a program without memory: its tensors have shapes and devices, and no values.
+"""Runs a program without memory (NO_DISPATCH): its tensors have shapes and devices, but no values.
 
-`Pretence` begins and ends it, `Pretend` answers for operations, `Unknowns` for what Python asks tensors for.
-Values that nobody knows are NaN, so that a training loop runs on; a warning says so once.
+`Pretence` begins and ends it, `Pretend` handles operations, `Unknowns` handles reads of tensor values from
+Python. Unknown values are NaN, so that a training loop continues; one warning is logged.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 from torch.utils.data import DataLoader, dataloader
 
+from ttmem._frames import leave
 from ttmem._torch import known
 from ttmem._torch.asked import Asked
 from ttmem._torch.compiled import AsWritten
@@ -37,32 +38,31 @@ logger = logging.getLogger("ttmem")
 aten = torch.ops.aten
 
 UNKNOWN = (
-    "a value was asked for in a NO_DISPATCH capture, where nothing is computed: it is NaN, "
-    "False where it is a truth value, and 0 where it is an index. Said once"
+    "the program reads a tensor value in a NO_DISPATCH capture, which computes no values: it gets NaN "
+    "(False for booleans, 0 for indices). This warning is shown once"
 )
 LARGEST = (
-    "the size of a result depends on values, which a NO_DISPATCH capture does not compute (%s): "
-    "it is taken to be as large as it can be. Said once"
+    "the size of a result depends on values that a NO_DISPATCH capture does not compute (%s): "
+    "the maximum size is used, so the estimate may be too high. This warning is shown once"
 )
 OUTSIDE = (
-    "this tensor was made in a NO_DISPATCH capture: it has a shape and no values. "
-    "Make it again outside of the capture"
+    "this tensor was created in a NO_DISPATCH capture: it has a shape but no values; "
+    "create it again outside the capture"
 )
 USED = (
-    "a tensor that was made in a NO_DISPATCH capture is used after it: it has a shape and no values, "
-    "and so has all that is computed from it. Said once"
+    "a tensor created in a NO_DISPATCH capture is used after the capture: it has a shape but no values, "
+    "and neither have results computed from it. This warning is shown once"
 )
 
 
 class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
-    """Has operations say what they would give. A tensor that is real is stood in for, and stays as it is.
+    """Computes only the shapes of results. Real tensors are replaced by stand-ins and stay unchanged.
 
-    There is one in a process: tensors of several would not go together.
+    There is one per process: fake tensors of different modes cannot be mixed.
     """
 
     def __init__(self) -> None:
-        """Not yet."""
-        # A model that was made before has real parameters.
+        # A model created before the capture has real parameters.
         super().__init__(allow_non_fake_inputs=True)
         self.is_on = False
         self.watcher: Mode | None = None
@@ -71,7 +71,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         _forget_results(self.fake_tensor_converter)
 
     def begin(self, watcher: Mode | None) -> None:
-        """From now on; all is said once more."""
+        """Starts a capture; warnings may be logged again."""
         self.is_on, self.watcher = True, watcher
         self._said.clear()
         self._asked.clear()
@@ -79,14 +79,20 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         self.__enter__()
 
     def end(self) -> None:
-        """No longer. What was made meanwhile has no values."""
+        """Ends the capture. Tensors created in it stay without values."""
         self.__exit__(None, None, None)
         self.is_on, self.watcher = False, None
 
     def __torch_dispatch__(  # type: ignore[override]
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Gives the result of an operation, without values."""
+        try:
+            return self._estimate(func, types, args, kwargs)
+        except BaseException as error:
+            leave(error)
+            raise
+
+    def _estimate(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any] | None) -> Any:
         if not self.is_on:
             self.say(USED)
         if func is aten._local_scalar_dense.default and not isinstance(args[0], FakeTensor):
@@ -109,12 +115,12 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         return result
 
     def may_turn_const(self, t: torch.Tensor) -> bool:
-        """PyTorch keeps the values of single numbers only. Here, `known` keeps them."""
+        """Turns off PyTorch's own constants, which cover only single numbers: `known` keeps all values."""
         del t
         return False
 
     def _real_value(self, real: torch.Tensor) -> Any:
-        """The value of a real tensor. One that was written to in the capture has another than its own."""
+        """Returns the value of a real tensor, including writes in the capture, which do not reach it."""
         is_written, value = known.value_of_real(real)
         if not is_written:
             return aten._local_scalar_dense.default(real)
@@ -124,7 +130,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
             return value.item()
 
     def _answer(self, operation: known.Operation, func: Any, args: Any) -> Any:
-        """The number or truth value that an operation gives to Python."""
+        """Returns the number or boolean that an operation returns to Python."""
         is_truth = func in (aten.equal.default, aten.allclose.default, aten.is_nonzero.default)
         if not is_truth and func is not aten._local_scalar_dense.default:
             raise DataDependentOutputException(func)
@@ -132,7 +138,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         return self.value(torch.bool if is_truth else args[0].dtype) if answer is None else answer
 
     def _sized(self, operation: known.Operation, func: Any, args: Any) -> Any:
-        """The result of an operation whose shape depends on values."""
+        """Returns the result of an operation whose shape depends on values."""
         result = operation.compute()
         if result is not None:
             return _pytree.tree_map_only(torch.Tensor, self.from_known, result)
@@ -143,19 +149,19 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         return largest
 
     def from_real(self, real: torch.Tensor) -> torch.Tensor:
-        """A tensor without memory in the place of a real one, which stays as it is."""
+        """Returns a stand-in without memory for a real tensor."""
         stand_in: torch.Tensor = self.from_tensor(real)
         known.stand_in(stand_in, real)
         return stand_in
 
     def from_known(self, real: torch.Tensor) -> torch.Tensor:
-        """A tensor without memory whose value is known."""
+        """Returns a tensor without memory whose value is known."""
         result: torch.Tensor = self.from_tensor(real)
         known.remember(result, real)
         return result
 
     def _stand_ins(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Arguments, of which none is real: PyTorch would compute with some of them."""
+        """Replaces real arguments with stand-ins: PyTorch would compute with some real ones."""
         if not any(_is_real(arg) for arg in _pytree.tree_leaves((args, kwargs))):
             return args, kwargs
         self._see(func, args)
@@ -167,7 +173,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         return changed
 
     def _see(self, func: Any, args: Any) -> None:
-        """Real tensors are found by the watcher where it would find them if all were real: in results."""
+        """Records real tensors that would be results: the tracker finds existing tensors in results."""
         schema = getattr(func, "_schema", None)
         if self.watcher is None or schema is None or all(of.alias_info is None for of in schema.returns):
             return
@@ -176,7 +182,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
                 self.watcher.see(arg, schema.name)
 
     def value(self, dtype: torch.dtype) -> float | bool:
-        """A value that nobody knows."""
+        """Returns a placeholder for an unknown value, with a warning."""
         if not self.is_on:
             raise RuntimeError(OUTSIDE)
         self.say(UNKNOWN)
@@ -184,7 +190,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         return False if dtype is torch.bool else math.nan
 
     def say(self, what: str, *args: object) -> None:
-        """Says something, once."""
+        """Logs a warning once per capture."""
         if what not in self._said:
             self._said.add(what)
             logger.warning(what, *args)
@@ -195,7 +201,7 @@ def _is_real(thing: object) -> bool:
 
 
 def _forget_results(converter: Any) -> None:
-    """Has no results of operations be remembered: `module.to(…)` takes none that anybody holds weakly."""
+    """Stops PyTorch from memoizing results: `module.to(…)` rejects tensors with weak references."""
     remember = converter.set_tensor_memo
 
     def remember_real(tensor: torch.Tensor, stand_in: FakeTensor) -> None:
@@ -211,7 +217,7 @@ def _the_pretend() -> Pretend:
 
 
 def _largest(func: Any, args: Any) -> Any:
-    """The largest result that an operation can have whose size depends on values; `None` if unknown."""
+    """Returns the largest possible result if its size depends on values; `None` for other operations."""
     x = args[0]
     if func is aten.nonzero.default:
         return x.new_empty((x.numel(), x.dim()), dtype=torch.int64)
@@ -219,7 +225,7 @@ def _largest(func: Any, args: Any) -> Any:
         shape: torch.Size = torch.broadcast_shapes(x.shape, args[1].shape)  # type: ignore[no-untyped-call]
         return x.new_empty(shape.numel())
     if func is aten._unique2.default:
-        # `sorted`, and the two that are asked for here.
+        # Arguments: tensor, sorted, return_inverse, return_counts.
         given = dict(enumerate(args))
         is_inverse, is_counted = given.get(2, False), given.get(3, False)
         whole = functools.partial(x.new_empty, dtype=torch.int64)
@@ -229,10 +235,9 @@ def _largest(func: Any, args: Any) -> Any:
 
 
 class Unknowns(TorchFunctionMode):
-    """Answers for what Python asks a tensor for, and PyTorch would refuse."""
+    """Handles reads of tensor values from Python that PyTorch would refuse."""
 
     def __init__(self, pretend: Pretend) -> None:
-        """Who knows that values are not known."""
         super().__init__()
         self._pretend = pretend
         tensor = torch.Tensor
@@ -248,18 +253,21 @@ class Unknowns(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Answers, or leaves it to PyTorch."""
         answer = self._answers.get(func)
-        if answer is not None and isinstance(args[0], FakeTensor):
-            return answer(*args)
-        return func(*args, **(kwargs or {}))
+        try:
+            if answer is not None and isinstance(args[0], FakeTensor):
+                return answer(*args)
+            return func(*args, **(kwargs or {}))
+        except BaseException as error:
+            leave(error)
+            raise
 
     def _whole(self, x: torch.Tensor) -> int:
         value = x.item()
         return 0 if math.isnan(value) else int(value)
 
     def _part(self, x: torch.Tensor, index: Any) -> torch.Tensor:
-        """A part whose bounds may be unknown: then it is as large as it can be."""
+        """Returns a slice; unknown bounds give the largest possible one."""
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(part, slice) and self._is_unknown(part) for part in parts):
             self._pretend.say(LARGEST, "a slice")
@@ -282,7 +290,7 @@ class Unknowns(TorchFunctionMode):
 
         if (known_value := known.value_of(x)) is not None:
             return known_value.numpy().copy()
-        # As NumPy calls it; one value for all, so it takes no memory.
+        # NumPy's name of the type. One broadcast value takes no memory.
         name = str(x.dtype).removeprefix("torch.")
         value = self._pretend.value(x.dtype)
         whole = not (x.dtype.is_floating_point or x.dtype.is_complex)
@@ -290,10 +298,9 @@ class Unknowns(TorchFunctionMode):
 
 
 class Pretence:
-    """Pretends from `begin` to `end`, in the thread that begins it."""
+    """A NO_DISPATCH capture, in the thread that begins it."""
 
     def __init__(self, mode: Mode | None) -> None:
-        """Who watches meanwhile."""
         self._mode = mode
         self._pretend = _the_pretend()
         self._unknowns = Unknowns(self._pretend)
@@ -302,24 +309,23 @@ class Pretence:
         self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def begin(self) -> None:
-        """From now on nothing is computed."""
-        # Compiled, it would look for values.
+        # Compiled code would need values.
         self._as_written = AsWritten()
         self._pretend.begin(self._mode)
         torch._C._push_on_torch_function_stack(self._unknowns)
-        # Data is loaded for real: which comes next is decided by values.
+        # Data loaders run for real: the order of samples depends on values.
         for owner, name in ((DataLoader, "__iter__"), (dataloader._BaseDataLoaderIter, "__next__")):
             self._replace(owner, name, self._loaded(getattr(owner, name)))
         self._replace(FakeTensor, "tolist", self._listed())
 
     def check(self) -> None:
-        """A mode can only be taken from the thread that has it."""
+        """Raises in another thread: only the thread that began the capture can remove the mode."""
         if threading.get_ident() != self._thread:
-            msg = "a NO_DISPATCH capture ends in the thread that began it: call end_capture or clear there"
+            msg = "a NO_DISPATCH capture must end in the thread that began it; call end_capture() there"
             raise RuntimeError(msg)
 
     def end(self) -> None:
-        """All is computed again. What was made meanwhile has no values."""
+        """Ends the capture. Tensors created in it stay without values."""
         for owner, name, before, ours in self._replaced:
             if owner.__dict__.get(name) is ours:
                 setattr(owner, name, before) if before is not None else delattr(owner, name)
@@ -346,16 +352,20 @@ class Pretence:
     def _loaded(self, before: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(before)
         def loaded(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != self._thread or not self._pretend.is_on:
-                return before(*args, **kwargs)
-            with unset_fake_temporarily():
-                found = before(*args, **kwargs)
+            try:
+                if threading.get_ident() != self._thread or not self._pretend.is_on:
+                    return before(*args, **kwargs)
+                with unset_fake_temporarily():
+                    found = before(*args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
             return _pytree.tree_map_only(torch.Tensor, self._stand_in, found)
 
         return loaded
 
     def _stand_in(self, real: torch.Tensor) -> torch.Tensor:
-        """A tensor without values in the place of a real one, which may go."""
+        """Returns a stand-in for a real tensor, and tracks it in place of the real one."""
         if not _is_real(real):
             return real
         stand_in = self._pretend.from_real(real)
@@ -365,7 +375,7 @@ class Pretence:
 
 
 def _take_off_function_stack(mode: TorchFunctionMode) -> None:
-    """Takes a mode off, wherever in the stack it is."""
+    """Removes a mode from any position in the stack."""
     above: list[Any] = []
     while torch._C._len_torch_function_stack() > 0:
         top = torch._C._pop_torch_function_stack()

@@ -1,4 +1,4 @@
-"""What PyTorch's profiler says of operations: composite ones and the time of devices are only known there."""
+"""Totals of operations from PyTorch's profiler, which also covers composite operations and device time."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ttmem")
 
-# What PyTorch's profiler calls the time that a dispatch mode takes for an operation, which is inside.
+# The profiler's event for the time that a dispatch mode takes, with the operation inside.
 MODE = "PythonDispatchMode"
 
 
 @contextmanager
 def profiled(mode: Mode) -> Iterator[None]:
-    """Takes down what every operation inside costs, also when the block ends by an exception."""
+    """Records the totals of every operation in the block, even if it ends with an exception."""
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    # There is one cycle. Versions that can keep the events of several warn that they do not.
+    # Avoids a warning of newer versions, which would discard the events of earlier cycles; there is only one.
     keeps = "acc_events" in inspect.signature(profile.__init__).parameters
     options: dict[str, Any] = {"acc_events": True} if keeps else {}
     profiler = profile(activities=activities, record_shapes=True, profile_memory=True, **options)
     try:
         profiler.__enter__()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
-        # Another profiler runs: there can be one.
+        # Another profiler is running, and only one can.
         logger.warning("operations are not profiled: %s", error)
         mode.warn(f"operations were not profiled: {error}")
         yield
@@ -45,20 +45,20 @@ def profiled(mode: Mode) -> Iterator[None]:
     finally:
         profiler.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
-            take_down(mode, profiler)
+            record_totals(mode, profiler)
         except Exception as error:  # noqa: BLE001 - the program must not see it
             mode.failed(error)
 
 
-def take_down(mode: Mode, profiler: Any) -> None:
-    """Takes the totals of a profiler down, for each operation and shapes of its arguments."""
+def record_totals(mode: Mode, profiler: Any) -> None:
+    """Records a profiler's totals for each operation and its argument shapes."""
     has_device = ProfilerActivity.CUDA in profiler.activities
     events = profiler.events()
-    # The profiler is ours. An operation that a dispatch mode was called for comes twice: when it reaches the
-    # mode, and, inside of that, when the mode calls it.
+    # An operation under a dispatch mode is listed twice: when it reaches the mode, and inside that, when the
+    # mode calls it. The profiler is ours, so its events may be changed.
     events[:] = [event for event in events if not _is_called_by_a_mode(event)]
     for row in profiler.key_averages(group_by_input_shape=True):
-        # Others are the profiler's own: `[memory]`, `ProfilerStep`, the runtime of the device.
+        # Skips the profiler's own events: `[memory]`, `ProfilerStep`, calls of the device runtime.
         if "::" not in row.key:
             continue
         mode.op_totals(
@@ -76,7 +76,7 @@ def _is_called_by_a_mode(event: Any) -> bool:
     mode = event.cpu_parent
     if mode is None or mode.name != MODE or mode.cpu_parent is None:
         return False
-    # Some reach the mode from a range of their own without a namespace: `detach` in `aten::detach`.
+    # Some operations have an inner range without a namespace: `detach` in `aten::detach`.
     return _base(mode.cpu_parent.name) == _base(event.name)
 
 

@@ -1,4 +1,4 @@
-"""An identity that ends phases: where a tensor passes, and where its gradient does."""
+"""An identity function that ends phases in the forward and backward pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ttmem.usage import MemoryUsageTracker, snapshot_if_capturing
 
 
 def snapshotted(x: torch.Tensor, forward: str, backward: str) -> torch.Tensor:
-    """The tensor; phases end when it, and when its gradient is here."""
+    """Returns the tensor; ends a phase here, and another when its gradient reaches this point."""
     if torch.compiler.is_compiling() or not MemoryUsageTracker.is_capturing():
         return x
     if not (x.requires_grad and torch.is_grad_enabled()):

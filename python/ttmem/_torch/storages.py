@@ -1,4 +1,4 @@
-"""Storages that change their size without an operation."""
+"""Storages that are resized without an operation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ttmem._frames import leave
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,21 +16,23 @@ if TYPE_CHECKING:
 
 
 class Storages:
-    """Has `UntypedStorage.resize_` say so: sharded training frees parameters that way."""
+    """Tracks `UntypedStorage.resize_`, with which sharded training (FSDP) frees parameters."""
 
     def __init__(self, mode: Mode) -> None:
-        """For which watcher."""
         self._mode = mode
         self._resize: Callable[..., Any] | None = None
 
     def open(self) -> None:
-        """Begins."""
         resize = self._resize = torch.UntypedStorage.resize_
         mode = self._mode
 
         @functools.wraps(resize)
-        def resize_watched(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-            result = resize(storage, *args, **kwargs)
+        def resize_tracked(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+            try:
+                result = resize(storage, *args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
             if mode.is_on:
                 try:
                     mode.resized(storage)
@@ -36,11 +40,11 @@ class Storages:
                     mode.failed(error)
             return result
 
-        self._watched = resize_watched
-        torch.UntypedStorage.resize_ = resize_watched  # type: ignore[method-assign, assignment]
+        self._tracked = resize_tracked
+        torch.UntypedStorage.resize_ = resize_tracked  # type: ignore[method-assign, assignment]
 
     def close(self) -> None:
-        """Ends. Somebody else's wrapper around ours stays."""
-        if self._resize is not None and torch.UntypedStorage.resize_ is self._watched:
+        """Restores `resize_`, unless another wrapper was installed around ours."""
+        if self._resize is not None and torch.UntypedStorage.resize_ is self._tracked:
             torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
         self._resize = None

@@ -1,4 +1,4 @@
-"""What training says: when gradients are computed and the optimizer steps, and which tensors are whose."""
+"""Hooks for training: backward passes, optimizer steps, gradients and optimizer states."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from ttmem._frames import leave
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ttmem._native import Call
     from ttmem._torch.mode import Mode
     from ttmem._torch.modules import Modules
 
 
 class Training:
-    """Enters a scope for every backward pass and step of an optimizer, and learns what they leave behind."""
+    """Enters a scope for every backward pass and optimizer step, and classifies the tensors they create."""
 
     def __init__(self, mode: Mode, modules: Modules) -> None:
-        """For which watcher, and the modules that it knows."""
         self._mode = mode
         self._modules = modules
         self._handles: list[Any] = []
         self._backward: Callable[..., Any] | None = None
-        # Which state of an optimizer was seen: it may get another one.
-        # Of optimizers: how many steps run inside of their own.
+        # Number of nested steps, by optimizer.
         self._inner: dict[int, int] = {}
+        # Ids of the classified states, by optimizer: states may be replaced.
         self._seen: weakref.WeakKeyDictionary[Optimizer, list[int]] = weakref.WeakKeyDictionary()
 
     def open(self) -> None:
-        """Begins."""
         self._handles = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -43,40 +44,43 @@ class Training:
         backward = self._backward = torch.autograd.backward
 
         @functools.wraps(backward)
-        def backward_watched(*args: Any, **kwargs: Any) -> Any:
+        def backward_tracked(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or not self._mode.is_on:
                 return backward(*args, **kwargs)
-            return self._during_backward(backward, args, kwargs)
+            outer = self._begin_backward()
+            try:
+                return backward(*args, **kwargs)
+            except BaseException as error:
+                leave(error)
+                raise
+            finally:
+                self._end_backward(outer)
 
-        self._watched = backward_watched
-        torch.autograd.backward = backward_watched
+        self._tracked = backward_tracked
+        torch.autograd.backward = backward_tracked
 
     def close(self) -> None:
-        """Ends. Somebody else's wrapper around ours stays."""
+        """Removes the hooks, except if another wrapper was installed around `backward`."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        if self._backward is not None and torch.autograd.backward is self._watched:
+        if self._backward is not None and torch.autograd.backward is self._tracked:
             torch.autograd.backward = self._backward
         self._backward = None
 
-    def _during_backward(
-        self, backward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def _begin_backward(self) -> Call | None:
+        """Enters the scope of a backward pass; returns the pass that it is nested in."""
         mode, outer = self._mode, self._mode.backward
         try:
             self._modules.end_interrupted()
             mode.backward = mode.begin("backward", "backward", id(self))
         except Exception as error:  # noqa: BLE001 - the program must not see it
             mode.failed(error)
-        try:
-            return backward(*args, **kwargs)
-        finally:
-            mode.backward = outer
-            self._mode.end_tagged(id(self))
-            self._gradients()
+        return outer
 
-    def _gradients(self) -> None:
+    def _end_backward(self, outer: Call | None) -> None:
+        self._mode.backward = outer
+        self._mode.end_tagged(id(self))
         try:
             self._modules.gradients()
         except Exception as error:  # noqa: BLE001 - the program must not see it
@@ -89,7 +93,7 @@ class Training:
         try:
             self._modules.end_interrupted(is_inside=True)
             if id(optimizer) in self._mode.passes():
-                # The step of the class that it is derived from: it is a part of this one.
+                # `super().step()`: part of the step that is already running.
                 self._inner[id(optimizer)] = self._inner.get(id(optimizer), 0) + 1
                 return
             self._inner.pop(id(optimizer), None)
@@ -115,7 +119,7 @@ class Training:
             self._mode.failed(error)
 
     def _states(self, optimizer: Optimizer) -> None:
-        # Copies: another thread may make steps of the same optimizer.
+        # Copies, because another thread may step the same optimizer.
         for state in list(optimizer.state.values()):
             for key, value in list(state.items()):
                 if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""A program made from a seed: allocations of every layout, operations, frees. Operations may fail."""
+"""A random program from a seed: allocations of every layout, operations, frees. Operations may fail."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ alive: list[Any] = []
 
 
 def memory() -> Any:
-    """Where a result goes."""
+    """Returns the memory configuration of a result."""
     return interleaved("L1" if choose.random() < 0.5 else "DRAM")
 
 
 def allocate() -> Any:
-    """A tensor of any layout."""
+    """Allocates a tensor of a random layout."""
     layout = choose.choice(tuple(DTYPES))
     dtype = choose.choice(DTYPES[layout])
     kind = choose.choice(("INTERLEAVED", "INTERLEAVED", "HEIGHT", "WIDTH", "BLOCK"))
@@ -52,7 +52,7 @@ def allocate() -> Any:
 
 
 def square(x: Any) -> Any:
-    """A matrix product. ttnn crashes on some sharded operands, so they are interleaved first."""
+    """Multiplies matrices. ttnn crashes on some sharded operands, so they are interleaved first."""
     if x.is_sharded():
         x = ttnn.to_memory_config(x, memory())
     return ttnn.matmul(x, ttnn.transpose(x, -2, -1), memory_config=memory())
@@ -73,7 +73,7 @@ OPERATIONS: tuple[Callable[[Any], Any], ...] = (
 
 ledger.begin()
 for step in range(options.steps):
-    # An operation that had nothing to do returned its operand, which may be deallocated by now.
+    # A no-op returns its operand, which may be deallocated by now.
     alive = [tensor for tensor in alive if tensor.is_allocated()]
     chance = choose.random()
     try:

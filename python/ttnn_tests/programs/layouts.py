@@ -37,7 +37,7 @@ for number, (kind, dtype, shard) in enumerate(
         memory = sharded(kind, pool, ledger.cores(width, height), shard)
         kept.append(ledger.tensor(shape, memory, dtype, "ROW_MAJOR"))
         ledger.mark(f"{pool} {kind} shards {shard} of {dtype}")
-    # Holes in front of what is still alive.
+    # Leaves holes before live buffers.
     if number % 4 == 3:
         ttnn.deallocate(kept.pop(-2))
         ledger.mark("freed")

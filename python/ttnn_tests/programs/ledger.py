@@ -1,7 +1,7 @@
-"""A described card, a capture of what runs on it, and what its allocator reports after every operation.
+"""A described card, a capture of the operations on it, and its allocator's numbers after every operation.
 
-`Ledger.mark` opens and closes an empty function in the capture and writes down the allocator's own numbers.
-The test looks the function up in what ttmem read, and compares.
+`Ledger.mark` opens and closes an empty function in the capture and records the allocator's own numbers. The
+test finds the function in the profile and compares.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POOLS = ("DRAM", "L1", "L1_SMALL", "TRACE")
 
 
 def arguments() -> argparse.ArgumentParser:
-    """The arguments that all programs have."""
+    """Parses the arguments that all programs have."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, help="where the evidence and truth.json go")
     parser.add_argument("--no-dispatch", action="store_true")
@@ -51,14 +51,14 @@ class Ledger:
         ttnn.graph.begin_graph_capture(modes.NO_DISPATCH if self.options.no_dispatch else modes.NORMAL)
 
     def mark(self, label: str) -> None:
-        """Writes down what the allocator holds now."""
+        """Records the allocator's current numbers."""
         name = f"mark {len(self.rows)}: {label}"
         ttnn.graph.track_function_start(name)
         ttnn.graph.track_function_end()
         self.rows.append({"mark": name, "held": {pool: self.view(pool)["allocated"] for pool in POOLS}})
 
     def view(self, pool: str) -> dict[str, int]:
-        """The allocator's view of a pool, per bank."""
+        """Returns the allocator's numbers of a pool, per bank."""
         view = ttnn.get_memory_view(self.device, getattr(ttnn.BufferType, pool))
         return {
             "banks": view.num_banks,
@@ -67,7 +67,7 @@ class Ledger:
         }
 
     def finish(self) -> None:
-        """Ends the capture; writes the report, its nodes as a bare list, a database, and the truth."""
+        """Ends the capture; writes the report, its nodes as a list, a database, and the expected numbers."""
         folder: Path = self.options.folder
         folder.mkdir(parents=True, exist_ok=True)
         truth = {
@@ -87,7 +87,7 @@ class Ledger:
         self.close()
 
     def usage(self, graph: list[dict[str, Any]]) -> dict[str, int]:
-        """What ttnn itself extracts from a capture."""
+        """Returns what ttnn itself extracts from a capture."""
         cores = self.grid.x * self.grid.y
         per_core = ttnn.graph.extract_resource_usage_per_core(graph, cores)
         return {name: getattr(per_core, name) for name in ("peak_cb", "peak_l1", "peak_total")}
@@ -110,18 +110,18 @@ class Ledger:
         )
 
     def cores(self, width: int, height: int) -> Any:
-        """A rectangle of cores from the first one on."""
+        """Returns a rectangle of cores that starts at the first one."""
         last = ttnn.CoreCoord(width - 1, height - 1)
         return ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), last)})
 
 
 def interleaved(pool: str) -> Any:
-    """Pages spread over all banks of a pool."""
+    """Returns a configuration with pages spread over all banks of a pool."""
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, getattr(ttnn.BufferType, pool))
 
 
 def sharded(kind: str, pool: str, cores: Any, shard: list[int]) -> Any:
-    """A shard on each core: `kind` is HEIGHT, WIDTH or BLOCK."""
+    """Returns a configuration with a shard on each core: `kind` is HEIGHT, WIDTH or BLOCK."""
     spec = ttnn.ShardSpec(cores, shard, ttnn.ShardOrientation.ROW_MAJOR)
     layout = getattr(ttnn.TensorMemoryLayout, f"{kind}_SHARDED")
     return ttnn.MemoryConfig(layout, getattr(ttnn.BufferType, pool), spec)

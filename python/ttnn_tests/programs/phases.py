@@ -1,7 +1,7 @@
 """A training step in phases, measured by `ttmem.MemoryUsageTracker`, and the allocator's own numbers.
 
 The tensors have a multiple of 24 tiles, so they fill the 12 banks of a Wormhole and the 8 of a Blackhole
-evenly, and the bytes of the device are those of a bank times the number of banks.
+evenly, and the device's bytes are the bytes per bank times the number of banks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ seen: list[dict[str, int]] = []
 
 
 def mark() -> None:
-    """Asks the allocator."""
+    """Returns the allocator's numbers."""
     views = {pool: ledger.view(pool) for pool in ("DRAM", "L1")}
     seen.append({"DRAM": views["DRAM"]["allocated"] * views["DRAM"]["banks"], "L1": views["L1"]["allocated"]})
 

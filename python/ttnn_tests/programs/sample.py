@@ -1,4 +1,4 @@
-"""A small program with a bit of everything: `corpus/ttnn_graph/sample-*.json` are captures of it."""
+"""A small program with a bit of everything; `corpus/ttnn_graph/sample-*.json` are its captures."""
 
 from __future__ import annotations
 

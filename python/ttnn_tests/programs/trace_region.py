@@ -1,4 +1,4 @@
-"""A device with a region for traces, and a buffer in it. Recording a trace needs a real card."""
+"""A device with a trace region, and a buffer in it. Recording a trace needs a real card."""
 
 from __future__ import annotations
 

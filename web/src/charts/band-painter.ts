@@ -1,13 +1,13 @@
-// Paints stacked tensors.
+// Paints stacked tensor bands.
 
 import type { Band, Stack } from "./bands";
 import { hatching, translucent } from "./colors";
 import type { Paint } from "./line-chart";
 
-/** Bands lower or narrower than this, in CSS pixels, have no lines around them: there would be nothing left of them. */
-const LINED = 4;
+/** Bands lower or narrower than this, in CSS pixels, have no outline: it would cover them. */
+const MIN_OUTLINED = 4;
 
-/** Paints all bands. `classOf` says the class of a tensor, `roles` the colour of each class. */
+/** Paints all bands. `classOf` returns a tensor's class; `roles` has the colour role of each class. */
 export function paintStack(
   paint: Paint,
   stack: Stack,
@@ -29,12 +29,12 @@ export function paintStack(
   const tall = paint.y(0) - paint.y(1);
   const column = paint.width / stack.columns.moments.length;
   stack.bands.forEach((band, index) => {
-    // Neighbours of one class differ a little, so that they can be told apart.
+    // Neighbours of the same class alternate in opacity, so that they can be distinguished.
     context.fillStyle = translucent(colors.get(roles[classOf(band.tensor)]), index % 2 === 0 ? 0.95 : 0.78);
     bandPath(paint, stack, band);
     context.fill();
     const wide = (band.end - band.first) * column;
-    if (Math.min(band.bytes * tall, wide) >= LINED * ratio) context.stroke();
+    if (Math.min(band.bytes * tall, wide) >= MIN_OUTLINED * ratio) context.stroke();
   });
   context.fillStyle = hatching(context, colors.get("unexplained"), ratio);
   const rest = stack.top.map((top, column) => Math.max(top, stack.columns.held[column] || 0));
@@ -42,7 +42,7 @@ export function paintStack(
   context.restore();
 }
 
-/** The outline of a band. */
+/** Sets the path to a band's outline. */
 export function bandPath(paint: Paint, stack: Stack, band: Band): void {
   const top = band.base.map((base) => base + band.bytes);
   paint.context.beginPath();
@@ -55,7 +55,7 @@ function fillBetween(paint: Paint, stack: Stack, first: number, low: Float64Arra
   paint.context.fill();
 }
 
-/** Along the upper edge to the right and back along the lower one, in steps. */
+/** Traces the upper edge to the right and the lower edge back, in steps. */
 function outline(paint: Paint, stack: Stack, first: number, low: Float64Array, high: Float64Array): void {
   const { context } = paint;
   const width = paint.width / stack.columns.moments.length;

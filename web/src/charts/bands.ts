@@ -1,16 +1,16 @@
-// Tensors as bands: which of them are drawn singly in a window, what the others add up to, and where each band lies.
-// Nothing here draws.
+// Computes tensor bands: which tensors are drawn individually, the sums of the others, and the position of each band.
+// Nothing is drawn here.
 
 import type { Curve } from "../data/report";
 import { highestMoment, xOf } from "./resample";
 
-/** A window cut into columns a pixel wide, each with the moment that it shows. */
+/** A time range in columns of one pixel, each showing one moment. */
 export interface Columns {
   from: number;
   to: number;
-  /** In order; in each column the moment at which most is allocated. */
+  /** For each column the moment with the highest allocation, in order. */
   moments: Uint32Array;
-  /** What is allocated at these moments; NaN where that is not known. */
+  /** The bytes allocated at these moments; NaN if unknown. */
   held: Float64Array;
 }
 
@@ -25,18 +25,18 @@ export function sampleColumns(held: Curve, from: number, to: number, count: numb
   return { from, to, moments, held: values };
 }
 
-/** The first column that shows a moment or a later one. */
+/** The first column that shows `moment` or a later one. */
 export function columnFrom(columns: Columns, moment: number): number {
   const { from, to, moments } = columns;
   const guess = Math.floor(((xOf(moment) - from) / (to - from)) * moments.length);
   let column = Math.min(Math.max(0, guess), moments.length);
-  // The guess is the column that the moment lies in; its own moment may be an earlier one.
+  // The guess is the column that contains the moment; the column may show an earlier one.
   while (column > 0 && moments[column - 1] >= moment) column--;
   while (column < moments.length && moments[column] < moment) column++;
   return column;
 }
 
-/** The columns of `Rank.tensors` that matter here. */
+/** The columns of `Rank.tensors` used here. */
 export interface TensorColumns {
   pool: Uint32Array;
   perBank: Float64Array;
@@ -45,13 +45,13 @@ export interface TensorColumns {
   class: Uint32Array;
 }
 
-/** A tensor in the columns from `first` up to, not including, `end`. */
+/** A tensor in the columns `first..end` (end excluded). */
 export interface Band {
   tensor: number;
   first: number;
   end: number;
   bytes: number;
-  /** Where it begins above the ground, for each of its columns. */
+  /** The band's lower edge in each of its columns. */
   base: Float64Array;
 }
 
@@ -67,29 +67,29 @@ export interface Stack {
   columns: Columns;
   small: SmallOnes[];
   bands: Band[];
-  /** What all of them add up to in each column. */
+  /** The sum of all tensors in each column. */
   top: Float64Array;
-  /** How many tensors each column has, small ones included. */
+  /** The number of tensors in each column, small ones included. */
   tensors: Int32Array;
 }
 
 export interface Selection {
   pool: number;
-  /** For each class whether its small tensors come and go: they lie above the others, which stay where they are. */
+  /** For each class whether its small tensors come and go; those are stacked on top, so that the others don't move. */
   restless: boolean[];
-  /** So many are drawn singly because they take most of the picture: bytes times columns. */
-  most: number;
-  /** And so many more because they are the largest, however short they live. */
-  largest: number;
-  /** Smaller ones than this are not. */
-  least: number;
-  /** Nor are those that are there all the time: what comes and goes is looked at. */
+  /** The number of individual bands chosen by area (bytes times columns). */
+  maxByArea: number;
+  /** The number of further individual bands chosen by size, however short-lived. */
+  maxBySize: number;
+  /** Tensors smaller than this never get their own band. */
+  minBytes: number;
+  /** Whether tensors that are live in all columns get no band, to focus on changes. */
   onlyChanging: boolean;
 }
 
 type Life = Omit<Band, "base">;
 
-/** Stacks the tensors of a pool: the small ones by class, the others above, the oldest lowest. */
+/** Stacks the tensors of a pool: small ones summed by class, then the individual bands, oldest at the bottom. */
 export function stackTensors(tensors: TensorColumns, columns: Columns, selection: Selection): Stack {
   const width = columns.moments.length;
   const small = Array.from(selection.restless, (_, index) => ({
@@ -98,12 +98,12 @@ export function stackTensors(tensors: TensorColumns, columns: Columns, selection
     bytes: new Float64Array(width + 1),
     tensors: new Int32Array(width + 1),
   }));
-  const wide = new Largest(selection.most);
-  const high = new Largest(selection.largest);
+  const wide = new Largest(selection.maxByArea);
+  const high = new Largest(selection.maxBySize);
   const [start, stop] = [columns.moments[0], columns.moments[width - 1]];
   for (let tensor = 0; tensor < tensors.born.length; tensor++) {
     const bytes = tensors.perBank[tensor];
-    // Most tensors of a long run are out of view: they must cost next to nothing.
+    // Most tensors of a long run are outside the visible range, so this check comes first.
     if (tensors.born[tensor] > stop || tensors.dies[tensor] <= start) continue;
     if (tensors.pool[tensor] !== selection.pool || !(bytes > 0)) continue;
     const first = columnFrom(columns, tensors.born[tensor]);
@@ -111,7 +111,7 @@ export function stackTensors(tensors: TensorColumns, columns: Columns, selection
     if (end <= first) continue;
     addTo(small[tensors.class[tensor]], first, end, bytes, 1);
     const isSteady = first === 0 && end === width;
-    if (bytes < selection.least || (selection.onlyChanging && isSteady)) continue;
+    if (bytes < selection.minBytes || (selection.onlyChanging && isSteady)) continue;
     const area = bytes * (end - first);
     if (wide.takes(area)) wide.add({ tensor, first, end, bytes }, area);
     if (high.takes(bytes)) high.add({ tensor, first, end, bytes }, bytes);
@@ -132,7 +132,7 @@ export function stackTensors(tensors: TensorColumns, columns: Columns, selection
   );
 }
 
-/** Adds a tensor to the sums where it begins and takes it away where it ends. */
+/** Adds a tensor to the differences where it begins and subtracts it where it ends. */
 function addTo(sums: SmallOnes, first: number, end: number, bytes: number, sign: 1 | -1): void {
   sums.bytes[first] += sign * bytes;
   sums.bytes[end] -= sign * bytes;
@@ -171,19 +171,19 @@ function pile(columns: Columns, lower: SmallOnes[], lives: Life[], upper: SmallO
 /** Keeps the tensors with the highest scores. */
 class Largest {
   private found: { life: Life; score: number }[] = [];
-  private least = 0;
+  private threshold = 0;
 
-  constructor(private readonly most: number) {}
+  constructor(private readonly max: number) {}
 
-  /** Whether a tensor with that score may be among them. */
+  /** Whether a tensor with this score may be kept. */
   takes(score: number): boolean {
-    return score > this.least;
+    return score > this.threshold;
   }
 
   add(life: Life, score: number): void {
     this.found.push({ life, score });
-    // Sorting now and then is cheaper than keeping order all the time.
-    if (this.found.length >= this.most * 8) this.prune();
+    // Sorting occasionally is cheaper than keeping the list sorted.
+    if (this.found.length >= this.max * 8) this.prune();
   }
 
   all(): Life[] {
@@ -193,12 +193,12 @@ class Largest {
 
   private prune(): void {
     this.found.sort((a, b) => b.score - a.score || a.life.tensor - b.life.tensor);
-    this.found.length = Math.min(this.found.length, this.most);
-    if (this.found.length === this.most) this.least = this.found[this.most - 1].score;
+    this.found.length = Math.min(this.found.length, this.max);
+    if (this.found.length === this.max) this.threshold = this.found[this.max - 1].score;
   }
 }
 
-/** What is drawn at a place: a tensor, small ones of a class, or bytes that no tensor explains. */
+/** The object under the cursor: a tensor, the small tensors of a class, or unexplained bytes. */
 export type Hit =
   | { kind: "tensor"; band: Band }
   | { kind: "small"; sums: SmallOnes }

@@ -1,4 +1,4 @@
-// The colours of the page for canvases, which know no variables.
+// The page's colours for canvases, which can't use CSS variables.
 
 export interface Colors {
   /** The colour of a role in style.css: `allocated`, `class-weight` … */
@@ -6,7 +6,7 @@ export interface Colors {
   font: string;
 }
 
-/** The colours of the theme that is on now. */
+/** The colours of the current theme. */
 export function colorsNow(): Colors {
   const style = getComputedStyle(document.documentElement);
   const seen = new Map<string, string>();
@@ -24,7 +24,7 @@ export function colorsNow(): Colors {
   };
 }
 
-/** A colour that lets through what is behind it. */
+/** A colour with an opacity of `share`. */
 export function translucent(color: string, share: number): string {
   if (/^#[0-9a-f]{6}$/i.test(color)) {
     return (
@@ -37,7 +37,7 @@ export function translucent(color: string, share: number): string {
   return `color-mix(in srgb, ${color} ${share * 100}%, transparent)`;
 }
 
-/** Diagonal lines, for what is not a thing but the lack of one. */
+/** A pattern of diagonal lines, for bytes or changes that are not explained. */
 export function hatching(
   context: CanvasRenderingContext2D,
   color: string,
@@ -52,7 +52,7 @@ export function hatching(
   pen.strokeStyle = color;
   pen.lineWidth = Math.max(1, 1.2 * ratio);
   pen.beginPath();
-  // Three lines, so that the tile's corners are covered as well.
+  // Three lines, so that the tile's corners are covered too.
   for (const offset of [-size, 0, size]) {
     pen.moveTo(offset - 1, size + 1);
     pen.lineTo(offset + size + 1, -1);

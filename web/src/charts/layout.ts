@@ -1,14 +1,14 @@
-// Measures that all charts share, in CSS pixels, so that the same step is at the same place in each of them.
+// Dimensions shared by all charts, in CSS pixels, so that a step has the same x position in each of them.
 
-/** From the left edge of a chart to its plot: the labels of the y axis. */
+/** The space left of the plot, for the y axis labels. */
 export const GUTTER = 100;
-/** From the plot to the right edge: half of a long step number. */
+/** The space right of the plot: half of a long step number. */
 export const MARGIN_RIGHT = 30;
-/** Above the plot where nothing else is there: half a label. */
+/** The space above the plot by default: half a label. */
 export const MARGIN_TOP = 10;
-/** Above the plot where the runs are named. */
+/** The space above the plot for the names of runs. */
 export const RUN_STRIP = 20;
-/** Beneath the plot: the labels of the x axis. */
+/** The space below the plot, for the x axis labels. */
 export const AXIS_HEIGHT = 42;
-/** The size of letters on canvases. */
+/** The font size on canvases. */
 export const LETTER = 12;

@@ -1,8 +1,8 @@
-// The legend of a chart: what is drawn how, with a switch for each line.
+// The legend of a chart, with a toggle for each line.
 
 import { h } from "../dom";
 
-/** How something is drawn. */
+/** The label and appearance of a legend entry. */
 export interface Key {
   label: string;
   /** A role in style.css. */
@@ -19,12 +19,12 @@ export function swatch(key: Key): HTMLElement {
   });
 }
 
-/** Something that is drawn and cannot be switched off. */
+/** A legend entry that can't be toggled. */
 export function keyItem(key: Key): HTMLElement {
   return h("span", { class: "chart-key", title: key.title }, swatch(key), key.label);
 }
 
-/** A line that can be switched off. */
+/** A legend entry that toggles a line. */
 export function keySwitch(key: Key, isOn: boolean, toggle: () => void): HTMLButtonElement {
   return h(
     "button",
@@ -32,7 +32,7 @@ export function keySwitch(key: Key, isOn: boolean, toggle: () => void): HTMLButt
       class: "chart-key",
       type: "button",
       "aria-pressed": String(isOn),
-      title: key.title ?? `Show or hide: ${key.label}`,
+      title: key.title ?? `Show or hide ${key.label}`,
       onclick: toggle,
     },
     swatch(key),

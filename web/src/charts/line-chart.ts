@@ -1,5 +1,5 @@
-// A chart of curves over time. uPlot draws axes and lines; zoom, pin and tooltip are ours, the same in all charts and
-// kept in the store.
+// A chart of curves over time. uPlot draws axes and lines; zoom, pin and tooltip are implemented here, shared by all
+// charts through the store.
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -19,60 +19,60 @@ import { type Spot, TimeOverlay } from "./time-overlay";
 import { showsAll } from "./window";
 
 export interface Line extends Key {
-  /** In CSS pixels; 0: only the fill. */
+  /** In CSS pixels; 0 draws only the fill. */
   width: number;
   dash?: number[];
-  /** How much of its colour the area beneath it has. */
+  /** The opacity of the area below the line. */
   fill?: number;
 }
 
-/** What a chart always shows the same way. */
+/** The fixed properties of a chart. */
 export interface Form {
   height: number;
   lines: Line[];
-  /** Fills what is between two lines: the upper, the lower, and how. */
+  /** Fills the area between two lines. */
   between?: { upper: number; lower: number; color: string; share: number };
-  /** What the legend says of things that are no lines. */
+  /** Legend entries for anything other than lines. */
   keys?: Key[];
   marginTop?: number;
-  /** Offers to cut off what is below the lowest and above the highest value of the first lines, so many. */
+  /** Adds a button that fits the y axis to the values of the first `fitTo` lines. */
   fitTo?: number;
   describe(spot: Spot | null): Node | null;
-  /** Paints beneath the lines. */
+  /** Paints below the lines. */
   under?(paint: Paint): void;
-  /** Paints over the lines. */
+  /** Paints above the lines. */
   over?(paint: Paint): void;
 }
 
-/** What a chart shows now. */
+/** The current content of a chart. */
 export interface Content {
-  /** One for each line; `null` where there is none. */
+  /** One curve for each line; `null` if there is none. */
   curves: (Curve | null)[];
-  /** The chart in a sentence. */
+  /** A description of the chart in one sentence. */
   label: string;
-  /** What the y axis counts: `per bank`. */
+  /** The label of the y axis: `per bank`. */
   unit: string;
-  /** What a click goes for where a pixel is many steps. */
+  /** The curve that a click snaps to if one pixel covers many steps. */
   snapTo: Snap | null;
-  /** Called before drawing a window so many pixels wide; returns how high the painting gets. */
+  /** Called before a window is drawn; returns the highest painted value. */
   prepare?(window: Window): number;
 }
 
-/** What is about to be drawn. */
+/** The range about to be drawn. */
 export interface Window {
   from: number;
   to: number;
   /** In CSS pixels. */
   width: number;
-  /** Whether what is below the lowest value is cut off. */
+  /** Whether the y axis is fitted to the visible values. */
   fits: boolean;
 }
 
-/** A canvas to paint on, in its own pixels, with the scales of the chart. */
+/** A canvas and the chart's scales, in canvas pixels. */
 export interface Paint {
   context: CanvasRenderingContext2D;
   colors: Colors;
-  /** Canvas pixels in a CSS pixel. */
+  /** Canvas pixels per CSS pixel. */
   ratio: number;
   left: number;
   top: number;
@@ -111,7 +111,7 @@ export class LineChart {
     this.host = h("div", { class: "chart", tabindex: 0, role: "application" });
     this.host.style.minHeight = `${form.height}px`;
     this.fitButton = h("button", { type: "button", "aria-pressed": "false" }, "Fit height");
-    this.fitButton.title = "Cut off what is below the lowest value in view";
+    this.fitButton.title = "Fit the y axis to the visible values";
     this.fitButton.addEventListener("click", () => this.setFit(!this.fits));
     this.resetButton = h("button", { type: "button", onclick: () => store.showAll() }, "Reset zoom");
     const bar = h("div", { class: "chart-bar" }, this.legend, h("span", { class: "spacer" }));
@@ -120,13 +120,13 @@ export class LineChart {
     this.element = h("div", { class: "chart-box" }, bar, this.host);
     listenToKeys(this.host, store);
     new ResizeObserver(() => {
-      // It also tells of the size that is there at first.
+      // The observer also reports the initial size.
       if (this.plot?.width !== this.host.clientWidth) this.drawAgain();
     }).observe(this.host);
     onRedraw(() => this.replot());
   }
 
-  /** The plot within the axes; there once something was drawn. */
+  /** The plot inside the axes; undefined until the first drawing. */
   get area(): HTMLElement | undefined {
     return this.plot?.over;
   }
@@ -135,25 +135,25 @@ export class LineChart {
     this.host.focus({ preventScroll: true });
   }
 
-  /** Says which lines are shown from now on. */
+  /** Sets which lines are shown. */
   showLines(shown: boolean[]): void {
     this.shown = shown;
     this.drawn = [];
   }
 
-  /** The value at a height of the plot. */
+  /** The value at a y coordinate of the plot. */
   valueAt(top: number): number {
     return this.plot ? this.plot.posToVal(top, "y") : 0;
   }
 
-  /** Shows something; draws only if it looks different from what is there. */
+  /** Updates the content; redraws only if it looks different. */
   draw(state: State, content: Content): void {
     this.content = content;
     this.host.setAttribute("aria-label", content.label);
     this.plot?.ctx.canvas.setAttribute("aria-label", content.label);
     this.resetButton.disabled = showsAll(state);
     if (this.theme !== state.theme) {
-      // The colours of the page have changed already: the bar on top hears of a new theme first.
+      // The page's colours have changed already: the top bar's listener runs first.
       this.theme = state.theme;
       this.drawn = [];
     }
@@ -166,7 +166,7 @@ export class LineChart {
     this.overlay?.showPin();
   }
 
-  /** Says whether what is below the lowest value is cut off. */
+  /** Sets whether the y axis is fitted to the visible values. */
   setFit(fits: boolean): void {
     this.fits = fits;
     this.fitButton.setAttribute("aria-pressed", String(fits));
@@ -186,7 +186,7 @@ export class LineChart {
     fill(this.legend, switches, (this.form.keys ?? []).map(keyItem));
   }
 
-  /** Reads the curves anew for the window and draws them. */
+  /** Resamples the curves for the current range and draws them. */
   private replot(): void {
     const { content, host } = this;
     const width = host.clientWidth;
@@ -209,7 +209,7 @@ export class LineChart {
       if (this.plot.width !== width) this.plot.setSize({ width, height: this.form.height });
       this.plot.setData(data, true);
     }
-    // uPlot takes its new size at the end of this task.
+    // uPlot applies its new size at the end of this task.
     queueMicrotask(() => this.overlay?.showPin());
   }
 

@@ -1,5 +1,5 @@
-// What the chart of memory shows beside its lines: the runs of programs or the phases, the steps that make or load weights, and
-// what changed between programs.
+// The annotations of the memory chart: program runs or phases, steps that create or load weights, and changes between
+// programs.
 
 import { Mark, type Pool, type Rank } from "../data/report";
 import { count, shorten } from "../format";
@@ -9,12 +9,12 @@ import type { Paint } from "./line-chart";
 import { rowFrom } from "./resample";
 
 const TICK_HEIGHT = 7;
-/** Runs narrower than this, in CSS pixels, are not told apart. */
+/** Runs narrower than this, in CSS pixels, are merged into one band. */
 const NARROW = 3;
 
 const weights = new WeakMap<Rank, Uint32Array>();
 
-/** The steps that make or load weights, in order. */
+/** The steps that create or load weights, in order. */
 export function weightSteps(rank: Rank): Uint32Array {
   let steps = weights.get(rank);
   if (!steps) {
@@ -27,7 +27,7 @@ export function weightSteps(rank: Rank): Uint32Array {
   return steps;
 }
 
-/** Red ticks at the bottom, at most one for each pixel. */
+/** Paints red ticks at the bottom, at most one per pixel. */
 export function paintWeights(paint: Paint, rank: Rank): void {
   const { context, ratio, from, to } = paint;
   const steps = weightSteps(rank);
@@ -41,7 +41,7 @@ export function paintWeights(paint: Paint, rank: Rank): void {
   }
 }
 
-/** Bands behind the curves, one for each run, with their names above where there is room. */
+/** Paints a background band for each run, with its name above it if there is room. */
 export function paintRuns(paint: Paint, rank: Rank): void {
   const { parent, first, end, constEval } = rank.runs;
   let drawnUntil = Number.NEGATIVE_INFINITY;
@@ -55,7 +55,7 @@ export function paintRuns(paint: Paint, rank: Rank): void {
     if (constEval[run]) paintConstEval(paint, left, right);
     if (!isTop || right - left < 1) continue;
     if (right - left < NARROW * paint.ratio) {
-      // One grey for many runs: bands of a pixel would only flicker.
+      // One grey for many narrow runs: alternating bands of one pixel would flicker.
       if (left >= drawnUntil) paintBand(paint, left, right, 0.3);
       drawnUntil = right;
       continue;
@@ -74,7 +74,7 @@ function paintBand(paint: Paint, left: number, right: number, share: number): vo
   context.fillRect(left, paint.top, right - left, paint.height);
 }
 
-/** Const-eval runs are tinted: they make weights, and mostly run once. */
+/** Tints const-eval runs: they create weights and usually run once. */
 function paintConstEval(paint: Paint, left: number, right: number): void {
   const { context, ratio } = paint;
   const strip = (RUN_STRIP - 4) * ratio;
@@ -97,7 +97,7 @@ function paintRunName(paint: Paint, rank: Rank, run: number, left: number, right
   paintName(paint, names, left, right);
 }
 
-/** The first of the names that fits, in the strip above a band. */
+/** Paints the first name that fits into the strip above a band. */
 function paintName(paint: Paint, names: string[], left: number, right: number): void {
   const { context, ratio } = paint;
   const room = right - left - 8 * ratio;
@@ -113,7 +113,7 @@ function paintName(paint: Paint, names: string[], left: number, right: number): 
   context.restore();
 }
 
-/** Bands behind the curves, one for each phase that has steps, with their names above where there is room. */
+/** Paints a background band for each phase with steps, with its name above it if there is room. */
 export function paintPhases(paint: Paint, rank: Rank): void {
   let drawnUntil = Number.NEGATIVE_INFINITY;
   for (const [index, phase] of rank.summary.phases.entries()) {
@@ -131,7 +131,7 @@ export function paintPhases(paint: Paint, rank: Rank): void {
   }
 }
 
-/** What changed between programs: a dotted line, or a hatched band where half a step is wide enough. */
+/** Paints changes between programs: a dotted line, and a hatched band if half a step is wide enough. */
 export function paintOutside(paint: Paint, rank: Rank, pool: Pool): void {
   const { context, ratio } = paint;
   const color = paint.colors.get("ink-3");

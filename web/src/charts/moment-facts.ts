@@ -1,4 +1,4 @@
-// What tooltips say of a moment: which step is next, where it is in the program, and rows of sizes.
+// The content of tooltips: the moment, its step and program, and rows of sizes.
 
 import type { Pool, Rank } from "../data/report";
 import { h } from "../dom";
@@ -7,7 +7,7 @@ import type { PhaseSummary } from "../generated/answers";
 
 const LOCATION_LETTERS = 64;
 
-/** The step that a moment is next to: the one that follows, or on early sides the one that was. */
+/** The step next to a moment: the following one on a late side, the preceding one on an early side. */
 export function stepNextTo(rank: Rank, moment: number): number | null {
   const step = moment % 2 === 1 ? (moment - 1) / 2 : moment / 2 - 1;
   return step >= 0 && step < rank.end ? step : null;
@@ -17,25 +17,25 @@ export function stepNextTo(rank: Rank, moment: number): number | null {
 export function momentTitle(rank: Rank, moment: number): string {
   const position = moment >>> 1;
   if (moment % 2 === 0) return position === 0 ? "at the start" : `right after step ${count(position - 1)}`;
-  if (rank.end === 0) return "all that the log shows";
+  if (rank.end === 0) return "in the snapshot";
   return position >= rank.end ? "at the end" : `before step ${count(position)}`;
 }
 
-/** `main · run 3`; `null` where the evidence names no program. */
+/** `main · run 3`; `null` if the program is unknown. */
 export function runTitle(rank: Rank, step: number): string | null {
   const [program, run] = [rank.program(step), rank.runNumber(step)];
   if (program === null) return null;
   return run === null ? program : `${program} · run ${count(run)}`;
 }
 
-/** The phase that a step is in; `null` where no phase has it. */
+/** The phase of a step; `null` if it is in none. */
 export function phaseTitle(rank: Rank, step: number): string | null {
   const isIn = ({ first_step: first, end_step: end }: PhaseSummary) =>
     first !== null && end !== null && first <= step && step < end;
   return rank.summary.phases.find(isIn)?.name ?? null;
 }
 
-/** The operation of a step: its name, and its location where it is known. */
+/** The operation of a step: its name, and its location if known. */
 export function operationLines(rank: Rank, step: number): HTMLElement[] {
   const location = rank.opLoc(step);
   const lines = [h("div", { class: "mono" }, rank.opName(step))];
@@ -51,7 +51,7 @@ export function momentHead(rank: Rank, moment: number): HTMLElement[] {
   return step === null ? [title] : [title, ...operationLines(rank, step)];
 }
 
-/** A row of a tooltip: what, how much, and something about it. */
+/** A row of a tooltip: name, value and remark. */
 export type Fact = [name: string, value: string, aside?: string];
 
 export function factGrid(facts: readonly Fact[]): HTMLElement {
@@ -63,22 +63,22 @@ export function factGrid(facts: readonly Fact[]): HTMLElement {
   return h("div", { class: "facts" }, cells);
 }
 
-/** What a pool looks like at a moment. */
+/** The state of a pool at a moment. */
 export function poolFacts(rank: Rank, pool: Pool, moment: number): Fact[] {
   const [held, capacity] = [pool.heldAt(rank, moment), pool.capacity.valueAt(moment)];
   const isObserved = pool.isObserved(moment);
   const facts: Fact[] = [
-    ["Allocated", size(held), Number.isNaN(held) ? "" : isObserved ? "measured" : "rebuilt"],
+    ["Allocated", size(held), Number.isNaN(held) ? "" : isObserved ? "measured" : "reconstructed"],
   ];
   const step = stepNextTo(rank, moment);
   if (step !== null) facts.push([moment % 2 === 1 ? "This step" : "That step", change(pool.effect[step])]);
-  if (!pool.tellsFree) return facts;
+  if (!pool.reportsFree) return facts;
   if (isObserved) {
     facts.push(["Free", size(pool.free.valueAt(moment))]);
-    facts.push(["Largest free", size(pool.largestFree.valueAt(moment)), "in one piece"]);
+    facts.push(["Largest free", size(pool.largestFree.valueAt(moment)), "contiguous"]);
   } else {
-    if (!Number.isNaN(capacity - held)) facts.push(["Free", size(capacity - held), "rebuilt"]);
-    facts.push(["Largest free", "–", "not printed here"]);
+    if (!Number.isNaN(capacity - held)) facts.push(["Free", size(capacity - held), "reconstructed"]);
+    facts.push(["Largest free", "–", "not reported here"]);
   }
   return facts;
 }

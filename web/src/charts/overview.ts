@@ -1,5 +1,5 @@
-// A strip beneath a chart: the whole curve, small, with the stretch that the charts show. Drag the stretch to move it,
-// its edges to widen it, anything else to choose another.
+// A strip below a chart with the whole curve and the range that the charts show. Drag the range to move it, its edges to
+// resize it, or any other part to select a new range.
 
 import "./overview.css";
 import type { Curve } from "../data/report";
@@ -12,7 +12,7 @@ import { highest, resample } from "./resample";
 import { showWindow } from "./window";
 
 const HEIGHT = 40;
-/** How near to an edge a hand must be to take it, in pixels. */
+/** The distance from an edge that still grabs it, in pixels. */
 const EDGE = 7;
 
 export class Overview {
@@ -27,7 +27,7 @@ export class Overview {
   constructor(private readonly store: Store) {
     this.element = h(
       "div",
-      { class: "chart-strip", title: "The whole run: drag to choose what the charts show" },
+      { class: "chart-strip", title: "Whole run; drag to select the range shown in the charts" },
       this.strip,
     );
     this.strip.style.marginLeft = `${GUTTER}px`;
@@ -108,7 +108,7 @@ export class Overview {
       }
     });
     this.strip.addEventListener("pointerup", (event) => {
-      // A click beside the stretch moves it there.
+      // A click outside the range moves it there.
       if (drag?.kind === "new" && positionAt(event) === drag.start) {
         const half = (drag.to - drag.from) / 2;
         showWindow(this.store, drag.start - half, drag.start + half);
@@ -121,7 +121,7 @@ export class Overview {
     this.strip.addEventListener("dblclick", () => this.store.showAll());
   }
 
-  /** What a hand takes hold of there. */
+  /** The part under the pointer that a drag would move. */
   private grabbed(event: PointerEvent): "move" | "left" | "right" | "new" {
     const box = this.view.getBoundingClientRect();
     const whole = this.strip.getBoundingClientRect();

@@ -1,19 +1,19 @@
-// Logical and padded bytes of the tensors in a pool, over time, and what wastes most of them.
+// Logical and padded bytes of a pool's tensors over time, and the tensors with the most padding.
 
 import { Curve, NEVER, type Rank } from "../data/report";
 
 export interface PaddingCurves {
   logical: Curve;
   padded: Curve;
-  /** Tensors that are left out: their type, or the size of it, is not known. */
+  /** The number of skipped tensors: their type or its size is unknown. */
   unknown: number;
-  /** Tensors that are in. */
+  /** The number of tensors included. */
   known: number;
 }
 
 const cache = new WeakMap<Rank, Map<number, PaddingCurves>>();
 
-/** The curves of a pool, made on first use. */
+/** The curves of a pool, computed on first use. */
 export function paddingCurves(rank: Rank, pool: number): PaddingCurves {
   const pools = cache.get(rank) ?? new Map<number, PaddingCurves>();
   cache.set(rank, pools);
@@ -25,7 +25,7 @@ export function paddingCurves(rank: Rank, pool: number): PaddingCurves {
   return curves;
 }
 
-/** Adds each tensor where it is born and takes it away where it dies: there are few moments, and no sorting. */
+/** Adds each tensor at its allocation and subtracts it when freed; moments are few, so no sorting is needed. */
 function sumOverTime(rank: Rank, pool: number): PaddingCurves {
   const { born, dies, pool: of, type } = rank.tensors;
   const moments = rank.end * 2 + 2;
@@ -69,20 +69,20 @@ function sumOverTime(rank: Rank, pool: number): PaddingCurves {
   return { logical: pick(logical), padded: pick(padded), known, unknown };
 }
 
-/** Tensors of one shape that one kind of operation made. */
+/** The tensors of one type that one kind of operation allocated. */
 export interface Waste {
-  /** `null`: they are arguments. */
+  /** `null` for arguments. */
   operation: string | null;
   type: number;
   count: number;
   wasted: number;
   logical: number;
-  /** One of them, the largest waste first. */
+  /** The largest of the tensors. */
   example: number;
 }
 
-/** What wastes most at a moment, grouped by operation, shape and element. */
-export function wasteAt(rank: Rank, pool: number, moment: number, most: number): Waste[] {
+/** The tensors with the most padding at a moment, grouped by operation, shape and element type. */
+export function wasteAt(rank: Rank, pool: number, moment: number, max: number): Waste[] {
   const { types, tensors } = rank;
   const groups = new Map<string, Waste>();
   for (const tensor of rank.live(pool, moment).tensors) {
@@ -96,5 +96,5 @@ export function wasteAt(rank: Rank, pool: number, moment: number, most: number):
     group.logical += types.logical[type];
     groups.set(key, group);
   }
-  return [...groups.values()].sort((a, b) => b.wasted - a.wasted || a.example - b.example).slice(0, most);
+  return [...groups.values()].sort((a, b) => b.wasted - a.wasted || a.example - b.example).slice(0, max);
 }

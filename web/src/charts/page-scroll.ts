@@ -1,6 +1,6 @@
-// Tells a wheel that is turned over a chart from one that is still scrolling the page.
+// Distinguishes a wheel event meant for a chart from one that continues scrolling the page.
 
-/** A wheel that turns on after scrolling the page is still scrolling the page. */
+/** Wheel events within this time after a page scroll belong to the same gesture. */
 const SAME_GESTURE_MS = 250;
 
 let pageScrolled = Number.NEGATIVE_INFINITY;
@@ -13,7 +13,7 @@ addEventListener(
   { passive: true, capture: true },
 );
 
-/** Whether a wheel over a chart is the page's. */
+/** Whether a wheel event over a chart still scrolls the page. */
 export function isPageScroll(event: WheelEvent): boolean {
   if (event.timeStamp - pageScrolled >= SAME_GESTURE_MS) return false;
   pageScrolled = event.timeStamp;

@@ -1,19 +1,19 @@
-// Curves as arrays for a chart: exact steps where few changes are in view, first, lowest, highest and last of every
-// pixel where many are. No peak is lost on the way.
+// Converts curves to arrays for a chart: exact steps if few changes are visible, otherwise the first, lowest, highest and
+// last value of every pixel, so that no peak is lost.
 //
-// On the x axis of a chart a position is a whole number: its late side is x = i, its early side x = i − 0.5. Moment 0,
-// before everything, is drawn at 0 as well.
+// On the x axis of a chart a position is a whole number: its late side is x = i, its early side x = i − 0.5. Moment 0
+// is drawn at 0 too.
 
 import type { Curve } from "../data/report";
 
-/** Where a moment is on the x axis. */
+/** The x coordinate of a moment. */
 export const xOf = (moment: number): number => (moment < 1 ? 0 : (moment - 1) / 2);
-/** The first moment that is drawn at x or right of it. */
+/** The first moment drawn at x or right of it. */
 export const firstMomentFrom = (x: number): number => (x <= 0 ? 0 : Math.ceil(2 * x + 1));
-/** The last moment that is drawn at x or left of it. */
+/** The last moment drawn at x or left of it. */
 export const lastMomentUpTo = (x: number): number => Math.max(1, Math.floor(2 * x + 1));
 
-/** Values of several curves at the same places; `null` where a curve is not known. */
+/** Values of several curves at the same x coordinates; `null` if unknown. */
 export interface Samples {
   x: number[];
   values: (number | null)[][];
@@ -32,7 +32,7 @@ export function rowFrom(at: Uint32Array, moment: number, low = 0): number {
 
 const BLOCK = 128;
 
-/** Lowest and highest values of blocks of changes, so that long stretches are not walked through change by change. */
+/** The minimum and maximum of each block of changes, so that long ranges need not be scanned change by change. */
 class Blocks {
   private readonly low: Float64Array;
   private readonly high: Float64Array;
@@ -43,13 +43,13 @@ class Blocks {
     this.high = new Float64Array(blocks).fill(Number.NEGATIVE_INFINITY);
     for (let row = 0; row < blocks * BLOCK; row++) {
       const block = Math.floor(row / BLOCK);
-      // Comparisons with NaN are false: what is not known is passed over.
+      // Comparisons with NaN are false, so unknown values are skipped.
       if (value[row] < this.low[block]) this.low[block] = value[row];
       if (value[row] > this.high[block]) this.high[block] = value[row];
     }
   }
 
-  /** The lowest and the highest known value of the rows; infinities where none is known. */
+  /** The lowest and highest known value of the rows; infinities if none is known. */
   extremes(first: number, end: number): [low: number, high: number] {
     let low = Number.POSITIVE_INFINITY;
     let high = Number.NEGATIVE_INFINITY;
@@ -81,13 +81,13 @@ function blocksOf(curve: Curve): Blocks {
   return found;
 }
 
-/** The lowest and the highest known value of a whole curve; `null` where nothing is known. */
+/** The lowest and highest known value of a curve; `null` if none is known. */
 export function extremesOf(curve: Curve): [low: number, high: number] | null {
   const [low, high] = blocksOf(curve).extremes(0, curve.at.length);
   return low <= high ? [low, high] : null;
 }
 
-/** The curves between two places, for so many pixels. */
+/** Samples the curves between two x coordinates for a width in pixels. */
 export function resample(curves: readonly Curve[], from: number, to: number, width: number): Samples {
   const pixels = Math.max(1, Math.floor(width));
   const [start, end] = [firstMomentFrom(from), lastMomentUpTo(to) + 1];
@@ -108,10 +108,10 @@ interface Span {
 const known = (value: number | undefined): number | null =>
   value === undefined || Number.isNaN(value) ? null : value;
 
-/** What a curve holds right before one of its changes. */
+/** The value of a curve right before one of its changes. */
 const before = (curve: Curve, row: number): number | null => (row > 0 ? known(curve.value[row - 1]) : null);
 
-/** Every change as it is: a point before it and one for each change of that moment. */
+/** Every change, exactly: a point before it and one for each change at that moment. */
 function exactSteps(spans: readonly Span[], from: number, to: number): Samples {
   const samples: Samples = { x: [], values: spans.map(() => []) };
   const now = spans.map(({ curve, first }) => before(curve, first));
@@ -142,7 +142,7 @@ function exactSteps(spans: readonly Span[], from: number, to: number): Samples {
   }
 }
 
-/** Four points for each pixel: what holds where it begins, the lowest, the highest, and what holds where it ends. */
+/** Four points for each pixel: its first, lowest, highest and last value. */
 function buckets(spans: readonly Span[], from: number, to: number, pixels: number): Samples {
   const samples: Samples = { x: [], values: spans.map(() => []) };
   const step = (to - from) / pixels;
@@ -160,7 +160,7 @@ function bucketsOf(span: Span, from: number, step: number, pixels: number, out: 
   const { curve } = span;
   const index = blocksOf(curve);
   let row = span.first;
-  // A change right where the window begins hides what was before.
+  // A change exactly at the start of the range replaces the value before it.
   const starts = row < span.end && xOf(curve.at[row]) <= from;
   let now = starts ? known(curve.value[row]) : before(curve, row);
   for (let pixel = 0; pixel < pixels; pixel++) {
@@ -182,14 +182,14 @@ function bucketsOf(span: Span, from: number, step: number, pixels: number, out: 
   out.push(now);
 }
 
-/** The highest known value of samples; `null` where nothing is known. */
+/** The highest known value of samples; `null` if none is known. */
 export function highest(values: readonly (number | null)[]): number | null {
   let best: number | null = null;
   for (const value of values) if (value !== null && (best === null || value > best)) best = value;
   return best;
 }
 
-/** The lowest known value of samples; `null` where nothing is known. */
+/** The lowest known value of samples; `null` if none is known. */
 export function lowest(values: readonly (number | null)[]): number | null {
   let best: number | null = null;
   for (const value of values) if (value !== null && (best === null || value < best)) best = value;
@@ -197,8 +197,8 @@ export function lowest(values: readonly (number | null)[]): number | null {
 }
 
 /**
- * The moment between two places (the second not included) at which a curve is highest. What counts is what holds when
- * a moment is over. Where no moment is between them: the one that holds there.
+ * The moment in `from..to` (`to` excluded) with the highest value. Only the last value of each moment counts. If there is
+ * no moment in the range, returns the preceding one.
  */
 export function highestMoment(curve: Curve, from: number, to: number): number {
   const [start, end] = [firstMomentFrom(from), firstMomentFrom(to)];
@@ -217,21 +217,21 @@ export function highestMoment(curve: Curve, from: number, to: number): number {
   return best;
 }
 
-/** What a click goes for: the highest value, where values that differ by no more than `tolerance` are the same. */
+/** A click snaps to the highest value of a curve; values that differ by at most `tolerance` are equal. */
 export interface Snap {
   curve: Curve;
   tolerance: number;
 }
 
 /**
- * The moment that a reader means who points at a place: the one before the nearest step, or, where a pixel is many
- * steps, the highest that is drawn there.
+ * The moment for a pointer position: the one before the nearest step or, if one pixel covers many steps, the highest one
+ * drawn there.
  */
 export function momentAt(snap: Snap | null, x: number, perPixel: number, end: number): number {
   if (!snap || perPixel <= 1) return Math.min(Math.max(0, Math.round(x)), end) * 2 + 1;
   const { curve, tolerance } = snap;
   const found = highestMoment(curve, Math.max(0, x - perPixel / 2), Math.min(end + 0.5, x + perPixel / 2));
-  // Both sides of a position mostly hold the same; the late one is what the rest of the report speaks of.
+  // Both sides of a position usually have the same value; the rest of the report refers to the late side.
   const isSameLater = curve.valueAt(found + 1) >= curve.valueAt(found) - tolerance;
   return Math.min(found % 2 === 0 && isSameLater ? found + 1 : found, end * 2 + 1);
 }

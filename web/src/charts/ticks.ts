@@ -1,4 +1,4 @@
-// Ticks of an axis in bytes: round numbers of one binary unit.
+// Ticks of a byte axis: round numbers in one binary unit.
 
 const UNITS = [
   { name: "GiB", bytes: 1024 ** 3 },
@@ -12,10 +12,10 @@ export interface Ticks {
   labels: string[];
 }
 
-/** About `wanted` ticks between two sizes. */
-export function byteTicks(low: number, high: number, wanted: number): Ticks {
+/** About `target` ticks between two sizes. */
+export function byteTicks(low: number, high: number, target: number): Ticks {
   const unit = UNITS.find(({ bytes }) => high >= bytes) ?? UNITS[UNITS.length - 1];
-  const step = roundStep((high - low) / unit.bytes / Math.max(1, wanted), unit.bytes === 1 ? 1 : 0.001);
+  const step = roundStep((high - low) / unit.bytes / Math.max(1, target), unit.bytes === 1 ? 1 : 0.001);
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const ticks: Ticks = { at: [], labels: [] };
   for (let number = Math.ceil(low / unit.bytes / step - 1e-9); ; number++) {
@@ -26,15 +26,15 @@ export function byteTicks(low: number, high: number, wanted: number): Ticks {
   }
 }
 
-/** The next step of 1, 2 or 5 and zeros. */
-function roundStep(raw: number, least: number): number {
-  if (!(raw > least)) return least;
+/** Rounds up to 1, 2 or 5 times a power of ten. */
+function roundStep(raw: number, min: number): number {
+  if (!(raw > min)) return min;
   const power = 10 ** Math.floor(Math.log10(raw));
   const factor = [1, 2, 5, 10].find((factor) => factor * power >= raw * (1 - 1e-9)) ?? 10;
   return factor * power;
 }
 
-/** Steps between ticks of an axis of step numbers. */
+/** Possible distances between ticks on the step axis. */
 export const STEP_INCREMENTS: number[] = Array.from({ length: 8 }, (_, power) =>
   [1, 2, 5].map((factor) => factor * 10 ** power),
 ).flat();

@@ -1,27 +1,27 @@
-// Mouse, wheel and keys on a chart over time, the same in all charts: what they do to the window and to the pin.
+// Mouse, wheel and keyboard input of all charts over time: it changes the visible range and the pin.
 
 import type { Store } from "../state";
 import { isPageScroll } from "./page-scroll";
 import { xOf } from "./resample";
 import { showWindow, zoom } from "./window";
 
-/** What a chart does with the pointer. Places are CSS pixels within the plot. */
+/** A chart's pointer handlers. Coordinates are CSS pixels within the plot. */
 export interface PointerView {
   hover(left: number, top: number): void;
   leave(): void;
-  /** Marks what will be shown when the button is released; `null`: nothing. */
+  /** Highlights the range that releasing the button will show; `null` for none. */
   select(range: [left: number, right: number] | null): void;
-  /** The pinned moment of a click. */
+  /** The moment that a click pins. */
   momentAt(left: number): number;
 }
 
-/** What the keys and the mouse do, in one line. */
+/** The help line for mouse and keyboard. */
 export const HINT =
-  "Drag to zoom · Shift+drag or right-drag to pan · wheel zooms at the cursor · double-click shows all · " +
-  "click pins a moment · keys: ← → move the pin (Shift: 10 steps), + − zoom, 0 shows all";
+  "Drag: zoom · Shift+drag or right-drag: pan · wheel: zoom at the cursor · double-click: show all · " +
+  "click: pin a moment · keys: ← → move the pin (Shift: 10 steps), + − zoom, 0 show all";
 
-/** Pixels that a hand may shake in a click. */
-const SHAKE = 4;
+/** Pointer movement, in pixels, that still counts as a click. */
+const CLICK_TOLERANCE = 4;
 const KEY_ZOOM = 0.7;
 
 /** Connects the plot of a chart with the store. */
@@ -42,7 +42,7 @@ function listenToDrags(area: HTMLElement, store: Store, view: PointerView): void
   let suppressMenu = false;
   const place = (event: PointerEvent): [number, number] => {
     const box = area.getBoundingClientRect();
-    const inside = (value: number, most: number) => Math.min(Math.max(0, value), most);
+    const inside = (value: number, max: number) => Math.min(Math.max(0, value), max);
     return [inside(event.clientX - box.left, box.width), inside(event.clientY - box.top, box.height)];
   };
   area.addEventListener("pointerdown", (event) => {
@@ -56,7 +56,7 @@ function listenToDrags(area: HTMLElement, store: Store, view: PointerView): void
   area.addEventListener("pointermove", (event) => {
     const [left, top] = place(event);
     if (drag) {
-      drag.moved ||= Math.abs(left - drag.left) > SHAKE;
+      drag.moved ||= Math.abs(left - drag.left) > CLICK_TOLERANCE;
       if (drag.moved && drag.pans) {
         const shift = ((drag.left - left) / Math.max(1, area.clientWidth)) * (drag.to - drag.from);
         showWindow(store, drag.from + shift, drag.to + shift);
@@ -104,11 +104,11 @@ function onWheel(event: WheelEvent, area: HTMLElement, store: Store): void {
     const factor = Math.exp(Math.min(1, Math.max(-1, event.deltaY * unit * 0.002)));
     zoom(store, factor, positionAt(area, store, left));
   }
-  // Where nothing is left to zoom, the wheel is the page's.
+  // If the range can't change any further, the wheel scrolls the page.
   if (store.state.from !== from || store.state.to !== to) event.preventDefault();
 }
 
-/** Connects the keys on a chart that has the focus with the store. */
+/** Connects a focused chart's keyboard input with the store. */
 export function listenToKeys(element: HTMLElement, store: Store): void {
   element.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target !== element) return;
@@ -116,7 +116,7 @@ export function listenToKeys(element: HTMLElement, store: Store): void {
   });
 }
 
-/** Does what a key means; `false` for keys that mean nothing here. */
+/** Handles a key; returns `false` for keys without a function. */
 function pressed(key: string, shift: boolean, store: Store): boolean {
   const { moment, from, to, rank } = store.state;
   const pinned = xOf(moment);

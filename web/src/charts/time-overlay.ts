@@ -1,12 +1,12 @@
-// What lies over the plot of a chart: the line under the cursor, the pinned moment, the selection, the tooltip. They
-// are elements, so that nothing is drawn again when the mouse moves.
+// The overlay of a plot: the cursor line, the pinned moment, the selection and the tooltip. They are elements, so that
+// moving the mouse redraws no canvas.
 
 import { fill, h, oncePerFrame } from "../dom";
 import { count } from "../format";
 import type { State } from "../state";
 import { xOf } from "./resample";
 
-/** Where the cursor is: the moment, and CSS pixels within the plot. */
+/** The cursor position: the moment, and CSS pixels within the plot. */
 export interface Spot {
   moment: number;
   left: number;
@@ -25,10 +25,10 @@ export class TimeOverlay {
   private spot: Spot | null = null;
   private readonly showSpot = oncePerFrame(() => this.drawSpot());
 
-  /** `describe` fills the tooltip; `null`: there is nothing to say. */
+  /** `describe` returns the tooltip's content; `null` hides it. */
   constructor(
     private readonly area: HTMLElement,
-    /** The chart: the tooltip stays within it. */
+    /** The chart, which the tooltip stays within. */
     private readonly chart: HTMLElement,
     private readonly state: () => State,
     private readonly describe: (spot: Spot | null) => Node | null,
@@ -54,7 +54,7 @@ export class TimeOverlay {
     this.selection.style.width = `${range[1] - range[0]}px`;
   }
 
-  /** Puts the pin where it belongs in the window. */
+  /** Positions the pin in the visible range. */
   showPin(): void {
     const { moment, from, to, rank } = this.state();
     const x = xOf(moment);
@@ -87,7 +87,7 @@ export class TimeOverlay {
     }
   }
 
-  /** Beside the cursor, on the side that has room, within the chart where it fits. */
+  /** Places the tooltip beside the cursor, on the side with room, within the chart if it fits. */
   private placeTooltip(spot: Spot): void {
     const [area, chart] = [this.area.getBoundingClientRect(), this.chart.getBoundingClientRect()];
     const { offsetWidth: width, offsetHeight: height } = this.tooltip;

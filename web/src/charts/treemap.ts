@@ -1,7 +1,7 @@
-// Lays rectangles out so that their areas are to scale and they are as square as can be.
+// Lays out rectangles with areas to scale that are as square as possible.
 //
-// The way of Bruls, Huizing and van Wijk: rows are filled along the shorter side, and a row is closed when one more
-// item would make its worst rectangle thinner.
+// The algorithm of Bruls, Huizing and van Wijk: rows are filled along the shorter side, and a row is closed when one more
+// item would worsen its worst aspect ratio.
 
 export interface Box {
   x: number;
@@ -10,7 +10,7 @@ export interface Box {
   height: number;
 }
 
-/** A rectangle for each weight, in the given order; weights are positive and the largest comes first. */
+/** Returns a rectangle for each weight. Weights are positive and sorted in descending order. */
 export function squarify(weights: readonly number[], into: Box): Box[] {
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const boxes: Box[] = [];
@@ -35,7 +35,7 @@ export function squarify(weights: readonly number[], into: Box): Box[] {
   return boxes;
 }
 
-/** The thinnest rectangle of a row, as length over width. */
+/** The worst aspect ratio in a row. */
 function worst(
   weights: readonly number[],
   first: number,
@@ -49,7 +49,7 @@ function worst(
   return Math.max((square * largest) / (sum * sum), (sum * sum) / (square * smallest));
 }
 
-/** Places a row along the shorter side; returns what is left. */
+/** Places a row along the shorter side; returns the remaining box. */
 function layRow(
   weights: readonly number[],
   first: number,

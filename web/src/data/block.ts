@@ -1,20 +1,20 @@
-// A block of data in the page: JSON about it, and columns.
+// A block of data in the page: a JSON header and columns.
 //
-// A block is base64 of zlib in a script element. Unpacked, it is the length of the JSON (four bytes), the JSON, and
-// the bytes of the columns in the order in which the JSON lists them. `crates/ttmem-report/src/page/block.rs` writes
-// it; what is said there of the encoding is not said again here.
+// A block is zlib data, base64-encoded in a script element. Unpacked, it consists of the length of the JSON (four bytes),
+// the JSON, and the bytes of the columns in the order of the JSON. `crates/ttmem-report/src/page/block.rs` writes the
+// blocks and documents the encoding.
 
-/** How a column lies in its block. */
+/** The layout of a column in its block. */
 interface Entry {
   name: string;
-  /** What the numbers are: see `Block`'s methods. */
+  /** The type of the values; see the methods of `Block`. */
   kind: "number" | "maybe" | "size" | "signed" | "bytes";
   rows: number;
   /** Bytes per row. */
   width: number;
-  /** Each row is the difference to the one before, zigzag. */
+  /** Each row is the zigzag-encoded difference from the preceding one. */
   delta?: boolean;
-  /** Rows are numbers of rows of a dictionary, which has so many rows of eight bytes. */
+  /** Rows are indices into a dictionary with this many rows of eight bytes. */
   dictionary?: number;
 }
 
@@ -22,7 +22,7 @@ interface Head {
   columns: Entry[];
 }
 
-/** A block, unpacked. Columns are decoded when they are asked for. */
+/** An unpacked block. Columns are decoded on request. */
 export class Block<Meta = unknown> {
   readonly meta: Meta;
   private readonly entries = new Map<string, { entry: Entry; offset: number }>();
@@ -38,12 +38,12 @@ export class Block<Meta = unknown> {
     this.meta = head;
   }
 
-  /** How many rows a column has. */
+  /** The number of rows of a column. */
   rows(name: string): number {
     return this.find(name).entry.rows;
   }
 
-  /** Whole numbers below 2^32. */
+  /** A column of integers below 2^32. */
   numbers(name: string): Uint32Array {
     const { entry, offset } = this.find(name);
     if (entry.width > 4 || entry.dictionary !== undefined) return Uint32Array.from(this.wide(name));
@@ -52,14 +52,14 @@ export class Block<Meta = unknown> {
     let sum = 0;
     for (let row = 0; row < out.length; row++) {
       const value = out[row];
-      // Zigzag, in whole numbers: this runs over every step of a log.
+      // Zigzag in integer arithmetic: this runs for every step of a log.
       sum = (sum + ((value >>> 1) ^ -(value & 1))) >>> 0;
       out[row] = sum;
     }
     return out;
   }
 
-  /** Whole numbers that may be missing: -1. */
+  /** A column of integers; -1 if missing. */
   maybe(name: string): Int32Array {
     const values = this.numbers(name);
     const out = new Int32Array(values.buffer);
@@ -67,7 +67,7 @@ export class Block<Meta = unknown> {
     return out;
   }
 
-  /** Bytes; what is not known is NaN, so that sums with it are not known either. */
+  /** A column of sizes in bytes; NaN if unknown, so that sums with it are unknown too. */
   sizes(name: string): Float64Array {
     const values = this.wide(name);
     for (let row = 0; row < values.length; row++) {
@@ -76,12 +76,12 @@ export class Block<Meta = unknown> {
     return values;
   }
 
-  /** Differences of bytes; what is not known is NaN. */
+  /** A column of differences in bytes; NaN if unknown. */
   signed(name: string): Float64Array {
     return this.wide(name, (value) => (value === 0 ? Number.NaN : unzigzag(value - 1)));
   }
 
-  /** Bytes as they are. */
+  /** A column of raw bytes. */
   raw(name: string): Uint8Array {
     const { entry, offset } = this.find(name);
     return this.bytes.subarray(offset, offset + entry.rows);
@@ -89,17 +89,17 @@ export class Block<Meta = unknown> {
 
   private find(name: string): { entry: Entry; offset: number } {
     const found = this.entries.get(name);
-    if (!found) throw new Error(`this page has no column ${name}`);
+    if (!found) throw new Error(`the page has no column ${name}`);
     return found;
   }
 
-  /** The numbers of a column as they were before they were packed, each of them changed by `then`. */
+  /** Decodes the numbers of a column and applies `then` to each. */
   private wide(name: string, then: (value: number) => number = (value) => value): Float64Array {
     const { entry, offset } = this.find(name);
     const step = entry.delta ? (value: number) => unzigzag(value) : then;
     const out = new Float64Array(entry.rows);
     if (entry.dictionary !== undefined) {
-      // Few different numbers: what is done to each is done once.
+      // Few distinct numbers: each one is converted only once.
       const words = this.planes(offset, entry.dictionary, 8).map(step);
       const places = this.small(offset + entry.dictionary * 8, entry.rows, entry.width);
       for (let row = 0; row < out.length; row++) out[row] = words[places[row]];
@@ -119,7 +119,7 @@ export class Block<Meta = unknown> {
     return out;
   }
 
-  /** Numbers of at most four bytes whose lowest bytes stand together, then the next higher ones, and so on. */
+  /** Numbers of up to four bytes, stored as byte planes: all lowest bytes first, then the next higher ones, and so on. */
   private small(offset: number, rows: number, width: number): Uint32Array {
     const out = new Uint32Array(rows);
     for (let plane = 0; plane < width; plane++) {
@@ -130,7 +130,7 @@ export class Block<Meta = unknown> {
     return out;
   }
 
-  /** The same for numbers of any width. */
+  /** Like `small`, for numbers of any width. */
   private planes(offset: number, rows: number, width: number): Float64Array {
     const out = new Float64Array(rows);
     let unit = 1;
@@ -147,12 +147,12 @@ function unzigzag(value: number): number {
   return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
 }
 
-/** Unpacks the block of that name; `null` where the page has none. */
+/** Unpacks the block with a name; `null` if the page has none. */
 export async function unpack<Meta>(name: string): Promise<Block<Meta> | null> {
   const element = document.getElementById(`ttmem-${name}`);
   if (!element) return null;
   const packed = fromBase64(element.textContent ?? "");
-  // The text is not needed again, and is large.
+  // Remove the text: it is large and no longer needed.
   element.remove();
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Block<Meta>(new Uint8Array(await new Response(stream).arrayBuffer()));

@@ -1,22 +1,22 @@
-// Many texts, held as what they have in common and the numbers that tell them apart.
+// Many texts, stored as shared templates and numbers.
 //
-// The lines of a module differ in their numbers mostly. So a text is a template with gaps, and the numbers for the
-// gaps. Those stand together by template and gap, for the packer's sake: the first numbers of all texts of a
-// template, then the second ones.
+// The lines of a module differ mainly in their numbers, so a text is a template with gaps, plus the numbers for the gaps.
+// Numbers are grouped by template and gap, which compresses better: the first numbers of all texts with a template, then
+// the second ones.
 
 import type { Block } from "./block";
 
-/** In UTF-8 this byte is nowhere else. */
+/** This byte never occurs in UTF-8. */
 const GAP = 0xff;
 
 export class Lines {
   readonly length: number;
   private readonly template: Uint32Array;
   private readonly numbers: Uint32Array;
-  /** Which of the texts of its template each text is. */
+  /** The index of each text among the texts with the same template. */
   private readonly ordinal: Uint32Array;
   private readonly count: Uint32Array;
-  /** Where the numbers of a template begin. */
+  /** The index of each template's first number. */
   private readonly base: Uint32Array;
   private readonly parts: string[][];
 
@@ -36,7 +36,7 @@ export class Lines {
     }
   }
 
-  /** The text with that number. */
+  /** The text with index `line`. */
   get(line: number): string {
     const template = this.template[line];
     const parts = this.parts[template];
@@ -52,7 +52,7 @@ export class Lines {
 }
 
 function split(bytes: Uint8Array, lengths: Uint32Array): string[][] {
-  // A text may begin with what would be a byte-order mark in front of a file.
+  // A text may start with a byte-order mark, which must be kept.
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const templates: string[][] = [];
   let offset = 0;

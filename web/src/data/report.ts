@@ -1,6 +1,6 @@
-// What the page knows: the summary, and every rank as columns.
+// The data of the page: the summary, and the columns of every rank.
 //
-// Everything here selects, sorts or adds up columns that `query` answered; no rule of a format is known here.
+// This code only selects, sorts and sums columns that the `query` crate computed; it contains no rules of any format.
 //
 // Time is counted in moments, as in the core: position i (before step i) has an early side, 2i, right after the step
 // before it, and a late side, 2i + 1, right before its step. `summary --at i` describes the late side.
@@ -15,19 +15,20 @@ import type {
 } from "../generated/answers";
 import { type Block, unpack } from "./block";
 import { Lines } from "./lines";
+import { byImportance } from "./summary";
 
-/** A tensor that is never given back dies here. */
+/** `dies` of a tensor that is never freed. */
 export const NEVER = 0xffffffff;
 
 /** The late side of a position: right before its step. */
 export const momentBefore = (step: number): number => step * 2 + 1;
-/** The position that a moment is a side of. */
+/** The position of a moment. */
 export const positionOf = (moment: number): number => moment >>> 1;
 
-/** What an operation is to the accounts. */
+/** The kind of an operation, as far as memory is concerned. */
 export const Kind = { Compute: 0, Deallocate: 1, GetDevice: 2, LoadCached: 3, Call: 4 } as const;
 
-/** Facts about a step, as bits. */
+/** The flags of a step. */
 export const Mark = { Weight: 1, Failed: 2, View: 4, CacheMiss: 8, Retained: 16 } as const;
 
 export class Report {
@@ -44,16 +45,16 @@ export class Report {
     this.name = head.meta.name;
     this.generator = head.meta.generator;
     this.summary = head.meta.summary;
-    // Pools are named by the log: one called `constructor` must not find what every object has.
+    // Pool names come from the input: looking up a pool called `constructor` must not find an inherited property.
     for (const { pools, peaks, fragmentation } of this.summary.ranks) {
       for (const record of [pools, peaks, fragmentation]) Object.setPrototypeOf(record, null);
     }
   }
 
-  /** Unpacks what every view needs. */
+  /** Unpacks the data that every section needs. */
   static async open(): Promise<Report> {
     const [head, texts] = await Promise.all([unpack<PageHead>("head"), unpack("texts")]);
-    if (!head || !texts) throw new Error("there is no data in this page");
+    if (!head || !texts) throw new Error("the page contains no data");
     return new Report(head, new Lines(texts, "texts"));
   }
 
@@ -61,12 +62,12 @@ export class Report {
     return this.summary.ranks.length;
   }
 
-  /** The rank with that number, unpacked on first use. */
+  /** The rank with an index, unpacked on first use. */
   rank(index: number): Promise<Rank> {
     let rank = this.loaded.get(index);
     if (!rank) {
       rank = unpack<RankHead>(`rank-${index}`).then((block) => {
-        if (!block) throw new Error(`there is no rank ${index} in this page`);
+        if (!block) throw new Error(`the page has no rank ${index}`);
         return new Rank(this, index, block);
       });
       this.loaded.set(index, rank);
@@ -74,22 +75,22 @@ export class Report {
     return rank;
   }
 
-  /** The lines of all graphs of all ranks; `null` where no text was printed. */
+  /** The lines of all graphs of all ranks; `null` if the input has no graph text. */
   ir(): Promise<Lines | null> {
     this.irLines ??= unpack("ir").then((block) => block && new Lines(block, "ir"));
     return this.irLines;
   }
 }
 
-/** A value over time, held as its changes. */
+/** A value over time, stored as its changes. */
 export class Curve {
   constructor(
-    /** When it changed, in order; several changes may share a moment. */
+    /** The moments of the changes, in order; several changes may have the same moment. */
     readonly at: Uint32Array,
     readonly value: Float64Array,
   ) {}
 
-  /** The number of the change that holds at a moment; -1 before the first. */
+  /** The index of the last change at or before a moment; -1 before the first. */
   indexAt(moment: number): number {
     let low = 0;
     let high = this.at.length;
@@ -101,7 +102,7 @@ export class Curve {
     return low - 1;
   }
 
-  /** The value at a moment; NaN where it is not known. */
+  /** The value at a moment; NaN if unknown. */
   valueAt(moment: number): number {
     const index = this.indexAt(moment);
     return index < 0 ? Number.NaN : this.value[index];
@@ -111,16 +112,16 @@ export class Curve {
 /** A pool of a rank. */
 export class Pool {
   readonly name: string;
-  /** What its sizes are sizes of. */
+  /** The unit that its sizes refer to. */
   readonly extent: Extent;
-  /** The step in which the evidence rounds; 0 where it does not. */
+  /** The rounding step of the reported sizes; 0 if they are exact. */
   readonly quantum: number;
   /** When the peak was first reached. */
   readonly peakMoment: number | null;
-  /** When free memory was most in pieces, the worst moment first; `null` where the evidence does not state it. */
+  /** The moments with the most fragmentation, worst first; `null` if the input does not report it. */
   readonly fragmented: FragmentedMoment[] | null;
   private readonly curves = new Map<string, Curve>();
-  private looks: Uint32Array | undefined;
+  private observedMoments: Uint32Array | undefined;
   private effects: Float64Array | undefined;
   private residue: Residue | undefined;
   private peaks: { at: Int32Array; perBank: Float64Array } | undefined;
@@ -137,12 +138,12 @@ export class Pool {
     this.fragmented = meta.fragmented;
   }
 
-  /** What a bank holds: as measured, or rebuilt where the evidence is silent. */
+  /** The bytes allocated per bank: measured, or reconstructed between measurements. */
   get held(): Curve {
     return this.curve("held");
   }
 
-  /** As printed; they hold at observed moments only. */
+  /** The free bytes as reported; valid at observed moments only. */
   get free(): Curve {
     return this.curve("free");
   }
@@ -155,15 +156,15 @@ export class Pool {
     return this.curve("capacity");
   }
 
-  /** Whether it is spoken of what is free: of banks always, known or not; of a pool of one piece where it is known. */
-  get tellsFree(): boolean {
+  /** Whether free memory is shown: always for banks, even if unknown; for undivided pools only if reported. */
+  get reportsFree(): boolean {
     return this.extent !== "device" || this.free.at.length > 0;
   }
 
-  /** The moments at which the pool was looked at. */
+  /** The moments when the pool was measured. */
   get observed(): Uint32Array {
-    this.looks ??= this.block.numbers(`pool.${this.index}.observed`);
-    return this.looks;
+    this.observedMoments ??= this.block.numbers(`pool.${this.index}.observed`);
+    return this.observedMoments;
   }
 
   private curve(name: string): Curve {
@@ -176,44 +177,44 @@ export class Pool {
     return curve;
   }
 
-  /** What each step changed in a bank; NaN where nothing tells. */
+  /** The net change by each step, per bank; NaN if unknown. */
   get effect(): Float64Array {
     this.effects ??= this.block.signed(`pool.${this.index}.effect`);
     return this.effects;
   }
 
-  /** When each top-level run reaches its peak, and how high it is; -1 and NaN where it was not looked at. */
+  /** The moment and size of each top-level run's peak; -1 and NaN if it was not measured. */
   get runPeaks(): { at: Int32Array; perBank: Float64Array } {
     const name = `pool.${this.index}.run_peak`;
     this.peaks ??= { at: this.block.maybe(`${name}_at`), perBank: this.block.sizes(name) };
     return this.peaks;
   }
 
-  /** Whether the evidence shows the pool at a moment. */
+  /** Whether the pool was measured at a moment. */
   isObserved(moment: number): boolean {
     const at = new Curve(this.observed, EMPTY).indexAt(moment);
     return at >= 0 && this.observed[at] === moment;
   }
 
   /**
-   * What a bank holds at a moment; NaN where it is not known. Of several readings at the peak, the highest: that is
-   * what the summary calls the peak.
+   * The bytes allocated per bank at a moment; NaN if unknown. At the peak this is the highest of several readings, as in
+   * the summary.
    */
   heldAt(rank: Rank, moment: number): number {
     if (moment === this.peakMoment) return rank.summary.pools[this.name]?.peak_per_bank ?? Number.NaN;
-    // Without tensors nothing can be rebuilt: what was not printed is not known.
-    const known = rank.hasTensors || this.isObserved(moment) || this.isSeenJustBefore(rank, moment);
+    // Without tensors nothing can be reconstructed: values that were not reported are unknown.
+    const known = rank.hasTensors || this.isObserved(moment) || this.isObservedJustBefore(rank, moment);
     return known ? this.held.valueAt(moment) : Number.NaN;
   }
 
-  /** Nothing happens between the sides of a position at which no program begins. */
-  private isSeenJustBefore(rank: Rank, moment: number): boolean {
+  /** Memory changes between the two sides of a position only if a program begins there. */
+  private isObservedJustBefore(rank: Rank, moment: number): boolean {
     if (moment % 2 === 0 || !this.isObserved(moment - 1)) return false;
     const position = positionOf(moment);
     return !rank.isProgramStart(position);
   }
 
-  /** The unexplained bytes at a moment, by who left them behind, the largest first. */
+  /** The unexplained bytes at a moment, by the operation they are attributed to, largest first. */
   residueAt(rank: Rank, moment: number): { who: string; perBank: number; steps: number[] }[] {
     const name = `pool.${this.index}.residue`;
     this.residue ??= {
@@ -238,7 +239,7 @@ export class Pool {
   }
 }
 
-/** The changes of the unexplained bytes: when, by how much, which step or else who. */
+/** The changes of the unexplained bytes: the moment, the size, and the step or else the source. */
 interface Residue {
   at: Uint32Array;
   change: Float64Array;
@@ -248,27 +249,30 @@ interface Residue {
 
 const EMPTY = new Float64Array();
 
-/** What is alive in a pool at a moment. */
+/** The live tensors of a pool at a moment. */
 export interface LiveSet {
   /** The tensors, largest first. */
   tensors: Uint32Array;
-  /** What they add up to in each bank; NaN where a size is not known. */
+  /** Their sum per bank; NaN if a size is unknown. */
   perBank: number;
-  /** The same by class, in the order of `Rank.classes`. */
+  /** The sums by class, in the order of `Rank.classes`. */
   byClass: Float64Array;
 }
 
 export class Rank {
   readonly summary: RankSummary;
   readonly label: string | null;
-  /** How many steps there are; also the last position. */
+  /** The number of steps; also the last position. */
   readonly end: number;
-  /** Whether the evidence has tensors; without them nobody's bytes can be named. */
+  /** Whether the input has tensors; without them memory can't be attributed. */
   readonly hasTensors: boolean;
   readonly classes: string[];
+  /** The pools by their number in the columns. */
   readonly pools: Pool[];
+  /** The pools in the order of cards, tabs and selectors: the most important first. */
+  readonly poolsInOrder: Pool[];
   readonly modules: RankHead["modules"];
-  // Tables are decoded when they are first asked for: a page that has just been opened needs few of them.
+  // Tables are decoded on first use: a page that has just been opened needs few of them.
   private stepTable: ReturnType<typeof stepTable> | undefined;
   private opTable: ReturnType<typeof opTable> | undefined;
   private runTable: ReturnType<typeof runTable> | undefined;
@@ -291,52 +295,50 @@ export class Rank {
     this.classes = block.meta.classes;
     this.modules = block.meta.modules;
     this.pools = block.meta.pools.map((_, pool) => new Pool(block, pool));
+    this.poolsInOrder = byImportance(this.pools, this.summary);
   }
 
-  /** The steps. */
   get steps() {
     this.stepTable ??= stepTable(this.block);
     return this.stepTable;
   }
 
-  /** Distinct operations: name and location are texts. */
+  /** The distinct operations; name and location are text indices. */
   get ops() {
     this.opTable ??= opTable(this.block);
     return this.opTable;
   }
 
-  /** The program runs. */
   get runs() {
     this.runTable ??= runTable(this.block);
     return this.runTable;
   }
 
-  /** Distinct types. */
+  /** The distinct tensor types. */
   get types() {
     this.typeTable ??= typeTable(this.block);
     return this.typeTable;
   }
 
-  /** Whether the operations come with the types of their results. Their lives may still not be known. */
+  /** Whether the operations have result types. The lifetimes of the results may still be unknown. */
   get hasResults(): boolean {
     const { name, resultTypes } = this.ops;
     return name.some((_, op) => resultTypes.get(op).length > 0);
   }
 
-  /** The allocations. */
   get tensors() {
     this.tensorTable ??= tensorTable(this.block);
     return this.tensorTable;
   }
 
-  /** Whether a program that runs in no other begins at a position. */
+  /** Whether a top-level program begins at a position. */
   isProgramStart(position: number): boolean {
     const { first, parent } = this.runs;
     this.starts ??= new Set(first.filter((_, run) => parent[run] < 0));
     return this.starts.has(position);
   }
 
-  /** A text; `null` for none. */
+  /** The text with an index; `null` if the index is negative. */
   text(id: number): string | null {
     return id < 0 ? null : this.report.texts.get(id);
   }
@@ -345,18 +347,18 @@ export class Rank {
     return this.report.texts.get(this.ops.name[this.steps.op[step]]);
   }
 
-  /** The location of a step's operation, whole; `null` where it is not known. */
+  /** The full location of a step's operation; `null` if unknown. */
   opLoc(step: number): string | null {
     return this.text(this.ops.loc[this.steps.op[step]]);
   }
 
-  /** The program that a step ran in; `null` where the evidence names none. */
+  /** The program of a step; `null` if unknown. */
   program(step: number): string | null {
     const run = this.steps.run[step];
     return run < 0 ? null : this.report.texts.get(this.runs.program[run]);
   }
 
-  /** The number of the top-level run that a step is part of, from 1; `null` where there is none. */
+  /** The number of a step's top-level run, from 1; `null` if there is none. */
   runNumber(step: number): number | null {
     const run = this.steps.run[step];
     return run < 0 ? null : this.runs.number[run];
@@ -367,7 +369,7 @@ export class Rank {
     return `${this.shapeText(type)} ${this.dtypeText(type)}`;
   }
 
-  /** `bf16`, `float32`: without the name of the library that has it. */
+  /** `bf16`, `float32`: without the library's prefix. */
   dtypeText(type: number): string {
     return this.report.texts.get(this.types.dtype[type]).replace(/^torch\./, "");
   }
@@ -376,25 +378,33 @@ export class Rank {
     return this.report.texts.get(this.types.shape[type]) || "scalar";
   }
 
-  /** What people call a tensor, or its name in the program. */
+  /** A tensor's readable name, or its SSA name. */
   tensorName(tensor: number): string | null {
     return this.text(this.tensors.name[tensor]) ?? this.text(this.tensors.ssa[tensor]);
   }
 
-  /** The same; what has no name was made in some part of the program. */
-  tensorNameOrMaker(tensor: number): string | null {
+  /** A tensor's name, or the module or operation that allocated it. */
+  tensorNameOrOrigin(tensor: number): string | null {
     const madeIn = this.text(this.tensors.madeIn[tensor]);
     return this.tensorName(tensor) ?? (madeIn === null ? null : `in ${madeIn}`);
   }
 
-  /** Whether there ever was a tensor in a pool. */
+  /** The pool to show initially: the most important one, or the main pool if only that one has tensors. */
+  get startPool(): number {
+    const [first] = this.poolsInOrder;
+    const main = this.pools.find(({ name }) => name === this.summary.peak?.pool);
+    const isBare = main !== undefined && main !== first && this.hasTensors && !this.hasTensorsIn(first.index);
+    return (isBare ? main : first)?.index ?? 0;
+  }
+
+  /** Whether any tensor was ever in a pool. */
   hasTensorsIn(pool: number): boolean {
     this.poolsWithTensors ??= new Set(this.tensors.pool);
     return this.poolsWithTensors.has(pool);
   }
 
-  /** The operation that made a tensor; `null` for what was there before. */
-  makerName(tensor: number): string | null {
+  /** The operation that allocated a tensor; `null` if it existed before the first step. */
+  allocatedBy(tensor: number): string | null {
     const step = this.tensors.step[tensor];
     return step < 0 ? null : this.opName(step);
   }
@@ -414,25 +424,25 @@ export class Rank {
     return this.aliases.get(tensor) ?? [];
   }
 
-  /** The step that ends a tensor; `null` where none does. */
+  /** The step that frees a tensor; `null` if none does. */
   diesStep(tensor: number): number | null {
     const dies = this.tensors.dies[tensor];
     return dies !== NEVER && dies % 2 === 0 && dies > 0 ? dies / 2 - 1 : null;
   }
 
-  /** The step before which a tensor is gone that no step ended; `null` for others. */
+  /** For a tensor that was freed between steps: the step after that. `null` for others. */
   goneBeforeStep(tensor: number): number | null {
     const dies = this.tensors.dies[tensor];
     return dies !== NEVER && dies % 2 === 1 ? (dies - 1) / 2 : null;
   }
 
-  /** The bytes of a tensor beyond its elements, on one device; NaN where they are not known. */
+  /** The padding of a tensor in bytes, on one device; NaN if unknown. */
   padding(tensor: number): number {
     const type = this.tensors.type[tensor];
     return type < 0 ? Number.NaN : this.types.padded[type] - this.types.logical[type];
   }
 
-  /** What is alive in a pool at a moment: born ≤ moment < dies. */
+  /** The tensors of a pool with born ≤ moment < dies. */
   live(pool: number, moment: number): LiveSet {
     const { born, dies, pool: of, perBank, class: classes } = this.tensors;
     const found: number[] = [];
@@ -450,7 +460,7 @@ export class Rank {
     };
   }
 
-  /** All weights that the graphs declare, the largest first. */
+  /** All weights declared by the graphs, largest first. */
   weights(): { name: string; type: string; bytes: number; keptTwice: boolean }[] {
     const { block, report } = this;
     const [name, type, bytes, twice] = [
@@ -467,7 +477,7 @@ export class Rank {
     }));
   }
 
-  /** Which lines of the graphs belong to which operations; `null` where no text was printed. */
+  /** The mapping between graph lines and operations; `null` if the input has no graph text. */
   irLinks(): Promise<IrLinks | null> {
     this.lines ??= unpack(`ir-${this.index}`).then((block) => block && new IrLinks(block));
     return this.lines;
@@ -499,7 +509,7 @@ function runTable(block: Block) {
     program: block.numbers("runs.program"),
     parent: block.maybe("runs.parent"),
     module: block.maybe("runs.module"),
-    /** The number of the top-level run that it is part of, from 1. */
+    /** The number of its top-level run, from 1. */
     number: block.numbers("runs.number"),
     constEval: block.numbers("runs.const_eval"),
     first: block.numbers("runs.first"),
@@ -513,7 +523,7 @@ function typeTable(block: Block) {
     shape: block.numbers("types.shape"),
     dtype: block.numbers("types.dtype"),
     paddedShape: block.maybe("types.padded_shape"),
-    /** A shape near this one that needs less padding; -1 where there is nothing to save. */
+    /** A similar shape that needs less padding; -1 if there is none. */
     friendly: block.maybe("types.friendly"),
     layout: block.maybe("types.layout"),
     logical: block.sizes("types.logical"),
@@ -532,15 +542,15 @@ function tensorTable(block: Block) {
     class: block.numbers("tensors.class"),
     run: block.maybe("tensors.run"),
     ssa: block.maybe("tensors.ssa"),
-    /** The step that made it; -1 for what was there before. */
+    /** The step that allocated it; -1 if it existed before the first step. */
     step: block.maybe("tensors.step"),
     name: block.maybe("tensors.name"),
-    /** The module or operation of the program that it was made in. */
+    /** The module or operation that allocated it. */
     madeIn: block.maybe("tensors.made_in"),
   };
 }
 
-/** Lists of different lengths, one after the other. */
+/** Lists of different lengths, stored consecutively. */
 export class Lists {
   private readonly first: Uint32Array;
 
@@ -557,15 +567,15 @@ export class Lists {
   }
 }
 
-/** Which lines of the graphs belong to which operations. */
+/** The mapping between graph lines and operations. */
 export class IrLinks {
-  /** Lines in which an operation begins that has a location, in order, with the location's text. */
+  /** The lines where an operation with a location begins, in order, and the location's text index. */
   readonly locLine: Uint32Array;
   readonly loc: Uint32Array;
-  /** Lines in which an operation begins that also ran, in order, with its number in `Rank.ops`. */
+  /** The lines where an operation that ran begins, in order, and its index in `Rank.ops`. */
   readonly opLine: Uint32Array;
   readonly op: Uint32Array;
-  /** The program that it ran in: other programs may hold the same operation, on lines of their own. */
+  /** The operation's program: other programs may have the same operation on different lines. */
   readonly opProgram: Uint32Array;
 
   constructor(block: Block) {

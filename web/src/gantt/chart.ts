@@ -1,4 +1,4 @@
-// The chart: calls in lanes, memory under them on the same axis, and what mouse and keys do to it.
+// The chart: calls in lanes with memory below on the same time axis, and its mouse and keyboard input.
 
 import "../charts/chart.css";
 import "./gantt.css";
@@ -14,25 +14,25 @@ import { gutterOf, Layout, RIGHT, ROW } from "./layout";
 import { memoryHeight, paintMemory, paintRows, prepare, ScopeColors } from "./painter";
 import { duration, since } from "./time";
 import { callAt, type View } from "./visible";
-import { around, type Window, within, zoomed } from "./window";
+import { around, initialWindow, type Window, within, zoomed } from "./window";
 
 export const HINT =
-  "Wheel zooms at the cursor · drag pans · click looks at a call, double-click zooms to it · " +
-  "keys: ← → pan, ↑ ↓ scroll, + − zoom, 0 shows all, / searches";
+  "Wheel: zoom at the cursor · drag: pan · click: select a call · double-click: zoom to it · " +
+  "keys: ← → pan, ↑ ↓ scroll, + − zoom, 0 show all, / search";
 
-/** Pixels that a hand may shake in a click. */
-const SHAKE = 4;
+/** Pointer movement, in pixels, that still counts as a click. */
+const CLICK_TOLERANCE = 4;
 const KEY_ZOOM = 0.7;
-/** The rows take no more room than this; the rest is scrolled. */
-const MOST_HEIGHT = 480;
+/** The maximum height of the rows; the rest is scrolled. */
+const MAX_HEIGHT = 480;
 /** Pixels between the cursor and the tooltip. */
 const GAP = 14;
 
 interface Spot {
-  /** Within the chart. */
+  /** Relative to the chart. */
   left: number;
   top: number;
-  /** Over the rows, not over the memory. */
+  /** Whether it is over the rows instead of the memory curve. */
   onRows: boolean;
 }
 
@@ -54,14 +54,14 @@ export class GanttChart {
   private spot: Spot | null = null;
   private readonly drawSoon = oncePerFrame(() => this.draw());
   private readonly showSpotSoon = oncePerFrame(() => this.showSpot());
-  /** Called when a call is looked at, -1: none; and when the window has changed. */
+  /** Called when a call is selected (-1 for none). */
   onChoose: (call: number) => void = () => {};
   onWindow: (showsAll: boolean) => void = () => {};
   onSearchKey: () => void = () => {};
 
   constructor(private readonly data: GanttData) {
     this.layout = new Layout(data);
-    this.window = { from: 0, to: data.length };
+    this.window = initialWindow(data.length, data.firstCall);
     this.scopes = new ScopeColors(data, themeNow());
     const space = h(
       "div",
@@ -69,7 +69,7 @@ export class GanttChart {
       this.rowsCanvas,
     );
     this.rows = h("div", { class: "gantt-rows" }, space);
-    this.rows.style.height = `${Math.min(MOST_HEIGHT, this.layout.height)}px`;
+    this.rows.style.height = `${Math.min(MAX_HEIGHT, this.layout.height)}px`;
     this.host = h("div", { class: "chart gantt-chart", tabindex: 0, role: "application" });
     this.host.append(this.rows, this.memoryCanvas, this.cursor, this.tooltip);
     this.element = this.host;
@@ -89,7 +89,7 @@ export class GanttChart {
     onRedraw(() => this.draw());
   }
 
-  /** What is shown, and on how many pixels. */
+  /** The visible range and its width in pixels. */
   get view(): View {
     const { gutter, width } = this.measures();
     return { ...this.window, width: Math.max(1, width - gutter - RIGHT) };
@@ -113,13 +113,13 @@ export class GanttChart {
     this.drawSoon();
   }
 
-  /** Says which scopes were looked for. */
+  /** Highlights the scopes that a search found. */
   highlight(found: Uint8Array | null): void {
     this.found = found;
     this.drawSoon();
   }
 
-  /** Says whether the chain is marked. */
+  /** Sets whether the longest chain is highlighted. */
   markChain(isShown: boolean): void {
     this.chain = null;
     if (isShown) {
@@ -135,20 +135,20 @@ export class GanttChart {
     this.drawSoon();
   }
 
-  /** Looks at a call where it is. */
+  /** Selects a call without moving the view. */
   choose(call: number): void {
     this.chosen = call;
     this.onChoose(call);
     this.drawSoon();
   }
 
-  /** Brings a call into view, large enough to be seen, and looks at it. */
+  /** Moves the view to a call, large enough to be visible, and selects it. */
   goTo(call: number, closely = false): void {
     const { began, until } = this.data;
     const end = Number.isNaN(until[call]) ? began[call] : until[call];
     const { from, to } = this.window;
     const pixels = ((end - began[call]) / (to - from)) * this.view.width;
-    // A call that is in view and can be seen stays where it is.
+    // Don't move if the call is in view and wide enough.
     if (closely || pixels < 4 || end < from || began[call] > to) {
       this.show(around(this.data.length, began[call], end));
     }
@@ -156,8 +156,8 @@ export class GanttChart {
     this.choose(call);
   }
 
-  /** Brings a stretch of time into view, with a call of it. */
-  goToStretch(from: number, until: number, call: number): void {
+  /** Moves the view to a time range and selects a call in it. */
+  goToRange(from: number, until: number, call: number): void {
     this.show(around(this.data.length, from, until));
     this.scrollTo(call);
     this.choose(call);
@@ -175,9 +175,9 @@ export class GanttChart {
     const { data } = this;
     const pool = data.curves[this.pool];
     const rows = `${count(data.count)} calls in ${data.lanes.length} lanes over ${duration(data.length)}`;
-    const highest = pool ? pool.value.reduce((most, value) => Math.max(most, value), 0) : 0;
-    const memory = pool ? `${pool.name} in time, at most ${size(highest)}` : "time axis";
-    this.host.setAttribute("aria-label", `${rows}; under them ${memory}`);
+    const highest = pool ? pool.value.reduce((max, value) => Math.max(max, value), 0) : 0;
+    const memory = pool ? `${pool.name} over time, at most ${size(highest)}` : "time axis";
+    this.host.setAttribute("aria-label", `${rows}; below: ${memory}`);
     this.rowsCanvas.setAttribute("aria-label", rows);
     this.memoryCanvas.setAttribute("aria-label", memory);
   }
@@ -211,7 +211,7 @@ export class GanttChart {
     if (this.spot) this.showSpotSoon();
   }
 
-  // The mouse.
+  // Mouse.
 
   private listenToPointer(): void {
     this.rowsCanvas.classList.add("time-area");
@@ -245,7 +245,7 @@ export class GanttChart {
       this.spot = this.spotOf(event, onRows);
       if (drag) {
         const [across, down] = [drag.x - event.clientX, drag.y - event.clientY];
-        drag.moved ||= Math.abs(across) > SHAKE || Math.abs(down) > SHAKE;
+        drag.moved ||= Math.abs(across) > CLICK_TOLERANCE || Math.abs(down) > CLICK_TOLERANCE;
         if (drag.moved) {
           const { from, to } = drag.window;
           const shift = (across / this.view.width) * (to - from);
@@ -286,7 +286,7 @@ export class GanttChart {
 
   private onWheel(event: WheelEvent): void {
     const left = event.clientX - this.host.getBoundingClientRect().left;
-    // Over the names of the lanes the wheel scrolls them.
+    // Over the lane names, the wheel scrolls the lanes.
     if (isPageScroll(event) || left < this.measures().gutter) return;
     const before = this.window;
     const unit = event.deltaMode === WheelEvent.DOM_DELTA_PIXEL ? 1 : 30;
@@ -299,13 +299,13 @@ export class GanttChart {
       const factor = Math.exp(Math.min(1, Math.max(-1, event.deltaY * unit * 0.002)));
       this.show(zoomed(this.data.length, before, factor, this.timeAt(left)));
     }
-    // Where nothing is left to zoom, the wheel is the page's.
+    // If the range can't change any further, the wheel scrolls the page.
     if (this.window.from !== before.from || this.window.to !== before.to) event.preventDefault();
   }
 
-  // The keys.
+  // Keyboard.
 
-  /** Does what a key means; `false` for keys that mean nothing here. */
+  /** Handles a key; returns `false` for keys without a function. */
   private pressed(key: string, shift: boolean): boolean {
     const { length } = this.data;
     const { from, to } = this.window;
@@ -331,7 +331,7 @@ export class GanttChart {
     return true;
   }
 
-  // What lies over it.
+  // Overlay.
 
   private showSpot(): void {
     const { spot } = this;
@@ -359,10 +359,10 @@ export class GanttChart {
     const curve = this.data.curves[this.pool];
     if (!curve) return "";
     const bytes = valueAt(curve, time);
-    return Number.isNaN(bytes) ? `: ${curve.name} not known yet` : `: ${size(bytes)} in ${curve.name}`;
+    return Number.isNaN(bytes) ? `: ${curve.name} unknown` : `: ${size(bytes)} in ${curve.name}`;
   }
 
-  /** Beside the cursor, on the side that has room, within the chart where it fits. */
+  /** Places the tooltip beside the cursor, on the side with room, within the chart if it fits. */
   private placeTooltip(spot: Spot): void {
     const { clientWidth, clientHeight } = this.host;
     const { offsetWidth: width, offsetHeight: height } = this.tooltip;

@@ -1,9 +1,8 @@
-// The colour of a call: what kind it is and how it is called. The same name has the same colour everywhere.
+// The colour of a call, by kind and name. The same name has the same colour everywhere.
 //
-// Light and dark differ in lightness only, so that what is written on a bar can be read in both: dark on light bars,
-// light on dark ones.
+// The themes differ in lightness only: dark text on light bars, or light text on dark bars.
 
-/** The hues of each kind: where they begin and how far they go, in degrees. What people named may be any. */
+/** The range of hues of each kind, in degrees. Operations named by the user may have any hue. */
 const HUES: Record<string, [first: number, range: number]> = {
   operation: [0, 360],
   forward: [225, 50],
@@ -14,7 +13,7 @@ const HUES: Record<string, [first: number, range: number]> = {
 
 export interface BarColors {
   fill: string;
-  /** For what was not found. */
+  /** For calls that a search did not find. */
   faded: string;
   ink: string;
 }
@@ -26,13 +25,13 @@ export function hashOf(text: string): number {
     hash ^= text.charCodeAt(at);
     hash = Math.imul(hash, 0x01000193);
   }
-  // The low bits alone tell alike names apart badly.
+  // The low bits alone differ too little for similar names.
   hash ^= hash >>> 15;
   hash = Math.imul(hash, 0x2c1b3c6d);
   return (hash ^ (hash >>> 13)) >>> 0;
 }
 
-/** The hue of a name, in steps that can be told apart. */
+/** The hue of a name, in distinguishable steps. */
 export function hueOf(kind: string, name: string): number {
   const [first, range] = HUES[kind] ?? HUES.operation;
   const steps = range === 360 ? 24 : 6;
@@ -41,17 +40,17 @@ export function hueOf(kind: string, name: string): number {
 
 export function barColors(kind: string, name: string, theme: "light" | "dark"): BarColors {
   const hue = hueOf(kind, name);
-  // Names with the same hue differ in strength.
-  const strength = [0.05, 0.085, 0.12][(hashOf(name) >>> 8) % 3];
+  // Names with the same hue differ in chroma.
+  const chroma = [0.05, 0.085, 0.12][(hashOf(name) >>> 8) % 3];
   return theme === "dark"
     ? {
-        fill: `oklch(50% ${strength} ${hue})`,
-        faded: `oklch(50% ${strength} ${hue} / 22%)`,
+        fill: `oklch(50% ${chroma} ${hue})`,
+        faded: `oklch(50% ${chroma} ${hue} / 22%)`,
         ink: "#ffffff",
       }
     : {
-        fill: `oklch(81% ${strength} ${hue})`,
-        faded: `oklch(81% ${strength} ${hue} / 28%)`,
+        fill: `oklch(81% ${chroma} ${hue})`,
+        faded: `oklch(81% ${chroma} ${hue} / 28%)`,
         ink: "#10131a",
       };
 }

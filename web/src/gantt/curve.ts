@@ -1,9 +1,9 @@
-// A curve in time for a chart: what holds where a pixel begins, the lowest and the highest in it. No peak is lost.
+// Samples a curve for a chart: the lowest, highest and last value of each pixel, so that no peak is lost.
 
 import type { TimeCurve } from "./data";
 import type { View } from "./visible";
 
-/** The row of the change that holds at a time; -1 before the first. */
+/** The row of the last change at or before a time; -1 before the first. */
 export function rowAt(at: Float64Array, time: number): number {
   let [low, high] = [0, at.length];
   while (low < high) {
@@ -14,16 +14,16 @@ export function rowAt(at: Float64Array, time: number): number {
   return low - 1;
 }
 
-/** What a curve holds at a time; NaN before its first change. */
+/** The value of a curve at a time; NaN before its first change. */
 export function valueAt(curve: TimeCurve, time: number): number {
   const row = rowAt(curve.at, time);
   return row < 0 ? Number.NaN : curve.value[row];
 }
 
-/** So many changes are looked at together where many share a pixel. */
+/** The number of changes per block. */
 const BLOCK = 64;
 
-/** The lowest and the highest value of every block of changes, so that long stretches are not walked change by change. */
+/** The minimum and maximum of each block of changes, so that long ranges need not be scanned change by change. */
 interface Blocks {
   low: Float64Array;
   high: Float64Array;
@@ -49,14 +49,14 @@ function blocksOf(curve: TimeCurve): Blocks {
   return blocks;
 }
 
-/** For each pixel the lowest and the highest value, and what holds at its end; NaN where nothing is known. */
+/** The lowest, highest and last value of each pixel; NaN if unknown. */
 export interface Pixels {
   low: Float64Array;
   high: Float64Array;
   last: Float64Array;
 }
 
-/** The curve in a view, pixel by pixel. */
+/** Samples a curve for each pixel of a view. */
 export function pixelsOf(curve: TimeCurve, { from, to, width }: View): Pixels {
   const pixels = Math.max(1, Math.ceil(width));
   const low = new Float64Array(pixels).fill(Number.NaN);
@@ -68,11 +68,11 @@ export function pixelsOf(curve: TimeCurve, { from, to, width }: View): Pixels {
   const perPixel = (to - from) / width;
   for (let pixel = 0; pixel < pixels; pixel++) {
     const end = from + (pixel + 1) * perPixel;
-    let [least, most] = [now, now];
+    let [min, max] = [now, now];
     const take = (lowest: number, highest: number) => {
-      // Comparisons with NaN are false: what is not known yet gives way.
-      if (!(least <= lowest)) least = lowest;
-      if (!(most >= highest)) most = highest;
+      // Comparisons with NaN are false, so known values replace unknown ones.
+      if (!(min <= lowest)) min = lowest;
+      if (!(max >= highest)) max = highest;
     };
     while (row < curve.at.length && curve.at[row] < end) {
       const next = row + BLOCK;
@@ -85,29 +85,47 @@ export function pixelsOf(curve: TimeCurve, { from, to, width }: View): Pixels {
       }
     }
     if (row > 0) now = curve.value[row - 1];
-    low[pixel] = least;
-    high[pixel] = most;
+    low[pixel] = min;
+    high[pixel] = max;
     last[pixel] = now;
   }
   return { low, high, last };
 }
 
-/** The highest value of a curve between two times; NaN where nothing is known. */
+/** The highest value of all pixels; NaN if none is known. */
 export function highestIn(pixels: Pixels): number {
   let best = Number.NaN;
   for (const value of pixels.high) if (!(best >= value) && !Number.isNaN(value)) best = value;
   return best;
 }
 
-/** The most that a curve ever holds. */
+/** The highest value of a curve. */
 export function peakOf({ value }: TimeCurve): number {
-  return value.reduce((most, bytes) => Math.max(most, bytes), 0);
+  return value.reduce((max, bytes) => Math.max(max, bytes), 0);
 }
 
-/** The curve to look at first: the fullest pool with tensors. What a process has in all is more, and nobody's. */
+/** The initial curve: the pool with tensors and the highest peak. The process's total is larger, but unattributed. */
 export function curveToShow(curves: readonly TimeCurve[]): number {
   const withTensors = curves.filter(({ hasTensors }) => hasTensors);
   const choice = withTensors.length > 0 ? withTensors : curves;
   const highest = choice.reduce((best, curve) => (peakOf(curve) > peakOf(best) ? curve : best), choice[0]);
   return curves.indexOf(highest);
+}
+
+/**
+ * The order of the curves in the selector, by number, and the initial curve. `pools` are the pools' names by importance;
+ * without them, the initial curve comes first.
+ */
+export function curveChoices(
+  curves: readonly TimeCurve[],
+  pools: readonly string[] | null,
+): { order: number[]; first: number } {
+  const all = [...curves.keys()];
+  if (pools === null) {
+    const first = curveToShow(curves);
+    return { order: [first, ...all.filter((curve) => curve !== first)], first };
+  }
+  const placeOf = (curve: number) => pools.indexOf(curves[curve].name) + 1 || pools.length + 1;
+  const order = all.toSorted((a, b) => placeOf(a) - placeOf(b));
+  return { order, first: order.find((curve) => curves[curve].hasTensors) ?? order[0] };
 }

@@ -1,23 +1,23 @@
-// What ran when: the columns of `query::gantt`, as the chart needs them.
+// The columns of `query::gantt`, converted for the chart.
 //
-// Times are nanoseconds since the first thing happened (`Number` holds them exactly for 26 days, and nearly after that).
-// A call's number is its row; rows of the chart are counted over all lanes.
+// Times are nanoseconds since the first event (exact for 26 days in a `Number`, approximate after that). Calls are
+// numbered by their row in the columns; rows of the chart are counted over all lanes.
 
 import { type Block, unpack } from "../data/block";
 import type { Lines } from "../data/lines";
 import type { Extent, GanttHead } from "../generated/answers";
 
-/** What a bank of a pool holds, in time, as changes. */
+/** The bytes allocated per bank of a pool over time, as changes. */
 export interface TimeCurve {
   name: string;
   extent: Extent;
-  /** Whether there are tensors in it. */
+  /** Whether the pool has tensors. */
   hasTensors: boolean;
   at: Float64Array;
   value: Float64Array;
 }
 
-/** A thread or stream and the rows that its calls take. */
+/** A thread or stream, and the rows of its calls. */
 export interface Lane {
   name: string;
   first: number;
@@ -27,20 +27,20 @@ export interface Lane {
 export class GanttData {
   readonly meta: GanttHead;
   readonly lanes: Lane[] = [];
-  /** How many rows all lanes take. */
+  /** The number of rows of all lanes. */
   readonly rowCount: number;
-  /** How long all of it is. Never 0: a chart cannot show nothing. */
+  /** The total duration. Never 0, since a chart can't show an empty range. */
   readonly length: number;
   readonly count: number;
   readonly began: Float64Array;
-  /** NaN where only its time is known. One that still ran has run until the end. */
+  /** The end of each call; NaN if only its start is known. A call that was still running ends at the end of the data. */
   readonly until: Float64Array;
   readonly stillRan: Uint32Array;
   readonly scope: Uint32Array;
   readonly lane: Uint32Array;
-  /** The row of the chart. */
+  /** The chart row of each call. */
   readonly row: Uint32Array;
-  /** The calls of the chart's rows, one row after the other, each in order of time; and where each row begins. */
+  /** The calls sorted by chart row and time, and the index of each row's first call. */
   readonly byRow: Uint32Array;
   readonly rowStart: Uint32Array;
   readonly scopeName: string[];
@@ -101,7 +101,13 @@ export class GanttData {
     }));
   }
 
-  /** The memory that a call took and gave; NaN is not known. Decoded when somebody looks at a call. */
+  /** When the first call began; 0 if there are no calls. */
+  get firstCall(): number {
+    const first = this.began.reduce((min, began) => Math.min(min, began), Number.POSITIVE_INFINITY);
+    return Number.isFinite(first) ? first : 0;
+  }
+
+  /** The memory that a call allocated and freed; NaN if unknown. Decoded on first use. */
   memory(call: number): Record<"allocated" | "freed" | "peak" | "kept" | "change", number> {
     const { block } = this;
     this.memoryColumns ??= {
@@ -121,14 +127,14 @@ export class GanttData {
     };
   }
 
-  /** Decodes what a tooltip needs before somebody waits for it. */
+  /** Decodes the data of tooltips in advance. */
   prepare(): void {
     if (this.count === 0) return;
     this.memory(0);
     this.loc(0);
   }
 
-  /** Where a call is called from; `null` where that is not known. */
+  /** The location that a call was made from; `null` if unknown. */
   loc(call: number): string | null {
     this.locColumn ??= this.block.maybe("calls.loc");
     const text = this.locColumn[call];
@@ -143,17 +149,17 @@ export class GanttData {
     return this.meta.kinds[this.scopeKind[this.scope[call]]] ?? "operation";
   }
 
-  /** The call that a call is inside of; -1: none. */
+  /** The enclosing call; -1 if there is none. */
   parent(call: number): number {
     const back = this.parentBack[call];
     return back < 0 ? -1 : call - back;
   }
 
-  /** The names of the calls around a call, the outermost first; of many the innermost. */
-  around(call: number, most = 6): string[] {
+  /** The names of the enclosing calls, outermost first; only the innermost `max` of them. */
+  around(call: number, max = 6): string[] {
     const names: string[] = [];
     for (let outer = this.parent(call); outer >= 0; outer = this.parent(outer)) {
-      if (names.length === most) {
+      if (names.length === max) {
         names.push("…");
         break;
       }
@@ -163,7 +169,7 @@ export class GanttData {
   }
 }
 
-/** Calls by row, within a row in order of time: they come in that order. */
+/** Sorts calls by row; within a row they keep their order, which is by time. */
 function sortedByRow(row: Uint32Array, rows: number): [byRow: Uint32Array, start: Uint32Array] {
   const start = new Uint32Array(rows + 1);
   for (const at of row) start[at + 1]++;
@@ -174,7 +180,7 @@ function sortedByRow(row: Uint32Array, rows: number): [byRow: Uint32Array, start
   return [byRow, start];
 }
 
-/** Unpacks what ran when on a rank; `null` where that is not known. */
+/** Unpacks the calls of a rank; `null` if it has none. */
 export async function unpackGantt(rank: number, texts: Lines): Promise<GanttData | null> {
   const block = await unpack<GanttHead>(`gantt-${rank}`);
   return block && new GanttData(block, texts);

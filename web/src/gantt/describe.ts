@@ -1,4 +1,4 @@
-// A call in words: for the tooltip and for what is written under the chart.
+// Describes a call, for the tooltip and the box below the chart.
 
 import { h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
@@ -13,7 +13,7 @@ const WORDS: Record<string, string> = {
   framework: "framework operation",
 };
 
-/** Everything about a call. `perPixel`: how exact its times must be to be told apart. */
+/** All details of a call. `perPixel` (nanoseconds) determines the precision of its times. */
 export function describeCall(data: GanttData, call: number, perPixel: number): HTMLElement[] {
   const { began, until, stillRan, meta } = data;
   const memory = data.memory(call);
@@ -26,8 +26,8 @@ export function describeCall(data: GanttData, call: number, perPixel: number): H
     return h("span", {}, text, day === null ? "" : h("span", { class: "aside" }, ` ${day}`));
   };
   const length = isMark
-    ? h("span", { class: "unknown" }, "unknown: only its time was taken down")
-    : h("span", {}, duration(until[call] - began[call]), stillRan[call] ? " so far: it still ran" : "");
+    ? h("span", { class: "unknown" }, "unknown (only its start was recorded)")
+    : h("span", {}, duration(until[call] - began[call]), stillRan[call] ? " so far (still running)" : "");
   const facts: [string, string, HTMLElement][] = [
     ["duration", "duration", length],
     [isMark ? "time" : "start", "start", at(began[call])],
@@ -59,7 +59,7 @@ export function describeCall(data: GanttData, call: number, perPixel: number): H
   ];
 }
 
-/** What the tooltip says where one pixel is many calls. */
+/** The tooltip's note if one pixel represents several calls. */
 export function describeCrowd(calls: number): HTMLElement {
-  return h("div", { class: "where" }, `${count(calls)} calls share this pixel; zoom in to tell them apart`);
+  return h("div", { class: "where" }, `${count(calls)} calls share this pixel; zoom in to see each one`);
 }

@@ -1,26 +1,26 @@
-// Where rows and lanes lie, in CSS pixels.
+// The positions of rows and lanes, in CSS pixels.
 
 import type { GanttData } from "./data";
 
 /** The height of a row, and of the bar in it. */
 export const ROW = 19;
 export const BAR = 17;
-/** Between two lanes. */
+/** The space between two lanes. */
 const LANE_GAP = 9;
-/** Above the first lane and beneath the last. */
+/** The space above the first lane and below the last. */
 const EDGE = 5;
 export const MEMORY_HEIGHT = 150;
-/** Beneath the memory: the time axis. */
+/** The height of the time axis, below the memory curve. */
 export const TIME_AXIS = 26;
-/** From the plot to the right edge: half of a long label. */
+/** The space right of the plot: half of a long label. */
 export const RIGHT = 14;
 
-/** From the left edge to the plot: names of lanes and labels of the memory axis. */
+/** The space left of the plot, for lane names and the memory axis labels. */
 export const gutterOf = (width: number): number => (width < 760 ? 84 : 132);
 
 export class Layout {
   readonly height: number;
-  /** Where each lane begins. */
+  /** The top of each lane. */
   readonly laneTop: number[] = [];
   private readonly laneOfRow: Uint32Array;
 
@@ -30,7 +30,7 @@ export class Layout {
     data.lanes.forEach(({ first, rows }, lane) => {
       this.laneTop.push(top);
       this.laneOfRow.fill(lane, first, first + rows);
-      // A thread that did nothing has no rows, and no room.
+      // A thread without calls has no rows and takes no space.
       if (rows > 0) top += rows * ROW + LANE_GAP;
     });
     this.height = top - LANE_GAP + EDGE;
@@ -41,13 +41,13 @@ export class Layout {
     return this.laneTop[lane] + (row - this.data.lanes[lane].first) * ROW;
   }
 
-  /** The row at a height; -1 between lanes. */
+  /** The row at a y coordinate; -1 between lanes. */
   rowAt(top: number): number {
     const row = this.firstRowFrom(top);
     return row < this.data.rowCount && this.topOf(row) <= top ? row : -1;
   }
 
-  /** The first row that reaches below a height. */
+  /** The first row that ends below a y coordinate. */
   firstRowFrom(top: number): number {
     let [low, high] = [0, this.data.rowCount];
     while (low < high) {

@@ -1,31 +1,31 @@
-// The lists under the chart: where the time goes, the longest chain, what ran at once. A click goes there.
+// The lists below the chart: hot paths, the longest chain and concurrent calls. A click moves the chart there.
 
 import "../sections/lists.css";
 import { fill, h } from "../dom";
 import { changeElement, count, counted, percent, shorten } from "../format";
+import { type Heading, plainTable } from "../plain-table";
 import type { GanttChart } from "./chart";
 import type { GanttData } from "./data";
 import { duration, since } from "./time";
 
-/** How many rows a list has at first, and at most. */
+/** The initial and the maximum number of rows of a list. */
 const FEW = 10;
-const MOST = 100;
-/** A chain of no more calls than this is listed call by call. */
-const SHORT = 30;
+const MAX_ROWS = 100;
+/** A chain of at most this many calls is listed call by call. */
+const MAX_CHAIN_IN_ORDER = 30;
 
 type Cell = Node | string;
 
 interface Columns {
-  heads: [text: string, isNumber: boolean][];
+  heads: Heading[];
   rows: Cell[][];
 }
 
-/** The three lists. */
 export function lists(data: GanttData, chart: GanttChart): HTMLElement {
   return h("div", { class: "gantt-lists" }, hotPaths(data, chart), chain(data, chart), overlaps(data, chart));
 }
 
-/** A link to a place of the chart. */
+/** A button that moves the chart. */
 function link(text: string, title: string, go: () => void, chart: GanttChart): HTMLElement {
   const follow = () => {
     go();
@@ -38,20 +38,12 @@ function link(text: string, title: string, go: () => void, chart: GanttChart): H
 function table({ heads, rows }: Columns): HTMLElement {
   const cell = (content: Cell, column: number) =>
     h("td", { class: heads[column][1] ? "number" : "op" }, content);
-  const bodyRows = rows.map((row) => h("tr", {}, row.map(cell)));
-  const body = h("tbody", {}, bodyRows.slice(0, FEW));
-  const head = h(
-    "tr",
-    {},
-    heads.map(([text, isNumber]) => h("th", { scope: "col", class: isNumber ? "number" : null }, text)),
-  );
-  const box = h(
-    "div",
-    {},
-    h("div", { class: "scroll-x" }, h("table", { class: "plain-table" }, h("thead", {}, head), body)),
-  );
+  const cells = rows.map((row) => row.map(cell));
+  const { table, body, rows: bodyRows } = plainTable(heads, cells);
+  fill(body, bodyRows.slice(0, FEW));
+  const box = h("div", {}, h("div", { class: "scroll-x" }, table));
   if (bodyRows.length > FEW) {
-    const more = h("button", { class: "link", type: "button" }, `all ${count(bodyRows.length)}`);
+    const more = h("button", { class: "link", type: "button" }, `Show all ${count(bodyRows.length)}`);
     more.addEventListener("click", () => {
       fill(body, bodyRows);
       more.remove();
@@ -90,11 +82,11 @@ function hotPaths(data: GanttData, chart: GanttChart): HTMLElement {
     ["Operation", false],
     ["Calls", true],
     ["Own time", true],
-    ["With inner calls", true],
+    ["Total time", true],
     ["Longest", true],
     ["Memory change", true],
   ];
-  const note = "By count times time: how long all calls took together, without the calls inside of them.";
+  const note = "Sorted by own time: the total duration of all calls, excluding the calls inside them.";
   return list("hot-paths", "Hot paths", [note], table({ heads, rows }));
 }
 
@@ -104,13 +96,13 @@ const length = (ns: number | null): Cell =>
 function chain(data: GanttData, chart: GanttChart): HTMLElement {
   const { time_ns: time, calls } = data.meta.chain;
   if (calls === 0) {
-    return list("chain", "Longest chain", ["No call has a known length."], null);
+    return list("chain", "Longest chain", ["No call has a known duration."], null);
   }
-  const content = calls <= SHORT ? chainInOrder(data, chart) : chainByOperation(data, chart);
+  const content = calls <= MAX_CHAIN_IN_ORDER ? chainInOrder(data, chart) : chainByOperation(data, chart);
   const mark = h(
     "button",
     { type: "button", class: "gantt-mark", "aria-pressed": "false" },
-    "Mark in the chart",
+    "Highlight in chart",
   );
   mark.addEventListener("click", () => {
     const isOn = mark.getAttribute("aria-pressed") !== "true";
@@ -119,12 +111,12 @@ function chain(data: GanttData, chart: GanttChart): HTMLElement {
   });
   const share = percent(time, data.length);
   const note =
-    `${counted(calls, "innermost call")} of which none overlaps another, on any lane, take ${duration(time)} ` +
-    `together: ${share} of all time.`;
+    `${counted(calls, "innermost call")}, on any lane and without overlap, take ${duration(time)} in total, ` +
+    `${share} of the recorded time.`;
   return list("chain", "Longest chain without overlap", [note, mark], table(content));
 }
 
-/** A chain that can be read from one end to the other. */
+/** The calls of a short chain, in order. */
 function chainInOrder(data: GanttData, chart: GanttChart): Columns {
   const rows = [...data.chain].map((call) => [
     link(shorten(data.name(call), 60), data.name(call), () => chart.goTo(call), chart),
@@ -135,15 +127,15 @@ function chainInOrder(data: GanttData, chart: GanttChart): Columns {
   ]);
   const heads: Columns["heads"] = [
     ["Operation", false],
-    ["Takes", true],
-    ["Of the chain", true],
-    ["Begins", true],
+    ["Duration", true],
+    ["Share of chain", true],
+    ["Start", true],
     ["Lane", false],
   ];
   return { heads, rows };
 }
 
-/** What a long chain is made of, most first. */
+/** The operations of a long chain, by total time. */
 function chainByOperation(data: GanttData, chart: GanttChart): Columns {
   const parts = new Map<number, { calls: number; time: number; longest: number }>();
   for (const call of data.chain) {
@@ -153,10 +145,10 @@ function chainByOperation(data: GanttData, chart: GanttChart): Columns {
     if (tookOf(data, call) > tookOf(data, part.longest)) part.longest = call;
     parts.set(data.scope[call], part);
   }
-  const sorted = [...parts.values()].sort((a, b) => b.time - a.time).slice(0, MOST);
+  const sorted = [...parts.values()].sort((a, b) => b.time - a.time).slice(0, MAX_ROWS);
   const rows = sorted.map(({ calls, time, longest }) => {
     const name = [...data.around(longest, 3), data.name(longest)].join(" › ");
-    const title = `${name}\nGo to the longest call of it in the chain`;
+    const title = `${name}\nGo to its longest call in the chain`;
     return [
       link(shorten(name, 70), title, () => chart.goTo(longest), chart),
       count(calls),
@@ -168,8 +160,8 @@ function chainByOperation(data: GanttData, chart: GanttChart): Columns {
   const heads: Columns["heads"] = [
     ["Operation", false],
     ["Calls", true],
-    ["Together", true],
-    ["Of the chain", true],
+    ["Total time", true],
+    ["Share of chain", true],
     ["Longest", true],
   ];
   return { heads, rows };
@@ -180,15 +172,15 @@ const tookOf = (data: GanttData, call: number): number => data.until[call] - dat
 function overlaps(data: GanttData, chart: GanttChart): HTMLElement {
   const { overlaps, first_ns: first } = data.meta;
   if (overlaps.sets === 0) {
-    return list("overlaps", "At the same time", ["No two lanes were in calls at the same time."], null);
+    return list("overlaps", "Concurrent calls", ["No two lanes had calls at the same time."], null);
   }
   const rows = overlaps.longest.map((overlap) => {
     const names = overlap.calls.map((call) => shorten(data.name(call), 40)).join(" ∥ ");
     const more =
       overlap.lanes > overlap.calls.length ? ` and ${overlap.lanes - overlap.calls.length} more` : "";
-    const go = () => chart.goToStretch(overlap.from_ns - first, overlap.until_ns - first, overlap.calls[0]);
+    const go = () => chart.goToRange(overlap.from_ns - first, overlap.until_ns - first, overlap.calls[0]);
     return [
-      link(names + more, "Go to the longest time", go, chart),
+      link(names + more, "Go to the longest overlap", go, chart),
       duration(overlap.time_ns),
       count(overlap.count),
       duration(overlap.until_ns - overlap.from_ns),
@@ -196,13 +188,13 @@ function overlaps(data: GanttData, chart: GanttChart): HTMLElement {
   });
   const heads: Columns["heads"] = [
     ["Operations", false],
-    ["Together", true],
-    ["Times", true],
+    ["Total time", true],
+    ["Count", true],
     ["Longest", true],
   ];
   const left = overlaps.sets - overlaps.longest.length;
   const note =
-    `Two or more lanes were in calls for ${duration(overlaps.time_ns)}, ${percent(overlaps.time_ns, data.length)} of all time` +
+    `Two or more lanes had calls at the same time for ${duration(overlaps.time_ns)}, ${percent(overlaps.time_ns, data.length)} of the recorded time` +
     (left > 0 ? `; ${counted(left, "shorter set is", "shorter sets are")} not listed.` : ".");
-  return list("overlaps", "At the same time", [note], table({ heads, rows }));
+  return list("overlaps", "Concurrent calls", [note], table({ heads, rows }));
 }

@@ -1,4 +1,4 @@
-// Draws the rows of calls and the memory under them. Only what is in view is drawn.
+// Draws the rows of calls and the memory curve below them, only as far as they are visible.
 
 import { type Colors, translucent } from "../charts/colors";
 import { byteTicks } from "../charts/ticks";
@@ -10,21 +10,21 @@ import { BAR, type Layout, MEMORY_HEIGHT, ROW, TIME_AXIS } from "./layout";
 import { timeTicks } from "./time";
 import { eachBar, type View } from "./visible";
 
-/** What is drawn besides the calls themselves. */
+/** The highlights of calls. */
 export interface Emphasis {
-  /** For each scope whether it was found; `null`: nothing is looked for. */
+  /** For each scope whether the search found it; `null` if there is no search. */
   found: Uint8Array | null;
-  /** For each call whether it is in the chain; `null`: it is not shown. */
+  /** For each call whether it is in the chain; `null` if the chain is not highlighted. */
   chain: Uint8Array | null;
-  /** The call that is looked at; -1: none. */
+  /** The selected call; -1 for none. */
   chosen: number;
 }
 
-/** Letters of the font that is used are about so wide. */
+/** The approximate width of a character, in pixels. */
 const LETTER = 6.2;
 const FONT_SIZE = 11.5;
 
-/** Colours of scopes, made once for a theme. */
+/** The colours of scopes in a theme, cached. */
 export class ScopeColors {
   private readonly known: (BarColors | undefined)[] = [];
 
@@ -44,7 +44,7 @@ export class ScopeColors {
   }
 }
 
-/** Makes a canvas as large as it is shown, and clears it. */
+/** Sets a canvas to its displayed size and clears it. */
 export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const ratio = window.devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -55,7 +55,7 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
     canvas.style.height = `${height}px`;
   }
   const context = canvas.getContext("2d");
-  if (!context) throw new Error("this browser draws no canvas");
+  if (!context) throw new Error("the browser does not support canvas");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   return context;
@@ -66,7 +66,7 @@ export interface RowsPaint {
   layout: Layout;
   view: View;
   gutter: number;
-  /** How far the rows are scrolled, and how much of them is seen. */
+  /** The scroll offset and the visible height of the rows. */
   scrolled: number;
   height: number;
   colors: Colors;
@@ -74,7 +74,7 @@ export interface RowsPaint {
   emphasis: Emphasis;
 }
 
-/** How many bars were drawn: what tests look at. */
+/** Paints the rows; returns the number of bars (for tests). */
 export function paintRows(context: CanvasRenderingContext2D, paint: RowsPaint): number {
   const { data, layout, view, gutter, scrolled, height } = paint;
   paintLanes(context, paint);
@@ -114,13 +114,13 @@ function paintBar(
   if (isMark) {
     paintMark(context, left, top);
   } else {
-    // Bars that follow each other are told apart by a thin gap, where there is room for one.
+    // Consecutive bars are separated by a thin gap if there is room for one.
     const width = right - left;
     context.fillRect(left, top, width > 3 ? width - 1 : width, BAR);
     if (data.stillRan[call]) paintOpenEnd(context, right, top, colors);
     if (width > 26 && isFound) {
       context.fillStyle = ink;
-      // A bar that begins left of what is seen is named where it is seen.
+      // The name of a bar that begins left of the view is drawn in its visible part.
       const room = width - 9;
       context.fillText(
         shorten(data.scopeName[scope], Math.max(3, Math.floor(room / LETTER))),
@@ -141,7 +141,7 @@ function paintBar(
   }
 }
 
-/** A call of which only the time is known: a mark that has no length. */
+/** Paints a call whose duration is unknown, as a mark. */
 function paintMark(context: CanvasRenderingContext2D, left: number, top: number): void {
   const middle = left + 0.5;
   context.fillRect(middle - 0.75, top, 1.5, BAR);
@@ -153,7 +153,7 @@ function paintMark(context: CanvasRenderingContext2D, left: number, top: number)
   context.fill();
 }
 
-/** The call still ran: its bar has no edge there. */
+/** Paints the open right end of a call that was still running. */
 function paintOpenEnd(context: CanvasRenderingContext2D, right: number, top: number, colors: Colors): void {
   context.fillStyle = colors.get("card");
   for (let step = 0; step < 3; step++) context.fillRect(right - 4 - step * 5, top, 2, BAR);
@@ -171,7 +171,7 @@ function paintLanes(context: CanvasRenderingContext2D, paint: RowsPaint): void {
     if (rows === 0 || bottom < 0 || top > height) return;
     context.fillStyle = colors.get("line");
     if (top > 6) context.fillRect(0, Math.round(top) - 5, gutter + view.width, 1);
-    // The name stays in view as long as its lane is.
+    // The name stays visible as long as its lane is.
     const at = Math.min(Math.max(top, 0), bottom - ROW) + BAR / 2 + 1;
     context.fillStyle = colors.get("ink-2");
     const letters = Math.floor((gutter - 12) / (LETTER + 0.6));
@@ -238,7 +238,7 @@ function paintCurve(context: CanvasRenderingContext2D, paint: MemoryPaint, curve
   });
   context.fillStyle = translucent(colors.get("allocated"), 0.22);
   pixels.high.forEach((high, pixel) => {
-    // NaN is not drawn: before the first look nothing is known.
+    // NaN is not drawn: memory is unknown before the first measurement.
     if (high >= 0) context.fillRect(gutter + pixel, y(high), 1, MEMORY_HEIGHT - y(high));
   });
   context.fillStyle = colors.get("allocated");
@@ -253,7 +253,7 @@ function paintCurve(context: CanvasRenderingContext2D, paint: MemoryPaint, curve
   });
 }
 
-/** Named moments, as small flags on the axis. */
+/** Paints named snapshots as small triangles on the axis. */
 function paintSnapshots(context: CanvasRenderingContext2D, paint: MemoryPaint, axis: number): void {
   const { view, gutter, colors } = paint;
   context.fillStyle = colors.get("ink-3");
@@ -271,5 +271,5 @@ function paintSnapshots(context: CanvasRenderingContext2D, paint: MemoryPaint, a
   }
 }
 
-/** How high the canvas of the memory is. */
+/** The height of the memory canvas. */
 export const memoryHeight = (hasCurve: boolean): number => (hasCurve ? MEMORY_HEIGHT : 0) + TIME_AXIS;

@@ -1,25 +1,25 @@
-// Finds calls by a part of their names.
+// Finds calls by part of their name.
 
 import type { GanttData } from "./data";
 
 export interface Found {
-  /** For each scope whether its name has the text. */
+  /** For each scope whether its name contains the text. */
   scopes: Uint8Array;
-  /** How many calls are of those scopes. */
+  /** The number of calls of these scopes. */
   calls: number;
 }
 
-/** The calls whose names have a text, whatever the case; `null` for no text. */
+/** Finds calls whose names contain a text, ignoring case; `null` if the text is empty. */
 export function find(data: GanttData, text: string): Found | null {
-  const wanted = text.trim().toLowerCase();
-  if (wanted === "") return null;
-  const scopes = Uint8Array.from(data.scopeName, (name) => (name.toLowerCase().includes(wanted) ? 1 : 0));
+  const query = text.trim().toLowerCase();
+  if (query === "") return null;
+  const scopes = Uint8Array.from(data.scopeName, (name) => (name.toLowerCase().includes(query) ? 1 : 0));
   let calls = 0;
   for (let call = 0; call < data.count; call++) calls += scopes[data.scope[call]];
   return { scopes, calls };
 }
 
-/** The next call that was found after one, or before it; around the end. -1: none. */
+/** The next match after a call, or before it, wrapping around; -1 if there is none. */
 export function nextFound(data: GanttData, found: Found, from: number, forward: boolean): number {
   if (found.calls === 0) return -1;
   const step = forward ? 1 : -1;

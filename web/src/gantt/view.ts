@@ -1,21 +1,21 @@
-// The chart with its bar above and its lists below: the same on a page of its own and in a report.
+// The chart with the bar above and the lists below, used by the gantt page and the report page.
 
 import { bankWords } from "../banks";
 import { fill, h } from "../dom";
 import { count, counted, shorten, size } from "../format";
 import { GanttChart, HINT } from "./chart";
 import { barColors } from "./colors";
-import { curveToShow, peakOf, rowAt } from "./curve";
+import { curveChoices, peakOf, rowAt } from "./curve";
 import type { GanttData } from "./data";
 import { describeCall } from "./describe";
 import { lists } from "./lists";
 import { type Found, find, nextFound } from "./search";
 import { duration } from "./time";
 
-/** What is not seen at first is unpacked so long after. */
-const WAIT_MS = 300;
-/** So many names have a place in the legend: those that take most time. */
-const NAMED = 8;
+/** The delay before data that is not visible initially is decoded. */
+const PREPARE_DELAY_MS = 300;
+/** The number of names in the legend: those that take the most time. */
+const MAX_LEGEND = 8;
 
 export class GanttView {
   readonly element: HTMLElement;
@@ -27,16 +27,21 @@ export class GanttView {
   private found: Found | null = null;
   private at = -1;
 
-  constructor(private readonly data: GanttData) {
+  /** `pools` are the names of the pools by importance, if known. */
+  constructor(
+    private readonly data: GanttData,
+    pools: readonly string[] | null = null,
+  ) {
     const chart = new GanttChart(data);
     this.chart = chart;
     this.field = h("input", {
       type: "search",
       class: "gantt-search",
       placeholder: "Search names",
-      "aria-label": "Search the calls",
+      "aria-label": "Search calls",
     });
-    const reset = h("button", { type: "button", disabled: true, onclick: () => chart.showAll() }, "Show all");
+    const showAll = () => chart.showAll();
+    const reset = h("button", { type: "button", disabled: chart.showsAll, onclick: showAll }, "Show all");
     chart.onWindow = (showsAll) => {
       reset.disabled = showsAll;
     };
@@ -53,14 +58,14 @@ export class GanttView {
       "div",
       { class: "chart-bar" },
       this.field,
-      step("↑", "The call before that was found", false),
-      step("↓", "The next call that was found", true),
+      step("↑", "Previous match", false),
+      step("↓", "Next match", true),
       this.count,
       h("span", { class: "spacer" }),
-      poolChoice(data, chart),
+      poolChoice(data, chart, pools),
       reset,
     );
-    const facts = h("p", { class: "note gantt-summary" }, ...summaryOf(data));
+    const facts = h("p", { class: "note gantt-summary" }, ...summaryOf(data, pools), startNote(data, chart));
     this.element = h(
       "div",
       { class: "gantt" },
@@ -74,10 +79,10 @@ export class GanttView {
     );
     this.showChosen(-1);
     this.recolor();
-    setTimeout(() => data.prepare(), WAIT_MS);
+    setTimeout(() => data.prepare(), PREPARE_DELAY_MS);
   }
 
-  /** Draws it in the colours of the theme that is on now. */
+  /** Redraws in the colours of the current theme. */
   recolor(): void {
     const theme = document.documentElement.dataset.theme === "dark" ? "dark" : "light";
     fill(
@@ -116,13 +121,13 @@ export class GanttView {
     }
   }
 
-  /** Goes to the next call that was found. */
+  /** Selects the next or previous match. */
   private step(forward: boolean): void {
     if (!this.found) {
       this.focusSearch();
       return;
     }
-    // Where no call is looked at, what is in view comes first.
+    // If no call is selected, start with the calls in view.
     const from = this.at >= 0 ? this.at : rowAt(this.data.began, this.chart.view.from - 0.5);
     const call = nextFound(this.data, this.found, from, forward);
     if (call >= 0) this.chart.goTo(call);
@@ -130,68 +135,79 @@ export class GanttView {
 
   private showChosen(call: number): void {
     if (call < 0) {
-      fill(this.chosen, h("p", { class: "note" }, "No call is looked at: click one."));
+      fill(this.chosen, h("p", { class: "note" }, "No call selected. Click a call to see its details."));
       return;
     }
     const parent = this.data.parent(call);
-    const zoom = h("button", { type: "button", onclick: () => this.chart.goTo(call, true) }, "Zoom to it");
+    const zoom = h("button", { type: "button", onclick: () => this.chart.goTo(call, true) }, "Zoom to call");
     const outer =
       parent >= 0 &&
       h(
         "button",
         { type: "button", onclick: () => this.chart.goTo(parent, true) },
-        `Around it: ${shorten(this.data.name(parent), 40)}`,
+        `Zoom to caller: ${shorten(this.data.name(parent), 40)}`,
       );
     fill(this.chosen, ...describeCall(this.data, call, 1), h("div", { class: "chart-bar" }, zoom, outer));
   }
 }
 
-function poolChoice(data: GanttData, chart: GanttChart): HTMLElement | null {
+function poolChoice(data: GanttData, chart: GanttChart, pools: readonly string[] | null): HTMLElement | null {
   if (data.curves.length < 2) return null;
+  const { order, first } = curveChoices(data.curves, pools);
   const select = h(
     "select",
     { class: "gantt-pool" },
-    data.curves.map(({ name }, pool) => h("option", { value: pool }, name)),
+    order.map((curve) => h("option", { value: curve }, data.curves[curve].name)),
   );
-  const first = curveToShow(data.curves);
   select.value = String(first);
   chart.showPool(first);
   select.addEventListener("change", () => chart.showPool(Number(select.value)));
-  return h("label", {}, "memory of ", select);
+  return h("label", {}, "memory pool ", select);
 }
 
-function summaryOf(data: GanttData): string[] {
+/** Why the chart does not start at 0. */
+function startNote(data: GanttData, chart: GanttChart): string {
+  return chart.showsAll
+    ? ""
+    : ` The chart starts at the first call, ${duration(data.firstCall)} after the start.`;
+}
+
+function summaryOf(data: GanttData, pools: readonly string[] | null): string[] {
   const { meta } = data;
   const used = data.lanes.filter(({ rows }) => rows > 0).length;
   const parts = [`${counted(data.count, "call")} in ${counted(used, "lane")} over ${duration(data.length)}.`];
   if (meta.further_calls > 0) {
     parts.push(
-      ` ${counted(meta.further_calls, "older call is", "older calls are")} not kept one by one, but in the hot paths.`,
+      ` ${counted(meta.further_calls, "older call is", "older calls are")} only included in the hot paths.`,
     );
   }
   let marks = 0;
   for (const until of data.until) if (Number.isNaN(until)) marks++;
   if (marks > 0) {
-    const all = marks === data.count ? "all of them" : count(marks);
-    parts.push(` Of ${all} only the time is known, not the length: those are marks (◆).`);
+    const unknown =
+      marks === data.count
+        ? "No call has a known duration"
+        : `${counted(marks, "call has", "calls have")} no known duration`;
+    parts.push(` ${unknown}; marks (◆) show the start times.`);
   }
-  if (data.curves.length === 0) parts.push(" No memory was read in time.");
+  if (data.curves.length === 0) parts.push(" No memory was recorded over time.");
   else {
-    const texts = data.curves.map(
+    const curves = curveChoices(data.curves, pools).order.map((curve) => data.curves[curve]);
+    const texts = curves.map(
       (curve) => `${curve.name} ${size(peakOf(curve))}${bankWords(curve.extent).perBank}`,
     );
-    parts.push(` Most memory: ${texts.join(", ")}.`);
+    parts.push(` Peak memory: ${texts.join(", ")}.`);
   }
   return parts;
 }
 
-/** The names that take most time, with their colours. */
+/** The names that take the most time, with their colours. */
 function legendOf(data: GanttData, theme: "light" | "dark", search: (name: string) => void): HTMLElement[] {
   const seen = new Set<string>();
   const keys: HTMLElement[] = [];
   for (const { scope } of data.meta.hot_paths) {
     const [name, kind] = [data.scopeName[scope], data.meta.kinds[data.scopeKind[scope]]];
-    if (seen.has(`${kind} ${name}`) || keys.length >= NAMED) continue;
+    if (seen.has(`${kind} ${name}`) || keys.length >= MAX_LEGEND) continue;
     seen.add(`${kind} ${name}`);
     const color = barColors(kind, name, theme).fill;
     const title = `${kind} ${name}\nSearch for it`;

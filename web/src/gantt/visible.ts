@@ -1,25 +1,25 @@
-// Which bars a row shows at a zoom: those that can be seen, each once, and one for all that share a pixel.
+// The visible bars of a row at a zoom level: one per call, or one for all calls that share a pixel.
 //
-// The work is bounded by the width of the chart, not by the number of calls: what ends in the same pixel as the one
-// before is passed over by searching, not one by one.
+// The work is bounded by the width of the chart, not by the number of calls: calls that end in the same pixel are skipped
+// with a binary search.
 
 import type { GanttData } from "./data";
 
-/** A stretch of time and the pixels that it is drawn on. */
+/** A time range and its width in pixels. */
 export interface View {
   from: number;
   to: number;
   width: number;
 }
 
-/** Takes a bar: pixels from and to, the call to colour it by, and how many calls it stands for. */
+/** Receives a bar: its left and right edge in pixels, the call that determines its colour, and its number of calls. */
 export type Bar = (left: number, right: number, call: number, calls: number) => void;
 
-/** When a call is over, in the order of its row: a mark is over when it begins. */
+/** The end of a call; a mark ends when it begins. */
 const overAt = (data: GanttData, call: number): number =>
   Number.isNaN(data.until[call]) ? data.began[call] : data.until[call];
 
-/** The place in a row of the first call that is over at or after a time. */
+/** The index of the first call of a row that ends at or after a time. */
 export function firstOver(data: GanttData, low: number, end: number, time: number): number {
   let [first, high] = [low, end];
   while (first < high) {
@@ -30,7 +30,7 @@ export function firstOver(data: GanttData, low: number, end: number, time: numbe
   return first;
 }
 
-/** Calls `bar` for what a row shows. */
+/** Calls `bar` for each visible bar of a row. */
 export function eachBar(data: GanttData, row: number, { from, to, width }: View, bar: Bar): void {
   const [start, end] = [data.rowStart[row], data.rowStart[row + 1]];
   const scale = width / (to - from);
@@ -46,7 +46,7 @@ export function eachBar(data: GanttData, row: number, { from, to, width }: View,
       at++;
       continue;
     }
-    // Narrower than a pixel: it stands for all that are over within its pixel.
+    // Narrower than a pixel: one bar for all calls that end within the pixel.
     const pixel = Math.floor(left);
     const next = Math.max(at + 1, firstOver(data, at + 1, end, from + (pixel + 1) / scale));
     bar(pixel, pixel + 1, longestOf(data, at, next), next - at);
@@ -54,19 +54,19 @@ export function eachBar(data: GanttData, row: number, { from, to, width }: View,
   }
 }
 
-/** More calls than this in a pixel are not compared: one is as good as another then. */
-const COMPARED = 16;
+/** The number of calls in a pixel that are compared to find the longest. */
+const MAX_COMPARED = 16;
 
 function longestOf(data: GanttData, first: number, end: number): number {
   let best = data.byRow[first];
-  for (let at = first + 1; at < Math.min(end, first + COMPARED); at++) {
+  for (let at = first + 1; at < Math.min(end, first + MAX_COMPARED); at++) {
     const call = data.byRow[at];
     if (overAt(data, call) - data.began[call] > overAt(data, best) - data.began[best]) best = call;
   }
   return best;
 }
 
-/** The call at a place of a row, and how many share its pixel; `null` where there is none within `reach` pixels. */
+/** The call at an x coordinate of a row, and how many share its pixel; `null` if there is none within `reach` pixels. */
 export function callAt(
   data: GanttData,
   row: number,

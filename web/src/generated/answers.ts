@@ -1,58 +1,58 @@
 // Generated from the Rust types; `make bless` updates this file. Do not edit it.
 
-/** A peak in a few words. */
+/** A short description of a peak. */
 export type AboutPeak = {
   /** The pool. */
   pool: string,
-  /** The highest use of a bank. */
+  /** The highest memory use of a bank. */
   per_bank: number | null,
   /** The size of a bank. */
   capacity_per_bank: number | null,
-  /** The highest use of the device. */
+  /** The highest memory use of the device. */
   total: number | null,
-  /** What the device has. */
+  /** The memory of the device. */
   capacity_total: number | null,
-  /** What the peak is a peak of. Reports of earlier versions do not have it. */
+  /** The unit that the peak refers to. Missing in reports of earlier versions. */
   of: Extent | null,
-  /** How close it is to the capacity. */
+  /** How close the peak is to the capacity. */
   level: Level | null,
 };
 
-/** The levels that a caching allocator tells apart, in bytes of the device. */
+/** The levels that a caching allocator reports, in bytes of the device. */
 export type AllocatorLevels = {
-  /** What the program asked for, when most was allocated. */
+  /** The bytes requested by the program at the peak of allocated memory. */
   requested_at_peak_total: number | null,
-  /** What was allocated or waited for a stream then. */
+  /** The bytes that were allocated, or waiting for a stream, at that peak. */
   active_at_peak_total: number | null,
-  /** What the allocator had from the driver then. */
+  /** The bytes reserved from the driver at that peak. */
   reserved_at_peak_total: number | null,
-  /** The most that it had from the driver. */
+  /** The maximum number of bytes reserved from the driver. */
   reserved_peak_total: number | null,
 };
 
-/** A moment that was asked for. */
+/** The requested moment. */
 export type AtMoment = {
   /** The position. */
   step: number,
-  /** The operation that follows. */
+  /** The operation of the step at that position. */
   op: string | null,
   /** Its location. */
   loc: string | null,
-  /** Every pool then. */
+  /** Every pool at that moment. */
   pools: Record<string, PoolMoment>,
 };
 
-/** A piece of a bank. */
+/** A block of a bank. */
 export type Block = {
-  /** Where it begins. */
+  /** The start address. */
   address: number,
-  /** Its bytes. */
+  /** The size. */
   size: number,
-  /** Whether something lies in it. */
+  /** Whether it is allocated. */
   allocated: boolean,
 };
 
-/** Calls in the order in which they began. */
+/** Calls, in the order of their start times. */
 export type CallColumns = {
   /** The scope. */
   scope: Array<number>,
@@ -60,29 +60,32 @@ export type CallColumns = {
   lane: Array<number>,
   /** The row within the lane. */
   row: Array<number>,
-  /** Inside of which call. */
+  /** The enclosing call. */
   parent: Array<number | null>,
-  /** When it began. */
+  /** The start time. */
   began_ns: Array<number>,
-  /** When it ended. */
+  /** The end time. */
   ended_ns: Array<number | null>,
-  /** Whether it still ran when the recording ended. One that neither ended nor ran is known by its time only. */
+  /**
+   * Whether the call was still running when the recording ended. If it has no end time and was not running, only its
+   * start time is known.
+   */
   still_ran: Array<boolean>,
-  /** What it allocated. */
+  /** The bytes that it allocated. */
   allocated: Array<number | null>,
-  /** What it gave back. */
+  /** The bytes that it freed. */
   freed: Array<number | null>,
-  /** By how much there was more after it than before. */
+  /** The change of the memory in use. */
   change: Array<number | null>,
-  /** The most that it held above what was there when it began. */
+  /** The highest memory use during the call, relative to its start. */
   peak: Array<number | null>,
-  /** What it allocated and did not give back. */
+  /** The bytes that it allocated and did not free. */
   kept: Array<number | null>,
-  /** Where it is called from. */
+  /** The source location of the call. */
   loc: Array<string | null>,
 };
 
-/** The step that brought a pool to where it is. */
+/** The step that brought a pool to its level. */
 export type Caused = {
   /** The step. */
   step: number,
@@ -92,107 +95,107 @@ export type Caused = {
   loc: string | null,
   /** The program it ran in. */
   program: string | null,
-  /** The top-level run. */
+  /** The number of the top-level run. */
   run: number | null,
 };
 
-/** The longest chain of calls without overlap. */
+/** The longest chain of calls that do not overlap. */
 export type ChainTotals = {
-  /** How long its calls take together. */
+  /** The total duration of its calls. */
   time_ns: number,
-  /** How many calls there are in it. */
+  /** The number of its calls. */
   calls: number,
 };
 
-/** A moment that the program has named. */
+/** A moment that the program named. */
 export type Checkpoint = {
   /** Its name. */
   name: string,
-  /** When it was, since the recording began. */
+  /** Its time since the start of the recording. */
   time_ns: number,
-  /** The position. */
+  /** Its position. */
   step: number,
-  /** What was allocated in each pool then. */
+  /** The allocated bytes of each pool. */
   pools: Record<string, number | null>,
 };
 
-/** Runs that were chosen, by their numbers from 1. */
+/** The selected runs, numbered from 1. */
 export type ChosenRuns = {
-  /** The first. */
+  /** The first selected run. */
   first: number,
-  /** The last. */
+  /** The last selected run. */
   last: number,
-  /** Of how many. */
+  /** The total number of runs. */
   of: number,
 };
 
-/** What a tensor is to the model. */
+/** The role of a tensor in the model. */
 export type Class = "weight" | "input" | "argument" | "activation" | "parameter" | "gradient" | "optimizer" | "kv_cache" | "buffer" | "temporary" | "unknown";
 
-/** How many operations there are. */
+/** The number of operations. */
 export type Counts = {
-  /** All, deallocations included. */
+  /** All operations, including deallocations. */
   total: number,
-  /** Without deallocate and get_device. */
+  /** All operations except `deallocate` and `get_device`. */
   reported: number,
-  /** Of the reported: those that make or load constants. */
+  /** The reported operations that compute or load constants. */
   weight: number | null,
-  /** Of the reported: all others. */
+  /** All other reported operations. */
   activation: number | null,
 };
 
-/** The inputs. */
+/** The inputs of the model. */
 export type Declared = {
-  /** How many. */
+  /** The number of inputs. */
   count: number,
-  /** The bytes of their elements. */
+  /** The size of their elements. */
   bytes: number,
 };
 
 /** A kind of device. */
 export type DeviceKind = "tenstorrent" | "torch";
 
-/** What is expected of a class of tensors, and what it took. */
+/** The expected and measured size of a tensor class. */
 export type ExpectedSummary = {
   /** The class. */
   class: Class,
-  /** What is expected, on the device. */
+  /** The expected size on the device. */
   expected_bytes: number,
-  /** Who expects it: `recording` or `request`. */
+  /** Where the expectation is from: `recording` or `request`. */
   from: string,
-  /** How it was computed. */
+  /** How the expected size was computed. */
   how: string,
-  /** The most that the class took at one moment, in all pools together. */
+  /** The maximum size of the class at one moment, over all pools. */
   measured_bytes: number | null,
-  /** The position at which that was first reached. */
+  /** The position where the maximum was first reached. */
   measured_step: number | null,
-  /** What it took in each pool then. */
+  /** The size of the class in each pool at that position. */
   measured_by_pool: Record<string, number> | null,
-  /** What was measured less what is expected. */
+  /** Measured minus expected bytes. */
   difference_bytes: number | null,
-  /** The same in percent of what is expected. */
+  /** The difference in percent of the expected size. */
   difference_pct: number | null,
-  /** Why it was not measured, and what to do about it. */
+  /** Why the class was not measured, and what to do about it. */
   note: string | null,
 };
 
-/** What a size is a size of. */
+/** The unit that a size refers to. */
 export type Extent = "bank" | "core" | "device";
 
-/** Why a task came to nothing. */
+/** Why a task failed. */
 export type Failure = {
   kind: FailureKind,
-  /** What the command exits with after the same. */
+  /** The exit code of the command for the same failure. */
   exit_code: number,
   message: string,
 };
 
-/** What kind of failure it is. */
+/** The kind of a failure. */
 export type FailureKind = "no_memory_data" | "not_there" | "unreadable" | "full" | "bug" | "ended";
 
 /** An error. */
 export type FaultSummary = {
-  /** What kind. */
+  /** The kind of error. */
   kind: string,
   /** The pool. */
   pool: string | null,
@@ -200,73 +203,78 @@ export type FaultSummary = {
   step: number | null,
   /** The operation. */
   op: string | null,
-  /** The line. */
+  /** The line number of the error in the input. */
   line: number | null,
-  /** Whether the program never came to its end. */
+  /** Whether the error ended the program. */
   ended_program: boolean,
-  /** The message. */
+  /** The error message. */
   message: string,
 };
 
-/** Fragmentation. */
+/** The worst fragmentation of a pool. */
 export type Fragmentation = {
-  /** The position where it is worst. */
+  /** The position of the worst fragmentation. */
   step: number,
-  /** What is free there. */
+  /** The free bytes. */
   free_per_bank: number,
-  /** The largest piece of it. */
+  /** The largest free block. */
   largest_free_per_bank: number,
-  /** How much it matters. */
+  /** How serious the fragmentation is. */
   severity: Severity,
-  /** How a bank is cut up there, where the evidence has block tables. */
+  /** The blocks of a bank, if the input has block tables. */
   blocks: Array<Block> | null,
+  /**
+   * Live tensors that were allocated between tensors that have been freed, and that are not larger than the largest
+   * free block; oldest first. They probably lie between the free blocks.
+   */
+  survivors: Array<LiveTensor>,
 };
 
-/** What is free at a moment, and the largest piece of it, in each bank. */
+/** The free bytes and the largest free block of a bank at a moment. */
 export type FragmentedMoment = {
-  /** When. */
+  /** The moment. */
   moment: number,
-  /** What is free. */
+  /** The free bytes. */
   free: number,
-  /** The largest piece of it. */
+  /** The largest free block. */
   largest_free: number,
 };
 
-/** What ran when. */
+/** The response of `ttmem gantt`: calls over time. */
 export type Gantt = {
-  /** The version of this answer. */
+  /** The version of this format. */
   schema: number,
-  /** The file. */
+  /** The input file. */
   file: string,
-  /** Its format. */
+  /** The input format. */
   format: string,
   /** The ranks that have calls. */
   ranks: Array<RankGantt>,
 };
 
-/** What is said of a rank besides its columns. */
+/** The header of a rank's block. */
 export type GanttHead = {
   unit_ns: number,
   pools: Array<GanttPool>,
-  /** The label of the rank. */
+  /** The rank's label. */
   rank: string | null,
-  /** When time 0 was, in nanoseconds of Unix time. */
+  /** The Unix time of time 0, in nanoseconds. */
   began_unix_ns: number | null,
-  /** When the first thing happened. */
+  /** The time of the first event. */
   first_ns: number,
-  /** When the last thing happened. */
+  /** The time of the last event. */
   last_ns: number,
-  /** The kinds of scopes, by the numbers that `scopes.kind` has. */
+  /** The kinds of scopes, indexed by the numbers in `scopes.kind`. */
   kinds: Array<string>,
   /** Threads and streams. */
   lanes: Array<Lane>,
-  /** Calls that are not kept one by one: they are in no column, but in the hot paths. */
+  /** The number of calls that were not kept individually. They are in no column, but count in the hot paths. */
   further_calls: number,
-  /** The scopes that take most time, the first most. */
+  /** The scopes that take the most time, first the longest. */
   hot_paths: Array<HotPath>,
-  /** The longest chain of innermost calls of which none overlaps another. */
+  /** The longest chain of innermost calls that do not overlap. */
   chain: ChainTotals,
-  /** What ran at once on different lanes. */
+  /** Scopes that ran at the same time on different lanes. */
   overlaps: Overlaps,
 };
 
@@ -292,34 +300,54 @@ export type GraphHead = {
 
 export type GraphStage = {
   stage: string,
-  /** The first of its lines among those of all graphs. */
+  /** The index of its first line among the lines of all graphs. */
   first: number,
   lines: number,
 };
 
-/** A scope that takes time. */
+/** A scope and the total time of its calls. */
 export type HotPath = {
   /** The scope. */
   scope: number,
-  /** Its name, after those of the scopes around it. */
+  /** Its name, preceded by the names of the enclosing scopes. */
   path: string,
-  /** How often it was called. */
+  /** The number of calls. */
   count: number,
-  /** Of how many calls it is known how long they took. */
+  /** The number of calls whose duration is known. */
   timed: number,
-  /** How long those took together. */
+  /** The total duration of these calls. */
   total_ns: number | null,
-  /** The same without the calls inside of them; null, too, where some are not kept one by one. */
+  /** The total duration without nested calls; null also if some calls were not kept individually. */
   own_ns: number | null,
-  /** The longest. */
+  /** The duration of the longest call. */
   longest_ns: number | null,
-  /** Which call that was; the first, where no length is known; null where it is not kept. */
+  /** The longest call, or the first if no duration is known; null if the call was not kept. */
   longest_call: number | null,
-  /** By how much they left more memory in use. */
+  /** The change of the memory in use over all calls. */
   change: number | null,
 };
 
-/** A job as the interface says it. */
+/** Steps that added memory: the same operation with a result of the same type, and the same increase. */
+export type Increase = {
+  /** The number of steps. */
+  count: number,
+  /** The first step. */
+  first_step: number,
+  /** The last step. */
+  last_step: number,
+  /** The operation. */
+  op: string | null,
+  /** The location of the first step. */
+  loc: string | null,
+  /** The shape of the first result. */
+  shape: Array<number> | null,
+  /** The element type of the first result. */
+  dtype: string | null,
+  /** The memory that each step added, per bank. */
+  added_per_bank: number,
+};
+
+/** A job in the HTTP interface. */
 export type Job = {
   id: string,
   file: string,
@@ -331,137 +359,137 @@ export type Job = {
   error: Failure | null,
 };
 
-/** How far a job is. */
+/** The state of a job. */
 export type JobState = "queued" | "reading" | "writing" | "done" | "failed";
 
 /** A thread or stream. */
 export type Lane = {
   /** Its name. */
   name: string,
-  /** How many rows its calls take. */
+  /** The number of rows that its calls take. */
   rows: number,
 };
 
 /** How close the peak of a pool comes to its capacity. */
 export type Level = "ok" | "high" | "full";
 
-/** A tensor that is alive. */
+/** A live tensor. */
 export type LiveTensor = {
-  /** What people call it, or its name in the program. */
+  /** Its name in the model, or its SSA name. */
   name: string | null,
-  /** Its name where it was born. */
+  /** Its SSA name in the program that allocated it. */
   ssa: string | null,
-  /** The program where it was born. */
+  /** The program that allocated it. */
   program: string | null,
-  /** The top-level run. */
+  /** The number of the top-level run. */
   run: number | null,
   /** Its other names. */
   also: Array<string>,
-  /** The operation that made it. */
+  /** The operation that allocated it. */
   op: string | null,
-  /** Where that stands. */
+  /** The source location of that operation. */
   loc: string | null,
-  /** The part of the program that it was made in; not there where the program names none. */
+  /** The part of the program that allocated it; omitted if the program has no named parts. */
   made_in?: string | null,
-  /** What it is to the model. */
+  /** Its role in the model. */
   class: Class,
   /** Its shape. */
   shape: Array<number> | null,
-  /** Its element. */
+  /** Its element type. */
   dtype: string | null,
-  /** What it takes of each bank. */
+  /** Its size per bank. */
   per_bank: number | null,
-  /** What it takes of the device, padding included. */
+  /** Its size on the device, including padding. */
   padded_bytes: number | null,
-  /** What its elements take. */
+  /** The size of its elements. */
   logical_bytes: number | null,
-  /** The step that made it. */
+  /** The step that allocated it. */
   born_step: number | null,
-  /** The step that ended it. */
+  /** The step that freed it. */
   dies_step: number | null,
-  /** It went between two programs: it is gone before this step. */
+  /** The position at its end, if it was freed between two programs. */
   gone_before_step: number | null,
 };
 
-/** What a part of the program made of what is alive: activations, what is temporary, and what nobody knows. */
+/** The live activations, temporaries and unclassified tensors that a part of the program allocated. */
 export type MadeIn = {
-  /** The part: `h.*.mlp` for layers that are alike; null for what was made outside of all parts. */
+  /** The part, such as `h.*.mlp` for similar layers; null for tensors allocated outside all parts. */
   name: string | null,
   /** `operation`, `forward`, `backward` or `optimizer`. */
   kind: string | null,
-  /** How many parts have that name. */
+  /** The number of parts with this name. */
   scopes: number,
-  /** How many tensors. */
+  /** The number of tensors. */
   tensors: number,
-  /** What they take of each bank. */
+  /** Their size per bank. */
   per_bank: number,
 };
 
-/** What a pool held. */
+/** The memory held by a pool over time. */
 export type MemoryColumns = {
   /** The pool. */
   pool: string,
-  /** In how many banks it lies. */
+  /** The number of banks. */
   banks: number | null,
-  /** What its sizes are sizes of. */
+  /** The unit that its sizes refer to. */
   extent: Extent,
-  /** The step of rounding. */
+  /** The granularity that the input rounds to. */
   quantum: number,
-  /** When it changed. */
+  /** The times of the changes. */
   at_ns: Array<number>,
-  /** To what, in each bank. Of several changes at one time the highest and the last are here. */
+  /** The bytes per bank after each change. Of several changes at one time, the highest and the last are included. */
   per_bank: Array<number>,
 };
 
-/** The error that ended the program. */
+/** The out-of-memory error that ended the program. */
 export type Oom = {
   /** The pool. */
   pool: string | null,
-  /** Why. */
+  /** The cause. */
   cause: string,
-  /** Where the numbers are from. */
+  /** Where the numbers are from: `message` or `state`. */
   evidence: string,
-  /** What was asked for, of the device. */
+  /** The requested bytes on the device. */
   requested_total: number | null,
-  /** What was asked for, of each bank. */
+  /** The requested bytes per bank. */
   requested_per_bank: number | null,
-  /** Over how many banks. */
+  /** The number of banks. */
   banks: number | null,
-  /** What was free of each. */
+  /** The free bytes per bank. */
   free_per_bank: number | null,
-  /** The largest piece of it. */
+  /** The largest free block of a bank. */
   largest_free_per_bank: number | null,
-  /** How many more bytes of each bank would have been enough. */
+  /** The missing bytes per bank. */
   lacks_per_bank: number | null,
-  /** What tensors held then; not there where the evidence is not a recording. */
+  /** The bytes held by tensors at that point; omitted if the input is not a recording. */
   allocated_per_bank?: number | null,
-  /** The part of the program that the step ran in; not there where the program names none. */
+  /** The part of the program that the step ran in; omitted if the program has no named parts. */
   within?: string | null,
-  /** Circular buffers: how many bytes they and the buffers both need. */
+  /** The excess of circular buffers over the available L1. */
   overlap_bytes: number | null,
-  /** The step. */
+  /** The step that failed. */
   step: number | null,
   /** Its operation. */
   op: string | null,
   /** Its location. */
   loc: string | null,
-  /** The tensors of just that size. */
+  /** The tensors whose size matches the request. */
   belongs_to: Array<OwnerSummary>,
-  /** The message. */
+  /** The error message. */
   message: string,
-  /** What happened or was found, in one sentence. */
+  /** The finding, in one sentence. */
   headline: string,
-  /** Further facts; `None` where the headline has all of them. */
+  /** Further facts; `None` if the headline contains all of them. */
   detail: string | null,
-  /** What to do; `None` where there is nothing to do, or it is unknown what helps. */
+  /** What to do; `None` if there is nothing to do, or no remedy is known. */
   advice: string | null,
 };
 
-/** How often an operation ran. */
+/** The number of executions of an operation. */
 export type OpCount = {
-  /** Its name. */
+  /** The operation. */
   op: string,
-  /** How often. */
+  /** The number of executions. */
   count: number,
 };
 
@@ -471,49 +499,49 @@ export type Outside = {
   pool: string,
   /** The position. */
   step: number,
-  /** What changed in each bank. */
+  /** The change per bank. */
   change_per_bank: number,
 };
 
-/** Scopes that ran at once. */
+/** A set of scopes that ran at the same time. */
 export type Overlap = {
-  /** How many lanes. */
+  /** The number of lanes. */
   lanes: number,
-  /** How long, all together. */
+  /** The total duration of all intervals. */
   time_ns: number,
-  /** How many times. */
+  /** The number of intervals. */
   count: number,
-  /** When the longest time began. */
+  /** The start of the longest interval. */
   from_ns: number,
-  /** When it ended. */
+  /** The end of the longest interval. */
   until_ns: number,
-  /** The calls that ran then, one of each lane, eight at most. */
+  /** The calls that ran in the longest interval, one per lane; at most eight. */
   calls: Array<number>,
 };
 
-/** What ran at once. */
+/** Scopes that ran at the same time. */
 export type Overlaps = {
-  /** How long two or more lanes were in calls. */
+  /** The total time during which two or more lanes had a running call. */
   time_ns: number,
-  /** How many different sets of scopes ran at once. */
+  /** The number of different sets of scopes that ran at the same time. */
   sets: number,
-  /** Those that lasted longest. */
+  /** The sets with the longest total time. */
   longest: Array<Overlap>,
 };
 
-/** A tensor of the size that did not fit. */
+/** A tensor whose size matches the failed request. */
 export type OwnerSummary = {
   /** `result`, `operand` or `argument`. */
   part: string,
-  /** Its name in the program. */
+  /** Its SSA name in the program. */
   ssa: string,
-  /** What people call it. */
+  /** Its name in the model. */
   name: string | null,
   /** Its shape. */
   shape: Array<number>,
-  /** Its element. */
+  /** Its element type. */
   dtype: string,
-  /** It has that size only with elements twice as wide as declared. */
+  /** Whether the size matches only with elements twice as wide as declared. */
   widened: boolean,
 };
 
@@ -521,35 +549,35 @@ export type OwnerSummary = {
 export type PaddedTensor = {
   /** Its name. */
   name: string | null,
-  /** The operation that made it. */
+  /** The operation that allocated it. */
   op: string | null,
-  /** Where that stands. */
+  /** The source location of that operation. */
   loc: string | null,
   /** Its shape. */
   shape: Array<number>,
-  /** The shape that it is padded to. */
+  /** Its shape including padding. */
   padded_shape: Array<number> | null,
-  /** Its element. */
+  /** Its element type. */
   dtype: string,
-  /** All bytes. */
+  /** The total size, including padding. */
   padded_bytes: number,
-  /** The bytes of the elements. */
+  /** The size of the elements. */
   logical_bytes: number,
-  /** The difference. */
+  /** The size of the padding. */
   overhead_bytes: number,
-  /** The same in percent of the elements. */
+  /** The padding in percent of the size of the elements. */
   overhead_pct: number | null,
 };
 
-/** Padding. */
+/** The padding of tensors. */
 export type PaddingSummary = {
-  /** All bytes. */
+  /** The total size, including padding. */
   padded_bytes: number,
-  /** The bytes of the elements. */
+  /** The size of the elements. */
   logical_bytes: number,
-  /** The first beyond the second, in percent of the second. */
+  /** The padding in percent of the size of the elements. */
   overhead_pct: number | null,
-  /** The tensors with most padding. */
+  /** The tensors with the most padding. */
   top: Array<PaddedTensor>,
 };
 
@@ -576,324 +604,329 @@ export type PhaseSummary = {
   l1_peak_total_bytes: number | null,
 };
 
-/** A pool at a moment. */
+/** A pool at one moment. */
 export type PoolMoment = {
   /** The pool. */
   pool: string,
   /** The position. */
   step: number | null,
-  /** The phase. */
+  /** The training phase. */
   phase: string | null,
-  /** The step that brought it there. */
+  /** The step that led to this level. */
   caused_by: Caused | null,
-  /** It was brought there between two programs, by no step. */
+  /** Whether the level was reached between two programs and not by a step. */
   caused_outside_programs: boolean,
-  /** What the device says is allocated. */
+  /** The allocated bytes, as reported by the device. */
   allocated_per_bank: number | null,
-  /** What is free. */
+  /** The free bytes. */
   free_per_bank: number | null,
-  /** The largest piece of it. */
+  /** The largest free block. */
   largest_free_per_bank: number | null,
-  /** What the tensors add up to. */
+  /** The sum of all live tensors. */
   explained_per_bank: number | null,
-  /** The rest; negative where the tensors add up to more. */
+  /** Allocated minus explained bytes; negative if the tensors add up to more. */
   unexplained_per_bank: number | null,
-  /** What the tensors add up to, by class. */
+  /** The sum of all live tensors, by class. */
   by_class_per_bank: Record<string, number> | null,
-  /** The unexplained bytes, by the operations that left them behind. */
+  /** The unexplained bytes, by the operation that left them allocated. */
   residue: Array<ResidueRow> | null,
-  /** How many tensors are alive. */
+  /** The number of live tensors. */
   live_count: number | null,
-  /** Where those were made that running made, the most first; not there where the program names no parts. */
+  /** Where the activations and temporaries were allocated, largest first; omitted if the program has no named parts. */
   made_in?: Array<MadeIn> | null,
-  /** The tensors, largest first. */
+  /** The live tensors, largest first. */
   live: Array<LiveTensor> | null,
-  /** How a bank is cut up, where the evidence has block tables. */
+  /** The blocks of a bank, if the input has block tables. */
   blocks: Array<Block> | null,
 };
 
-/** What is said of a pool besides its columns. */
+/** Facts about a pool that are not columns. */
 export type PoolOutline = {
   /** Its name. */
   name: string,
-  /** What its sizes are sizes of. */
+  /** The unit that its sizes refer to. */
   extent: Extent,
-  /** The step of rounding. */
+  /** The granularity that the input rounds to. */
   quantum: number,
-  /** When its peak was first reached; null where nothing was ever allocated. */
+  /** The moment when its peak was first reached; null if nothing was ever allocated. */
   peak_moment: number | null,
   /**
-   * When its free memory was most in pieces, the worst moment first: empty where it was always in one piece, null where
-   * the evidence does not state it.
+   * The moments of the worst fragmentation, worst first; empty if the free memory was always contiguous, null if the
+   * input does not contain it.
    */
   fragmented: Array<FragmentedMoment> | null,
 };
 
-/** A pool. */
+/** A memory pool. */
 export type PoolSummary = {
-  /** In how many banks it lies. */
+  /** The number of banks. */
   banks: number | null,
-  /** What its sizes are sizes of, those that are called `per_bank`. */
+  /** The unit that the `per_bank` sizes refer to. */
   extent: Extent,
   /** The size of a bank. */
   capacity_per_bank: number | null,
-  /** The highest use of a bank. */
+  /** The highest memory use of a bank. */
   peak_per_bank: number | null,
-  /** How close that is to the capacity. */
+  /** How close the peak is to the capacity. */
   level: Level | null,
-  /** The highest use of the device; by its own rule, where the evidence has one. */
+  /** The highest memory use of the device, computed by the input's own rule if it has one. */
   peak_total: number | null,
   /** The position of the peak. */
   peak_step: number | null,
-  /** The step before it. */
+  /** The step before the peak. */
   caused_by_step: number | null,
-  /** What is allocated at the end. */
+  /** The allocated bytes at the end. */
   final_per_bank: number | null,
-  /** The same of the device. Evidence that knows nothing of what was there before may say less than nothing. */
+  /**
+   * The allocated bytes of the device at the end. Negative if the input does not include memory that was allocated
+   * before it starts.
+   */
   final_total: number | null,
-  /** `measured` or `rebuilt`. */
+  /** `measured`, or `rebuilt` if it was reconstructed. */
   final_source: string | null,
-  /** What was free at the peak. */
+  /** The free bytes at the peak. */
   free_at_peak_per_bank: number | null,
-  /** The largest piece of it. */
+  /** The largest free block at the peak. */
   largest_free_at_peak_per_bank: number | null,
-  /** The step of rounding. */
+  /** The granularity that the input rounds to. */
   quantum_per_bank: number,
-  /** What a caching allocator says besides; not there where there is none. */
+  /** The levels reported by a caching allocator; omitted if there is none. */
   allocator?: AllocatorLevels | null,
-  /** It is a counter that was read now and then, beside pools whose every change was seen; not there where it is not. */
+  /** Whether the pool is a counter that was polled, alongside pools that were tracked exactly; omitted if false. */
   polled?: boolean,
   /**
-   * Where the peak is from, if the pool was only sampled: `counted` is the evidence's own figure, `sampled` the highest
-   * sample, which is a lower bound. Not there where every change was seen.
+   * The source of the peak of a sampled pool: `counted` is the input's own figure, `sampled` the highest sample,
+   * which is a lower bound. Omitted if every change was tracked.
    */
   peak_source?: string | null,
-  /** The highest sample of such a pool. */
+  /** The highest sample of a sampled pool. */
   highest_sample_per_bank?: number | null,
-  /** What is not in these figures, in words; not there where nothing is known to be missing. */
+  /** Memory that these figures do not include, in words; omitted if nothing is known to be missing. */
   not_watched?: Array<string>,
 };
 
-/** A part of the program, and what its calls came to that have ended: what they and the calls inside of them did. */
+/** A part of the program, with totals over its finished calls. The totals include nested calls. */
 export type Ran = {
   /** Its name. */
   name: string,
   /** `operation`, `forward`, `backward` or `optimizer`. */
   kind: string,
-  /** How many others it is inside of: those above it with less. */
+  /** Its nesting depth: the number of parts that enclose it. */
   depth: number,
-  /** How often it ran to its end. */
+  /** The number of finished calls. */
   calls: number,
-  /** How many calls still ran when the evidence ended. */
+  /** The number of calls that had not finished when the recording ended. */
   running: number,
-  /** How long, in all; `None` where the length of a call is not known. */
+  /** The total duration of all calls; `None` if the duration of a call is unknown. */
   time_ns: number | null,
-  /** How long the longest call took; `None` likewise. */
+  /** The duration of the longest call; `None` if the duration of a call is unknown. */
   longest_ns: number | null,
-  /** The most that one call held above what was there when it began. */
+  /** The highest memory use during one call, relative to its start. */
   peak_bytes: number | null,
-  /** What they allocated, in all. */
+  /** The total number of bytes that the calls allocated. */
   allocated_bytes: number | null,
-  /** What they had made and left behind, each when it ended, in all. */
+  /** The total number of bytes that the calls allocated and that were still live when each call ended. */
   kept_bytes: number | null,
-  /** What they allocated less what they gave back. */
+  /** Bytes allocated minus bytes freed. */
   change_bytes: number | null,
 };
 
-/** What ran when, on one rank. */
+/** The calls of one rank over time. */
 export type RankGantt = {
-  /** The tree of what the program does. */
+  /** The tree of scopes. */
   scopes: ScopeColumns,
-  /** What it did. */
+  /** The calls. */
   calls: CallColumns,
   /** The calls of the longest chain, in order. */
   chain_calls: Array<number>,
-  /** What the pools held. */
+  /** The memory held by the pools. */
   memory: Array<MemoryColumns>,
-  /** The moments that somebody wanted to look at. */
+  /** The snapshots that the program took. */
   snapshots: SnapshotColumns,
-  /** The label of the rank. */
+  /** The rank's label. */
   rank: string | null,
-  /** When time 0 was, in nanoseconds of Unix time. */
+  /** The Unix time of time 0, in nanoseconds. */
   began_unix_ns: number | null,
-  /** When the first thing happened. */
+  /** The time of the first event. */
   first_ns: number,
-  /** When the last thing happened. */
+  /** The time of the last event. */
   last_ns: number,
-  /** The kinds of scopes, by the numbers that `scopes.kind` has. */
+  /** The kinds of scopes, indexed by the numbers in `scopes.kind`. */
   kinds: Array<string>,
   /** Threads and streams. */
   lanes: Array<Lane>,
-  /** Calls that are not kept one by one: they are in no column, but in the hot paths. */
+  /** The number of calls that were not kept individually. They are in no column, but count in the hot paths. */
   further_calls: number,
-  /** The scopes that take most time, the first most. */
+  /** The scopes that take the most time, first the longest. */
   hot_paths: Array<HotPath>,
-  /** The longest chain of innermost calls of which none overlaps another. */
+  /** The longest chain of innermost calls that do not overlap. */
   chain: ChainTotals,
-  /** What ran at once on different lanes. */
+  /** Scopes that ran at the same time on different lanes. */
   overlaps: Overlaps,
 };
 
 export type RankHead = {
-  /** The compiled graphs, with the lines of the block `ir` that their texts are. */
+  /** The compiled graphs, with the range of their text in the lines of the block `ir`. */
   modules: Array<GraphHead>,
-  /** How many steps there are. */
+  /** The number of steps. */
   steps: number,
-  /** Whether the evidence has tensors. */
+  /** Whether the input has tensors. */
   has_tensors: boolean,
-  /** The classes, by the numbers that `tensors.class` has. */
+  /** The classes, indexed by the numbers in `tensors.class`. */
   classes: Array<string>,
   /** The pools, by number. */
   pools: Array<PoolOutline>,
 };
 
-/** The answer for one rank. */
+/** The summary of one rank. */
 export type RankSummary = {
-  /** Its label. */
+  /** The rank's label. */
   rank: string | null,
-  /** Which process of its log it is, counted from 1. */
+  /** The number of the process that wrote it, from 1, if several processes wrote the log. */
   process: number,
-  /** How many processes wrote its log. */
+  /** The number of processes that wrote the log. */
   processes: number,
-  /** The file it is in. */
+  /** The input file. */
   file: string,
   /** The kind of device it ran on. */
   device: DeviceKind | null,
-  /** Top-level program runs. */
+  /** The number of top-level program runs. */
   runs: number,
   /** How often the sequence of programs ran. */
   passes: number,
-  /** Which of the runs the answer is about, where not all of them. */
+  /** The selected runs; `None` if all runs are included. */
   chosen_runs: ChosenRuns | null,
-  /** The operations. */
+  /** The number of operations. */
   operations: Counts,
-  /** The reported operations by name, the most frequent first. */
+  /** The reported operations by name, most frequent first. */
   distribution: Array<OpCount>,
   /** The pools. */
   pools: Record<string, PoolSummary>,
-  /** The pool that matters most at its peak: the one that ran out, or DRAM. */
+  /** The peak of the most important pool: the one that ran out of memory, or DRAM. */
   peak: PoolMoment | null,
   /** Every pool at its peak. */
   peaks: Record<string, PoolMoment>,
-  /** The moment that was asked for. */
+  /** The requested position. */
   at: AtMoment | null,
-  /** The padding of what is alive at the DRAM peak. */
+  /** The padding of the tensors that are live at the DRAM peak. */
   padding: PaddingSummary | null,
-  /** The steps that added most. */
+  /** The steps with the largest increases. */
   suspects: Array<Suspect>,
-  /** Changes that belong to no step. */
+  /** The largest increases of DRAM (of the first pool, if there is no DRAM); steps that do the same are one row. */
+  increases: Array<Increase>,
+  /** Changes between programs, which belong to no step. */
   outside: Array<Outside>,
-  /** Where free memory was most in pieces. */
+  /** The worst fragmentation of each pool. */
   fragmentation: Record<string, Fragmentation>,
-  /** The weights. */
+  /** The weights of the model. */
   weights: Weights | null,
-  /** The inputs. */
+  /** The inputs of the model. */
   inputs: Declared | null,
-  /** The error that ended the program. */
+  /** The out-of-memory error that ended the program. */
   oom: Oom | null,
   /**
-   * The sentence on the exception that ended the program. Where `oom` is set as well, it is the same error as Python
-   * reports it, or a later one.
+   * A sentence about the exception that ended the program. If `oom` is also set, this is the same error as reported
+   * by Python, or a later one.
    */
   ended_by: string | null,
   /** All errors. */
   faults: Array<FaultSummary>,
-  /** The sessions of phases. */
+  /** The training sessions. */
   sessions: Array<SessionSummary>,
   /** The phases of all sessions, in order. */
   phases: Array<PhaseSummary>,
-  /** What is expected of classes of tensors, and what they took. */
+  /** The expected and measured sizes of tensor classes. */
   expected: Array<ExpectedSummary>,
-  /** The moments that the program has named, in order; not there where there are none. */
+  /** The moments that the program named, in order; omitted if there are none. */
   checkpoints?: Array<Checkpoint>,
-  /** What ran, in order, as the program names it; not there where it names nothing. */
+  /** The named parts of the program, in order; omitted if there are none. */
   ran?: Array<Ran>,
-  /** What could be changed, what matters most first. */
+  /** Suggested changes, most important first. */
   suggestions: Array<Suggestion>,
 };
 
 /** Bytes that no tensor explains. */
 export type ResidueRow = {
-  /** The operation that left them behind; null where it was none, or one of several. */
+  /** The operation that left them allocated; null if there was none, or one of several. */
   op: string | null,
-  /** How many, in each bank. */
+  /** The unexplained bytes per bank. */
   per_bank: number,
-  /** In how many steps. */
+  /** The number of steps that left bytes allocated. */
   steps: number,
-  /** In how many of them it ran with these types and attributes for the first time. */
+  /** The number of these steps that ran with types and attributes not used before. */
   first_uses: number,
-  /** Which steps: when it stayed behind. */
+  /** The steps that left bytes allocated. */
   at_steps: Array<number>,
-  /** What is known where there is no operation. */
+  /** An explanation if there is no operation. */
   note: string | null,
 };
 
-/** The tree of what a program does. */
+/** The tree of scopes. */
 export type ScopeColumns = {
-  /** Names. */
+  /** The names. */
   name: Array<string>,
-  /** Inside of which scope. */
+  /** The enclosing scope. */
   parent: Array<number | null>,
-  /** What it is. */
+  /** The kind, as an index into `kinds`. */
   kind: Array<number>,
 };
 
-/** The answer at `/api`. */
+/** The response of `/api`. */
 export type ServerInfo = {
   name: string,
   version: string,
-  /** The size of the largest upload that is accepted. */
+  /** The size limit of an upload. */
   max_upload_bytes: number,
 };
 
-/** A session of phases. */
+/** A training session. */
 export type SessionSummary = {
-  /** What people call it. */
+  /** Its name. */
   name: string | null,
-  /** The parameters of the model. */
+  /** The number of parameters of the model. */
   parameters: number | null,
-  /** Their element. */
+  /** The element type of the parameters. */
   dtype: string | null,
   /** The memory of the device. */
   device_memory_bytes: number | null,
-  /** Nothing was allocated: the figures are what would have been. */
+  /** Whether the figures are estimates: nothing was allocated. */
   estimated: boolean,
-  /** Whether its end was reached. */
+  /** Whether the session finished. */
   finished: boolean,
-  /** The line that it begins on, from 1. */
+  /** The line number where it starts, from 1. */
   line: number | null,
-  /** The highest use of all phases that are known. */
+  /** The highest known memory use of all phases. */
   peak_bytes: number | null,
-  /** How close that is to the memory of the device. */
+  /** How close the peak is to the memory of the device. */
   level: Level | null,
-  /** Whether it is below the memory of the device. */
+  /** Whether the peak is below the memory of the device. */
   fits: boolean | null,
-  /** The use at the end. */
+  /** The memory use at the end. */
   final_bytes: number | null,
 };
 
-/** How much fragmentation matters. */
+/** How serious fragmentation is. */
 export type Severity = "negligible" | "minor" | "notable";
 
-/** A peak as it is shown. */
+/** A peak as it is displayed. */
 export type ShownPeak = {
-  /** The bytes. */
+  /** The highest memory use. */
   bytes: number,
-  /** What there is, of the same. */
+  /** The capacity, in the same unit. */
   capacity: number | null,
-  /** What both are sizes of. */
+  /** The unit that both sizes refer to. */
   of: Extent,
 };
 
-/** Moments that somebody wanted to look at. */
+/** The snapshots that the program took. */
 export type SnapshotColumns = {
-  /** What they are called. */
+  /** Their names. */
   name: Array<string | null>,
-  /** When. */
+  /** Their times. */
   at_ns: Array<number>,
 };
 
-/** A source: equal if it is the same file with, as far as anybody looks, the same content. */
+/** A source. Two are equal if they are the same file with the same content, judged by size and hash. */
 export type SourceId = {
   /** The file, as an absolute path. */
   path: string,
@@ -903,54 +936,54 @@ export type SourceId = {
   hash: string,
 };
 
-/** What was read. */
+/** The input files. */
 export type SourceSummary = {
-  /** The name of the format. */
+  /** The name of the input format. */
   format: string,
-  /** The files, as they were named. */
+  /** The input files, as they were given. */
   files: Array<string>,
-  /** What people should know. */
+  /** Problems in the input that affect the numbers. */
   warnings: Array<WarningSummary>,
-  /** Lines that were not understood. */
+  /** The number of lines that could not be parsed. */
   skipped_lines: number,
 };
 
-/** How a report came about. */
+/** How a report was created. */
 export type StoredKind = "report" | "run";
 
-/** A row of the list: what `ttmem list --json` says, and where the rest is. */
+/** A row of the list: the fields of `ttmem list --json`, and the page's address. */
 export type StoredRow = {
-  /** The address of its page: one that is there, or that can be made. */
+  /** The address of the page, if it exists or can be created. */
   page: string | null,
-  /** Its name. */
+  /** The name. */
   name: string,
-  /** How it came about. */
+  /** How the report was created. */
   kind: StoredKind,
-  /** Its folder. */
+  /** The folder. */
   folder: string,
-  /** When it was last written. */
+  /** The time of the last write. */
   written: string | null,
-  /** The format of the evidence; not known of folders that the seeds' tool wrote, as all that follows. */
+  /** The log's format; unknown, like the fields below, for folders of the earlier tool. */
   format: string | null,
-  /** How many ranks there are. */
+  /** The number of ranks. */
   ranks: number | null,
-  /** The operations, without deallocate and get_device. */
+  /** The number of operations, without deallocate and get_device. */
   operations: number | null,
-  /** The peak that matters most. */
+  /** The most important peak. */
   peak: AboutPeak | null,
-  /** That peak as a list shows it. */
+  /** The peak as a list shows it. */
   shown: ShownPeak | null,
-  /** Why memory ran out, where it did. */
+  /** The cause of the out-of-memory error, if there was one. */
   oom: string | null,
   /** The same as a sentence. */
   oom_headline: string | null,
-  /** What its files take. */
+  /** The size of its files. */
   bytes: number,
-  /** What it was made from, where that is remembered. */
+  /** The source, if it is recorded. */
   source: SourceId | null,
 };
 
-/** What could be changed, and what that would save. */
+/** A suggested change, and how much it would save. */
 export type Suggestion = {
   /** The name of the suggestion. */
   rule: string,
@@ -958,57 +991,61 @@ export type Suggestion = {
   urgency: Urgency,
   /** The pool that it is about. */
   pool: string,
-  /** All of its sentences in one text. */
+  /** The headline, detail and advice as one text. */
   message: string,
-  /** By how much the peak of the pool would be lower, in each bank. */
+  /** The reduction of the pool's peak, per bank. */
   saves_per_bank: number | null,
-  /** The same of the device. */
+  /** The reduction of the pool's peak on the device. */
   saves_bytes: number | null,
   /** The first of the steps that it is about. */
   step: number | null,
-  /** The steps that it is about, the earliest first. */
+  /** The steps that it is about, earliest first. */
   steps: Array<number>,
-  /** The number of these steps, listed or not. */
+  /** The number of these steps, including those not listed. */
   step_count: number,
-  /** The tensors that it is about, largest first; `None` where the evidence has no tensors. */
+  /** The tensors that it is about, largest first; `None` if the input has no tensors. */
   tensors: Array<SuggestionTensor> | null,
-  /** The number of these tensors, listed or not. */
+  /** The number of these tensors, including those not listed. */
   tensor_count: number | null,
-  /** What happened or was found, in one sentence. */
+  /** The finding, in one sentence. */
   headline: string,
-  /** Further facts; `None` where the headline has all of them. */
+  /** Further facts; `None` if the headline contains all of them. */
   detail: string | null,
-  /** What to do; `None` where there is nothing to do, or it is unknown what helps. */
+  /** What to do; `None` if there is nothing to do, or no remedy is known. */
   advice: string | null,
 };
 
 /** A tensor that a suggestion is about. */
 export type SuggestionTensor = {
-  /** Its name, or its name in the program. */
+  /** Its name, or its SSA name if it has none. */
   name: string | null,
-  /** Its name in the program. */
+  /** Its SSA name in the program. */
   ssa: string | null,
   /** Its shape. */
   shape: Array<number> | null,
-  /** Its element. */
+  /** Its element type. */
   dtype: string | null,
-  /** Its size in each bank. */
+  /** Its size per bank. */
   per_bank: number | null,
-  /** The step that made it. */
+  /** The step that allocated it. */
   born_step: number | null,
+  /** The operation that allocated it. */
+  op: string | null,
+  /** The location of that operation. */
+  loc: string | null,
 };
 
-/** The answer. */
+/** The response of `ttmem summary`. */
 export type Summary = {
-  /** The version of this form. */
+  /** The version of this format. */
   schema: number,
-  /** What was read. */
+  /** The input files. */
   source: SourceSummary,
-  /** The answer for each rank. */
+  /** One entry per rank. */
   ranks: Array<RankSummary>,
 };
 
-/** A step that added much. */
+/** A step with a large increase. */
 export type Suspect = {
   /** The step. */
   step: number,
@@ -1018,47 +1055,47 @@ export type Suspect = {
   loc: string | null,
   /** The shape of its first result. */
   shape: Array<number> | null,
-  /** The element of its first result. */
+  /** The element type of its first result. */
   dtype: string | null,
-  /** What it added to each bank of DRAM (of the first pool, where there is no DRAM). */
+  /** The increase per bank of DRAM, or of the first pool if there is no DRAM. */
   added_per_bank: number,
 };
 
-/** How urgent a suggestion is, the most urgent first. */
+/** How urgent a suggestion is, most urgent first. */
 export type Urgency = "failure" | "risk" | "change" | "note";
 
-/** A warning. */
+/** A problem in an input file. */
 export type WarningSummary = {
   /** The file. */
   file: string,
-  /** The line, from 1. */
+  /** The line number, from 1. */
   line: number | null,
-  /** What is wrong. */
+  /** What is wrong, and how it affects the numbers. */
   message: string,
 };
 
 /** A weight. */
 export type Weight = {
-  /** What people call it. */
+  /** Its name in the model. */
   name: string,
   /** Its shape. */
   shape: Array<number>,
-  /** Its element. */
+  /** Its element type. */
   dtype: string,
-  /** The bytes of its elements. */
+  /** The size of its elements. */
   bytes: number | null,
-  /** What was computed from it is on the device, too, at the DRAM peak. */
+  /** Whether a const-eval result computed from it is also on the device at the DRAM peak. */
   kept_twice: boolean | null,
 };
 
-/** The weights. */
+/** The weights of the model. */
 export type Weights = {
-  /** How many. */
+  /** The number of weights. */
   count: number,
-  /** The bytes of their elements. */
+  /** The size of their elements. */
   bytes: number,
-  /** Those of them that are on the device in two forms at the DRAM peak. */
+  /** The size of those weights that are on the device in two forms at the DRAM peak. */
   kept_twice_bytes: number | null,
-  /** The largest. */
+  /** The largest weights. */
   largest: Array<Weight>,
 };

@@ -1,8 +1,8 @@
-// The search field of a text: how many matches there are, and the way from one to the next.
+// The search field of a text, with the number of matches and buttons to step through them.
 
 import { fill, h, oncePerFrame } from "../dom";
 import { count } from "../format";
-import { type Match, MOST_MATCHES, TextSearch } from "./search";
+import { MAX_MATCHES, type Match, TextSearch } from "./search";
 
 export interface Searched {
   text(line: number): string;
@@ -15,8 +15,8 @@ export class FindBar {
   search = new TextSearch("");
   private readonly input = h("input", {
     type: "search",
-    placeholder: "Search in this text",
-    "aria-label": "Search in this text",
+    placeholder: "Search this graph",
+    "aria-label": "Search this graph",
     autocomplete: "off",
     spellcheck: "false",
   });
@@ -24,14 +24,14 @@ export class FindBar {
   private readonly buttons: HTMLButtonElement[];
   private matches: Match[] = [];
   private at = -1;
-  /** Counts the searches: one that is no longer the last is given up. */
+  /** The number of searches so far: a search that is no longer the latest is cancelled. */
   private searches = 0;
 
   constructor(
     private readonly where: () => Searched,
-    /** Where the reader looks: the first match is looked for from there on. */
-    private readonly lookingAt: () => number,
-    /** Shows a match; without one, what is searched for changed. */
+    /** The first visible line: the search starts there. */
+    private readonly firstVisible: () => number,
+    /** Shows a match; `null` if the search text changed. */
     private readonly show: (match: Match | null) => void,
   ) {
     const step = (by: number, label: string, sign: string) =>
@@ -53,7 +53,7 @@ export class FindBar {
     });
   }
 
-  /** Searches anew, for another text is shown; the reader stays where he is. */
+  /** Repeats the search after another text is shown, without moving to a match. */
   again(): void {
     if (this.input.value !== "") this.look(false);
   }
@@ -69,10 +69,10 @@ export class FindBar {
     const matches = await this.search.all(text, first, lines, () => mine !== this.searches);
     if (!matches || mine !== this.searches) return;
     this.set(matches);
-    const from = this.lookingAt();
+    const from = this.firstVisible();
     const next = matches.findIndex((match) => match.line >= from);
     if (goThere && matches.length > 0) this.go(Math.max(0, next));
-    else this.tell();
+    else this.showCount();
   }
 
   private step(by: number): void {
@@ -84,7 +84,7 @@ export class FindBar {
 
   private go(index: number): void {
     this.at = index;
-    this.tell();
+    this.showCount();
     this.show(this.matches[index]);
   }
 
@@ -95,10 +95,14 @@ export class FindBar {
     fill(this.found, "");
   }
 
-  private tell(): void {
+  private showCount(): void {
     const many = this.matches.length;
-    const all = many >= MOST_MATCHES ? `${count(many)} or more` : count(many);
-    if (many === 0) fill(this.found, "not found");
-    else fill(this.found, this.at < 0 ? `${all} found` : `${count(this.at + 1)} of ${all}`);
+    const all = many >= MAX_MATCHES ? `${count(many)} or more` : count(many);
+    if (many === 0) fill(this.found, "no matches");
+    else
+      fill(
+        this.found,
+        this.at < 0 ? `${all} ${many === 1 ? "match" : "matches"}` : `${count(this.at + 1)} of ${all}`,
+      );
   }
 }

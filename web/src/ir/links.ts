@@ -1,12 +1,12 @@
-// Which lines of a graph are of which steps, and back.
+// Maps lines of a graph to steps, and back.
 //
-// The text of what runs (TTNN) has a line for each operation. Of the text it came from (TTIR) only locations are
-// known, and several lines may have the same one.
+// The TTNN text, which is executed, has a line for each operation. The TTIR text, which it was compiled from, is matched
+// by location only, and several lines may have the same location.
 
 import type { IrLinks, Rank } from "../data/report";
 import { Groups, lowerBound } from "./groups";
 
-/** The text of a stage of a graph: a range of lines. */
+/** The text of a compilation stage of a graph: a range of lines. */
 export interface Stage {
   module: number;
   stage: string;
@@ -17,7 +17,7 @@ export interface Stage {
 /** The lines of an operation in a text, in order. */
 export interface Found {
   lines: number[];
-  /** Whether they are known to be its own; else they have its location. */
+  /** Whether the lines are the operation's own; otherwise they only have its location. */
   exact: boolean;
 }
 
@@ -27,7 +27,7 @@ export class GraphLinks {
   private rowsOfLoc: Groups | undefined;
   private opsOfLoc: Groups | undefined;
   private readonly moduleOfRun: Int32Array;
-  /** The steps of an operation in a graph and program, once they were looked for. */
+  /** A cache of the steps of an operation in a graph and program. */
   private readonly known = new Map<string, Uint32Array>();
 
   constructor(
@@ -37,19 +37,19 @@ export class GraphLinks {
     this.moduleOfRun = modulesOfRuns(rank);
   }
 
-  /** The graph that a step ran in; -1 where the evidence does not tell. */
+  /** The graph of a step; -1 if unknown. */
   moduleOf(step: number): number {
     const run = this.rank.steps.run[step];
     return run < 0 ? -1 : this.moduleOfRun[run];
   }
 
-  /** The text of the program that a step ran in; -1 where the evidence names none. */
+  /** The text index of a step's program name; -1 if unknown. */
   private programOf(step: number): number {
     const run = this.rank.steps.run[step];
     return run < 0 ? -1 : this.rank.runs.program[run];
   }
 
-  /** The lines of a step's operation in a text: its own, else those of its location. */
+  /** The lines of a step's operation in a text: its own lines, or else those with its location. */
   linesOf(step: number, stage: Stage): Found {
     const known = this.moduleOf(step);
     if (known >= 0 && known !== stage.module) return { lines: [], exact: false };
@@ -66,15 +66,15 @@ export class GraphLinks {
     return { lines: within(this.rowsOfLoc.get(loc), links.locLine, stage), exact: false };
   }
 
-  /** Whether the lines of a text are known operation by operation. */
+  /** Whether the text's lines are mapped to individual operations. */
   isExact(stage: Stage): boolean {
     const row = lowerBound(this.links.opLine, stage.first);
     return row < this.links.opLine.length && this.links.opLine[row] < stage.first + stage.lines;
   }
 
   /**
-   * The step that a line is followed to, and how many there are; `null` for a line that did not run. A step between
-   * `from` and `end` is preferred: of the run that is looked at.
+   * The step that a line leads to, and the number of its steps; `null` for a line that did not run. Prefers a step in
+   * `from..end`, the selected run.
    */
   stepAt(line: number, stage: Stage, from: number, end: number): { step: number; count: number } | null {
     let near = Number.POSITIVE_INFINITY;
@@ -89,7 +89,7 @@ export class GraphLinks {
     return count === 0 ? null : { step: near < end ? near : first, count };
   }
 
-  /** The steps that a line ran as, for each operation that it may be: those of this graph, and of this program. */
+  /** The steps of a line in its graph and program, for each operation that it may be. */
   private *stepsAt(line: number, stage: Stage): Iterable<Uint32Array> {
     const exact = this.isExact(stage);
     for (const { op, program } of this.opsAt(line, stage)) {
@@ -108,7 +108,7 @@ export class GraphLinks {
     }
   }
 
-  /** The operations that ran of a line. */
+  /** The executed operations of a line. */
   private opsAt(line: number, stage: Stage): { op: number; program: number }[] {
     const { links, rank } = this;
     if (this.isExact(stage)) {
@@ -125,18 +125,18 @@ export class GraphLinks {
   }
 }
 
-/** The graph of each run: its own, or that of the run it is nested in. */
+/** The graph of each run: its own, or that of the enclosing run. */
 function modulesOfRuns({ runs }: Rank): Int32Array {
   const modules = Int32Array.from(runs.module);
   for (let run = 0; run < modules.length; run++) {
     const parent = runs.parent[run];
-    // Outer runs begin first, so theirs is known already.
+    // Enclosing runs begin first, so their graph is known already.
     if (modules[run] < 0 && parent >= 0 && parent < run) modules[run] = modules[parent];
   }
   return modules;
 }
 
-/** The lines of these rows that are in a text, each once. */
+/** The distinct lines of rows that are in a text. */
 function within(rows: Uint32Array, lines: Uint32Array, { first, lines: count }: Stage): number[] {
   const found: number[] = [];
   for (const row of rows) {
@@ -146,7 +146,7 @@ function within(rows: Uint32Array, lines: Uint32Array, { first, lines: count }: 
   return found;
 }
 
-/** The values of the rows that have a line; the lines are in order. */
+/** The values of the rows with a line; the lines are sorted. */
 function valuesAt(lines: Uint32Array, values: Uint32Array, line: number): Uint32Array {
   return values.subarray(lowerBound(lines, line), lowerBound(lines, line + 1));
 }

@@ -1,4 +1,4 @@
-// Where an operation is in the texts, in words: which of its lines is shown, or why there is none.
+// Describes the position of an operation in a text: which of its lines is shown, or why there is none.
 
 import type { Rank } from "../data/report";
 import { fill, h } from "../dom";
@@ -6,7 +6,7 @@ import { count, shorten } from "../format";
 import { jumpTo } from "../jump";
 import type { Found, GraphLinks, Stage } from "./links";
 
-/** What the line above the text says of the step that is looked at. */
+/** The description of the pinned step's position, shown above the text. */
 export class Place {
   readonly element = h("div", { class: "ir-where", "aria-live": "polite" });
   private lines: number[] = [];
@@ -14,30 +14,30 @@ export class Place {
 
   constructor(private readonly goTo: (line: number) => void) {}
 
-  /** Tells of a step whose operation was looked for in a text. */
-  tell(rank: Rank, links: GraphLinks, stage: Stage, step: number, { lines, exact }: Found): void {
+  /** Describes the lines of a step's operation in a text. */
+  show(rank: Rank, links: GraphLinks, stage: Stage, step: number, { lines, exact }: Found): void {
     this.lines = lines;
     this.at = 0;
     const name = h("code", { title: rank.opName(step) }, shorten(rank.opName(step), 60));
     const about = h("span", {});
-    const say = () => {
+    const update = () => {
       const where =
         lines.length === 0
           ? ` has no line in this text: ${why(rank, links, stage, step)}.`
           : `: line ${count(lines[this.at] - stage.first + 1)}${which(this.at, lines.length, exact)}`;
       fill(about, `Step ${count(step)}, `, name, where);
     };
-    say();
+    update();
     const elsewhere = [this.jump("Chart", "memory", step), this.jump("Operations", "operations", step)];
-    fill(this.element, about, lines.length > 1 && this.walk(say), ...elsewhere);
+    fill(this.element, about, lines.length > 1 && this.walk(update), ...elsewhere);
   }
 
-  /** From one line of the operation to the next. */
-  private walk(say: () => void): HTMLElement {
+  /** The buttons that step through the lines of the operation. */
+  private walk(update: () => void): HTMLElement {
     const step = (by: number, label: string, sign: string) => {
       const onclick = () => {
         this.at = (this.at + by + this.lines.length) % this.lines.length;
-        say();
+        update();
         this.goTo(this.lines[this.at]);
       };
       return h("button", { type: "button", "aria-label": label, title: label, onclick }, sign);
@@ -52,7 +52,7 @@ export class Place {
   }
 
   private jump(word: string, target: "memory" | "operations", step: number): HTMLElement {
-    const label = `Show step ${count(step)} in ${target === "memory" ? "the chart" : "the table of operations"}`;
+    const label = `Show step ${count(step)} in ${target === "memory" ? "the chart" : "the operations table"}`;
     const onclick = () => jumpTo(target, step);
     return h("button", { type: "button", "aria-label": label, title: label, onclick }, word);
   }
@@ -63,18 +63,18 @@ function why(rank: Rank, links: GraphLinks, stage: Stage, step: number): string 
   if (module >= 0 && module !== stage.module) {
     const graph = rank.modules[module];
     const name = shorten(graph.name ?? `graph ${module + 1}`, 60);
-    return graph.stages.length > 0 ? `it ran in ${name}` : `it ran in ${name}, whose text was not printed`;
+    return graph.stages.length > 0 ? `it ran in ${name}` : `it ran in ${name}, whose text is not in the log`;
   }
   if (!rank.ops.loc.some((loc) => loc >= 0)) {
-    return "the log tells only of which kind its operations are (TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG tells which)";
+    return "the log only has the types of operations (set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG to log each operation)";
   }
-  if (module < 0) return "the log does not tell which graph it ran in";
-  if (rank.opLoc(step) === null) return "it has no location, and no line has its name and result";
-  if (stage.stage === "ttir") return "no line has its location; the compiler added it later, or moved it";
-  return "no line has its name and result, nor its location";
+  if (module < 0) return "the log does not say which graph it ran in";
+  if (rank.opLoc(step) === null) return "it has no location, and no line matches its name and result";
+  if (stage.stage === "ttir") return "no line has its location; the compiler added or moved it later";
+  return "no line matches its name and result or its location";
 }
 
-/** Which of the lines of the operation it is. */
+/** Which of the operation's lines is shown. */
 function which(at: number, lines: number, exact: boolean): string {
   if (lines === 1) return exact ? "" : ", by its location";
   return `, ${count(at + 1)} of ${count(lines)} ${exact ? "of this operation" : "with its location"}`;

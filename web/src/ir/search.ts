@@ -1,9 +1,9 @@
-// The search in the text of a graph, in pieces, so that the page stays quick while it goes on.
+// Searches the text of a graph in small pieces, so that the page stays responsive.
 
-/** More are not counted: nobody walks through them. */
-export const MOST_MATCHES = 10_000;
-/** How long a piece of work may keep the page waiting, in milliseconds. */
-const PATIENCE = 10;
+/** The search stops at this many matches. */
+export const MAX_MATCHES = 10_000;
+/** The maximum time that a piece of work may block the page, in milliseconds. */
+const MAX_BLOCKED_MS = 10;
 
 export interface Match {
   line: number;
@@ -11,7 +11,7 @@ export interface Match {
   end: number;
 }
 
-/** Finds a text in lines, in whatever case. */
+/** Finds a text in lines, ignoring case. */
 export class TextSearch {
   private readonly pattern: RegExp | null;
 
@@ -19,18 +19,18 @@ export class TextSearch {
     this.pattern = query === "" ? null : new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "gi");
   }
 
-  /** Where it is in a line. */
+  /** The matches in a line. */
   in(text: string): { start: number; end: number }[] {
     if (!this.pattern) return [];
     const found = [];
     for (const match of text.matchAll(this.pattern)) {
       found.push({ start: match.index, end: match.index + match[0].length });
-      if (found.length >= MOST_MATCHES) break;
+      if (found.length >= MAX_MATCHES) break;
     }
     return found;
   }
 
-  /** All places in some lines; `null` when it was stopped meanwhile. */
+  /** All matches in a range of lines; `null` if the search was stopped. */
   async all(
     get: (line: number) => string,
     first: number,
@@ -38,14 +38,14 @@ export class TextSearch {
     isStopped: () => boolean,
   ): Promise<Match[] | null> {
     const matches: Match[] = [];
-    let until = performance.now() + PATIENCE;
-    for (let line = first; line < first + count && matches.length < MOST_MATCHES; line++) {
+    let until = performance.now() + MAX_BLOCKED_MS;
+    for (let line = first; line < first + count && matches.length < MAX_MATCHES; line++) {
       for (const place of this.in(get(line))) matches.push({ line, ...place });
       if (performance.now() < until) continue;
       await new Promise((resolve) => setTimeout(resolve));
       if (isStopped()) return null;
-      until = performance.now() + PATIENCE;
+      until = performance.now() + MAX_BLOCKED_MS;
     }
-    return matches.slice(0, MOST_MATCHES);
+    return matches.slice(0, MAX_MATCHES);
   }
 }

@@ -1,4 +1,4 @@
-// The words of a line of MLIR, for colours only: a line that is no MLIR is shown as it is.
+// Tokenises a line of MLIR for syntax highlighting. Any other line is shown unchanged.
 
 export type TokenKind =
   | "op"
@@ -16,7 +16,7 @@ export interface Token {
   text: string;
 }
 
-/** Tried in this order at each place; each is linear in what it takes. */
+/** Tried in this order at each position; each alternative takes linear time. */
 const PATTERN = new RegExp(
   [
     String.raw`(?<comment>\/\/.*|\bloc\b)`,
@@ -27,13 +27,13 @@ const PATTERN = new RegExp(
     String.raw`(?<alias>#[\w$.]+)`,
     String.raw`(?<type>![\w$.]+|\b(?:tensor|memref|vector|tuple|array)(?=<)|(?:\d+|\?)(?:x(?:\d+|\?))*x[A-Za-z]\w*|\d+(?:x\d+)+x?|\b(?:bf16|tf32|f\d+\w*|[su]?i\d+|index)\b)`,
     String.raw`(?<number>-?\b(?:0x[\dA-Fa-f]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\b)`,
-    // A word of another kind, whole, so that no part of it is taken for something.
+    // Any other word as a whole, so that no part of it is matched.
     String.raw`[\w$]+(?:\.[\w$]+)*`,
   ].join("|"),
   "g",
 );
 
-/** Cuts a line into its words; together they are the line. */
+/** Splits a line into tokens, which add up to the line. */
 export function tokensOf(line: string): Token[] {
   const tokens: Token[] = [];
   let end = 0;
@@ -57,7 +57,7 @@ interface Range {
   end: number;
 }
 
-/** Cuts tokens where ranges begin and end; the ranges are in order and apart. Each piece says which it is in. */
+/** Splits tokens where ranges begin and end. Ranges are sorted and don't overlap. Each piece has its range. */
 export function cutAt<R extends Range>(tokens: Token[], ranges: R[]): (Token & { match: R | null })[] {
   const pieces: (Token & { match: R | null })[] = [];
   let at = 0;

@@ -1,4 +1,4 @@
-// The lines of a text, as many as are in view: numbered, coloured, with a way to the steps they became.
+// Shows the visible lines of a text, with line numbers, syntax highlighting and links to their steps.
 
 import "./viewer.css";
 import { h } from "../dom";
@@ -8,17 +8,17 @@ import type { Match } from "./search";
 import { cutAt, type Token, tokensOf } from "./tokens";
 
 const LINE_HEIGHT = 20;
-/** So much of a line is shown and coloured at first; lines of constants are millions of characters long. */
+/** The number of characters of a line shown and highlighted initially; constants can have millions. */
 const SHOWN = 2_000;
-/** So much more is shown each time that more is asked for. */
+/** The number of further characters shown per click. */
 const MORE = 20_000;
 
 export interface TextSource {
-  /** The text of a line; lines are counted as in the whole of all texts. */
+  /** The text of a line; lines are counted over all texts. */
   text(line: number): string;
-  /** The step that a line is followed to, and how many there are. */
+  /** The step that a line leads to, and the number of its steps. */
   step(line: number): { step: number; count: number } | null;
-  /** Where a search matches in a line. */
+  /** The search matches in a line. */
   matches(text: string): { start: number; end: number }[];
   follow(line: number): void;
 }
@@ -31,7 +31,7 @@ export class TextViewer {
   private current: number | null = null;
   private match: Match | null = null;
   private marked: ReadonlySet<number> = new Set();
-  /** How much is shown of lines of which more was asked for. */
+  /** The number of characters shown of expanded lines. */
   private shown = new Map<number, number>();
   private widest = 0;
 
@@ -50,7 +50,7 @@ export class TextViewer {
     this.element.addEventListener("click", (event) => this.clicked(event));
   }
 
-  /** Shows some lines, from the top. */
+  /** Shows a range of lines, from the top. */
   show(caption: string, first: number, lines: number): void {
     this.first = first;
     this.count = lines;
@@ -68,7 +68,7 @@ export class TextViewer {
     this.element.scrollLeft = 0;
   }
 
-  /** The first line in view. */
+  /** The first visible line. */
   get top(): number {
     return this.first + this.rows.first;
   }
@@ -79,18 +79,18 @@ export class TextViewer {
     this.refresh();
   }
 
-  /** Makes the lines in view anew: what is known of them changed. */
+  /** Recreates the visible lines after their data changed. */
   refresh(): void {
     this.rows.reset(this.count);
   }
 
-  /** Brings a line into view; the page does not move. */
+  /** Scrolls to a line; the page does not scroll. */
   goTo(line: number): void {
     this.rows.scrollTo(line - this.first);
     this.select(line);
   }
 
-  /** Brings a match into view. */
+  /** Scrolls to a match. */
   goToMatch(match: Match): void {
     this.match = match;
     if (match.end > this.shownOf(match.line)) this.shown.set(match.line, match.end + 100);
@@ -101,7 +101,7 @@ export class TextViewer {
     if (mark) this.scrollAcross(mark);
   }
 
-  /** Scrolls to the side until a part of a line is seen. */
+  /** Scrolls horizontally to a part of a line. */
   private scrollAcross(part: HTMLElement): void {
     const view = this.element.getBoundingClientRect();
     const gutter = part.closest(".ir-line")?.querySelector(".ir-gutter")?.clientWidth ?? 0;
@@ -140,11 +140,11 @@ export class TextViewer {
     );
   }
 
-  /** The way from a line to the steps it became. */
+  /** The link from a line to its step. */
   private link(line: number, isCurrent: boolean): HTMLElement | null {
     const found = this.source.step(line);
     if (!found) return null;
-    const more = found.count > 1 ? ` (it ran ${count(found.count)} times)` : "";
+    const more = found.count > 1 ? ` (ran ${count(found.count)} times)` : "";
     const label = `Show step ${count(found.step)} in the chart${more}`;
     return h(
       "button",
@@ -182,14 +182,14 @@ export class TextViewer {
     return h("button", attributes, `… ${counted(hidden, "more character")}`);
   }
 
-  /** Makes room for a line; the room stays, so that the text does not jump sideways while it is scrolled. */
+  /** Widens the text for a line; it never shrinks, so that it does not jump sideways while scrolling. */
   private fit(characters: number): void {
     if (characters <= this.widest) return;
     this.widest = characters;
     this.rows.widen(`calc(${characters + 2}ch + var(--gutter))`);
   }
 
-  /** Makes a line the one that the keys move from. Elements stay: a text that is being marked must not vanish. */
+  /** Makes a line current for keyboard input. Keeps its element, so that a text selection survives. */
   private select(line: number | null): void {
     for (const changed of [this.current, line]) {
       const element = changed === null ? undefined : this.rows.elementAt(changed - this.first);
@@ -221,7 +221,7 @@ export class TextViewer {
     this.select(line);
   }
 
-  /** Which line a key moves to; `null` for other keys. */
+  /** The line that a key moves to; `null` for other keys. */
   private moved(key: string): number | null {
     const last = this.first + this.count - 1;
     const at = this.current ?? this.top - 1;
@@ -238,7 +238,7 @@ export class TextViewer {
   }
 }
 
-/** Tokens as elements, with the matches of a search marked across them. */
+/** Converts tokens to elements and highlights search matches across them. */
 function coloured(
   tokens: Token[],
   matches: { start: number; end: number }[],

@@ -1,4 +1,4 @@
-// Buttons and a field to choose the moment that is looked at.
+// The buttons and the field that select the pinned moment.
 
 import { momentBefore, positionOf } from "../data/report";
 import { h } from "../dom";
@@ -11,15 +11,15 @@ export class MomentControls {
   constructor(private readonly store: Store) {
     const button = (text: string, label: string, onclick: () => void) =>
       h("button", { type: "button", "aria-label": label, title: label, onclick }, text);
-    this.field = h("input", { type: "number", min: 0, "aria-label": "Step to look at" });
+    this.field = h("input", { type: "number", min: 0, "aria-label": "Go to step" });
     this.field.addEventListener("change", () => this.go(this.field.valueAsNumber));
     this.element = h(
       "span",
       { class: "live-controls" },
       button("Peak", "Go to the peak of this pool", () => this.toPeak()),
-      button("◀", "One step back", () => this.go(this.position() - 1)),
+      button("◀", "Previous step", () => this.go(this.position() - 1)),
       this.field,
-      button("▶", "One step on", () => this.go(this.position() + 1)),
+      button("▶", "Next step", () => this.go(this.position() + 1)),
     );
   }
 

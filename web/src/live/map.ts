@@ -1,4 +1,4 @@
-// The treemap of a live set: rectangles to scale, classes first, their tensors within.
+// The treemap of a live set: rectangles to scale, grouped by class.
 
 import { bankWords } from "../banks";
 import { squarify } from "../charts/treemap";
@@ -6,19 +6,17 @@ import type { LiveSet, Pool, Rank } from "../data/report";
 import { h } from "../dom";
 import { count, size } from "../format";
 
-/** So many tensors of a class have a rectangle of their own; the rest share one. */
-const MOST_TILES = 120;
+/** The maximum number of rectangles per class; the smallest tensors share one. */
+const MAX_TILES = 120;
 
-/** What the rectangles are of. */
 export interface MapContent {
   rank: Rank;
   pool: Pool;
   live: LiveSet;
-  /** What no tensor explains. */
+  /** The unexplained bytes. */
   rest: number;
 }
 
-/** Rectangles: classes first, their tensors within. */
 export function drawMap(
   map: HTMLElement,
   { rank, pool, live, rest }: MapContent,
@@ -44,12 +42,12 @@ export function drawMap(
   const tiles: HTMLElement[] = [];
   for (const [index, box] of boxes.entries()) {
     const { name, tensors, bytes } = groups[index];
-    const own = tensors.slice(0, tensors.length > MOST_TILES ? MOST_TILES - 1 : MOST_TILES);
+    const own = tensors.slice(0, tensors.length > MAX_TILES ? MAX_TILES - 1 : MAX_TILES);
     const others = tensors.slice(own.length);
     const weights = own.map((tensor) => sizes[tensor]);
     if (others.length > 0) weights.push(others.reduce((sum, tensor) => sum + sizes[tensor], 0));
     if (tensors.length === 0) weights.push(bytes);
-    // The rest may be larger than the single ones; rows are laid in descending order.
+    // The rectangle of the smallest tensors may not be the smallest; `squarify` needs descending order.
     const order = weights.map((_, at) => at).sort((a, b) => weights[b] - weights[a]);
     const inner = squarify(
       order.map((at) => weights[at]),
@@ -59,7 +57,7 @@ export function drawMap(
       const tensor = own[order[at]];
       const label =
         tensor !== undefined
-          ? (rank.tensorName(tensor) ?? rank.makerName(tensor) ?? "unnamed")
+          ? (rank.tensorName(tensor) ?? rank.allocatedBy(tensor) ?? "unnamed")
           : tensors.length === 0
             ? "unexplained"
             : `${count(others.length)} smaller`;
@@ -78,7 +76,7 @@ export function drawMap(
   const parts = groups.map((group) => `${group.name} ${size(group.bytes)}`).join(", ");
   map.setAttribute(
     "aria-label",
-    `Live memory by class and tensor: ${parts || "nothing"}. The table below has all.`,
+    `Live memory by class and tensor: ${parts || "none"}. The table below lists all tensors.`,
   );
 }
 

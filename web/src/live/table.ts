@@ -1,4 +1,4 @@
-// The table of a live set: what each tensor is, who made it, when it dies.
+// The table of a live set: each tensor's name, type and size, the step that allocated it and the step that frees it.
 
 import { bankWords } from "../banks";
 import type { LiveSet, Pool, Rank } from "../data/report";
@@ -8,16 +8,23 @@ import { count, sizeElement, UNKNOWN } from "../format";
 import { stepLink } from "../moment";
 import type { Store } from "../state";
 import { type Column, Table } from "../table";
+import { longestOf } from "../text-width";
 
-/** Columns that only tensors of compiled programs have something in. */
+/** The columns that only apply to compiled programs. */
 const OF_COMPILED = ["padded_bytes", "padding_bytes", "run"];
 
-/** The tensors, largest first. */
+/** The number of tensors whose names determine the width of their column. */
+const MAX_NAMES = 2000;
+
+/** The cells of tensors that no operation allocated. */
+const EXISTED = "existed before";
+const ARGUMENT = "argument";
+
 export class LiveTable {
   readonly element = h("div", {});
   private table: Table | undefined;
   private rank!: Rank;
-  /** What the columns depend on. */
+  /** The parameters that the columns depend on. */
   private form = "";
 
   constructor(
@@ -29,23 +36,28 @@ export class LiveTable {
     this.rank = rank;
     const { heading } = bankWords(pool.extent);
     const compiled = isTenstorrent(rank.summary);
-    const form = `${heading} ${compiled}`;
+    const form = `${rank.index} ${heading} ${compiled}`;
     if (!this.table || form !== this.form) {
       this.form = form;
+      const before = this.table?.sortedBy;
       this.table = new Table({
         caption: "Live tensors",
         height: "min(50vh, 420px)",
-        empty: "Nothing is alive here.",
+        empty: "No live tensors.",
+        hidesEmptyColumns: true,
         onActivate: this.onSelect,
-        columns: this.columns(heading, compiled).filter(({ key }) => compiled || !OF_COMPILED.includes(key)),
+        columns: this.columns(heading, this.longestName(live)).filter(
+          ({ key }) => compiled || !OF_COMPILED.includes(key),
+        ),
       });
+      if (before) this.table.sortBy(before.key, before.descending);
       fill(this.element, this.table.element);
     }
     this.table.show(live.tensors);
     this.table.select(null);
   }
 
-  private columns(heading: string, compiled: boolean): Column[] {
+  private columns(heading: string, longestName: string): Column[] {
     const { store } = this;
     const of = <T>(read: (tensor: number) => T) => read;
     const type = of((tensor) => this.rank.tensors.type[tensor]);
@@ -53,36 +65,39 @@ export class LiveTable {
     const bytesOf = (column: "padded" | "logical") => (tensor: number) =>
       type(tensor) < 0 ? Number.NaN : this.rank.types[column][type(tensor)];
     const name = of((tensor) => this.rank.tensorName(tensor) ?? "");
-    const maker = of((tensor) => this.rank.tensors.step[tensor]);
-    const op = of((tensor) => (maker(tensor) < 0 ? "" : this.rank.opName(maker(tensor))));
+    const shape = of((tensor) => (type(tensor) < 0 ? "" : this.rank.shapeText(type(tensor))));
+    const known = of((tensor) => (this.className(tensor) === "unknown" ? "" : this.className(tensor)));
+    const step = of((tensor) => this.rank.tensors.step[tensor]);
+    const op = of((tensor) => (step(tensor) < 0 ? "" : this.rank.opName(step(tensor))));
     const run = of((tensor) => this.rank.tensors.run[tensor]);
     return [
       {
         key: "name",
         title: "Name",
-        // Without a compiler few tensors have names: who made them says more.
-        width: compiled ? "minmax(220px, 3fr)" : "minmax(180px, 2fr)",
+        fit: { longest: longestName, min: 210 },
         cell: (row) => this.nameCell(row),
-        sort: name,
+        sort: (row) => this.rank.tensorNameOrOrigin(row),
+        csv: name,
       },
       {
         key: "class",
         title: "Class",
-        width: "100px",
-        cell: (row) => this.className(row),
-        sort: (row) => this.className(row),
+        width: "110px",
+        cell: (row) => this.classCell(row),
+        sort: known,
+        csv: (row) => this.className(row),
       },
       {
         key: "shape",
         title: "Shape",
-        width: "minmax(110px, 1fr)",
-        cell: (row) => (type(row) < 0 ? UNKNOWN : this.rank.shapeText(type(row))),
-        sort: (row) => (type(row) < 0 ? "" : this.rank.shapeText(type(row))),
+        fit: { longest: this.longestShape(), min: 320, max: 480 },
+        cell: (row) => shape(row) || UNKNOWN,
+        sort: shape,
       },
       {
         key: "dtype",
         title: "Dtype",
-        width: "80px",
+        width: "72px",
         cell: (row) => (type(row) < 0 ? "" : this.rank.dtypeText(type(row))),
         sort: (row) => this.dtype(row),
       },
@@ -98,7 +113,7 @@ export class LiveTable {
         key: "padded_bytes",
         title: "Device",
         number: true,
-        width: "104px",
+        width: "92px",
         cell: (row) => sizeElement(bytesOf("padded")(row)),
         sort: bytesOf("padded"),
       },
@@ -112,32 +127,34 @@ export class LiveTable {
       },
       {
         key: "op",
-        title: "Made by",
-        width: compiled ? "minmax(150px, 1.4fr)" : "minmax(220px, 3fr)",
-        cell: (row) => this.makerCell(store, row),
+        title: "Allocated by",
+        fit: { longest: this.longestOperation(), min: 150 },
+        cell: (row) => this.operationCell(store, row),
         sort: op,
+        has: () => true,
       },
       {
         key: "born_step",
-        title: "Born",
+        title: "At step",
         number: true,
-        width: "84px",
-        cell: (row) => (maker(row) < 0 ? "before" : stepLink(store, maker(row), count(maker(row)))),
-        sort: maker,
-        csv: (row) => (maker(row) < 0 ? null : maker(row)),
+        fit: { longest: count(this.rank.end), min: 84, max: 84 },
+        cell: (row) => (step(row) < 0 ? "before" : stepLink(store, step(row), count(step(row)))),
+        sort: step,
+        csv: (row) => (step(row) < 0 ? null : step(row)),
       },
       {
         key: "dies_step",
-        title: "Dies",
+        title: "Freed by",
         number: true,
-        width: "120px",
-        cell: (row) => this.deathCell(store, row),
+        fit: { longest: `before ${count(this.rank.end)}`, min: 120, max: 120 },
+        cell: (row) => this.freedCell(store, row),
         sort: (row) => this.rank.tensors.dies[row],
         csv: (row) => this.rank.diesStep(row),
       },
       {
         key: "logical_bytes",
-        title: "Elements",
+        title: "Data size",
+        help: "Size of the tensor's elements",
         number: true,
         width: "96px",
         cell: (row) => sizeElement(bytesOf("logical")(row)),
@@ -163,6 +180,22 @@ export class LiveTable {
     return this.table?.csv() ?? "";
   }
 
+  /** The longest name; the first tensors are enough to choose a width. */
+  private longestName({ tensors }: LiveSet): string {
+    return longestOf(Array.from(tensors.subarray(0, MAX_NAMES), (row) => this.name(row)));
+  }
+
+  private longestShape(): string {
+    const { rank } = this;
+    return longestOf(Array.from(rank.types.shape, (_, type) => rank.shapeText(type)));
+  }
+
+  private longestOperation(): string {
+    const { ops, report } = this.rank;
+    // Some tensors have these texts instead.
+    return longestOf([EXISTED, ARGUMENT, ...Array.from(new Set(ops.name), (name) => report.texts.get(name))]);
+  }
+
   private className(row: number): string {
     return this.rank.classes[this.rank.tensors.class[row]];
   }
@@ -172,27 +205,35 @@ export class LiveTable {
     return type < 0 ? "" : this.rank.report.texts.get(this.rank.types.dtype[type]);
   }
 
+  private name(row: number): string {
+    return this.rank.tensorNameOrOrigin(row) ?? "unnamed";
+  }
+
   private nameCell(row: number): HTMLElement {
-    const name = this.rank.tensorNameOrMaker(row) ?? "unnamed";
+    const name = this.name(row);
     const also = this.rank.tensorAlso(row);
     const run = this.rank.tensors.run[row];
     const program = run < 0 ? "" : ` in ${this.rank.report.texts.get(this.rank.runs.program[run])}`;
     const ssa = this.rank.text(this.rank.tensors.ssa[row]) ?? "";
     const title = `${name}\n${ssa}${program}${also.length > 0 ? `\nalso ${also.slice(0, 20).join(", ")}` : ""}`;
-    const swatch = h("span", { class: "swatch", style: `--tile: var(--class-${this.className(row)})` });
-    return h("span", { title: title.slice(0, 2000), class: "legend-name" }, swatch, name.slice(0, 300));
+    return h("span", { title: title.slice(0, 2000) }, name.slice(0, 300));
   }
 
-  private makerCell(store: Store, row: number): HTMLElement | string {
+  private classCell(row: number): HTMLElement {
+    const name = this.className(row);
+    return h("span", {}, h("span", { class: "swatch", style: `--tile: var(--class-${name})` }), name);
+  }
+
+  private operationCell(store: Store, row: number): HTMLElement | string {
     const step = this.rank.tensors.step[row];
-    if (step < 0) return this.className(row) === "unknown" ? "there before" : "argument";
+    if (step < 0) return this.className(row) === "unknown" ? EXISTED : ARGUMENT;
     const loc = this.rank.opLoc(step);
     const cell = stepLink(store, step, this.rank.opName(step));
-    cell.title = `${this.rank.opName(step)}, step ${count(step)}\n${(loc ?? "location unknown").slice(0, 2000)}`;
+    cell.title = `${this.rank.opName(step)}, step ${count(step)}\n${(loc ?? "unknown location").slice(0, 2000)}`;
     return cell;
   }
 
-  private deathCell(store: Store, row: number): HTMLElement | string {
+  private freedCell(store: Store, row: number): HTMLElement | string {
     const dies = this.rank.diesStep(row);
     if (dies !== null) return stepLink(store, dies, count(dies));
     const gone = this.rank.goneBeforeStep(row);

@@ -1,4 +1,4 @@
-// The columns of the table of operations. What the evidence never tells is no column.
+// The columns of the operation table. Columns without any data in the input are omitted.
 
 import { bankWords } from "../banks";
 import type { Rank } from "../data/report";
@@ -10,19 +10,23 @@ import type { Column } from "../table";
 import { heldBefore, marksOf, OperationTexts } from "./facts";
 
 export function operationColumns(store: Store, rank: Rank): Column[] {
-  return [...identity(rank), ...(rank.pools.length > 0 ? memory(store, rank) : []), links(store, rank)];
+  return [...identity(rank), ...memory(store, rank), links(store, rank)];
 }
 
-/** Which operation it is. */
+/** The columns that identify an operation. */
 function identity(rank: Rank): Column[] {
   const { ops, steps } = rank;
   const texts = new OperationTexts(rank);
-  const text = (key: string, title: string, width: string, of: (step: number) => string): Column => ({
+  type Width = Pick<Column, "width" | "fit">;
+  const text = (key: string, title: string, width: Width, of: (step: number) => string): Column => ({
     key,
     title,
-    width,
+    ...width,
     cell: of,
     sort: of,
+  });
+  const fitted = (of: Parameters<OperationTexts["lengths"]>[0], min: number, max?: number): Width => ({
+    fit: { ...texts.lengths(of), min, ...(max === undefined ? {} : { max }) },
   });
   const has = (types: { get(op: number): Int32Array }) => ops.name.some((_, op) => types.get(op).length > 0);
   const columns: (Column | false)[] = [
@@ -30,19 +34,19 @@ function identity(rank: Rank): Column[] {
       key: "step",
       title: "Step",
       number: true,
-      width: "84px",
+      fit: { longest: count(rank.end), min: 84, max: 84 },
       cell: (step) => count(step),
       sort: (step) => step,
     },
-    text("operation", "Operation", "minmax(150px, 3fr)", (step) => texts.name(step)),
+    text("operation", "Operation", fitted("name", 130), (step) => texts.name(step)),
     ops.loc.some((loc) => loc >= 0) &&
-      text("location", "Location", "minmax(130px, 4fr)", (step) => texts.loc(step)),
+      text("location", "Location", fitted("loc", 150), (step) => texts.loc(step)),
     has(ops.resultTypes) &&
-      text("results", "Result", "minmax(150px, 3fr)", (step) => texts.resultTypes(step)),
+      text("results", "Result", fitted("results", 200, 240), (step) => texts.resultTypes(step)),
     has(ops.operandTypes) &&
-      text("operands", "Operands", "minmax(110px, 3fr)", (step) => texts.operandShapes(step)),
+      text("operands", "Operands", fitted("operands", 240, 320), (step) => texts.operandShapes(step)),
     rank.runs.program.length > 0 &&
-      text("program", "Program", "minmax(84px, 1.5fr)", (step) => rank.program(step) ?? ""),
+      text("program", "Program", fitted("program", 84), (step) => rank.program(step) ?? ""),
     rank.runs.program.length > 0 && {
       key: "run",
       title: "Run",
@@ -62,39 +66,41 @@ function identity(rank: Rank): Column[] {
   return columns.filter((column) => column !== false);
 }
 
-/** What it did to the pool that is looked at. */
+/** The columns about the operation's effect on the selected pool. */
 function memory(store: Store, rank: Rank): Column[] {
   const pool = () => rank.pools[store.state.pool] ?? rank.pools[0];
-  // The heading is there for all pools: it is spoken of banks where one of them has some.
+  // The headings are the same for all pools: they mention banks if any pool has some.
   const isWhole = rank.pools.every(({ extent }) => extent === "device");
-  const where = bankWords(isWhole ? "device" : "bank").each;
-  return [
-    {
+  const { perBank } = bankWords(isWhole ? "device" : "bank");
+  const isKnown = (value: number) => !Number.isNaN(value);
+  const columns: (Column | false)[] = [
+    rank.pools.some(({ effect }) => effect.some(isKnown)) && {
       key: "change_per_bank",
       title: "Change",
-      help: `What the operation changed in ${where}`,
+      help: `Net change by the operation${perBank}`,
       number: true,
-      width: "104px",
+      width: "100px",
       cell: (step) => changeCell(pool().effect[step]),
       sort: (step) => pool().effect[step],
     },
-    {
+    rank.pools.some((pool) => heldBefore(rank, pool).some(isKnown)) && {
       key: "allocated_before_per_bank",
       title: "Before",
-      help: `What was allocated in ${where} right before the operation`,
+      help: `Memory allocated right before the operation${perBank}`,
       number: true,
-      width: "100px",
+      width: "96px",
       cell: (step) => sizeElement(heldBefore(rank, pool())[step]),
       sort: (step) => heldBefore(rank, pool())[step],
     },
   ];
+  return columns.filter((column) => column !== false);
 }
 
-/** Where else the step can be seen. */
+/** The links to the step in other sections. */
 function links(store: Store, rank: Rank): Column {
-  // Where neither graphs nor locations of steps are known, no step leads to a line.
-  const canTell = rank.ops.loc.some((loc) => loc >= 0) || rank.runs.module.some((module) => module >= 0);
-  const hasTexts = canTell && rank.modules.some((module) => module.stages.length > 0);
+  // Without graphs or locations of steps, no step has a line.
+  const hasLines = rank.ops.loc.some((loc) => loc >= 0) || rank.runs.module.some((module) => module >= 0);
+  const hasTexts = hasLines && rank.modules.some((module) => module.stages.length > 0);
   const link = (target: "memory" | "ir", word: string, step: number, label: string) =>
     h(
       "button",
@@ -112,18 +118,18 @@ function links(store: Store, rank: Rank): Column {
   return {
     key: "links",
     title: "Show in",
-    width: hasTexts ? "104px" : "76px",
+    width: hasTexts ? "100px" : "76px",
     cell: (step) =>
       h(
         "span",
         { class: "operation-links" },
         link("memory", "chart", step, `Show step ${count(step)} in the chart`),
-        hasTexts && link("ir", "IR", step, `IR: show step ${count(step)} in the text of its graph`),
+        hasTexts && link("ir", "IR", step, `IR: show step ${count(step)} in its graph`),
       ),
   };
 }
 
-/** The sign says what happened; the colour says it again. */
+/** A change with its sign; the colour only repeats it. */
 function changeCell(bytes: number): HTMLElement {
   const element = changeElement(bytes);
   if (bytes > 0) element.classList.add("change-up");

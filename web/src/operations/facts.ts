@@ -1,21 +1,22 @@
-// What the table says of each step, as texts and columns that are made when they are first asked for and then kept.
+// The texts and values of the operation table, computed on first use and cached.
 
 import { Mark, momentBefore, type Pool, type Rank } from "../data/report";
+import { lengthsOf } from "../text-width";
 
 const MARKS: readonly [bit: number, word: string, why: string][] = [
-  [Mark.Failed, "failed", "the error that the log shows came in this operation"],
-  [Mark.Weight, "weight", "it makes or loads constants"],
-  [Mark.View, "view", "its result shares the memory of its operand"],
+  [Mark.Failed, "failed", "the error in the log occurred in this operation"],
+  [Mark.Weight, "weight", "creates or loads constants"],
+  [Mark.View, "view", "the result shares its operand's memory"],
   [Mark.CacheMiss, "cache miss", "the const-eval program had to run"],
-  [Mark.Retained, "retained", "the deallocation freed nothing: the runtime keeps the tensor"],
+  [Mark.Retained, "retained", "the deallocation freed nothing: the runtime retains the tensor"],
 ];
 
-/** The marks of a step, with what they mean. */
+/** The marks of a step and their explanations. */
 export function marksOf(marks: number): { word: string; why: string }[] {
   return MARKS.filter(([bit]) => marks & bit).map(([, word, why]) => ({ word, why }));
 }
 
-/** The texts of the distinct operations of a rank. */
+/** The texts of a rank's operations. */
 export class OperationTexts {
   private readonly results: string[] = [];
   private readonly operands: string[] = [];
@@ -32,14 +33,39 @@ export class OperationTexts {
 
   /** `1x32x64 bf16, 32x1 f32` */
   resultTypes(step: number): string {
-    const op = this.rank.steps.op[step];
-    this.results[op] ??= joined(this.rank.ops.resultTypes.get(op), (type) => this.rank.typeText(type));
-    return this.results[op];
+    return this.resultsOf(this.rank.steps.op[step]);
   }
 
   /** `1x32x64, 64x128` */
   operandShapes(step: number): string {
-    const op = this.rank.steps.op[step];
+    return this.operandsOf(this.rank.steps.op[step]);
+  }
+
+  /** The lengths of a column's texts, to size it. */
+  lengths(column: "name" | "loc" | "program" | "results" | "operands"): { longest: string; typical: string } {
+    const { ops, runs } = this.rank;
+    const texts = (ids: Iterable<number>) => Array.from(new Set(ids), (id) => this.rank.text(id) ?? "");
+    const ofOps = (of: (op: number) => string) => Array.from(ops.name, (_, op) => of(op));
+    switch (column) {
+      case "name":
+        return lengthsOf(texts(ops.name));
+      case "loc":
+        return lengthsOf(texts(ops.loc));
+      case "program":
+        return lengthsOf(texts(runs.program));
+      case "results":
+        return lengthsOf(ofOps((op) => this.resultsOf(op)));
+      case "operands":
+        return lengthsOf(ofOps((op) => this.operandsOf(op)));
+    }
+  }
+
+  private resultsOf(op: number): string {
+    this.results[op] ??= joined(this.rank.ops.resultTypes.get(op), (type) => this.rank.typeText(type));
+    return this.results[op];
+  }
+
+  private operandsOf(op: number): string {
     this.operands[op] ??= joined(this.rank.ops.operandTypes.get(op), (type) => this.rank.shapeText(type));
     return this.operands[op];
   }
@@ -51,11 +77,11 @@ function joined(types: Int32Array, text: (type: number) => string): string {
 
 const before = new WeakMap<Pool, Float64Array>();
 
-/** What each bank of a pool held right before each step; NaN where it is not known. */
+/** The bytes allocated in a pool right before each step; NaN if unknown. */
 export function heldBefore(rank: Rank, pool: Pool): Float64Array {
   let held = before.get(pool);
   if (!held) {
-    // Without tensors nothing is rebuilt: what was not printed is not known, which only `heldAt` can tell.
+    // Without tensors nothing is reconstructed: values that were not reported are unknown, which `heldAt` checks.
     held = rank.hasTensors
       ? lastChanges(pool, rank.end)
       : Float64Array.from({ length: rank.end }, (_, step) => pool.heldAt(rank, momentBefore(step)));

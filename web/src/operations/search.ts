@@ -1,28 +1,28 @@
-// The search among the steps: which have all the words in their operation, location, shapes or program.
+// Searches for steps that have all words in their operation, location, types, program or number.
 //
-// A million steps share few texts. So each word is looked for once in each text, then the steps are gone through with
-// numbers only.
+// A million steps share few texts, so each word is searched once in each text; the loop over the steps only compares
+// numbers.
 
 import { Kind, type Rank } from "../data/report";
 
 export interface Filter {
-  /** What was typed. */
+  /** The search text. */
   query: string;
   deallocations: boolean;
-  /** The top-level run, from 1; `null`: all. */
+  /** The top-level run, from 1; `null` for all. */
   run: number | null;
 }
 
-/** What is known of a text and a word. */
+/** The cached result for a text and a word. */
 const [UNSEEN, ABSENT, FOUND] = [0, 1, 2];
 
 export class StepSearch {
-  /** The texts in lower case, made when they are first looked at. */
+  /** The texts in lower case, computed on first use. */
   private readonly lower: string[] = [];
 
   constructor(private readonly rank: Rank) {}
 
-  /** The steps that pass, in order. */
+  /** The matching steps, in order. */
   find(filter: Filter): Uint32Array {
     const { steps, ops, runs, end } = this.rank;
     const words = wordsOf(filter.query).map((word) => this.look(word));
@@ -43,7 +43,7 @@ export class StepSearch {
     return found.subarray(0, count);
   }
 
-  /** Where a word is: in which operations, in the names of which runs' programs, and as which step. */
+  /** The operations, runs (by program name) and step that match a word. */
   private look(word: string): { ops: Uint8Array; runs: Uint8Array; step: number } {
     const { ops, runs, types } = this.rank;
     const known = new Uint8Array(this.rank.report.texts.length);
@@ -63,7 +63,7 @@ export class StepSearch {
       opHas[op] = Number(found);
     }
     const runHas = Uint8Array.from(runs.program, (program) => Number(inText(program)));
-    // Numbers of steps are shown with commas.
+    // Step numbers are shown with commas.
     const step = /^\d[\d,]*$/.test(word) ? Number(word.replaceAll(",", "")) : -1;
     return { ops: opHas, runs: runHas, step };
   }
@@ -79,7 +79,7 @@ export function wordsOf(query: string): string[] {
   return query.toLowerCase().split(/\s+/).filter(Boolean);
 }
 
-/** Whether it only gives memory back, or only names the device. */
+/** Whether an operation only frees memory or only gets the device. */
 function isHousekeeping(kind: number): boolean {
   return kind === Kind.Deallocate || kind === Kind.GetDevice;
 }

@@ -1,22 +1,22 @@
-// The steps that added most, with their net effect.
+// The steps with the largest net increases.
 
 import "./lists.css";
 import { bankWords } from "../banks";
 import { momentBefore, type Pool, type Rank } from "../data/report";
-import { isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
 import { changeElement, count, sizeElement } from "../format";
 import { jumpTo } from "../jump";
 import { operationText, poolTabs, stepLink } from "../moment";
+import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
 import { type Store, spanOf } from "../state";
 
-/** How many rows the list has. */
-const MOST = 10;
+/** The number of rows of the list. */
+const MAX_ROWS = 10;
 
 export function consumersSection(store: Store): Section {
-  return section(store, "consumers", "Top memory consumers", ["rank", "pool", "run"], (body, head) => {
-    const tabs = poolTabs(store, "the consumers");
+  return section(store, "consumers", "Largest increases", ["rank", "pool", "run"], (body, head) => {
+    const tabs = poolTabs(store, "Largest increases");
     const note = h("p", { class: "note" });
     const table = h("div", { class: "scroll-x" });
     head.append(tabs.element);
@@ -28,7 +28,7 @@ export function consumersSection(store: Store): Section {
       const steps = pool ? largest(rank, pool, spanOf(rank, run)) : [];
       note.textContent =
         steps.length > 0
-          ? `The steps that added most to ${pool.name}${run === null ? "" : ` in run ${count(run)}`}: not the states near the peak.`
+          ? `The steps that added the most to ${pool.name}${run === null ? "" : ` in run ${count(run)}`}; they need not be near the peak.`
           : nothing(rank, pool);
       fill(table, steps.length > 0 && list(store, rank, pool, steps));
     };
@@ -36,76 +36,58 @@ export function consumersSection(store: Store): Section {
 }
 
 function nothing(rank: Rank, pool: Pool | undefined): string {
-  if (!pool) return "The log shows no pool of memory.";
-  if (rank.end === 0) return "The log names no operations, so nobody knows which of them added memory.";
-  return `No step added memory to ${pool.name}${pool.quantum > 0 ? " beyond what rounding hides" : ""}.`;
+  if (!pool) return "The input has no memory pools.";
+  if (rank.end === 0) return "The input names no operations, so increases can't be attributed to steps.";
+  return `No step increased ${pool.name}${pool.quantum > 0 ? " by more than the rounding error" : ""}.`;
 }
 
-/** The steps of a stretch of time that added most, the largest first; what rounding alone can do is none. */
+/** The steps of a range with the largest increases, largest first; increases within the rounding error are skipped. */
 function largest(rank: Rank, pool: Pool, span: { from: number; to: number }): number[] {
   const { effect } = pool;
   let top: number[] = [];
-  let least = pool.quantum;
+  let threshold = pool.quantum;
   for (let step = span.from; step < Math.min(span.to, rank.end); step++) {
-    if (!(effect[step] > least)) continue;
+    if (!(effect[step] > threshold)) continue;
     top.push(step);
-    if (top.length >= MOST * 20) {
+    if (top.length >= MAX_ROWS * 20) {
       top = best(effect, top);
-      least = effect[top[top.length - 1]];
+      threshold = effect[top[top.length - 1]];
     }
   }
   return best(effect, top);
 }
 
 function best(effect: Float64Array, steps: number[]): number[] {
-  return steps.sort((a, b) => effect[b] - effect[a] || a - b).slice(0, MOST);
+  return steps.sort((a, b) => effect[b] - effect[a] || a - b).slice(0, MAX_ROWS);
 }
 
-const RESULT: [string, boolean] = ["Result", false];
-
 function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElement {
-  const hasResults = isTenstorrent(rank.summary) || rank.hasResults;
   const row = (step: number) => {
     const types = [...rank.ops.resultTypes.get(rank.steps.op[step])].filter((type) => type >= 0);
-    return h(
-      "tr",
-      {},
+    return [
       h("td", { class: "number" }, stepLink(store, step, count(step))),
       h("td", { class: "number", "data-fact": "added" }, changeElement(pool.effect[step])),
       h("td", { class: "number" }, sizeElement(pool.heldAt(rank, momentBefore(step)))),
       h("td", { class: "op" }, operationText(rank.opName(step), rank.opLoc(step))),
-      hasResults && h("td", { class: "mono" }, types.map((type) => rank.typeText(type)).join(", ")),
+      h("td", { class: "mono" }, types.map((type) => rank.typeText(type)).join(", ")),
       h(
         "td",
         {},
         h(
           "button",
           { class: "link", type: "button", onclick: () => jumpTo("operations", step) },
-          "in the table",
+          "Show in table",
         ),
       ),
-    );
+    ];
   };
-  const heads: [string, boolean][] = [
+  const heads: Heading[] = [
     ["Step", true],
-    [`Added${bankWords(pool.extent).perBank}`, true],
+    [`Increase${bankWords(pool.extent).suffix}`, true],
     ["Allocated before", true],
     ["Operation", false],
-    ...(hasResults ? [RESULT] : []),
+    ["Result", false],
     ["", false],
   ];
-  return h(
-    "table",
-    { class: "plain-table" },
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        heads.map(([text, number]) => h("th", { scope: "col", class: number ? "number" : null }, text)),
-      ),
-    ),
-    h("tbody", {}, steps.map(row)),
-  );
+  return plainTable(heads, steps.map(row)).table;
 }

@@ -1,4 +1,4 @@
-// How often each operation ran, as bars.
+// The number of executions of each operation, as bars.
 
 import "./lists.css";
 import { Kind, type Rank } from "../data/report";
@@ -8,7 +8,7 @@ import { count, percent } from "../format";
 import { type Section, section } from "../section";
 import { type Store, spanOf } from "../state";
 
-/** How many bars are shown at first. */
+/** The initial number of bars. */
 const FIRST = 15;
 
 export function distributionSection(store: Store): Section {
@@ -28,8 +28,8 @@ export function distributionSection(store: Store): Section {
       const total = rows.reduce((sum, row) => sum + row.count, 0);
       note.textContent =
         rows.length > 0
-          ? `${count(total)} operations; ${isTenstorrent(rank.summary) ? "deallocations and get_device" : "deallocations"} are left out.`
-          : "The log names no operations.";
+          ? `${count(total)} operations; ${isTenstorrent(rank.summary) ? "deallocations and get_device" : "deallocations"} are not counted.`
+          : "The input names no operations.";
       draw = () => {
         const shown = all ? rows : rows.slice(0, FIRST);
         fill(
@@ -44,10 +44,10 @@ export function distributionSection(store: Store): Section {
   });
 }
 
-function bar(row: { op: string; count: number }, most: number, total: number): HTMLElement[] {
+function bar(row: { op: string; count: number }, max: number, total: number): HTMLElement[] {
   return [
     h("span", { class: "mono" }, row.op),
-    h("span", { class: "bar" }, h("i", { style: `width: ${(row.count / most) * 100}%` })),
+    h("span", { class: "bar" }, h("i", { style: `width: ${(row.count / max) * 100}%` })),
     h(
       "span",
       { class: "number" },
@@ -57,7 +57,7 @@ function bar(row: { op: string; count: number }, most: number, total: number): H
   ];
 }
 
-/** The same for one run. */
+/** The counts of one run. */
 function ofRun(rank: Rank, run: number): { op: string; count: number }[] {
   const counts = new Map<number, number>();
   const { from, to } = spanOf(rank, run);

@@ -1,4 +1,4 @@
-// Fragmentation: how much is free, how much of it in one piece, and when they differed most.
+// Fragmentation: free memory, its largest block, and the moments with the largest difference.
 
 import "./charts.css";
 import { bankWords } from "../banks";
@@ -8,10 +8,11 @@ import type { Pool, Rank } from "../data/report";
 import { fill, h } from "../dom";
 import { count, percent, size, sizeElement } from "../format";
 import type { Block, FragmentedMoment } from "../generated/answers";
+import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
-/** The free bytes outside of the largest piece. */
+/** The free bytes outside the largest block. */
 const inPieces = ({ free, largest_free: largest }: FragmentedMoment): number => free - largest;
 
 export function fragmentationSection(store: Store): Section {
@@ -39,10 +40,10 @@ class FragmentationView {
       height: 220,
       lines: [
         { label: "free", color: "free", look: "solid", width: 1.5 },
-        { label: "largest free piece", color: "largest-free", look: "thin", width: 1 },
+        { label: "largest free block", color: "largest-free", look: "thin", width: 1 },
       ],
       between: { upper: 0, lower: 1, color: "bad", share: 0.35 },
-      keys: [{ label: "free, but in smaller pieces", color: "bad", look: "block" }],
+      keys: [{ label: "free in smaller blocks", color: "bad", look: "block" }],
       fitTo: 2,
       describe: (spot) => spot && this.describe(spot.moment),
     });
@@ -54,32 +55,30 @@ class FragmentationView {
     if (pool !== this.of || !pool) this.change(rank, pool);
     if (!pool || this.isEmpty) return;
     const found = rank.summary.fragmentation[pool.name];
-    const worst = found ? size(found.free_per_bank - found.largest_free_per_bank) : "nothing";
+    const worst = found ? size(found.free_per_bank - found.largest_free_per_bank) : "0 B";
     const { perBank } = bankWords(pool.extent);
     this.chart.draw(state, {
       curves: [pool.free, pool.largestFree],
-      label: `Free memory of ${pool.name} and its largest piece over time${perBank && `,${perBank}`}: at most ${worst} in smaller pieces.`,
+      label: `Free memory of ${pool.name} and its largest free block over time${perBank && `,${perBank}`}: at most ${worst} in smaller blocks.`,
       unit: bankWords(pool.extent).axis,
       snapTo: null,
     });
   }
 
-  /** Another pool, maybe of another rank. */
+  /** Switches to another pool, possibly of another rank. */
   private change(rank: Rank, pool: Pool | undefined): void {
     this.of = pool;
     fill(this.worst, pool?.name ?? "");
     const say = (text: string) => fill(this.body, h("p", { class: "note" }, text));
     this.isEmpty = true;
     if (!pool?.fragmented) {
-      say(
-        `The log does not print how much of ${pool?.name ?? "a pool"} is free and the largest piece of it.`,
-      );
+      say(`The input does not report free memory and its largest block for ${pool?.name ?? "this pool"}.`);
       return;
     }
     const found = rank.summary.fragmentation[pool.name];
     const [worst] = pool.fragmented;
     if (!found || !worst) {
-      say(`What was free of ${pool.name} was always in one piece.`);
+      say(`The free memory of ${pool.name} was always contiguous.`);
       return;
     }
     this.isEmpty = false;
@@ -89,45 +88,38 @@ class FragmentationView {
       sizeElement(worst.free),
       ` free${bankWords(pool.extent).perBank}, `,
       sizeElement(worst.largest_free),
-      ` of it (${percent(worst.largest_free, worst.free)}) in one piece`,
+      ` (${percent(worst.largest_free, worst.free)}) in the largest block`,
     );
     fill(this.table, ...this.worstTable(rank, pool, pool.fragmented));
-    // What is little can only be seen close by.
+    // Small differences are only visible with a fitted axis.
     this.chart.setFit(found.severity !== "notable");
     const isNegligible = found.severity === "negligible";
-    const text =
-      "Less than 1 % of what was free ever lay in smaller pieces: fragmentation costs nothing here.";
+    const text = "Less than 1% of the free memory was ever in smaller blocks: fragmentation is negligible.";
     const map =
-      found.blocks && found.blocks.length > 0 && blockMap(found.blocks, bankWords(pool.extent).piece);
+      found.blocks && found.blocks.length > 0 && blockMap(found.blocks, bankWords(pool.extent).subject);
     fill(this.body, isNegligible && h("p", { class: "note" }, text), this.chart.element, map, this.table);
   }
 
   private worstTable(rank: Rank, pool: Pool, rows: FragmentedMoment[]): Node[] {
-    const heads = [
-      "When",
-      `Free${bankWords(pool.extent).perBank}`,
-      "Largest piece",
-      "In smaller pieces",
-      "Operation",
+    const heads: Heading[] = [
+      ["Moment", false],
+      [`Free${bankWords(pool.extent).suffix}`, true],
+      ["Largest block", true],
+      ["In smaller blocks", true],
+      ["Operation", false],
     ];
-    const isNumber = (index: number) => index >= 1 && index <= 3;
-    const head = heads.map((text, index) =>
-      h("th", { scope: "col", class: isNumber(index) && "number" }, text),
-    );
-    const body = rows.map((row) => this.worstRow(rank, row));
-    const table = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+    const cells = rows.map((row) => this.worstRow(rank, row));
+    const { table } = plainTable(heads, cells, null);
     return [
-      h("h3", {}, rows.length === 1 ? "The worst moment" : "The worst moments, one of each stretch of time"),
+      h("h3", {}, rows.length === 1 ? "Worst moment" : "Worst moments, one per time range"),
       h("div", { class: "table-box" }, table),
     ];
   }
 
-  private worstRow(rank: Rank, row: FragmentedMoment): HTMLElement {
+  private worstRow(rank: Rank, row: FragmentedMoment): HTMLTableCellElement[] {
     const step = stepNextTo(rank, row.moment);
     const pin = () => this.store.pinMoment(row.moment);
-    return h(
-      "tr",
-      {},
+    return [
       h(
         "td",
         {},
@@ -137,7 +129,7 @@ class FragmentationView {
       h("td", { class: "number" }, sizeElement(row.largest_free)),
       h("td", { class: "number" }, sizeElement(inPieces(row))),
       h("td", {}, step === null ? "–" : h("code", {}, rank.opName(step))),
-    );
+    ];
   }
 
   private describe(moment: number): Node | null {
@@ -145,31 +137,31 @@ class FragmentationView {
     const pool = this.of;
     if (!pool) return null;
     const [free, largest] = [pool.free.valueAt(moment), pool.largestFree.valueAt(moment)];
-    const when = pool.isObserved(moment) ? "" : "as last printed";
+    const when = pool.isObserved(moment) ? "" : "as last reported";
     const facts = factGrid([
       ["Free", size(free), when],
-      ["Largest piece", size(largest), percent(largest, free)],
-      ["In smaller pieces", size(free - largest)],
+      ["Largest block", size(largest), percent(largest, free)],
+      ["In smaller blocks", size(free - largest)],
     ]);
     return h("div", {}, ...momentHead(rank, moment), facts);
   }
 }
 
-/** A bank, or a pool of one piece, from its lowest address to its highest, at the worst moment. */
+/** The map of a bank, or of an undivided pool, by address at the worst moment. */
 function blockMap(blocks: Block[], what: string): HTMLElement {
   const free = blocks.filter((block) => !block.allocated).length;
-  const piece = (block: Block) =>
+  const element = (block: Block) =>
     h("span", {
       class: block.allocated ? "block block-full" : "block",
       style: `flex-grow: ${block.size}`,
       title: `${size(block.size)} ${block.allocated ? "in use" : "free"}, at ${count(block.address)}`,
     });
-  const label = `${what} at the worst moment: ${count(blocks.length - free)} pieces in use, ${count(free)} free`;
+  const label = `${what} at the worst moment: ${count(blocks.length - free)} blocks in use, ${count(free)} free`;
   return h(
     "div",
     { class: "block-map" },
     h("h3", {}, `${what} at the worst moment, by address`),
-    h("div", { class: "blocks", role: "img", "aria-label": label }, blocks.map(piece)),
-    h("p", { class: "note" }, `${count(blocks.length - free)} pieces in use, ${count(free)} free.`),
+    h("div", { class: "blocks", role: "img", "aria-label": label }, blocks.map(element)),
+    h("p", { class: "note" }, `${count(blocks.length - free)} blocks in use, ${count(free)} free.`),
   );
 }

@@ -1,4 +1,4 @@
-// What ran when, where the evidence has calls with times.
+// The gantt chart, if the input has calls with times.
 
 import type { Report } from "../data/report";
 import { fill, h } from "../dom";
@@ -7,19 +7,20 @@ import { GanttView } from "../gantt/view";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
-/** Whether a rank of the report has calls. */
+/** Whether any rank has calls. */
 export function hasGantt(report: Report): boolean {
   return report.summary.ranks.some((_, rank) => document.getElementById(`ttmem-gantt-${rank}`) !== null);
 }
 
 export function ganttSection(store: Store): Section {
-  return section(store, "gantt", "What ran when", ["rank", "theme"], (body) => {
+  return section(store, "gantt", "Timeline", ["rank", "theme"], (body) => {
     const views = new Map<number, Promise<GanttView | null>>();
     const viewOf = ({ rank }: State): Promise<GanttView | null> => {
       let view = views.get(rank.index);
       if (!view) {
         const data = unpackGantt(rank.index, rank.report.texts);
-        view = data.then((data) => data && new GanttView(data));
+        const pools = rank.poolsInOrder.map(({ name }) => name);
+        view = data.then((data) => data && new GanttView(data, pools));
         views.set(rank.index, view);
       }
       return view;
@@ -28,7 +29,7 @@ export function ganttSection(store: Store): Section {
       const view = await viewOf(state);
       if (store.state.rank !== state.rank) return;
       view?.recolor();
-      const nothing = h("p", { class: "note" }, "This rank has no operations with times.");
+      const nothing = h("p", { class: "note" }, "This rank has no calls with times.");
       const shown = view?.element ?? nothing;
       if (body.firstElementChild !== shown) fill(body, shown);
     };

@@ -1,4 +1,4 @@
-// The texts of the compiled graphs, linked with the steps that ran.
+// The text of the compiled graphs, linked with the executed steps.
 
 import "./ir.css";
 import { stepNextTo } from "../charts/moment-facts";
@@ -16,18 +16,18 @@ import { type State, type Store, spanOf } from "../state";
 
 export function irSection(store: Store): Section {
   let view: GraphsView | undefined;
-  const made = section(store, "ir", "Graphs", ["rank", "moment"], (body) => {
+  const element = section(store, "ir", "Graphs", ["rank", "moment"], (body) => {
     view = new GraphsView(store, body);
     return (state) => view?.draw(state);
   });
   onJump("ir", (step) => {
-    made.draw();
+    element.draw();
     view?.jump(step);
   });
-  return made;
+  return element;
 }
 
-/** What is there once the texts of a rank are unpacked. */
+/** The unpacked texts of a rank. */
 interface Texts {
   rank: Rank;
   lines: Lines;
@@ -39,10 +39,10 @@ class GraphsView {
   private texts: Texts | undefined;
   private shown: Stage | undefined;
   private drawn: State | undefined;
-  /** The step to go to once the texts are there. */
+  /** The step to show once the texts are unpacked. */
   private awaited: number | null = null;
   private readonly graphs = h("select", { onchange: () => this.chooseGraph(Number(this.graphs.value)) });
-  private readonly tabs = h("span", { class: "tabs", role: "tablist", "aria-label": "Stage of compilation" });
+  private readonly tabs = h("span", { class: "tabs", role: "tablist", "aria-label": "Compilation stage" });
   private readonly following = h("input", { type: "checkbox", checked: true });
   private readonly place = new Place((line) => this.viewer.goTo(line));
   private readonly viewer = new TextViewer({
@@ -76,7 +76,7 @@ class GraphsView {
     else if (state.moment !== before.moment) this.pinned(false);
   }
 
-  /** Shows the line of a step, in whichever graph it is. */
+  /** Shows the line of a step, in whichever graph it is in. */
   jump(step: number): void {
     if (this.texts) this.showStep(step, true);
     else this.awaited = step;
@@ -90,7 +90,7 @@ class GraphsView {
       fill(this.body, h("p", { class: "note" }, whyNone(rank)));
       return;
     }
-    fill(this.body, h("p", { class: "note" }, "Unpacking the texts …"));
+    fill(this.body, h("p", { class: "note" }, "Unpacking the graphs …"));
     const [lines, links] = await Promise.all([rank.report.ir(), rank.irLinks()]);
     if (rank !== this.store.state.rank) return;
     if (!lines || !links) {
@@ -118,7 +118,7 @@ class GraphsView {
         h("label", {}, "Graph", this.graphs),
         this.tabs,
         this.find.element,
-        h("label", { title: "Go to the line of the operation that is pinned" }, this.following, "follow"),
+        h("label", { title: "Go to the line of the pinned operation" }, this.following, "follow"),
         saveButton,
       ),
       this.place.element,
@@ -126,7 +126,7 @@ class GraphsView {
     );
   }
 
-  /** Shows the text of a stage, from the top. */
+  /** Shows the text of a stage from the top. */
   private show(stage: Stage): void {
     const { texts } = this;
     if (!texts || stage === this.shown) return;
@@ -176,7 +176,7 @@ class GraphsView {
     this.pinned(false, false);
   }
 
-  /** Another stage of the same graph: the reader stays at the operation that he looks at. */
+  /** Shows another stage of the same graph, at the pinned operation. */
   private chooseStage(stage: Stage): void {
     this.show(stage);
     this.pinned(true, false);
@@ -187,7 +187,7 @@ class GraphsView {
     return stepNextTo(rank, moment) ?? (rank.end > 0 ? rank.end - 1 : null);
   }
 
-  /** Marks the pinned operation, and goes to it if the reader wants to follow. */
+  /** Marks the pinned operation, and scrolls to it if following is on. */
   private pinned(goThere: boolean, mayChange = true): void {
     const step = this.pinnedStep;
     if (step === null || !this.texts || !this.shown) return;
@@ -195,7 +195,7 @@ class GraphsView {
     else this.markStep(step, goThere);
   }
 
-  /** Goes to a step: to its graph, to the stage that has it, to its line. */
+  /** Shows the graph and stage of a step, and its line. */
   private showStep(step: number, goThere: boolean): void {
     const { texts, shown } = this;
     if (!texts || !shown) return;
@@ -204,17 +204,17 @@ class GraphsView {
     this.markStep(step, goThere);
   }
 
-  /** Marks the lines of a step in the text that is shown. */
+  /** Marks the lines of a step in the current text. */
   private markStep(step: number, goThere: boolean): void {
     const { texts, shown } = this;
     if (!texts || !shown) return;
     const found = texts.links.linesOf(step, shown);
     this.viewer.mark(found.lines);
-    this.place.tell(texts.rank, texts.links, shown, step, found);
+    this.place.show(texts.rank, texts.links, shown, step, found);
     if (goThere && found.lines.length > 0) this.viewer.goTo(found.lines[0]);
   }
 
-  /** The step of a line: in the run that is looked at, or its first. */
+  /** The step of a line in the pinned step's run, or else its first step. */
   private stepAt(line: number): { step: number; count: number } | null {
     const { texts, shown, pinnedStep } = this;
     if (!texts || !shown) return null;
@@ -239,17 +239,17 @@ class GraphsView {
   }
 }
 
-/** All texts of a rank that have lines. */
+/** All non-empty texts of a rank. */
 function stagesOf(rank: Rank): Stage[] {
   const stages = rank.modules.flatMap(({ stages }, module) => stages.map((stage) => ({ module, ...stage })));
   return stages.filter(({ lines }) => lines > 0);
 }
 
-/** Where a step is best seen: in its graph, in the stage that is shown if it is there, else in what runs. */
+/** The best stage for a step: in its graph, the current stage if it has the step, or else TTNN. */
 function stageFor({ links, stages }: Texts, shown: Stage, step: number): Stage | undefined {
   const has = (stage: Stage) => links.linesOf(step, stage).lines.length > 0;
-  const byTaste = [shown.stage, "ttnn", "ttir"];
-  const rate = ({ stage }: Stage) => byTaste.indexOf(stage) + 1 || byTaste.length + 1;
+  const preferred = [shown.stage, "ttnn", "ttir"];
+  const rate = ({ stage }: Stage) => preferred.indexOf(stage) + 1 || preferred.length + 1;
   const module = links.moduleOf(step);
   const own = stages.filter((stage) => stage.module === module).sort((a, b) => rate(a) - rate(b));
   if (module >= 0) return own.find(has) ?? own[0];
@@ -258,12 +258,12 @@ function stageFor({ links, stages }: Texts, shown: Stage, step: number): Stage |
 
 /** `SyncTensorsGraph.1 (graph 1 of 3)` */
 function graphLabel(rank: Rank, module: number): string {
-  const name = shorten(rank.modules[module].name ?? "without a name", 80);
+  const name = shorten(rank.modules[module].name ?? "unnamed", 80);
   return `${name} (graph ${count(module + 1)} of ${count(rank.modules.length)})`;
 }
 
 function whyNone(rank: Rank): string {
   return rank.modules.length > 0
-    ? "The texts of the graphs could not be read again from the log when this report was made."
-    : "The log has no texts of graphs. The compiler prints them with its DEBUG output (TTXLA_LOGGER_LEVEL=DEBUG).";
+    ? "The text of the graphs could not be read from the log when this report was written."
+    : "The input has no graphs. To log them, set TTXLA_LOGGER_LEVEL=DEBUG.";
 }

@@ -1,4 +1,4 @@
-// What is alive at the pinned moment: the device's figure against the sum of the tensors, a treemap, a table.
+// The live tensors at the pinned moment: their sum compared with the measured memory, a treemap and a table.
 
 import "./live.css";
 import { bankWords } from "../banks";
@@ -16,9 +16,9 @@ import { type Section, section } from "../section";
 import type { Store } from "../state";
 
 export function liveSection(store: Store): Section {
-  return section(store, "live", "What is alive", ["rank", "pool", "moment"], (body, head) => {
+  return section(store, "live", "Live tensors", ["rank", "pool", "moment"], (body, head) => {
     const title = head.querySelector("h2")!;
-    const tabs = poolTabs(store, "what is alive");
+    const tabs = poolTabs(store, "Live tensors");
     const controls = new MomentControls(store);
     const facts = h("dl", { class: "live-facts" });
     const legend = h("ul", { class: "legend" });
@@ -41,8 +41,8 @@ export function liveSection(store: Store): Section {
       tabs.show(state);
       controls.show(state);
       const of = rank.pools[pool];
-      title.textContent = of ? `What is alive in ${of.name} ${momentTitle(rank, moment)}` : "What is alive";
-      const hasTensors = of !== undefined && isNamed(rank, pool);
+      title.textContent = of ? `Live in ${of.name} ${momentTitle(rank, moment)}` : "Live tensors";
+      const hasTensors = of !== undefined && isAttributable(rank, pool);
       for (const part of [legend, map, table.element, csv]) part.hidden = !hasTensors;
       why.textContent = hasTensors || !of ? "" : whyNone(rank, of);
       if (!of) return;
@@ -60,30 +60,29 @@ export function liveSection(store: Store): Section {
   });
 }
 
-/** Whether bytes of a pool may have names. A process has more memory than its tensors: nobody asks whose the rest is. */
-function isNamed(rank: Rank, pool: number): boolean {
+/** Whether a pool's memory can be attributed to tensors. Process memory without any tensors can't. */
+function isAttributable(rank: Rank, pool: number): boolean {
   return rank.hasTensors && (isTenstorrent(rank.summary) || rank.hasTensorsIn(pool));
 }
 
 function whyNone(rank: Rank, pool: Pool): string {
-  if (rank.hasTensors)
-    return `No tensor was ever seen in ${pool.name}: it is known how much it holds, not what.`;
-  return `Which tensors these bytes belong to is not known: ${reason(rank)}`;
+  if (rank.hasTensors) return `No tensors were tracked in ${pool.name}: only its total size is known.`;
+  return `Memory can't be attributed to tensors: ${reason(rank)}`;
 }
 
 function reason(rank: Rank): string {
-  if (!rank.hasResults && !isTenstorrent(rank.summary)) return "what this was read from names no tensors.";
+  if (!rank.hasResults && !isTenstorrent(rank.summary)) return "the input names no tensors.";
   return rank.hasResults
-    ? "what this was read from has the operations with their results, but not when those were given back."
-    : "the log shows the state of the memory, but not the operations with their results. `ttmem formats` says which " +
-        "setting prints them.";
+    ? "the input has the operations and their results, but not when the results were freed."
+    : "the log has memory states, but not the operations and their results. `ttmem formats` lists the settings that " +
+        "log them.";
 }
 
-const OF_A_DEVICE = { measured: "the device says", rebuilt: "rebuilt: not printed here" };
-const OF_TENSORS = { measured: "measured", rebuilt: "rebuilt" };
-const OF_READINGS = { measured: "measured", rebuilt: "as last read" };
+const OF_A_DEVICE = { measured: "reported by the device", unmeasured: "reconstructed: not reported here" };
+const OF_TENSORS = { measured: "measured", unmeasured: "reconstructed" };
+const OF_READINGS = { measured: "measured", unmeasured: "as last measured" };
 
-/** The figure of the device, the sum of the tensors, and what is between them. */
+/** Shows the allocated memory, the sum of the live tensors and the difference. */
 function showFacts(
   facts: HTMLElement,
   rank: Rank,
@@ -94,7 +93,7 @@ function showFacts(
 ): void {
   const { perBank } = bankWords(pool.extent);
   const words = isTenstorrent(rank.summary) ? OF_A_DEVICE : live ? OF_TENSORS : OF_READINGS;
-  const source = pool.isObserved(moment) ? words.measured : words.rebuilt;
+  const source = pool.isObserved(moment) ? words.measured : words.unmeasured;
   const rows: [string, Node | string, string][] = [
     [`allocated${perBank} (${source})`, sizeElement(held), "allocated"],
   ];
@@ -102,18 +101,14 @@ function showFacts(
     const rest = held - live.perBank;
     const share = held > 0 && rest >= 0 ? ` (${percent(rest, held)})` : "";
     rows.push(
-      [
-        `${counted(live.tensors.length, "tensor")} add${live.tensors.length === 1 ? "s" : ""} up to`,
-        sizeElement(live.perBank),
-        "explained",
-      ],
+      [counted(live.tensors.length, "live tensor"), sizeElement(live.perBank), "explained"],
       ["unexplained", h("span", {}, sizeElement(rest), share), "unexplained"],
     );
   }
   const capacity = pool.capacity.valueAt(moment);
-  if (pool.isObserved(moment) && pool.tellsFree) {
+  if (pool.isObserved(moment) && pool.reportsFree) {
     rows.push(["free", sizeElement(pool.free.valueAt(moment)), "free"]);
-    rows.push(["largest free piece", sizeElement(pool.largestFree.valueAt(moment)), "largest-free"]);
+    rows.push(["largest free block", sizeElement(pool.largestFree.valueAt(moment)), "largest-free"]);
   }
   if (capacity > 0) rows.push(["of capacity", `${percent(held, capacity)} of ${size(capacity)}`, "share"]);
   fill(
@@ -122,7 +117,7 @@ function showFacts(
   );
 }
 
-/** Who left the unexplained bytes behind. */
+/** Shows the operations that the unexplained bytes are attributed to. */
 function showResidue(
   element: HTMLElement,
   store: Store,
@@ -146,7 +141,7 @@ function showResidue(
         ];
   fill(
     element,
-    h("summary", {}, "Who left the unexplained bytes behind"),
+    h("summary", {}, "Sources of the unexplained bytes"),
     h(
       "ul",
       {},

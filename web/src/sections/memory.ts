@@ -1,4 +1,4 @@
-// Memory over time: what each pool held before every step, against what it can hold.
+// Memory over time: the memory allocated in each pool before every step, and its capacity.
 
 import "./memory.css";
 import { bankWords } from "../banks";
@@ -17,17 +17,17 @@ import { onJump } from "../jump";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
-/** Where the peak is less than this share of the capacity, lines up there would press it flat. */
+/** If the peak is below this share of the capacity, the capacity line is hidden: it would flatten the curve. */
 const LOW = 0.1;
 
 const LINES: Line[] = [
   { label: "allocated", color: "allocated", look: "area", width: 1.5, fill: 0.22 },
   { label: "capacity", color: "capacity", look: "dashed", width: 1.5, dash: [8, 5] },
-  { label: "largest free piece", color: "largest-free", look: "thin", width: 1 },
+  { label: "largest free block", color: "largest-free", look: "thin", width: 1 },
 ];
 
-const WEIGHT_KEY: Key = { label: "makes or loads weights", color: "weight-mark", look: "tick" };
-const OUTSIDE_KEY: Key = { label: "changed between programs", color: "ink-3", look: "dotted" };
+const WEIGHT_KEY: Key = { label: "creates or loads weights", color: "weight-mark", look: "tick" };
+const OUTSIDE_KEY: Key = { label: "change between programs", color: "ink-3", look: "dotted" };
 
 export function memorySection(store: Store): Section {
   const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
@@ -98,7 +98,7 @@ class MemoryView {
     this.overview.draw(state, pool.held);
   }
 
-  /** Another pool, maybe of another rank. */
+  /** Switches to another pool, possibly of another rank. */
   private change(state: State, pool: Pool | undefined): void {
     const { rank } = state;
     this.of = pool;
@@ -112,11 +112,12 @@ class MemoryView {
     this.keys.length = 0;
     if (weightSteps(rank).length > 0) this.keys.push(WEIGHT_KEY);
     if (rank.summary.outside.some((change) => change.pool === pool.name)) this.keys.push(OUTSIDE_KEY);
-    const isLow = isPressedFlat(pool);
+    const isLow = isFlat(pool);
     this.chart.showLines([true, !isLow, !isLow]);
     fill(
       this.note,
-      isLow && "Little of this pool is used: its capacity is off the scale. Switch it on in the legend.",
+      isLow &&
+        "Little of this pool is used, so its capacity is off the scale. To show it, click it in the legend.",
     );
     this.note.hidden = !isLow;
     fill(
@@ -129,7 +130,7 @@ class MemoryView {
   }
 
   private fillTabs(rank: Rank, chosen: number): void {
-    const tab = (pool: Pool, index: number) =>
+    const tab = ({ name, index }: Pool) =>
       h(
         "button",
         {
@@ -140,19 +141,21 @@ class MemoryView {
           tabindex: index === chosen ? 0 : -1,
           onclick: () => this.store.set({ pool: index }),
         },
-        pool.name,
+        name,
       );
     const hadFocus = this.tabs.contains(document.activeElement);
-    fill(this.tabs, rank.pools.map(tab));
+    fill(this.tabs, rank.poolsInOrder.map(tab));
     if (hadFocus) this.tabs.querySelector<HTMLElement>('[aria-selected="true"]')?.focus();
   }
 
   private onTabKey(event: KeyboardEvent): void {
     const turn = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     const { pool, rank } = this.store.state;
-    if (turn === 0 || rank.pools.length === 0) return;
+    const pools = rank.poolsInOrder;
+    if (turn === 0 || pools.length === 0) return;
     event.preventDefault();
-    this.store.set({ pool: (pool + turn + rank.pools.length) % rank.pools.length });
+    const at = pools.findIndex(({ index }) => index === pool);
+    this.store.set({ pool: pools[(at + turn + pools.length) % pools.length].index });
   }
 
   private describe(moment: number): Node | null {
@@ -164,27 +167,28 @@ class MemoryView {
 
 const has = (curve: Pool["held"]): boolean => extremesOf(curve) !== null;
 
-function isPressedFlat(pool: Pool): boolean {
+/** Whether the capacity line would flatten the curve. */
+function isFlat(pool: Pool): boolean {
   const [peak, capacity] = [extremesOf(pool.held), extremesOf(pool.capacity)];
   return peak !== null && capacity !== null && peak[1] < capacity[1] * LOW;
 }
 
-/** Why there is nothing to draw; `null` where there is. */
+/** The reason why the chart is empty; `null` if it is not. */
 function whyEmpty(rank: Rank, pool: Pool | undefined): string | null {
   if (!pool) {
-    return "The log has no memory states, and no tensors to rebuild them from: there is no curve to draw.";
+    return "The input has no memory states, and no tensors to reconstruct them from.";
   }
   const held = extremesOf(pool.held);
   if (!held) {
-    return `The log never says how much of ${pool.name} is in use, and no tensors are known to rebuild it from.`;
+    return `The input does not report the use of ${pool.name}, and has no tensors to reconstruct it from.`;
   }
   if (held[1] > 0) return null;
   const failed =
-    rank.summary.oom?.pool === pool.name ? " The program failed when it asked for memory there." : "";
-  return `Whenever ${pool.name} was looked at, nothing was allocated in it.${failed}`;
+    rank.summary.oom?.pool === pool.name ? " The program failed when it tried to allocate memory there." : "";
+  return `No measurement shows memory allocated in ${pool.name}.${failed}`;
 }
 
-/** `peak 4.69 GiB of 12.0 GiB per bank (39 %), before step 120` */
+/** `peak 4.69 GiB of 12.0 GiB per bank (39%), before step 120` */
 function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
   const summary = rank.summary.pools[pool.name];
   if (!summary || summary.peak_per_bank === null) return [];

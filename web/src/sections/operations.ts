@@ -1,4 +1,4 @@
-// All operations that ran: searched, sorted, and linked with the chart and the graphs.
+// All executed operations, with search, sorting, and links to the chart and the graphs.
 
 import "./operations.css";
 import { bankWords } from "../banks";
@@ -15,22 +15,22 @@ import { Table } from "../table";
 
 export function operationsSection(store: Store): Section {
   let view: OperationsView | undefined;
-  const made = section(store, "operations", "Operations", ["rank", "pool", "run", "moment"], (body) => {
+  const element = section(store, "operations", "Operations", ["rank", "pool", "run", "moment"], (body) => {
     view = new OperationsView(store, body);
     return (state) => view?.draw(state);
   });
   onJump("operations", (step) => {
-    made.draw();
+    element.draw();
     view?.jump(step);
   });
-  return made;
+  return element;
 }
 
 class OperationsView {
   private readonly search = h("input", {
     type: "search",
     placeholder: "Operation, location, shape, program, step",
-    "aria-label": "Search the operations",
+    "aria-label": "Search operations",
     autocomplete: "off",
     spellcheck: "false",
   });
@@ -62,7 +62,7 @@ class OperationsView {
     if (isNew || state.moment !== before?.moment) this.follow(stepNextTo(state.rank, state.moment));
   }
 
-  /** Shows a step, whatever is searched for. */
+  /** Shows a step, removing the filters that hide it. */
   jump(step: number): void {
     if (!this.table) return;
     const obstacles = [
@@ -82,21 +82,20 @@ class OperationsView {
     this.follow(step);
   }
 
-  /** Makes the table for a rank: which columns there are depends on its evidence. */
+  /** Creates the table for a rank; its columns depend on the rank's data. */
   private setUp(rank: Rank): void {
     this.table = undefined;
     if (rank.end === 0) {
-      fill(
-        this.body,
-        h("p", { class: "note" }, "The evidence has no operations: it is a look at the pools alone."),
-      );
+      fill(this.body, h("p", { class: "note" }, "The input has no operations, only the state of the pools."));
       return;
     }
     this.steps = new StepSearch(rank);
+    const columns = operationColumns(this.store, rank);
+    const hasMemory = columns.some(({ key }) => key === "change_per_bank");
     this.table = new Table({
-      caption: "Operations in the order in which they ran",
-      columns: operationColumns(this.store, rank),
-      empty: "No operation matches.",
+      caption: "Operations in execution order",
+      columns,
+      empty: "No matching operations.",
       onActivate: (step) => this.store.pin(step),
       rowClass: (step) => (rank.steps.marks[step] & Mark.Failed ? "operation-failed" : ""),
     });
@@ -112,7 +111,7 @@ class OperationsView {
         h("span", { class: "spacer" }),
         saveButton,
       ),
-      rank.pools.length > 0 && this.about,
+      hasMemory && this.about,
       this.table.element,
     );
   }
@@ -128,14 +127,14 @@ class OperationsView {
     this.table.show(steps);
     const all = counted(rank.end, "operation");
     const shown = steps.length === rank.end ? all : `${count(steps.length)} of ${all}`;
-    // Said again only when it changed: screen readers read it out.
+    // Only replaced if it changed, since screen readers announce it.
     if (this.found.textContent !== shown) fill(this.found, shown);
     const selected = this.table.selection;
     if (selected !== null && this.table.has(selected)) this.table.scrollTo(selected);
     else this.table.scrollToTop();
   }
 
-  /** Marks the row of a step and brings it into view within the table. */
+  /** Selects the row of a step and scrolls to it within the table. */
   private follow(step: number | null): void {
     this.table?.select(step);
     if (step !== null) this.table?.scrollTo(step);
@@ -148,6 +147,6 @@ class OperationsView {
 }
 
 function poolNote(pool: Pool): string {
-  const where = bankWords(pool.extent).inside(pool.name);
-  return `Change: what the operation changed in ${where}. Before: what was allocated there right before it.`;
+  const where = `${pool.name}${bankWords(pool.extent).perBank}`;
+  return `Change: net change of ${where} by the operation. Before: ${where} allocated right before it.`;
 }

@@ -1,4 +1,4 @@
-// The head of the page: the verdict when memory ran out, the peaks as cards, the facts about the run.
+// The head of the page: the verdict on an out-of-memory error, the peaks, and facts about the run.
 
 import "./header.css";
 import { bankWords, poolText } from "../banks";
@@ -10,6 +10,7 @@ import type { MadeIn, PoolSummary, Suggestion, SuggestionTensor } from "../gener
 import { bringIntoView } from "../jump";
 import { levelClass } from "../level";
 import { operationText, stepLink } from "../moment";
+import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
@@ -28,18 +29,18 @@ export function overviewSection(store: Store): Section {
       fill(facts, factsText(rank), ...deviceLine(rank));
       fill(
         pools,
-        rank.pools.map((pool) => poolCard(store, state, pool)),
+        rank.poolsInOrder.map((pool) => poolCard(store, state, pool)),
       );
       fill(counts, rank.summary.operations.total > 0 ? countCards(rank) : sessionCards(rank, countCards));
-      fill(changes, changesBox(store, rank), makersBox(rank));
+      fill(changes, changesBox(store, rank), sourcesBox(rank));
       fill(more, warnings(rank));
     };
   });
 }
 
 /**
- * How the program ended: what the error of memory means, and the exception that Python reported. Both are there where
- * the one led to the other, or where the program went on after an allocation had failed.
+ * How the program ended: the diagnosis of the out-of-memory error and the exception that Python reported. Both are shown
+ * if one caused the other, or if the program continued after a failed allocation.
  */
 function verdictBox(store: Store, rank: Rank): HTMLElement | null {
   const { oom, ended_by: exception } = rank.summary;
@@ -52,21 +53,21 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
     oom?.advice && h("p", {}, oom.advice),
     oom &&
       oom.step !== null &&
-      h("p", {}, "Look at it: ", stepLink(store, oom.step, `what was alive before step ${count(oom.step)}`)),
+      h("p", {}, "See the ", stepLink(store, oom.step, `tensors live before step ${count(oom.step)}`)),
     exception !== null && h("p", { "data-fact": "exception" }, exception),
   );
 }
 
-/** So many suggestions are seen at once: what the memory did is not to be pushed out of sight. */
+/** The number of suggestions that are not folded, so that the charts stay near the top. */
 const SHOWN = 3;
-/** And so many parts of a program that made something. */
-const MAKERS = 8;
+/** The number of rows in the list of modules and operations. */
+const MAX_SOURCES = 8;
 
-/** What could be changed, and what that would save. The verdict has said what failed. */
+/** The suggestions and their savings. Failures are shown in the verdict. */
 function changesBox(store: Store, rank: Rank): HTMLElement | null {
   const found = rank.summary.suggestions.filter(({ urgency }) => urgency !== "failure");
   if (found.length === 0) return null;
-  const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.extent ?? "bank").aBank;
+  const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.extent ?? "bank").suffix;
   const row = (suggestion: Suggestion) => {
     const { rule, pool, headline, detail, advice, saves_per_bank: saves, step } = suggestion;
     return h(
@@ -99,7 +100,7 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
       "h3",
       {},
       "What to change ",
-      h("span", { class: "note" }, "each saving is for that change alone; they overlap"),
+      h("span", { class: "note" }, "each saving applies to that change alone; savings overlap"),
     ),
     h("ol", {}, found.slice(0, SHOWN).map(row)),
     found.length > SHOWN &&
@@ -112,14 +113,14 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
   );
 }
 
-/** The tensors that a suggestion is about, folded away. */
+/** The tensors of a suggestion, folded. */
 function tensorList(
   store: Store,
   rank: Rank,
   { tensors, tensor_count: total, pool }: Suggestion,
 ): HTMLElement | null {
   if (!tensors || tensors.length === 0 || total === null) return null;
-  const { aBank } = bankWords(rank.summary.pools[pool]?.extent ?? "bank");
+  const { suffix } = bankWords(rank.summary.pools[pool]?.extent ?? "bank");
   const row = ({ name, shape, dtype, per_bank, born_step: step }: SuggestionTensor) =>
     h(
       "div",
@@ -129,7 +130,7 @@ function tensorList(
       dtype && ` ${dtype}`,
       " ",
       sizeElement(per_bank),
-      per_bank === null ? "" : aBank,
+      per_bank === null ? "" : suffix,
       step !== null && " ",
       step !== null && stepLink(store, step),
     );
@@ -152,7 +153,7 @@ function factsText(rank: Rank): string {
     summary.passes > 1 ? counted(summary.passes, "pass", "passes") : "",
     rank.modules.length > 1 ? counted(rank.modules.length, "graph") : "",
     rank.report.rankCount > 1 ? `${rankTitle(summary, rank.index)} of ${rank.report.rankCount}` : "",
-    `made by ${rank.report.generator}`,
+    `generated by ${rank.report.generator}`,
   ];
   return parts.filter(Boolean).join(" · ");
 }
@@ -188,7 +189,7 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
       { "data-fact": "final" },
       "at the end ",
       sizeElement(summary.final_per_bank),
-      summary.final_source === "rebuilt" ? " (rebuilt)" : "",
+      summary.final_source === "rebuilt" ? " (reconstructed)" : "",
     ),
     (summary.not_watched ?? []).map((what) =>
       h(
@@ -200,7 +201,7 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
   );
 }
 
-/** What there is room for. */
+/** The capacity. */
 function roomText({ banks, extent, capacity_per_bank: capacity }: PoolSummary): HTMLElement | null {
   if (extent === "device") return capacity === null ? null : h("p", {}, "of ", sizeElement(capacity));
   return h(
@@ -212,81 +213,65 @@ function roomText({ banks, extent, capacity_per_bank: capacity }: PoolSummary): 
   );
 }
 
-/** The peak of all banks together; of one it has been said. */
+/** The peak of all banks together, if it differs from the figure above. */
 function totalText({ extent, peak_total: total, peak_per_bank: peak }: PoolSummary): HTMLElement | null {
   if (total === null || (extent === "device" && total === peak)) return null;
   return h("p", { "data-fact": "total" }, sizeElement(total), " on the device");
 }
 
-/** What a caching allocator says besides. */
+/** The counters of a caching allocator. CPU memory may have such counters as well, but none of it is ever reserved. */
 function levelsText({ allocator }: PoolSummary): HTMLElement | null {
-  if (!allocator) return null;
-  const { requested_at_peak_total: asked, reserved_at_peak_total: reserved } = allocator;
+  if (!allocator?.reserved_peak_total) return null;
+  const { requested_at_peak_total: requested, reserved_at_peak_total: reserved } = allocator;
   return h(
     "p",
     { "data-fact": "levels" },
-    sizeElement(asked),
-    " asked for, ",
+    sizeElement(requested),
+    " requested, ",
     sizeElement(reserved),
     " reserved",
   );
 }
 
-/** Which modules and operations made what is alive at the peak and is not of the model itself. */
-function makersBox(rank: Rank): HTMLElement | null {
+/** The modules and operations that allocated the live tensors at the peak, excluding the model itself. */
+function sourcesBox(rank: Rank): HTMLElement | null {
   const moment = rank.summary.peak;
   const found = moment?.made_in ?? [];
   if (!moment || found.length === 0) return null;
-  const heads = ["Made in", "Size", "Of the peak", "Tensors"];
+  const heads: Heading[] = [
+    ["Allocated in", false],
+    ["Size", true],
+    ["Share of peak", true],
+    ["Tensors", true],
+  ];
   const name = ({ name, kind, scopes }: MadeIn) => [
-    h("code", {}, name ?? "outside of all operations"),
+    h("code", {}, name ?? "outside all operations"),
     kind === "backward" && name !== "backward" ? " backward" : "",
-    scopes > 1 ? h("span", { class: "note" }, ` ${count(scopes)} alike`) : "",
+    scopes > 1 ? h("span", { class: "note" }, ` ${count(scopes)} similar`) : "",
   ];
   const number = (...content: (Node | string)[]) => h("td", { class: "number" }, ...content);
-  const row = (made: MadeIn) =>
-    h(
-      "tr",
-      {},
-      h("td", { class: "op" }, ...name(made)),
-      number(sizeElement(made.per_bank)),
-      number(moment.allocated_per_bank ? percent(made.per_bank, moment.allocated_per_bank) : ""),
-      number(count(made.tensors)),
-    );
+  const row = (source: MadeIn) => [
+    h("td", { class: "op" }, ...name(source)),
+    number(sizeElement(source.per_bank)),
+    number(moment.allocated_per_bank ? percent(source.per_bank, moment.allocated_per_bank) : ""),
+    number(count(source.tensors)),
+  ];
   return h(
     "details",
     { class: "changes", open: "", "data-fact": "makers" },
     h(
       "summary",
       {},
-      `What running made, and where, at the ${moment.pool} peak `,
-      h("span", { class: "note" }, "layers that are alike together"),
+      `Allocated by modules and operations at the ${moment.pool} peak `,
+      h("span", { class: "note" }, "similar layers are grouped"),
     ),
-    h(
-      "div",
-      { class: "scroll-x" },
-      h(
-        "table",
-        { class: "plain-table" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            heads.map((head, column) =>
-              h("th", { scope: "col", class: column === 0 ? null : "number" }, head),
-            ),
-          ),
-        ),
-        h("tbody", {}, found.slice(0, MAKERS).map(row)),
-      ),
-    ),
-    found.length > MAKERS && h("p", { class: "note" }, `… and ${count(found.length - MAKERS)} more`),
+    h("div", { class: "scroll-x" }, plainTable(heads, found.slice(0, MAX_SOURCES).map(row)).table),
+    found.length > MAX_SOURCES &&
+      h("p", { class: "note" }, `… and ${count(found.length - MAX_SOURCES)} more`),
   );
 }
 
-/** Who brought a pool to its peak. */
+/** The cause of a pool's peak. */
 function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
   const moment = rank.summary.peaks[pool.name];
   const toPeak = (text: string) =>
@@ -304,7 +289,7 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
       },
       text,
     );
-  if (!moment || moment.step === null) return h("p", {}, "nothing was allocated here");
+  if (!moment || moment.step === null) return h("p", {}, "no memory was allocated here");
   const cause = moment.caused_by;
   if (cause) {
     return h(
@@ -320,12 +305,14 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
     return h(
       "p",
       { "data-fact": "cause" },
-      "read now and then, ",
+      "sampled periodically; peak ",
       toPeak(`before step ${count(moment.step)}`),
     );
   }
-  const why = moment.caused_outside_programs ? "came between two programs" : "there from the beginning";
-  return h("p", { "data-fact": "cause" }, `${why}, `, toPeak(`before step ${count(moment.step)}`));
+  const why = moment.caused_outside_programs
+    ? "caused between two programs"
+    : "allocated before the first step";
+  return h("p", { "data-fact": "cause" }, `${why}; peak `, toPeak(`before step ${count(moment.step)}`));
 }
 
 function runPeak(pool: Pool, run: number): HTMLElement {
@@ -333,7 +320,7 @@ function runPeak(pool: Pool, run: number): HTMLElement {
   return h("p", { "data-fact": "run-peak" }, `in run ${count(run)}: `, sizeElement(bytes));
 }
 
-/** A card for each summary of a training log; the usual ones where there is none. */
+/** A card for each summary of a training log; the usual cards if there is none. */
 function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLElement[] {
   const { sessions } = rank.summary;
   if (sessions.length === 0) return usual(rank);
@@ -346,7 +333,7 @@ function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLEle
       h(
         "h3",
         {},
-        `${session.name ?? `Summary ${index + 1}`}${session.finished ? "" : " (cut off)"}`,
+        `${session.name ?? `Summary ${index + 1}`}${session.finished ? "" : " (incomplete)"}`,
         level &&
           h(
             "span",
@@ -362,7 +349,7 @@ function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLEle
   });
 }
 
-/** Operations, weights, padding, and what nobody explains. */
+/** The cards about operations, weights, padding and unexplained memory. */
 function countCards(rank: Rank): HTMLElement[] {
   const { operations, weights, padding, inputs, peak, pools } = rank.summary;
   const compiled = isTenstorrent(rank.summary);
@@ -380,11 +367,13 @@ function countCards(rank: Rank): HTMLElement[] {
       "Operations",
       [h("data", { value: operations.reported }, count(operations.reported))],
       counted(operations.total, "step") +
-        (operations.total > operations.reported ? " with deallocations" : ", none of them a deallocation"),
+        (operations.total > operations.reported
+          ? " including deallocations"
+          : ", none of them a deallocation"),
       !compiled
         ? null
         : operations.weight === null
-          ? "which of them make weights is not known: the log names no programs"
+          ? "weight operations unknown: the log names no programs"
           : `${count(operations.weight)} for weights, ${count(operations.activation ?? 0)} for activations`,
     ),
   ];
@@ -396,15 +385,15 @@ function countCards(rank: Rank): HTMLElement[] {
           "Weights",
           [sizeElement(weights.bytes)],
           counted(weights.count, "weight"),
-          twice > 0 ? h("span", {}, sizeElement(twice), " of them kept twice") : null,
+          twice > 0 ? h("span", {}, sizeElement(twice), " of it kept twice") : null,
           inputs && h("span", {}, `${counted(inputs.count, "input")}, `, sizeElement(inputs.bytes)),
         )
-      : card("weights", "Weights", [unknown()], "the log prints no graphs, so nobody knows what is a weight"),
+      : card("weights", "Weights", [unknown()], "the log has no graphs, which declare the weights"),
     padding
       ? card(
           "padding",
           "Padding at the DRAM peak",
-          [h("span", {}, padding.overhead_pct === null ? "–" : `${padding.overhead_pct} %`)],
+          [h("span", {}, padding.overhead_pct === null ? "–" : `${padding.overhead_pct}%`)],
           h(
             "span",
             {},
@@ -414,7 +403,7 @@ function countCards(rank: Rank): HTMLElement[] {
             " of elements",
           ),
         )
-      : card("padding", "Padding", [unknown()], "it is not known which tensors are alive, and how they lie"),
+      : card("padding", "Padding", [unknown()], "the live tensors and their layouts are unknown"),
   ];
   if (compiled) cards.push(...ofGraphs);
   if (peak) {
@@ -436,22 +425,25 @@ function countCards(rank: Rank): HTMLElement[] {
 
 function unexplainedText(rest: number | null, all: number | null, pool: PoolSummary | undefined): string {
   const { quantum_per_bank: quantum, not_watched: missing } = pool ?? { quantum_per_bank: 0 };
-  if (rest === null) return "what this was read from does not name the tensors that are alive";
-  if (rest === 0 && missing?.length) return "of what was tracked; the pool lists what is not tracked";
-  if (rest !== 0 && Math.abs(rest) <= quantum) return "no more than what the log rounds to";
-  if (rest < 0) return "the tensors add up to more than the device says";
-  return all ? `${percent(rest, all)} of ${size(all)} belong to no tensor` : "nothing was allocated here";
+  if (rest === null) return "the input does not name the live tensors";
+  if (rest === 0 && missing?.length)
+    return "all tracked memory is explained; untracked memory is listed with the pool";
+  if (rest !== 0 && Math.abs(rest) <= quantum) return "within the rounding error";
+  if (rest < 0) return "the tensors add up to more than the device reports";
+  return all ? `${percent(rest, all)} of ${size(all)} belongs to no tensor` : "no memory was allocated here";
 }
 
 function unknown(): HTMLElement {
   return h("span", { class: "unknown" }, "unknown");
 }
 
-/** `DRAM 12 banks × 1.00 GiB · L1 64 banks × 1.4 MiB`: the pools, their banks and what a bank holds. */
+/** `DRAM 12 banks × 1.00 GiB · L1 64 banks × 1.4 MiB`: the pools, their banks and the capacity per bank. */
 function deviceText(rank: Rank): string {
-  const pools = Object.entries(rank.summary.pools)
-    .map(([name, { banks, capacity_per_bank: capacity }]) => poolText(name, banks, capacity))
-    .filter((text) => text !== null);
+  const textOf = ({ name }: Pool): string | null => {
+    const { banks, capacity_per_bank: capacity } = rank.summary.pools[name];
+    return poolText(name, banks, capacity);
+  };
+  const pools = rank.poolsInOrder.map(textOf).filter((text) => text !== null);
   return pools.length > 0 ? `Device: ${pools.join(" · ")}` : "";
 }
 
@@ -469,7 +461,7 @@ function warnings(rank: Rank): HTMLElement | null {
     h(
       "summary",
       {},
-      `${counted(list.length, "warning")}${skipped > 0 ? `, ${counted(skipped, "line")} not understood` : ""}`,
+      `${counted(list.length, "warning")}${skipped > 0 ? `, ${counted(skipped, "line")} skipped` : ""}`,
     ),
     h(
       "ul",

@@ -1,4 +1,4 @@
-// Tile padding: what tensors take beyond their elements, over time and by operation.
+// Tile padding: the memory that tensors take beyond their elements, over time and by operation.
 
 import "./charts.css";
 import { LineChart } from "../charts/line-chart";
@@ -8,10 +8,11 @@ import type { Rank } from "../data/report";
 import { fill, h } from "../dom";
 import { count, counted, percent, shorten, size, sizeElement } from "../format";
 import { jumpTo } from "../jump";
+import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
-const MOST = 10;
+const MAX_ROWS = 10;
 
 export function paddingSection(store: Store): Section {
   const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
@@ -38,8 +39,8 @@ class PaddingView {
     this.chart = new LineChart(store, {
       height: 220,
       lines: [
-        { label: "padded: what they take", color: "largest-free", look: "solid", width: 1.5 },
-        { label: "logical: their elements", color: "free", look: "area", width: 1.5, fill: 0.18 },
+        { label: "padded: allocated size", color: "largest-free", look: "solid", width: 1.5 },
+        { label: "logical: size of the elements", color: "free", look: "area", width: 1.5, fill: 0.18 },
       ],
       between: { upper: 0, lower: 1, color: "largest-free", share: 0.3 },
       keys: [],
@@ -58,7 +59,7 @@ class PaddingView {
     this.chart.draw(state, {
       curves: [curves.padded, curves.logical],
       label: `Padded and logical bytes of the tensors in ${rank.pools[pool]?.name} over time, on one device.`,
-      unit: "of the device",
+      unit: "per device",
       snapTo: { curve: curves.padded, tolerance: 0 },
     });
   }
@@ -73,10 +74,10 @@ class PaddingView {
       return;
     }
     const overhead = padding.padded_bytes - padding.logical_bytes;
-    const share = padding.overhead_pct === null ? "" : ` (${padding.overhead_pct} % of logical)`;
+    const share = padding.overhead_pct === null ? "" : ` (${padding.overhead_pct}% of logical)`;
     fill(
       this.totals,
-      `at the peak of ${peakPool(rank)?.name ?? "the pool"}: padded `,
+      `at the ${peakPool(rank)?.name ?? "pool"} peak: padded `,
       sizeElement(padding.padded_bytes),
       ", logical ",
       sizeElement(padding.logical_bytes),
@@ -85,8 +86,8 @@ class PaddingView {
       share,
     );
     const meaning =
-      "Tensors in tile layout are stored as whole tiles, mostly of 32×32 elements: the last two dimensions are " +
-      "rounded up, and the elements that fill the tiles take memory and hold nothing. All sizes are of one device.";
+      "Tensors in tile layout are stored as whole tiles, usually of 32×32 elements: the last two dimensions are " +
+      "rounded up, and the padding elements take memory without holding data. All sizes are per device.";
     fill(this.body, h("p", { class: "note" }, meaning), this.chartBox, this.table);
     fill(this.table, ...wasteTable(rank));
   }
@@ -96,16 +97,16 @@ class PaddingView {
     const name = rank.pools[pool]?.name ?? "this pool";
     const { known, unknown } = paddingCurves(rank, pool);
     if (known === 0) {
-      const why = unknown > 0 ? "of known type and size" : "that the log names";
-      fill(this.chartBox, h("p", { class: "note" }, `No tensor ${why} was ever in ${name}.`));
+      const which = unknown > 0 ? "tensors of known type and size" : "named tensors";
+      fill(this.chartBox, h("p", { class: "note" }, `The input has no ${which} in ${name}.`));
       return;
     }
-    const left = `${counted(unknown, "tensor")} left out: their type, or the size of it, is not known.`;
+    const skipped = `${counted(unknown, "tensor")} skipped: type or size unknown.`;
     fill(
       this.chartBox,
       h("h3", {}, `${name} over time`),
       this.chart.element,
-      unknown > 0 && h("p", { class: "note" }, left),
+      unknown > 0 && h("p", { class: "note" }, skipped),
     );
   }
 
@@ -123,60 +124,43 @@ class PaddingView {
   }
 }
 
-/** The pool whose peak the totals and the table are about. */
+/** The pool whose peak the totals and the table show. */
 const peakPool = (rank: Rank) => rank.pools.find((pool) => pool.name === "DRAM") ?? rank.pools[0];
 
 function whyUnknown(rank: Rank): string {
   if (!rank.hasTensors && rank.hasResults) {
-    return "It is not known which tensors are alive at the peak, so neither is how much of them is padding.";
+    return "Padding is unknown, because the tensors live at the peak are unknown.";
   }
   if (!rank.hasTensors) {
     return (
-      "The log names no tensors: without their shapes and layouts nobody can say how much of them is padding. " +
-      "Capture it with TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG."
+      "The log names no tensors, so their padding is unknown. " +
+      "To log tensors with shapes and layouts, set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG."
     );
   }
-  return "The types of the tensors that are alive at the peak are not known, so neither is their padding.";
+  return "Padding is unknown, because the types of the tensors live at the peak are unknown.";
 }
 
 function wasteTable(rank: Rank): (Node | string)[] {
   const pool = peakPool(rank);
-  const title = h(
-    "h3",
-    {},
-    `Top ${MOST} operations by bytes wasted, at the peak of ${pool?.name ?? "the pool"}`,
-  );
-  const rows = pool && pool.peakMoment !== null ? wasteAt(rank, pool.index, pool.peakMoment, MOST) : [];
-  if (rows.length === 0)
-    return [title, h("p", { class: "note" }, "No tensor that is alive there is padded.")];
-  const heads = [
-    "Operation",
-    "Shape",
-    "Padded shape",
-    "Tensors",
-    "Wasted",
-    "Of logical",
-    "Tile-friendly shape",
-    "For example",
+  const title = h("h3", {}, `Top ${MAX_ROWS} operations by padding at the ${pool?.name ?? "pool"} peak`);
+  const rows = pool && pool.peakMoment !== null ? wasteAt(rank, pool.index, pool.peakMoment, MAX_ROWS) : [];
+  if (rows.length === 0) return [title, h("p", { class: "note" }, "No tensor live at the peak is padded.")];
+  const heads: Heading[] = [
+    ["Operation", false],
+    ["Shape", false],
+    ["Padded shape", false],
+    ["Tensors", true],
+    ["Padding", true],
+    ["Share of logical", true],
+    ["Tile-friendly shape", false],
+    ["Example", false],
   ];
-  const isNumber = (index: number) => index >= 3 && index <= 5;
-  const head = heads.map((text, index) =>
-    h("th", { scope: "col", class: isNumber(index) && "number" }, text),
-  );
-  const table = h(
-    "table",
-    {},
-    h("thead", {}, h("tr", {}, head)),
-    h(
-      "tbody",
-      {},
-      rows.map((row) => wasteRow(rank, row)),
-    ),
-  );
+  const cells = rows.map((row) => wasteRow(rank, row));
+  const { table } = plainTable(heads, cells, null);
   return [title, h("div", { class: "table-box" }, table)];
 }
 
-function wasteRow(rank: Rank, row: Waste): HTMLElement {
+function wasteRow(rank: Rank, row: Waste): HTMLTableCellElement[] {
   const { types, tensors } = rank;
   const step = tensors.step[row.example];
   const operation =
@@ -190,9 +174,7 @@ function wasteRow(rank: Rank, row: Waste): HTMLElement {
   const shape = (id: number) =>
     id < 0 ? h("span", { class: "unknown" }, "–") : h("code", {}, rank.text(id) || "scalar");
   const name = rank.tensorName(row.example) ?? "–";
-  return h(
-    "tr",
-    {},
+  return [
     h("td", {}, operation),
     h("td", {}, h("code", {}, rank.typeText(row.type))),
     h("td", {}, shape(types.paddedShape[row.type])),
@@ -201,11 +183,11 @@ function wasteRow(rank: Rank, row: Waste): HTMLElement {
     h("td", { class: "number" }, row.logical > 0 ? overheadText(row.wasted / row.logical) : "–"),
     h("td", {}, shape(types.friendly[row.type])),
     h("td", { title: name }, h("code", {}, shorten(name, 36))),
-  );
+  ];
 }
 
-/** `13 %`, `6,300 %`; small shares with a digit more. */
+/** `13%`, `6,300%`; shares below 10% with one decimal. */
 function overheadText(share: number): string {
   const rounded = share < 0.1 ? Math.round(share * 1000) / 10 : Math.round(share * 100);
-  return `${count(rounded)} %`;
+  return `${count(rounded)}%`;
 }

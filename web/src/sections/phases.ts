@@ -1,4 +1,4 @@
-// The phases of a training log: what each had at its beginning, how high it went, what it left.
+// The phases of a training log: the memory at the start of each phase, its peak and its change.
 
 import "./phases.css";
 import { fill, h } from "../dom";
@@ -7,20 +7,25 @@ import type { PhaseSummary, RankSummary, SessionSummary } from "../generated/ans
 import { type Section, section } from "../section";
 import type { Store } from "../state";
 
-/** More phases than these are in the JSON: nobody compares them by eye. */
-const MOST = 200;
+/** The fields with sizes. */
+type SizeKey = Extract<keyof PhaseSummary, `${string}_bytes`>;
+
+/** The columns with sizes. */
+const SIZES: { title: string; key: SizeKey; cell(bytes: number | null): HTMLElement }[] = [
+  { title: "Phase peak", key: "segment_peak_bytes", cell: sizeElement },
+  { title: "Change", key: "change_bytes", cell: changeElement },
+  { title: "At end", key: "cumulative_current_bytes", cell: sizeElement },
+  { title: "Peak so far", key: "cumulative_peak_bytes", cell: sizeElement },
+  { title: "L1 per core", key: "l1_peak_total_bytes", cell: sizeElement },
+];
+
+/** The maximum number of rows; the JSON summary has all phases. */
+const MAX_ROWS = 200;
 
 export function phasesSection(store: Store): Section {
   return section(store, "phases", "Phases", ["rank"], (body) => {
     const tables = h("div", {});
-    body.append(
-      h(
-        "p",
-        { class: "note" },
-        "DRAM of one device; a bar begins with what was there before the phase. L1 is of one core.",
-      ),
-      tables,
-    );
+    body.append(h("p", { class: "note" }, "The grey part of a bar was allocated before the phase."), tables);
     return ({ rank: { summary } }) =>
       fill(
         tables,
@@ -32,14 +37,16 @@ export function phasesSection(store: Store): Section {
 function sessionTable(summary: RankSummary, index: number): HTMLElement {
   const session = summary.sessions[index];
   const phases = summary.phases.filter((phase) => phase.session === index);
-  // One scale for all: they are there to be compared.
-  const most = ({ peak_bytes: peak, device_memory_bytes: device }: SessionSummary) =>
+  // All sessions use the same scale, so that they can be compared.
+  const highest = ({ peak_bytes: peak, device_memory_bytes: device }: SessionSummary) =>
     Math.max(peak ?? 0, device ?? 0);
-  const scale = Math.max(1, ...summary.sessions.map(most));
+  const scale = Math.max(1, ...summary.sessions.map(highest));
   const limit = session.device_memory_bytes;
-  const shown = phases.slice(0, MOST);
+  const shown = phases.slice(0, MAX_ROWS);
   const left = phases.length - shown.length;
-  const heads = ["phase", "", "peak in it", "change", "at its end", "highest so far", "L1"];
+  // A column without a value is not shown.
+  const sizes = SIZES.filter(({ key }) => shown.some((phase) => phase[key] !== null));
+  const heads = ["Phase", "Share of device", ...sizes.map(({ title }) => title)];
   return h(
     "div",
     { class: "phases", "data-session": index },
@@ -53,35 +60,34 @@ function sessionTable(summary: RankSummary, index: number): HTMLElement {
         h(
           "tr",
           {},
-          heads.map((text) => h("th", { scope: "col" }, text || "of the device")),
+          heads.map((text) => h("th", { scope: "col" }, text)),
         ),
       ),
       h(
         "tbody",
         {},
         shown.map((phase, at) =>
-          row(phase, at === 0 ? 0 : phases[at - 1].cumulative_current_bytes, scale, limit),
+          row(phase, sizes, at === 0 ? 0 : phases[at - 1].cumulative_current_bytes, scale, limit),
         ),
       ),
     ),
-    left > 0 && h("p", { class: "note" }, `${left} more are in the summary's JSON`),
+    left > 0 && h("p", { class: "note" }, `… and ${left} more in the JSON summary`),
   );
 }
 
-function row(phase: PhaseSummary, before: number | null, scale: number, limit: number | null): HTMLElement {
-  const cells = [
-    sizeElement(phase.segment_peak_bytes),
-    changeElement(phase.change_bytes),
-    sizeElement(phase.cumulative_current_bytes),
-    sizeElement(phase.cumulative_peak_bytes),
-    sizeElement(phase.l1_peak_total_bytes),
-  ];
+function row(
+  phase: PhaseSummary,
+  sizes: typeof SIZES,
+  before: number | null,
+  scale: number,
+  limit: number | null,
+): HTMLElement {
   return h(
     "tr",
     { "data-phase": phase.name },
     h("th", { scope: "row" }, phase.name),
     h("td", { class: "phase-cell" }, bars(before, phase.segment_peak_bytes, scale, limit)),
-    cells.map((cell) => h("td", {}, cell)),
+    sizes.map(({ key, cell }) => h("td", {}, cell(phase[key]))),
   );
 }
 

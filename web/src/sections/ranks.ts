@@ -1,4 +1,4 @@
-// All ranks side by side, in one scale: the imbalance.
+// All ranks side by side on the same scale, to show imbalance.
 
 import "./ranks.css";
 import { bankWords } from "../banks";
@@ -11,12 +11,12 @@ import { poolTabs } from "../moment";
 import { type Section, section } from "../section";
 import type { Store } from "../state";
 
-/** Ranks beyond these have no curve: nobody could compare them by eye. */
-const MOST = 256;
+/** The maximum number of curves. */
+const MAX_CURVES = 256;
 
 export function ranksSection(store: Store, choose: (rank: number) => void): Section {
   return section(store, "ranks", "Ranks", ["rank", "pool", "theme"], (body, head) => {
-    const tabs = poolTabs(store, "the ranks");
+    const tabs = poolTabs(store, "Ranks");
     const note = h("p", { class: "note" });
     const tiles = h("div", { class: "ranks" });
     head.append(tabs.element);
@@ -35,10 +35,10 @@ export function ranksSection(store: Store, choose: (rank: number) => void): Sect
           bankWords(of.extent).perBank,
         ),
       );
-      const most = Math.min(report.rankCount, MOST);
+      const shown = Math.min(report.rankCount, MAX_CURVES);
       fill(
         tiles,
-        Array.from({ length: most }, (_, index) => {
+        Array.from({ length: shown }, (_, index) => {
           const canvas = h("canvas", {});
           const summary = report.summary.ranks[index];
           void report.rank(index).then((rank) => draw(canvas, rank, pool, scale(report.summary.ranks, pool)));
@@ -67,22 +67,22 @@ function scale(
   return Math.max(1, ...ranks.map((rank) => rank.pools[pool]?.peak_per_bank ?? 0));
 }
 
-/** How far the ranks are apart, in words. */
+/** Describes the difference between the ranks. */
 function imbalance(peaks: (number | null)[], pool: string, perBank: string): (Node | string)[] {
   const known = peaks.filter((peak) => peak !== null);
-  if (known.length < 2) return [`Fewer than two ranks show ${pool}.`];
+  if (known.length < 2) return [`Fewer than two ranks have ${pool} data.`];
   const [low, high] = [Math.min(...known), Math.max(...known)];
-  if (low === high) return [`All ranks peak at the same ${size(high)} of ${pool}${perBank}.`];
+  if (low === high) return [`All ranks have the same ${pool} peak: ${size(high)}${perBank}.`];
   return [
     `${pool} peaks are between `,
     sizeElement(low),
     " and ",
     sizeElement(high),
-    `${perBank}${low > 0 ? `: the fullest rank holds ${percent(high - low, low)} more than the emptiest` : ""}. All curves have one scale.`,
+    `${perBank}${low > 0 ? `; the highest is ${percent(high - low, low)} above the lowest` : ""}. All curves have the same scale.`,
   ];
 }
 
-/** The highest use in each pixel, as an area. */
+/** Draws the highest use in each pixel, as an area. */
 function draw(canvas: HTMLCanvasElement, rank: Rank, name: string, top: number): void {
   const pool = rank.pools.find((pool) => pool.name === name);
   const context = canvas.getContext("2d");
@@ -99,9 +99,9 @@ function draw(canvas: HTMLCanvasElement, rank: Rank, name: string, top: number):
   let index = -1;
   for (let x = 0; x < width; x++) {
     const until = ((x + 1) / width) * last;
-    let most = index >= 0 ? value[index] : 0;
-    while (index + 1 < at.length && at[index + 1] <= until) most = Math.max(most, value[++index]);
-    const y = height - (most / top) * (height - 2 * ratio);
+    let highest = index >= 0 ? value[index] : 0;
+    while (index + 1 < at.length && at[index + 1] <= until) highest = Math.max(highest, value[++index]);
+    const y = height - (highest / top) * (height - 2 * ratio);
     context.lineTo(x, y);
     context.lineTo(x + 1, y);
   }

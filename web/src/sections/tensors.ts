@@ -1,4 +1,4 @@
-// Tensors over time: whose the allocated bytes are, as bands stacked up to the curve.
+// Tensors over time: the allocated memory by tensor, as stacked bands.
 
 import "./tensors.css";
 import { bankWords } from "../banks";
@@ -16,15 +16,15 @@ import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
 const HEIGHT = 320;
-/** So many tensors are drawn singly because they take most of the picture, and so many because they are largest. */
-const WIDEST = 56;
-const LARGEST = 24;
-/** Classes whose tensors come and go all the time. */
+/** The number of individual bands chosen by area, and the number chosen by size. */
+const MAX_BY_AREA = 56;
+const MAX_BY_SIZE = 24;
+/** The classes whose tensors are short-lived. */
 const RESTLESS = ["activation", "gradient", "temporary"];
-/** Without a compiler nobody declares what is there before: what has no class came and went too fast to get one. */
+/** Without a compiler, tensors without a class are short-lived too: they were freed before they were classified. */
 const RESTLESS_UNCOMPILED = [...RESTLESS, "unknown"];
-/** And only if they are so many pixels high. */
-const LEAST_PIXELS = 1.5;
+/** The minimum height of an individual band, in pixels. */
+const MIN_PIXELS = 1.5;
 
 export function tensorsSection(store: Store): Section {
   const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
@@ -44,7 +44,7 @@ class TensorsView {
   private rank: Rank;
   private stack: Stack | undefined;
   private paint: Paint | undefined;
-  /** How many tensors of the pool have no known size. */
+  /** The number of tensors of unknown size in the pool. */
   private unknown = 0;
   private highlighted: Band | null = null;
 
@@ -88,7 +88,7 @@ class TensorsView {
     return this.rank.classes.map((name) => `class-${name}`);
   }
 
-  /** Another pool, maybe of another rank. */
+  /** Switches to another pool, possibly of another rank. */
   private change(rank: Rank, pool: number): void {
     this.rank = rank;
     this.of = rank.pools[pool];
@@ -105,50 +105,50 @@ class TensorsView {
     rank.classes.forEach((name, index) => {
       if (seen.has(index)) this.keys.push({ label: name, color: `class-${name}`, look: "block" });
     });
-    this.keys.push({ label: "not explained by tensors", color: "unexplained", look: "hatched" });
+    this.keys.push({ label: "unexplained", color: "unexplained", look: "hatched" });
     fill(this.body, this.chart.element, this.note);
   }
 
-  /** Why there is nothing to draw; `null` where there is. */
+  /** The reason why the chart is empty; `null` if it is not. */
   private why(rank: Rank, pool: number): string | null {
     const name = rank.pools[pool]?.name;
-    if (name === undefined) return "The log has no memory pools.";
+    if (name === undefined) return "The input has no memory pools.";
     if (!rank.hasTensors && rank.hasResults) {
-      return "It is not known when the results of the operations were given back, so nobody can say whose the bytes are.";
+      return "The input does not say when the operations' results were freed, so memory can't be attributed to tensors.";
     }
     if (!rank.hasTensors && !isTenstorrent(rank.summary)) {
-      return "What this was read from names no tensors, so nobody can say whose the bytes are.";
+      return "The input names no tensors, so memory can't be attributed to tensors.";
     }
     if (!rank.hasTensors) {
       return (
-        "The log names no tensors, so nobody can say whose the bytes are: " +
-        "capture it with TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG, which prints the operations and their types."
+        "The log names no tensors, so memory can't be attributed to tensors. " +
+        "To log operations and their types, set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG."
       );
     }
     if (classesIn(rank, pool).size === 0) {
       return isTenstorrent(rank.summary)
-        ? `No tensor that the log names was ever in ${name}.`
-        : `No tensor was ever seen in ${name}.`;
+        ? `The log has no named tensors in ${name}.`
+        : `No tensors were tracked in ${name}.`;
     }
     return null;
   }
 
   private prepare(pool: Pool, { from, to, width, fits }: Window): number {
     const columns = sampleColumns(pool.held, from, to, Math.max(1, Math.floor(width)));
-    const high = columns.held.reduce((most, bytes) => Math.max(most, bytes || 0), 0);
-    const low = fits ? columns.held.reduce((least, bytes) => Math.min(least, bytes || least), high) : 0;
+    const high = columns.held.reduce((max, bytes) => Math.max(max, bytes || 0), 0);
+    const low = fits ? columns.held.reduce((min, bytes) => Math.min(min, bytes || min), high) : 0;
     const { tensors, classes, summary } = this.rank;
     const restless = isTenstorrent(summary) ? RESTLESS : RESTLESS_UNCOMPILED;
     this.stack = stackTensors(tensors, columns, {
       pool: pool.index,
       restless: classes.map((name) => restless.includes(name)),
-      most: WIDEST,
-      largest: LARGEST,
-      least: ((high - low) / HEIGHT) * LEAST_PIXELS,
+      maxByArea: MAX_BY_AREA,
+      maxBySize: MAX_BY_SIZE,
+      minBytes: ((high - low) / HEIGHT) * MIN_PIXELS,
       onlyChanging: fits,
     });
     fill(this.note, noteOf(this.stack, this.unknown));
-    return this.stack.top.reduce((most, bytes) => Math.max(most, bytes), 0);
+    return this.stack.top.reduce((max, bytes) => Math.max(max, bytes), 0);
   }
 
   private describe(spot: Spot | null): Node | null {
@@ -180,7 +180,7 @@ class TensorsView {
     ]);
   }
 
-  /** Draws a line around a band, on a canvas of its own: the chart stays as it is. */
+  /** Outlines a band on a separate canvas, so that the chart is not redrawn. */
   private setHighlight(band: Band | null): void {
     if (this.highlighted === band) return;
     this.highlighted = band;
@@ -202,7 +202,7 @@ class TensorsView {
 
 const classesSeen = new WeakMap<Rank, Set<number>[]>();
 
-/** The classes that tensors of a pool have. */
+/** The classes of a pool's tensors. */
 function classesIn(rank: Rank, pool: number): Set<number> {
   let seen = classesSeen.get(rank);
   if (!seen) {
@@ -214,22 +214,19 @@ function classesIn(rank: Rank, pool: number): Set<number> {
   return seen[pool] ?? new Set();
 }
 
-/** What a tooltip says of what is under the cursor. */
+/** The tooltip's lines about the object under the cursor. */
 function hitLines(rank: Rank, pool: Pool, hit: Hit, column: number): HTMLElement[] {
   if (!hit) return [];
   const { heading } = bankWords(pool.extent);
   if (hit.kind === "unexplained") {
-    return [
-      h("div", {}, h("strong", {}, "not explained by tensors")),
-      factGrid([[heading, size(hit.bytes)]]),
-    ];
+    return [h("div", {}, h("strong", {}, "unexplained")), factGrid([[heading, size(hit.bytes)]])];
   }
   if (hit.kind === "small") {
     const name = rank.classes[hit.sums.class];
     const text = `${counted(hit.sums.tensors[column], `smaller ${name} tensor`)}`;
     return [
       h("div", {}, h("strong", {}, text)),
-      factGrid([[heading, size(hit.sums.bytes[column]), "together"]]),
+      factGrid([[heading, size(hit.sums.bytes[column]), "in total"]]),
     ];
   }
   return tensorLines(rank, heading, hit.band.tensor);
@@ -237,20 +234,20 @@ function hitLines(rank: Rank, pool: Pool, hit: Hit, column: number): HTMLElement
 
 function tensorLines(rank: Rank, heading: string, tensor: number): HTMLElement[] {
   const { type, class: classes, perBank, step, dies } = rank.tensors;
-  const made = step[tensor];
+  const allocated = step[tensor];
   const kind = type[tensor] < 0 ? "" : ` ${rank.typeText(type[tensor])}`;
   const [dead, gone] = [rank.diesStep(tensor), rank.goneBeforeStep(tensor)];
   const facts: Fact[] = [
     [heading, size(perBank[tensor]), rank.classes[classes[tensor]]],
-    made < 0
-      ? ["Made by", "–", "was there before the program"]
-      : ["Made by", `step ${count(made)}`, rank.opName(made)],
+    allocated < 0
+      ? ["Allocated by", "–", "existed before the first step"]
+      : ["Allocated by", `step ${count(allocated)}`, rank.opName(allocated)],
   ];
-  if (dies[tensor] === NEVER) facts.push(["Freed by", "–", "is there to the end"]);
+  if (dies[tensor] === NEVER) facts.push(["Freed by", "never"]);
   else if (dead !== null)
     facts.push(["Freed by", `step ${count(dead)}`, dead < rank.end ? rank.opName(dead) : ""]);
-  else if (gone !== null) facts.push(["Gone", "–", `between programs, before step ${count(gone)}`]);
-  const name = shorten(rank.tensorNameOrMaker(tensor) ?? "unnamed tensor", 56);
+  else if (gone !== null) facts.push(["Freed by", "–", `between programs, before step ${count(gone)}`]);
+  const name = shorten(rank.tensorNameOrOrigin(tensor) ?? "unnamed tensor", 56);
   return [h("div", {}, h("strong", {}, name), h("span", { class: "mono" }, kind)), factGrid(facts)];
 }
 
@@ -263,16 +260,16 @@ function countUnknown(rank: Rank, pool: number): number {
   return unknown;
 }
 
-/** How much of the picture is single tensors. */
+/** The note below the chart: the number of individual bands and of skipped tensors. */
 function noteOf(stack: Stack, unknown: number): string {
-  const small = stack.small.length > 0 ? " Smaller ones are added up by class, paler." : "";
-  const left = unknown > 0 ? ` ${counted(unknown, "tensor")} of unknown size left out.` : "";
-  return `${counted(stack.bands.length, "tensor")} drawn singly, the oldest lowest.${small}${left}`;
+  const small = stack.small.length > 0 ? " Smaller ones are summed by class (paler)." : "";
+  const skipped = unknown > 0 ? ` ${counted(unknown, "tensor")} of unknown size skipped.` : "";
+  return `${counted(stack.bands.length, "tensor")} drawn individually, oldest at the bottom.${small}${skipped}`;
 }
 
 function chartLabel(rank: Rank, pool: Pool): string {
   const peak = rank.summary.peaks[pool.name];
-  const start = `Tensors in ${pool.name} over time, as bands stacked up to the allocated bytes${bankWords(pool.extent).ofABank}.`;
+  const start = `Tensors in ${pool.name} over time, as stacked bands up to the allocated memory${bankWords(pool.extent).perBank}.`;
   if (!peak || peak.allocated_per_bank === null) return start;
   const classes = Object.entries(peak.by_class_per_bank ?? {})
     .map(([name, bytes]) => `${name} ${percent(bytes, peak.allocated_per_bank ?? 0)}`)

@@ -1,8 +1,8 @@
-// The requests of docs/http.md.
+// The requests documented in docs/http.md.
 
 import type { Job, ServerInfo, StoredRow } from "../generated/answers";
 
-/** A refusal, in the words of the server. */
+/** A failed request, with the server's message. */
 export class Refused extends Error {
   constructor(
     readonly status: number,
@@ -13,12 +13,12 @@ export class Refused extends Error {
 }
 
 const SIGNED_OUT =
-  "This page is not signed in any more: the server was started anew. Open the address that it printed.";
+  "This page is no longer signed in: the server was restarted. Open the address that it printed.";
 
-/** The refusal that an answer is. */
+/** The error for a failed response. */
 export function refusalOf(status: number, body: string): Refused {
   if (status === 401) return new Refused(status, SIGNED_OUT);
-  return new Refused(status, messageIn(body) ?? `The server answered with status ${status}.`);
+  return new Refused(status, messageIn(body) ?? `The server returned status ${status}.`);
 }
 
 function messageIn(body: string): string | null {
@@ -32,7 +32,7 @@ function messageIn(body: string): string | null {
 
 async function ask<Answer>(path: string): Promise<Answer> {
   const answer = await fetch(path).catch(() => {
-    throw new Refused(0, "The server does not answer: was it stopped?");
+    throw new Refused(0, "The server does not respond. Check that `ttmem serve` is still running.");
   });
   if (!answer.ok) throw refusalOf(answer.status, await answer.text());
   return answer.json();
@@ -43,14 +43,14 @@ export const reports = () => ask<StoredRow[]>("/api/reports");
 export const jobs = () => ask<Job[]>("/api/jobs");
 export const job = (id: string) => ask<Job>(`/api/jobs/${encodeURIComponent(id)}`);
 
-/** An address below a report: its answers for programs. */
+/** The address of a report's JSON or Markdown summary. */
 export function answerOf(report: string, what: "summary" | "markdown"): string {
   return `/api/reports/${encodeURIComponent(report)}/${what}`;
 }
 
-/** Sends a file; `sent` hears how much of it is there. */
+/** Uploads a file; calls `sent` with the number of bytes sent so far. */
 export function upload(file: File, sent: (bytes: number) => void, signal: AbortSignal): Promise<Job> {
-  // Not `fetch`: it does not tell how far an upload is.
+  // Not `fetch`, which reports no upload progress.
   const request = new XMLHttpRequest();
   return new Promise((resolve, reject) => {
     request.open("POST", `/api/upload?name=${encodeURIComponent(file.name)}`);
@@ -61,9 +61,9 @@ export function upload(file: File, sent: (bytes: number) => void, signal: AbortS
       else reject(refusalOf(request.status, request.responseText));
     });
     request.addEventListener("error", () =>
-      reject(new Refused(0, "The upload broke off: the server was stopped, or the file cannot be read.")),
+      reject(new Refused(0, "Upload failed: the server was stopped, or the file can't be read.")),
     );
-    request.addEventListener("abort", () => reject(new Refused(0, "Cancelled.")));
+    request.addEventListener("abort", () => reject(new Refused(0, "Cancelled")));
     signal.addEventListener("abort", () => request.abort());
     request.send(file);
   });

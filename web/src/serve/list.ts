@@ -18,14 +18,14 @@ const HEADINGS: Heading[] = [
   { column: "written", title: "Written", number: false },
   { column: "format", title: "Format", number: false },
   { column: "peak", title: "Peak", number: true },
-  { column: "share", title: "Full", number: true },
+  { column: "share", title: "Used", number: true },
   { column: "operations", title: "Operations", number: true },
   { column: "bytes", title: "Size", number: true },
 ];
 
 export interface List {
   element: HTMLElement;
-  /** Shows these reports; those that are new stand out for a moment. */
+  /** Shows reports. */
   show(rows: StoredRow[]): void;
 }
 
@@ -35,7 +35,7 @@ export function list(): List {
   const search = h("input", {
     type: "search",
     id: "search",
-    placeholder: "name, format, oom …",
+    placeholder: "Name, format, oom …",
     autocomplete: "off",
   });
   const found = h("span", { class: "note", role: "status" });
@@ -45,19 +45,19 @@ export function list(): List {
   const none = h("div", { class: "none" });
   const draw = () => {
     const shown = shownRows(rows, search.value, order);
-    fill(head, ...HEADINGS.map(heading), h("th", { scope: "col", class: "answers" }, "For programs"));
+    fill(head, ...HEADINGS.map(heading), h("th", { scope: "col", class: "answers" }, "Summary"));
     fill(body, ...shown.map(rowOf));
     found.textContent = shown.length === rows.length ? "" : `${count(shown.length)} of ${count(rows.length)}`;
     table.hidden = shown.length === 0;
     none.hidden = shown.length > 0;
-    fill(none, rows.length === 0 ? firstSteps() : `No report has “${search.value.trim()}” in it.`);
+    fill(none, rows.length === 0 ? firstSteps() : `No reports match “${search.value.trim()}”.`);
   };
   const heading = ({ column, title, number }: Heading) => {
     const sort = column === order.column ? (order.descending ? "descending" : "ascending") : null;
     const choose = () => {
       order = reordered(order, column);
       draw();
-      // The heading was made anew: whoever uses the keyboard stays on it.
+      // The heading was recreated: restore the keyboard focus.
       head.querySelector<HTMLElement>(`[data-column="${column}"]`)?.focus();
     };
     const button = h("button", { type: "button", "data-column": column, onclick: choose }, title);
@@ -76,16 +76,16 @@ export function list(): List {
   };
 }
 
-/** What to do where there is nothing yet. */
+/** The instructions for an empty list. */
 function firstSteps(): HTMLElement {
   return h(
     "div",
     {},
-    h("p", {}, "There are no reports yet. To make one, drop a log above, or on this machine:"),
+    h("p", {}, "No reports yet. To create one, drop a log above, or run on this machine:"),
     h(
       "pre",
       {},
-      "ttmem run model.py          # run it, capture its log, and report\nttmem report model.log      # a log that is there",
+      "ttmem run model.py          # run a program, capture its log and report\nttmem report model.log      # report on an existing log",
     ),
   );
 }
@@ -100,7 +100,7 @@ function rowOf(row: StoredRow): HTMLElement {
     cell("Written", false, timeOf(row.written)),
     cell("Format", false, row.format === null ? unknown() : h("code", {}, row.format)),
     cell("Peak", true, peakOf(row)),
-    cell("Full", true, fullOf(row)),
+    cell("Used", true, usedOf(row)),
     cell("Operations", true, row.operations === null ? unknown() : count(row.operations)),
     cell("Size", true, sizeElement(row.bytes)),
     h("td", { class: "answers" }, answersOf(row)),
@@ -108,12 +108,12 @@ function rowOf(row: StoredRow): HTMLElement {
 }
 
 function nameOf({ name, page, kind, oom, oom_headline, folder, source }: StoredRow): HTMLElement {
-  const title = source ? `made from ${source.path}` : folder;
+  const title = source ? `Source: ${source.path}` : folder;
   const text = page
     ? h("a", { href: page, title }, name)
     : h(
         "span",
-        { title: "It has no page: `ttmem report` of its folder makes one." },
+        { title: "No page; run `ttmem report` on its folder to create one" },
         name,
         " ",
         h("em", { class: "note" }, "(no page)"),
@@ -123,7 +123,7 @@ function nameOf({ name, page, kind, oom, oom_headline, folder, source }: StoredR
     { class: "name" },
     text,
     oom && h("span", { class: "mark bad", title: oom_headline }, `OOM: ${oom.replaceAll("_", " ")}`),
-    kind === "run" && h("span", { class: "mark", title: `The folder of a run: ${folder}` }, "run"),
+    kind === "run" && h("span", { class: "mark", title: `Run folder: ${folder}` }, "run"),
   );
 }
 
@@ -139,7 +139,7 @@ function timeOf(written: string | null): HTMLElement {
   );
 }
 
-/** The unit behind a size: `686.4 MiB/bank`. */
+/** The suffix of a size: `686.4 MiB/bank`. */
 const SUFFIX: Record<Extent, string> = { bank: "/bank", core: "/core", device: "" };
 
 function peakOf({ peak, shown }: StoredRow): HTMLElement {
@@ -148,7 +148,7 @@ function peakOf({ peak, shown }: StoredRow): HTMLElement {
   return h("span", { title: device }, sizeElement(shown.bytes), `${SUFFIX[shown.of]} ${peak.pool}`);
 }
 
-function fullOf(row: StoredRow): HTMLElement {
+function usedOf(row: StoredRow): HTMLElement {
   const { peak, shown } = row;
   const share = shareOf(row);
   if (share === null || shown === null || peak === null) return unknown();

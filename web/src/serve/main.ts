@@ -1,4 +1,4 @@
-// The page of the server: the list of reports, and uploads.
+// The server's page: the list of reports, and uploads.
 
 import "../style.css";
 import "../sections/header.css";
@@ -10,17 +10,17 @@ import { list } from "./list";
 import { uploads } from "./uploads";
 
 function start(app: HTMLElement): void {
-  const trouble = h("p", { role: "alert", class: "trouble", hidden: true });
-  const complain = (error: unknown) => {
-    trouble.textContent = error instanceof Error ? error.message : String(error);
-    trouble.hidden = false;
+  const problem = h("p", { role: "alert", class: "problem", hidden: true });
+  const showProblem = (error: unknown) => {
+    problem.textContent = error instanceof Error ? error.message : String(error);
+    problem.hidden = false;
   };
   const shown = list();
   const refresh = () =>
     api.reports().then((rows) => {
-      trouble.hidden = true;
+      problem.hidden = true;
       shown.show(rows);
-    }, complain);
+    }, showProblem);
   const sending = uploads(refresh);
   const bar = h(
     "div",
@@ -29,14 +29,14 @@ function start(app: HTMLElement): void {
     h("span", { class: "spacer" }),
     themeButton(),
   );
-  fill(app, h("header", { class: "topbar" }, bar), h("main", {}, trouble, sending.element, shown.element));
+  fill(app, h("header", { class: "topbar" }, bar), h("main", {}, problem, sending.element, shown.element));
   void refresh();
-  api.about().then(({ max_upload_bytes }) => sending.setLimit(max_upload_bytes), complain);
+  api.about().then(({ max_upload_bytes }) => sending.setLimit(max_upload_bytes), showProblem);
   api.jobs().then((jobs) => {
     const open = jobs.filter(({ state }) => state !== "done" && state !== "failed");
     for (const job of open.reverse()) sending.follow(job);
-  }, complain);
-  // Reports are made elsewhere, too: whoever comes back to this page sees them.
+  }, showProblem);
+  // Reports are also created elsewhere: refresh when the page becomes visible again.
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") void refresh();
   });

@@ -1,9 +1,9 @@
-// Which reports are shown, and in which order.
+// Filters and sorts the list of reports.
 
 import type { StoredRow } from "../generated/answers";
 import { type SortKey, sorted } from "../order";
 
-/** The columns that the list can be sorted by. */
+/** The columns to sort by. */
 export type Column = "name" | "written" | "format" | "peak" | "share" | "operations" | "bytes";
 
 export interface Order {
@@ -11,15 +11,15 @@ export interface Order {
   descending: boolean;
 }
 
-/** The newest first. */
+/** The initial order: newest first. */
 export const FIRST: Order = { column: "written", descending: true };
 
-/** The share of what there is that the peak takes. */
+/** The peak as a share of the capacity. */
 export function shareOf({ shown }: Pick<StoredRow, "shown">): number | null {
   return shown?.capacity ? shown.bytes / shown.capacity : null;
 }
 
-/** Whether it can be asked for a summary. What an earlier tool wrote has a page as soon as it is asked for, and then both. */
+/** Whether a report has a summary. A report of an earlier tool gets its page and summary when it is first opened. */
 export function hasAnswers({ format, page }: Pick<StoredRow, "format" | "page">): boolean {
   return format !== null || page !== null;
 }
@@ -39,7 +39,7 @@ function keyOf(row: StoredRow, column: Column): SortKey {
   }
 }
 
-/** The reports that have all words of a search, in order. What is not known comes last. */
+/** The reports that match all words of a search, sorted. Unknown values come last. */
 export function shownRows(
   rows: readonly StoredRow[],
   search: string,
@@ -57,13 +57,13 @@ export function shownRows(
   );
 }
 
-/** What a search looks at. */
+/** The text that a search looks at. */
 function textOf({ name, kind, format, oom, oom_headline: headline, peak, source }: StoredRow): string {
   const parts = [name, kind, format, oom && `oom ${oom}`, headline, peak?.pool, source?.path];
   return parts.filter(Boolean).join("\n").toLowerCase();
 }
 
-/** The order after a click on a column: the other way around, or the way that tells most first. */
+/** The order after a click on a column: reversed, or the column's default direction. */
 export function reordered(order: Order, column: Column): Order {
   if (order.column === column) return { column, descending: !order.descending };
   return { column, descending: column !== "name" && column !== "format" };

@@ -1,4 +1,4 @@
-// Uploading: by drag and drop or by choosing files; each then goes its way to a report, a few at a time.
+// Uploads files by drag and drop or from a file dialog, a few at a time, and follows them until their report is written.
 
 import { fill, h } from "../dom";
 import { size } from "../format";
@@ -6,23 +6,23 @@ import type { Job } from "../generated/answers";
 import * as api from "./api";
 import { hasEnded, hasFailed, lacksMemoryData, SETTINGS, type Stage, shareDone, wordsOf } from "./stage";
 
-/** So many files are on their way at the same time. */
-const AT_ONCE = 4;
-/** How often a job is asked for: often at first, since most are short. */
+/** The maximum number of concurrent uploads. */
+const MAX_CONCURRENT = 4;
+/** The delays between polls of a job: short at first, since most jobs are. */
 const PAUSES_MS = [100, 150, 250, 500];
 
 export interface Uploads {
   element: HTMLElement;
-  /** What the server takes. */
+  /** Sets the server's size limit; 0 disables uploads. */
   setLimit(bytes: number): void;
-  /** Goes on with what was begun before this page was opened. */
+  /** Follows a job that was started before this page was opened. */
   follow(job: Job): void;
 }
 
-/** `done` is called when there is a new report. */
+/** Creates the upload section; calls `done` when a new report is written. */
 export function uploads(done: () => void): Uploads {
   let limit = Number.POSITIVE_INFINITY;
-  const turns = queue(AT_ONCE);
+  const turns = queue(MAX_CONCURRENT);
   const rows = h("ul", { class: "uploads", "aria-label": "Uploads" });
   const input = h("input", { type: "file", multiple: true, hidden: true });
   const button = h("button", { type: "button", onclick: () => input.click() }, "Choose files");
@@ -35,7 +35,7 @@ export function uploads(done: () => void): Uploads {
       const row = uploadRow(file.name);
       rows.prepend(row.element);
       if (file.size > limit) {
-        row.show({ at: "refused", message: `It has ${size(file.size)}: up to ${size(limit)} are taken.` });
+        row.show({ at: "refused", message: `File is ${size(file.size)}; the limit is ${size(limit)}` });
         continue;
       }
       void turns(() => send(file, row));
@@ -65,7 +65,7 @@ export function uploads(done: () => void): Uploads {
 
   input.addEventListener("change", () => {
     add(input.files ?? []);
-    // So that the same file can be chosen again.
+    // Allows choosing the same file again.
     input.value = "";
   });
   acceptDrops(zone, (files) => limit > 0 && add(files));
@@ -74,7 +74,7 @@ export function uploads(done: () => void): Uploads {
     setLimit(bytes) {
       limit = bytes;
       element.hidden = bytes === 0;
-      fill(note, `Logs, packed logs (gzip, zstd) and profiles (.ttmem), up to ${size(bytes)}.`);
+      fill(note, `Logs, compressed logs (gzip, zstd) and profiles (.ttmem), up to ${size(bytes)}`);
     },
     follow(job) {
       const row = uploadRow(job.file);
@@ -86,7 +86,7 @@ export function uploads(done: () => void): Uploads {
 
 interface Row {
   element: HTMLElement;
-  /** Is told when the reader cancels. */
+  /** Aborted when the user cancels the upload. */
   signal: AbortSignal;
   show(stage: Stage): void;
 }
@@ -111,38 +111,44 @@ function uploadRow(name: string): Row {
   };
   cancel.addEventListener("click", () => {
     cancelled.abort();
-    show({ at: "refused", message: "Cancelled." });
+    show({ at: "refused", message: "Cancelled" });
   });
   show({ at: "waiting" });
   return { element, signal: cancelled.signal, show };
 }
 
-/** A link to the report, or what to do so that the next log has memory data in it. */
+/** A link to the report, or the settings that add memory data to a log. */
 function whatNext({ state, report, page, error }: Job): HTMLElement | null {
   if (state === "done" && page) return h("a", { href: page, "aria-label": `Open ${report}` }, "Open");
   if (!lacksMemoryData(error)) return null;
   const copy = h("button", { type: "button" }, "Copy");
   copy.addEventListener("click", () => {
-    const said = (text: string) => {
+    const setLabel = (text: string) => {
       copy.textContent = text;
     };
-    // Not everywhere: a browser gives it to pages of this machine and to encrypted ones.
+    // The clipboard is only available to pages from localhost and over HTTPS.
     const copied = navigator.clipboard?.writeText(SETTINGS) ?? Promise.reject();
     copied.then(
-      () => said("Copied"),
-      () => said("Select it and copy"),
+      () => setLabel("Copied"),
+      () => setLabel("Select and copy manually"),
     );
   });
-  const block = h("pre", { tabindex: 0, "aria-label": "Settings to paste" }, SETTINGS);
-  return h("div", { class: "settings" }, h("p", {}, "Set this and run the program again:"), block, copy);
+  const block = h("pre", { tabindex: 0, "aria-label": "Settings" }, SETTINGS);
+  return h(
+    "div",
+    { class: "settings" },
+    h("p", {}, "Set these variables and run the program again:"),
+    block,
+    copy,
+  );
 }
 
-/** Runs a few things at once and the others after them. */
-export function queue(most: number): (task: () => Promise<void>) => Promise<void> {
+/** Returns a function that runs tasks, at most `max` at a time. */
+export function queue(max: number): (task: () => Promise<void>) => Promise<void> {
   const waiting: (() => void)[] = [];
   let running = 0;
   return async (task) => {
-    if (running === most) await new Promise<void>((turn) => waiting.push(turn));
+    if (running === max) await new Promise<void>((turn) => waiting.push(turn));
     else running++;
     try {
       await task();
@@ -154,8 +160,8 @@ export function queue(most: number): (task: () => Promise<void>) => Promise<void
   };
 }
 
-/** Takes files that are dropped anywhere on the page. */
-function acceptDrops(zone: HTMLElement, take: (files: FileList) => void): void {
+/** Accepts files that are dropped anywhere on the page. */
+function acceptDrops(zone: HTMLElement, accept: (files: FileList) => void): void {
   let inside = 0;
   const mark = (change: number) => {
     inside = change === 0 ? 0 : inside + change;
@@ -165,13 +171,13 @@ function acceptDrops(zone: HTMLElement, take: (files: FileList) => void): void {
   addEventListener("dragenter", (event) => hasFiles(event) && mark(1));
   addEventListener("dragleave", (event) => hasFiles(event) && mark(-1));
   addEventListener("dragover", (event) => {
-    // Else the browser would open the file.
+    // Otherwise the browser would open the file.
     if (hasFiles(event)) event.preventDefault();
   });
   addEventListener("drop", (event) => {
     if (!hasFiles(event)) return;
     event.preventDefault();
     mark(0);
-    if (event.dataTransfer) take(event.dataTransfer.files);
+    if (event.dataTransfer) accept(event.dataTransfer.files);
   });
 }

@@ -1,4 +1,4 @@
-// The page of every log of the corpus: each section is there, with the numbers of `ttmem summary --json`.
+// The report page of every log in the corpus: it has all sections, with the numbers of `ttmem summary --json`.
 
 import type { Locator, Page } from "@playwright/test";
 import { count, percent, size } from "../../src/format";
@@ -19,7 +19,7 @@ import {
 } from "./support/page";
 import {
   corpus,
-  evidence,
+  corpusFile,
   jsonFilesOf,
   logOf,
   recordingOfPyTorch,
@@ -28,7 +28,7 @@ import {
 } from "./support/tool";
 
 for (const name of corpus()) {
-  test(`${name}: every section, with the numbers of the summary`, async ({ page, open }) => {
+  test(`${name}: all sections with the summary's numbers`, async ({ page, open }) => {
     const log = logOf(name);
     const { ranks } = summary(log);
     await open(log);
@@ -53,8 +53,8 @@ for (const name of [
   "ttrt_memory/memory_results.json",
   "ttnn_db/db.sqlite",
 ]) {
-  test(`${name}: the same sections, and phases where there are some`, async ({ page, open }) => {
-    const file = evidence(name);
+  test(`${name}: the same sections, and phases if there are any`, async ({ page, open }) => {
+    const file = corpusFile(name);
     const [rank] = summary(file).ranks;
     await open(file);
     const ids = await sectionsOf(page);
@@ -71,7 +71,7 @@ for (const name of [
   });
 }
 
-test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in it", async ({
+test("a PyTorch recording: no banks, tiles or graphs, and a list of what was not tracked", async ({
   page,
   open,
 }) => {
@@ -91,15 +91,15 @@ test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in 
   }
   expect(rank.pools.cpu.not_watched?.length).toBeGreaterThan(0);
   await expect(page.locator('#overview [data-pool="host"] [data-fact="cause"]')).toContainText(
-    "read now and then",
+    "sampled periodically",
   );
-  const makers = rank.peak?.made_in ?? [];
-  expect(makers.length).toBeGreaterThan(0);
+  const sources = rank.peak?.made_in ?? [];
+  expect(sources.length).toBeGreaterThan(0);
   const shown = page.locator('#overview [data-fact="makers"] tbody tr');
-  await expect(shown).toHaveCount(Math.min(makers.length, 8));
-  await expect(shown.first()).toContainText(makers[0].name ?? "outside of all operations");
+  await expect(shown).toHaveCount(Math.min(sources.length, 8));
+  await expect(shown.first()).toContainText(sources[0].name ?? "outside all operations");
   await expect(page.locator("#overview [data-card]")).toHaveCount(2);
-  // The process has more than the tensors, and is not what is looked at first.
+  // The process has more memory than the tensors, but its pool is not selected initially.
   expect(rank.pools.host.peak_per_bank).toBeGreaterThan(rank.pools.cpu.peak_per_bank ?? 0);
   await show(page, "gantt");
   await expect(page.locator(".gantt-pool option:checked")).toHaveText("cpu");
@@ -113,7 +113,7 @@ test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in 
   }
   await choosePool(page, "memory", "host");
   const live = await show(page, "live");
-  await expect(live).toContainText("No tensor was ever seen in host");
+  await expect(live).toContainText("No tensors were tracked in host");
   for (const part of [".legend", ".treemap", "[role=grid]"]) await expect(live.locator(part)).toBeHidden();
   await choosePool(page, "memory", "cpu");
   await expect(live.locator("[role=grid]")).toBeVisible();
@@ -121,15 +121,15 @@ test("a recording of PyTorch: no banks, no tiles, no graphs, and what is not in 
   expect(heads.map((text) => text.trim())).toContain("Size");
 });
 
-/** What an element shows. */
+/** The content of an element. */
 interface Shown {
   text: string;
   attributes: Record<string, string>;
-  /** The bytes that it shows: the values of the `data` elements in it. */
+  /** The values of its `data` elements, in bytes. */
   values: number[];
 }
 
-/** Reads elements and named parts of them in one call. The elements must be drawn. */
+/** Reads elements and named parts of them in one call. The elements must be drawn already. */
 function read<Part extends string>(
   elements: Locator,
   parts: Record<Part, string>,
@@ -158,21 +158,21 @@ function read<Part extends string>(
   );
 }
 
-/** A text as `read` has it. */
+/** Normalises a text like `read` does. */
 const plain = (text: string): string =>
   text
     .replace(/[\u200b\u00ad]/g, "")
     .replace(/\s+/g, " ")
     .trim();
 
-/** The one number that an element shows; `null` where it says that it is unknown. */
+/** The first number that an element shows; `null` if it shows "unknown". */
 function numberIn({ text, values }: Shown): number | null {
   if (values.length > 0) return values[0];
   expect(text).toContain("unknown");
   return null;
 }
 
-/** The only one of elements. */
+/** The only element of a list. */
 function only(found: Shown[]): Shown {
   expect(found).toHaveLength(1);
   return found[0];
@@ -191,7 +191,7 @@ async function checkRank(page: Page, rank: RankSummary): Promise<void> {
   await checkPools(page, rank);
 }
 
-/** What to change, as the command says it; what went wrong stands in the verdict. */
+/** Suggestions match the summary; failures are in the verdict. */
 async function checkSuggestions(page: Page, rank: RankSummary): Promise<void> {
   const found = rank.suggestions.filter(({ urgency }) => urgency !== "failure");
   const rows = page.locator("#overview .changes li");
@@ -238,11 +238,11 @@ async function checkPoolCards(page: Page, rank: RankSummary): Promise<void> {
     if (pool.peak_total === null) expect(parts.total).toEqual([]);
     else expect(numberIn(only(parts.total)), name).toBe(pool.peak_total);
     expect(numberIn(only(parts.final)), name).toBe(pool.final_per_bank);
-    expect(only(parts.final).text.includes("rebuilt"), name).toBe(pool.final_source === "rebuilt");
+    expect(only(parts.final).text.includes("reconstructed"), name).toBe(pool.final_source === "rebuilt");
     const { step, caused_by: cause } = rank.peaks[name];
     if (step === null) {
       expect(parts.cause).toEqual([]);
-      expect(card.text).toContain("nothing was allocated");
+      expect(card.text).toContain("no memory was allocated");
     } else if (cause) {
       expect(cause.step).toBe(pool.caused_by_step);
       const { text } = only(parts.cause);
@@ -267,7 +267,7 @@ async function checkCountCards(page: Page, rank: RankSummary): Promise<void> {
   const { operations, weights, padding, inputs, peak } = rank;
   expect(await values(card("operations"))).toEqual([operations.reported]);
   await expect(card("operations")).toContainText(`${count(operations.total)} step`);
-  if (operations.weight === null) await expect(card("operations")).toContainText("not known");
+  if (operations.weight === null) await expect(card("operations")).toContainText("unknown");
   else {
     const split = `${count(operations.weight)} for weights, ${count(operations.activation ?? -1)} for activations`;
     await expect(card("operations")).toContainText(split);
@@ -279,13 +279,13 @@ async function checkCountCards(page: Page, rank: RankSummary): Promise<void> {
     expect(await values(card("weights"))).toEqual(shown);
     await expect(card("weights")).toContainText(`${count(weights.count)} weight`);
   } else {
-    await expect(card("weights")).toContainText("nobody knows what is a weight");
+    await expect(card("weights")).toContainText("the log has no graphs");
     expect(await values(card("weights"))).toEqual([]);
   }
   if (padding) {
     expect(await values(card("padding"))).toEqual([padding.padded_bytes, padding.logical_bytes]);
     if (padding.overhead_pct !== null)
-      await expect(card("padding")).toContainText(`${padding.overhead_pct} %`);
+      await expect(card("padding")).toContainText(`${padding.overhead_pct}%`);
   } else {
     await expect(card("padding")).toContainText("unknown");
     expect(await values(card("padding"))).toEqual([]);
@@ -299,7 +299,6 @@ async function checkVerdict(page: Page, { oom }: RankSummary): Promise<void> {
   await expect(verdict).toHaveCount(oom ? 1 : 0);
   if (!oom) return;
   await expect(verdict).toContainText(/Out of (memory|L1)/);
-  await expect(verdict).toContainText("What helps");
   await expect(verdict.locator("strong")).toHaveText(oom.headline);
   for (const text of [oom.detail, oom.advice]) await expect(verdict).toContainText(text!);
   if (oom.pool !== null) await expect(verdict).toContainText(oom.pool);
@@ -336,13 +335,13 @@ async function checkDistribution(page: Page, { distribution }: RankSummary): Pro
   const ops = await section.locator(".bars .mono").allTextContents();
   const counts = await values(section.locator(".bars"));
   expect(ops.map((op, at) => ({ op, count: counts[at] }))).toEqual(distribution);
-  if (distribution.length === 0) await expect(section).toContainText("The log names no operations");
+  if (distribution.length === 0) await expect(section).toContainText("The input names no operations");
 }
 
 async function checkWeights(page: Page, { weights }: RankSummary): Promise<void> {
   const section = await show(page, "weights");
   if (!weights) {
-    await expect(section).toContainText("What is a weight is not known");
+    await expect(section).toContainText("The weights are unknown");
     await expect(section.getByRole("grid")).toBeHidden();
     return;
   }
@@ -381,10 +380,10 @@ async function checkPadding(page: Page, { padding }: RankSummary): Promise<void>
   ]);
 }
 
-/** Each pool: where its free memory is, and no number on the page that is none. */
+/** Each pool's fragmentation, and no invalid number on the page. */
 async function checkPools(page: Page, { fragmentation, pools }: RankSummary): Promise<void> {
   for (const [at, pool] of Object.keys(pools).entries()) {
-    // The buttons of both sections choose for all.
+    // The buttons of both sections select the pool for all sections.
     const chooser = at % 2 === 0 ? "memory" : "live";
     await show(page, chooser);
     await choosePool(page, chooser, pool);
@@ -420,12 +419,12 @@ async function checkRanks(page: Page, ranks: RankSummary[]): Promise<void> {
   }
 }
 
-/** What cannot be known is said to be unknown, and why; nothing is shown as 0. */
+/** Unknown values are labelled as such with the reason; they are not shown as 0. */
 for (const name of ["info-only", "two-ranks-info-only", "memory-snapshot"]) {
-  test(`${name}: sentences where memory lines tell nothing`, async ({ page, open }) => {
+  test(`${name}: explanations for missing data`, async ({ page, open }) => {
     await open(logOf(name));
     const live = await show(page, "live");
-    await expect(live).toContainText("Which tensors these bytes belong to is not known");
+    await expect(live).toContainText("Memory can't be attributed to tensors");
     await expect(live.locator('[data-fact="explained"], [data-fact="unexplained"]')).toHaveCount(0);
     await expect(live.getByRole("grid")).toBeHidden();
     await expect(live.getByRole("button", { name: "Save as CSV" })).toBeHidden();
@@ -439,20 +438,17 @@ for (const name of ["info-only", "two-ranks-info-only", "memory-snapshot"]) {
     }
     const card = (of: string) => page.locator(`#overview [data-card="${of}"]`);
     await expect(card("padding")).toContainText("unknown");
-    await expect(card("unexplained")).toContainText("does not name the tensors");
-    await expect(card("operations")).toContainText("not known");
+    await expect(card("unexplained")).toContainText("does not name the live tensors");
+    await expect(card("operations")).toContainText("unknown");
     if (name === "memory-snapshot") {
       await expect(await show(page, "operations")).toContainText("no operations");
       await expect(await show(page, "consumers")).toContainText("names no operations");
-      await expect(await show(page, "ir")).toContainText("no texts of graphs");
+      await expect(await show(page, "ir")).toContainText("The input has no graphs");
     }
   });
 }
 
-test("a training log: its summaries and phases, and no sections for what it does not have", async ({
-  page,
-  open,
-}) => {
+test("a training log: its summaries and phases, and no other sections", async ({ page, open }) => {
   const log = trainingLog();
   const [rank] = summary(log).ranks;
   await open(log);
@@ -481,7 +477,7 @@ test("a training log: its summaries and phases, and no sections for what it does
   expect(await wordsOf(page)).not.toMatch(NO_NUMBER);
 });
 
-test("JSON files alone: what they cannot tell is said, and the rest is shown", async ({ page, open }) => {
+test("JSON files only: explanations for missing data, and the rest is shown", async ({ page, open }) => {
   const folder = jsonFilesOf("small_model");
   const { ranks } = summary(folder);
   await open(folder);
@@ -489,11 +485,11 @@ test("JSON files alone: what they cannot tell is said, and the rest is shown", a
   await checkRank(page, ranks[0]);
   const card = (of: string) => page.locator(`#overview [data-card="${of}"]`);
   await expect(card("operations")).toContainText("none of them a deallocation");
-  await expect(page.locator("#overview")).toContainText("what happened at deallocations");
+  await expect(page.locator("#overview")).toContainText("do not include deallocations");
   for (const [id, why] of [
-    ["live", /not when those were given back/],
-    ["tensors", /not known when the results of the operations were given back/],
-    ["padding", /not known which tensors are alive/],
+    ["live", /not when the results were freed/],
+    ["tensors", /does not say when the operations' results were freed/],
+    ["padding", /tensors live at the peak are unknown/],
   ] as const) {
     const section = await show(page, id);
     await expect(section.locator(".section-body")).toContainText(why);

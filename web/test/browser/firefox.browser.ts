@@ -1,4 +1,4 @@
-// The pages in Firefox. Playwright drives only a Firefox of its own; this is the system's, driven by WebDriver BiDi.
+// The pages in Firefox. Playwright only supports its own Firefox build; this uses the system's through WebDriver BiDi.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -6,9 +6,9 @@ import { pathToFileURL } from "node:url";
 import { expect, test } from "@playwright/test";
 import { type Browser, launch } from "puppeteer-core";
 import { start } from "./support/server";
-import { evidence, ganttPage, KEPT, logOf, report, summary } from "./support/tool";
+import { corpusFile, ganttPage, KEPT, logOf, report, summary } from "./support/tool";
 
-// One worker, so that Firefox starts once: that takes longer than all tests here.
+// One worker, so that Firefox starts only once: starting takes longer than all tests here.
 test.describe.configure({ mode: "default" });
 
 let firefox: Browser;
@@ -49,7 +49,7 @@ for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only"]) 
   });
 }
 
-test("what ran when works in Firefox, from a file", async () => {
+test("the gantt page works in Firefox, from a file", async () => {
   const page = await firefox.newPage();
   await page.setViewport({ width: 1280, height: 900 });
   const bad: string[] = [];
@@ -57,7 +57,7 @@ test("what ran when works in Firefox, from a file", async () => {
   page.on("console", (message) => {
     if (["error", "warn"].includes(message.type())) bad.push(message.text());
   });
-  await page.goto(pathToFileURL(ganttPage(evidence("memory_profile/threads.json"))).href);
+  await page.goto(pathToFileURL(ganttPage(corpusFile("memory_profile/threads.json"))).href);
   await page.waitForSelector('.gantt-chart[data-bars="9"]');
   await page.$eval("[data-list=hot-paths] button", (button) => (button as HTMLElement).click());
   await page.waitForSelector(".gantt-chosen .gantt-name");
@@ -68,7 +68,7 @@ test("what ran when works in Firefox, from a file", async () => {
 });
 
 test.describe("the server", () => {
-  test("it works in Firefox", async () => {
+  test("works in Firefox", async () => {
     const server = await start();
     const page = await firefox.newPage();
     let code: number | null = null;

@@ -1,4 +1,4 @@
-// What ran when: the chart shows what the command answers, on a page of its own and in a report.
+// The gantt chart shows the numbers of `ttmem gantt --json`, on its own page and in a report.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -9,10 +9,10 @@ import { gutterOf, Layout, RIGHT, ROW } from "../../src/gantt/layout";
 import { duration } from "../../src/gantt/time";
 import type { Gantt } from "../../src/generated/answers";
 import { expect, frames, open as openReport, show, test } from "./support/page";
-import { evidence, ganttAnswer, ganttPage, writtenProfile } from "./support/tool";
+import { corpusFile, ganttAnswer, ganttPage, writtenProfile } from "./support/tool";
 
 const MS = 1e6;
-const THREADS = evidence("memory_profile/threads.json");
+const THREADS = corpusFile("memory_profile/threads.json");
 
 async function openGantt(page: Page, file: string): Promise<void> {
   await page.goto("about:blank");
@@ -23,13 +23,13 @@ async function openGantt(page: Page, file: string): Promise<void> {
 
 const chartOf = (page: Page): Locator => page.locator(".gantt-chart");
 
-/** The stretch of time that is shown. */
+/** The visible time range. */
 async function shown(page: Page): Promise<[from: number, to: number]> {
   await frames(page);
   return chartOf(page).evaluate(({ dataset }) => [Number(dataset.from), Number(dataset.to)]);
 }
 
-/** Where a time is in a row of the chart, on the screen. */
+/** The screen coordinates of a time in a row of the chart. */
 async function placeOf(
   page: Page,
   answer: Gantt,
@@ -56,7 +56,7 @@ async function placeOf(
   return { x, y: box.y + layout.topOf(row) - scrolled + ROW / 2 };
 }
 
-/** The row of the chart that a call is in. */
+/** The chart row of a call. */
 function rowOf(answer: Gantt, call: number): number {
   const [{ lanes, calls }] = answer.ranks;
   const before = lanes.slice(0, calls.lane[call]).reduce((sum, { rows }) => sum + rows, 0);
@@ -72,7 +72,7 @@ async function hover(page: Page, answer: Gantt, call: number): Promise<Locator> 
   return page.locator(".time-tooltip");
 }
 
-/** Calls that follow each other on one thread. */
+/** A memory profile with the given calls. */
 function profileOf(calls: { name: string; began: number; took: number; thread?: string; parent?: string }[]) {
   const operations: Record<string, unknown[]> = Object.create(null);
   for (const { name, began, took, thread = "MainThread", parent = null } of calls) {
@@ -92,7 +92,7 @@ function profileOf(calls: { name: string; began: number; took: number; thread?: 
   };
 }
 
-test("tooltips say what the command answers", async ({ page }) => {
+test("tooltips show the command's numbers", async ({ page }) => {
   await openGantt(page, THREADS);
   const answer = ganttAnswer(THREADS);
   const { calls, scopes } = answer.ranks[0];
@@ -114,8 +114,8 @@ test("tooltips say what the command answers", async ({ page }) => {
   }
 });
 
-test("a call without a known end is a mark with an unknown length", async ({ page }) => {
-  const file = evidence("memory_profile/server.json");
+test("a call without a known end is a mark with an unknown duration", async ({ page }) => {
+  const file = corpusFile("memory_profile/server.json");
   await openGantt(page, file);
   const answer = ganttAnswer(file);
   const tooltip = await hover(page, answer, 0);
@@ -127,11 +127,34 @@ test("a call without a known end is a mark with an unknown length", async ({ pag
     "value",
     String(320.5 * 2 ** 20),
   );
-  await expect(page.locator(".gantt-summary")).toContainText("only the time is known");
+  await expect(page.locator(".gantt-summary")).toContainText("known duration");
   // The other device.
   await page.locator(".gantt-pool").selectOption({ label: "cpu" });
   await hover(page, answer, 0);
   await expect(page.locator(".time-tooltip")).toContainText("64.0 MiB in cpu");
+});
+
+test("the chart starts at the first call, not at the imports before it", async ({ page }) => {
+  const late = [
+    { name: "step", began: 5000 * MS, took: 200 * MS },
+    { name: "forward", began: 5010 * MS, took: 80 * MS, parent: "step" },
+  ];
+  await openGantt(page, writtenProfile("late", profileOf(late)));
+  const [from, to] = await shown(page);
+  expect(from).toBeGreaterThan(4990 * MS);
+  expect(from).toBeLessThan(5000 * MS);
+  expect(to).toBe(5200 * MS);
+  await expect(page.locator(".gantt-summary")).toContainText("The chart starts at the first call, 5.000 s");
+  await page.getByRole("button", { name: "Show all", exact: true }).click();
+  expect(await shown(page)).toEqual([0, 5200 * MS]);
+  // A short wait is shown.
+  await openGantt(
+    page,
+    writtenProfile("soon", profileOf([{ name: "step", began: 10 * MS, took: 200 * MS }])),
+  );
+  expect(await shown(page)).toEqual([0, 210 * MS]);
+  await expect(page.getByRole("button", { name: "Show all", exact: true })).toBeDisabled();
+  await expect(page.locator(".gantt-summary")).not.toContainText("starts at");
 });
 
 test("the wheel zooms at the cursor, dragging pans, a double click shows all", async ({ page }) => {
@@ -140,7 +163,7 @@ test("the wheel zooms at the cursor, dragging pans, a double click shows all", a
   const all = await shown(page);
   const place = await placeOf(page, answer, 1, 800 * MS);
   await page.mouse.move(place.x, place.y);
-  await page.waitForTimeout(300); // scrolling the page is over only then
+  await page.waitForTimeout(300); // until the page scroll gesture has ended
   await page.mouse.wheel(0, -300);
   const [from, to] = await shown(page);
   expect(to - from).toBeLessThan((all[1] - all[0]) * 0.7);
@@ -150,9 +173,9 @@ test("the wheel zooms at the cursor, dragging pans, a double click shows all", a
   await page.mouse.move(place.x + 100, place.y, { steps: 4 });
   await page.mouse.up();
   expect((await placeOf(page, answer, 1, 800 * MS)).x).toBeCloseTo(place.x + 100, 0);
-  await expect(page.locator(".gantt-chosen"), "a drag is no click").toContainText("No call is looked at");
+  await expect(page.locator(".gantt-chosen"), "a drag is not a click").toContainText("No call selected");
 
-  await page.getByRole("button", { name: "Show all" }).click();
+  await page.getByRole("button", { name: "Show all", exact: true }).click();
   expect(await shown(page)).toEqual(all);
   const bar = await placeOf(page, answer, 1, 800 * MS);
   await page.mouse.dblclick(bar.x, bar.y);
@@ -161,7 +184,7 @@ test("the wheel zooms at the cursor, dragging pans, a double click shows all", a
   await expect(page.locator(".gantt-chosen .gantt-name")).toHaveText("forward");
 });
 
-test("keys do what the mouse does", async ({ page }) => {
+test("the keyboard works like the mouse", async ({ page }) => {
   await openGantt(page, THREADS);
   const chart = chartOf(page);
   const all = await shown(page);
@@ -177,7 +200,7 @@ test("keys do what the mouse does", async ({ page }) => {
   await page.keyboard.press("0");
   expect(await shown(page)).toEqual(all);
   await page.keyboard.press("/");
-  await expect(page.getByLabel("Search the calls")).toBeFocused();
+  await expect(page.getByLabel("Search calls")).toBeFocused();
   await page.keyboard.type("FORWARD");
   await expect(page.locator(".gantt-count")).toHaveText("2 of 9 calls");
   await page.keyboard.press("Enter");
@@ -189,7 +212,7 @@ test("keys do what the mouse does", async ({ page }) => {
   await expect(chart).toBeFocused();
 });
 
-test("lists lead to their places", async ({ page }) => {
+test("list entries move the chart", async ({ page }) => {
   await openGantt(page, THREADS);
   const [rank] = ganttAnswer(THREADS).ranks;
   const hot = page.locator('[data-list="hot-paths"] tbody tr');
@@ -202,7 +225,7 @@ test("lists lead to their places", async ({ page }) => {
   await expect(chain).toContainText(`${count(rank.chain.calls)} innermost calls`);
   await expect(chain).toContainText(duration(rank.chain.time_ns));
   const before = await pixels(page);
-  await chain.getByRole("button", { name: "Mark in the chart" }).click();
+  await chain.getByRole("button", { name: "Highlight in chart" }).click();
   await frames(page);
   expect(await pixels(page)).not.toBe(before);
   const overlaps = page.locator('[data-list="overlaps"]');
@@ -228,8 +251,8 @@ test("a report has the same chart as a section", async ({ page }) => {
   await expect(tooltip.locator(".gantt-name")).toHaveText("request");
 });
 
-test("evidence without calls has no such section", async ({ page }) => {
-  await openReport(page, evidence("tt_log/vae-decoder.log"));
+test("a report without calls has no such section", async ({ page }) => {
+  await openReport(page, corpusFile("tt_log/vae-decoder.log"));
   await expect(page.locator("section#gantt")).toHaveCount(0);
 });
 
@@ -243,7 +266,7 @@ const HOSTILE = [
   "",
 ];
 
-test("hostile names are names", async ({ page }) => {
+test("hostile names are shown as text", async ({ page }) => {
   const calls = HOSTILE.map((name, at) => ({
     ...{ name, began: at * 100, took: 90, thread: `${name} ${at}`, parent: name },
   }));
@@ -253,7 +276,7 @@ test("hostile names are names", async ({ page }) => {
     const tooltip = await hover(page, answer, call);
     await expect(tooltip.locator(".gantt-name")).toHaveText(HOSTILE[call].trim());
   }
-  await page.getByLabel("Search the calls").fill("</script>");
+  await page.getByLabel("Search calls").fill("</script>");
   await expect(page.locator(".gantt-count")).toHaveText(`1 of ${HOSTILE.length} calls`);
   const found = await page.evaluate(() => ({
     hacked: (window as { hacked?: unknown }).hacked,
@@ -263,9 +286,9 @@ test("hostile names are names", async ({ page }) => {
   expect(found).toEqual({ hacked: undefined, made: 0, over: 0 });
 });
 
-// What the tool before this one did wrong, by the numbers under which it is written down.
-test.describe("defects of the tool before", () => {
-  test("24: a bar is the call's own time, and a pause is a pause", async ({ page }) => {
+// Defects of the previous tool, by their numbers in its list of defects.
+test.describe("defects of the previous tool", () => {
+  test("24: a bar covers the call's duration, and pauses stay empty", async ({ page }) => {
     const calls = [
       { name: "a", began: 0, took: 0.05 * MS },
       { name: "b", began: 50.05 * MS, took: 0.05 * MS },
@@ -293,7 +316,7 @@ test.describe("defects of the tool before", () => {
     expect(ganttAnswer(file).ranks[0].calls.ended_ns[1]).toBe(2 * MS);
   });
 
-  test("26, 27: rows are taken again, and what follows each other takes one", () => {
+  test("26, 27: rows are reused, and consecutive calls share one", () => {
     const three = [
       { name: "x", began: 0, took: 10 },
       { name: "y", began: 5, took: 10 },
@@ -305,9 +328,7 @@ test.describe("defects of the tool before", () => {
     expect(new Set(rows(writtenProfile("defect-27", profileOf(many))))).toEqual(new Set([0]));
   });
 
-  test("28, 29: many calls are few elements, and offline they zoom and tell their memory", async ({
-    page,
-  }) => {
+  test("28, 29: many calls need few elements; zoom and memory work offline", async ({ page }) => {
     const many = Array.from({ length: 16_000 }, (_, n) => ({ name: "op", began: n * 40_000, took: 20_000 }));
     const file = writtenProfile("defect-28", profileOf(many));
     await openGantt(page, file);
@@ -335,7 +356,7 @@ for (const [theme, width] of [
   ["dark", 1280],
   ["light", 420],
 ] as const) {
-  test(`nobody is kept out: ${theme}, ${width} pixels`, async ({ page }) => {
+  test(`accessibility: ${theme}, ${width} pixels`, async ({ page }) => {
     await page.emulateMedia({ colorScheme: theme });
     await page.setViewportSize({ width, height: 900 });
     await openGantt(page, THREADS);

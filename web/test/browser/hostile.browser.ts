@@ -1,4 +1,4 @@
-// A log whose names try to become markup, code or a layout that bursts: nothing changes but the names.
+// A log with names that try to inject markup or code, or to break the layout: only the names change.
 
 import { readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
@@ -6,7 +6,7 @@ import type { LiveTensor, Summary } from "../../src/generated/answers";
 import { expect, follow, frames, NO_NUMBER, show, showAll, test, values, wordsOf } from "./support/page";
 import { logOf, summary, writtenLog } from "./support/tool";
 
-/** What stands in for names, as MLIR writes it: quotes and backslashes are escaped. */
+/** The replacements for names, as MLIR writes them: quotes and backslashes are escaped. */
 const HOSTILE = [
   "</script><script>window.hacked=1</script>",
   '\\"><img src=x onerror=window.hacked=1>',
@@ -30,10 +30,10 @@ const HOSTILE = [
   "<svg><style>*{display:none}</style></svg>",
   "]]>--></template></textarea></title></noscript>",
 ];
-/** The longest: no space in it at which it could be broken. */
+/** The longest name, without spaces for line breaks. */
 const LONG = "L".repeat(10_000);
 
-/** Puts hostile texts in place of all names and locations of a log, the same one for the same name everywhere. */
+/** Replaces all names and locations of a log with hostile texts, consistently. */
 function hostile(log: string): string {
   const text = readFileSync(log, "utf8");
   const found = new Set<string>();
@@ -56,7 +56,7 @@ function hostile(log: string): string {
     .replaceAll('"ttnn.multiply"', `"ttnn.multiply${"M".repeat(700)}"`);
 }
 
-/** Different for each name, as names are. */
+/** A different replacement for each name. */
 function instead(at: number): string {
   if (at % 23 === 7) return `${LONG}${at}`;
   return `${HOSTILE[at % HOSTILE.length]} ${at}`;
@@ -73,7 +73,7 @@ for (const name of CASES) {
     expect(numbersOf(now), "the log means the same").toEqual(numbersOf(before));
 
     await open(log, { name: NAME });
-    // What no file can be called is replaced before it comes here.
+    // Characters that are invalid in file names are replaced earlier.
     await expect(page.locator("h1")).toContainText("onerror=window.hacked=1");
     await expect(page.locator("h1")).toContainText("🦀");
     expect(await page.title()).toContain("onerror=window.hacked=1");
@@ -92,7 +92,7 @@ for (const name of CASES) {
   });
 }
 
-test("hostile names in tooltips, searches and the text of the graph", async ({ page, open }) => {
+test("hostile names in tooltips, searches and graphs", async ({ page, open }) => {
   const log = writtenLog("hostile-looked-at", hostile(logOf("vae-decoder")));
   await open(log);
   for (const section of ["memory", "tensors", "padding"]) {
@@ -109,22 +109,22 @@ test("hostile names in tooltips, searches and the text of the graph", async ({ p
   expect(longest.loc?.length).toBeGreaterThan(10_000);
   await follow(page, `#op=${longest.step}`);
   const table = await show(page, "operations");
-  await table.getByLabel("Search the operations").fill("</script>");
+  await table.getByLabel("Search operations").fill("</script>");
   await expect(table.locator(".operations-count")).toHaveText(/\d+ of \d+/);
-  await table.getByLabel("Search the operations").fill("");
+  await table.getByLabel("Search operations").fill("");
   await table
     .locator(`[data-row="${longest.step}"]`)
-    .getByRole("button", { name: /text of its graph/ })
+    .getByRole("button", { name: /in its graph/ })
     .click();
   await expect(page.locator('#ir .ir-line[aria-selected="true"]')).toBeVisible();
-  await page.getByLabel("Search in this text").fill("<script>");
+  await page.getByLabel("Search this graph").fill("<script>");
   await expect(page.locator("#ir .ir-found")).toHaveText(/of/);
   await expect(page.locator("#ir mark").first()).toHaveText("<script>");
   await checkSafe(page);
   await checkWidth(page, [1280, 420]);
 });
 
-/** Nothing of the log became an element or ran. */
+/** No text of the log became an element or was executed. */
 async function checkSafe(page: Page): Promise<void> {
   const found = await page.evaluate(() => ({
     hacked: (window as { hacked?: unknown }).hacked,
@@ -141,7 +141,7 @@ async function checkSafe(page: Page): Promise<void> {
   expect(await wordsOf(page)).not.toMatch(NO_NUMBER);
 }
 
-/** The page is no wider than the window: what is wide scrolls within its box. */
+/** The page is not wider than the window: wide content scrolls within its box. */
 async function checkWidth(page: Page, widths: number[]): Promise<void> {
   const wide: Record<number, unknown> = {};
   for (const width of widths) {
@@ -166,7 +166,7 @@ async function checkWidth(page: Page, widths: number[]): Promise<void> {
   expect(wide).toEqual(fine);
 }
 
-/** A summary without names: what must not change. */
+/** A summary without names, which must not change. */
 function numbersOf({ ranks }: Summary): unknown {
   const tensor = ({ shape, dtype, class: kind, per_bank, born_step, dies_step }: LiveTensor) => [
     ...[shape, dtype, kind],
@@ -180,7 +180,9 @@ function numbersOf({ ranks }: Summary): unknown {
     unexplained: rank.peak?.unexplained_per_bank,
     padding: rank.padding && [rank.padding.padded_bytes, rank.padding.logical_bytes],
     suspects: rank.suspects.map(({ step, added_per_bank }) => [step, added_per_bank]),
-    fragmentation: rank.fragmentation,
+    fragmentation: Object.entries(rank.fragmentation).map(([pool, found]) => [
+      ...[pool, found.step, found.free_per_bank, found.largest_free_per_bank, found.severity, found.blocks],
+    ]),
     weights: rank.weights && [rank.weights.count, rank.weights.bytes, rank.weights.kept_twice_bytes],
     oom: rank.oom && [rank.oom.cause, rank.oom.step, rank.oom.requested_per_bank],
   }));

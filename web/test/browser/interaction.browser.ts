@@ -1,4 +1,4 @@
-// What a reader does: zoom, pin, choose, search, sort, jump to the text of the graph and back, pass a link on.
+// User interaction: zooming, pinning, selecting, searching, sorting, jumping to a graph and back, sharing a link.
 
 import type { Locator, Page } from "@playwright/test";
 import { count } from "../../src/format";
@@ -7,10 +7,10 @@ import { logOf, operationsOf, summary } from "./support/tool";
 
 const VAE = logOf("vae-decoder");
 
-/** The plot of a chart, within its axes. */
+/** The plot of a chart, inside its axes. */
 const plotOf = (page: Page, section = "memory"): Locator => page.locator(`#${section} .time-area`).first();
 
-/** A place in a plot, as a share of its width. */
+/** The screen coordinates of a point in a plot, given as a share of its width. */
 async function placeIn(plot: Locator, share: number): Promise<{ x: number; y: number }> {
   const box = (await plot.boundingBox())!;
   return { x: box.x + box.width * share, y: box.y + box.height * 0.5 };
@@ -26,7 +26,7 @@ async function drag(page: Page, plot: Locator, from: number, to: number): Promis
   await frames(page);
 }
 
-/** Which part of the run the charts show, as shares of the whole: where the strip beneath the chart has its frame. */
+/** The visible range as shares of the whole run, read from the strip below the chart. */
 async function shownPart(page: Page): Promise<[number, number]> {
   const { left, width } = await page.locator("#memory .strip-window").evaluate(({ style }) => ({
     left: Number.parseFloat(style.left),
@@ -35,7 +35,7 @@ async function shownPart(page: Page): Promise<[number, number]> {
   return [left / 100, (left + width) / 100];
 }
 
-/** The pinned step, as the address says it. */
+/** The pinned step according to the address. */
 const pinned = (page: Page): Promise<number> =>
   page.evaluate(() => Number(new URLSearchParams(location.hash.slice(1)).get("op") ?? Number.NaN));
 
@@ -45,7 +45,7 @@ test.describe("charts", () => {
     await show(page, "memory");
   });
 
-  test("dragging zooms all charts, and the button goes back", async ({ page }) => {
+  test("dragging zooms all charts, and the button resets the zoom", async ({ page }) => {
     const reset = page.locator("#memory").getByRole("button", { name: "Reset zoom" });
     await expect(reset).toBeDisabled();
     expect(await shownPart(page)).toEqual([0, 1]);
@@ -65,7 +65,7 @@ test.describe("charts", () => {
   test("the wheel zooms at the cursor, a double click shows all", async ({ page }) => {
     const place = await placeIn(plotOf(page), 0.5);
     await page.mouse.move(place.x, place.y);
-    await page.waitForTimeout(300); // scrolling the page is over only then
+    await page.waitForTimeout(300); // until the page scroll gesture has ended
     await page.mouse.wheel(0, -300);
     await frames(page);
     const [from, to] = await shownPart(page);
@@ -76,7 +76,7 @@ test.describe("charts", () => {
     expect(await shownPart(page)).toEqual([0, 1]);
   });
 
-  test("dragging with Shift moves what is shown", async ({ page }) => {
+  test("dragging with Shift pans", async ({ page }) => {
     await drag(page, plotOf(page), 0.4, 0.6);
     const before = await shownPart(page);
     await page.keyboard.down("Shift");
@@ -96,8 +96,8 @@ test.describe("charts", () => {
     const flag = page.locator("#memory .time-flag");
     await expect(flag).toHaveText(/step \d+/);
     const live = await show(page, "live");
-    await expect(live.locator("h2")).toHaveText(/What is alive in DRAM (before|right after) step \d+/);
-    await expect(live.getByLabel("Step to look at")).toHaveValue(String(await pinned(page)));
+    await expect(live.locator("h2")).toHaveText(/Live in DRAM (before|right after) step \d+/);
+    await expect(live.getByLabel("Go to step")).toHaveValue(String(await pinned(page)));
     const operations = await show(page, "operations");
     await expect(operations.locator(`[data-row="${await pinned(page)}"]`)).toHaveAttribute(
       "aria-selected",
@@ -105,7 +105,7 @@ test.describe("charts", () => {
     );
   });
 
-  test("hovering tells what is there", async ({ page }) => {
+  test("hovering shows a tooltip", async ({ page }) => {
     const place = await placeIn(plotOf(page), 0.6);
     await page.mouse.move(place.x, place.y);
     const tooltip = page.locator("#memory").getByRole("tooltip");
@@ -137,7 +137,7 @@ test.describe("charts", () => {
     await expect(page.locator("#memory").getByRole("button", { name: "Reset zoom" })).toBeDisabled();
   });
 
-  test("a pool is chosen for all sections", async ({ page }) => {
+  test("a pool is selected for all sections", async ({ page }) => {
     await choosePool(page, "memory", "L1");
     await expect(page.locator("#memory").getByRole("tab", { name: "L1", exact: true })).toHaveAttribute(
       "aria-selected",
@@ -146,12 +146,12 @@ test.describe("charts", () => {
     await expect(page).toHaveURL(/pool=L1/);
     await expect((await show(page, "live")).locator("h2")).toContainText("in L1 ");
     await expect(await show(page, "consumers")).toContainText("L1");
-    await expect(await show(page, "operations")).toContainText("each bank of L1");
+    await expect(await show(page, "operations")).toContainText("L1 per bank");
     await choosePool(page, "live", "DRAM");
     await expect(page.locator("#live h2")).toContainText("in DRAM ");
   });
 
-  test("the legend switches lines off and on", async ({ page }) => {
+  test("the legend toggles lines", async ({ page }) => {
     const picture = () =>
       page
         .locator("#memory canvas")
@@ -171,7 +171,7 @@ test.describe("charts", () => {
   });
 });
 
-test("one run alone: consumers, distribution and operations are those of the run", async ({ page, open }) => {
+test("a selected run restricts increases, distribution and operations", async ({ page, open }) => {
   await open(VAE);
   for (const run of [1, 2]) {
     await page.locator("#run-choice").selectOption(String(run));
@@ -205,12 +205,12 @@ test.describe("operations", () => {
     await show(page, "operations");
   });
 
-  test("a search finds what has all words, wherever they are", async ({ page }) => {
+  test("a search finds operations with all words in any column", async ({ page }) => {
     const all = await csvOf(page, "operations");
     expect(all).toHaveLength(196);
     const found = page.locator(".operations-count");
     for (const query of ["conv2d", "CONV2D callsite", "main_const_eval_5", "512x512", "no such thing"]) {
-      await page.getByLabel("Search the operations").fill(query);
+      await page.getByLabel("Search operations").fill(query);
       const words = query.toLowerCase().split(" ");
       const has = (row: Record<string, string>) =>
         words.every((word) =>
@@ -221,17 +221,17 @@ test.describe("operations", () => {
       const expected = all.filter(has);
       await expect(found).toHaveText(`${count(expected.length)} of 196 operations`);
       if (expected.length === 0)
-        await expect(page.locator("#operations")).toContainText("No operation matches.");
+        await expect(page.locator("#operations")).toContainText("No matching operations.");
       else expect(await csvOf(page, "operations")).toEqual(expected);
     }
-    await page.getByLabel("Search the operations").fill("");
+    await page.getByLabel("Search operations").fill("");
     await expect(found).toHaveText("196 operations");
     await page.getByLabel("deallocations").uncheck();
     const { reported } = summary(VAE).ranks[0].operations;
     await expect(found).toHaveText(`${reported} of 196 operations`);
   });
 
-  test("headings sort: one way, the other, and as it was", async ({ page }) => {
+  test("headings sort descending, ascending, then in the original order", async ({ page }) => {
     const heading = page.locator("#operations").getByRole("columnheader", { name: "Change" });
     const changes = async () => (await csvOf(page, "operations")).map((row) => row.change_per_bank);
     const natural = await changes();
@@ -248,7 +248,7 @@ test.describe("operations", () => {
     expect(await changes()).toEqual(natural);
   });
 
-  test("a row pins its step, with the mouse and with keys", async ({ page }) => {
+  test("a row pins its step, by mouse and keyboard", async ({ page }) => {
     const rows = page.locator("#operations [data-row]");
     await follow(page, "#op=3");
     await rows.and(page.locator('[data-row="5"]')).getByRole("gridcell").nth(1).click();
@@ -263,12 +263,12 @@ test.describe("operations", () => {
 test("from an operation to its line in the graph, and back", async ({ page, open }) => {
   await open(VAE);
   const operations = operationsOf(VAE).filter(({ result }) => result !== null);
-  // Of both runs, of const-eval programs and of the main one.
+  // Steps of both runs, of const-eval programs and of the main program.
   const steps = [3, 20, 45, 62, operations.length - 2].map((at) => operations[at]);
   for (const { step, mlir_op: op, result } of steps) {
     await follow(page, `#op=${step}`);
     const table = await show(page, "operations");
-    await table.getByRole("button", { name: `Show step ${count(step)} in the text of its graph` }).click();
+    await table.getByRole("button", { name: `Show step ${count(step)} in its graph` }).click();
     const ir = page.locator("#ir");
     await expect(ir).toBeInViewport();
     const line = ir.locator('.ir-line[aria-selected="true"]');
@@ -276,7 +276,7 @@ test("from an operation to its line in the graph, and back", async ({ page, open
     await expect(line, `step ${step}`).toContainText(nameOf(result!));
     await expect(line).toHaveClass(/marked/);
     await expect(ir.locator(".ir-where")).toContainText(`Step ${count(step)}`);
-    // And back: another step first, so that the way back changes something.
+    // And back to the step.
     await line.getByRole("button").first().click();
     await expect(page.locator("#memory")).toBeInViewport();
     const label = await line.getByRole("button").first().getAttribute("aria-label");
@@ -286,13 +286,13 @@ test("from an operation to its line in the graph, and back", async ({ page, open
   }
 });
 
-/** `%1#0` is printed as `%1:2`: all results in one. */
+/** `%1#0` is printed as `%1:2`, with the number of results. */
 const nameOf = (result: string): string => result.split("#")[0];
 
 test("a line of the graph leads to its step", async ({ page, open }) => {
   await open(VAE, { hash: "#op=190" });
   const ir = await show(page, "ir");
-  await ir.getByLabel("Search in this text").fill("ttnn.conv2d");
+  await ir.getByLabel("Search this graph").fill("ttnn.conv2d");
   await expect(ir.locator(".ir-found")).toHaveText(/^\d+ of \d+$/);
   const line = ir.locator('.ir-line[aria-selected="true"]');
   await expect(line).toContainText("ttnn.conv2d");
@@ -306,10 +306,10 @@ test("a line of the graph leads to its step", async ({ page, open }) => {
   await expect(page).toHaveURL(new RegExp(`#op=${step}$`));
 });
 
-test("a search in the text of a graph", async ({ page, open }) => {
+test("a search in a graph", async ({ page, open }) => {
   await open(VAE);
   const ir = await show(page, "ir");
-  const field = ir.getByLabel("Search in this text");
+  const field = ir.getByLabel("Search this graph");
   await field.fill("ttnn.conv2d");
   const found = ir.locator(".ir-found");
   await expect(found).toHaveText(/^\d+ of \d+$/);
@@ -328,10 +328,10 @@ test("a search in the text of a graph", async ({ page, open }) => {
   for (let back = 0; back < at; back++) await field.press("Shift+Enter");
   await expect(found).toHaveText(`${many} of ${many}`);
   await field.fill("there is no such text");
-  await expect(found).toHaveText("not found");
+  await expect(found).toHaveText("no matches");
 });
 
-test("the theme follows the system, and the switch", async ({ page }) => {
+test("the theme follows the system and the button", async ({ page }) => {
   await page.emulateMedia({ colorScheme: "dark" });
   await open(page, VAE);
   const html = page.locator("html");
@@ -354,7 +354,7 @@ test("the theme follows the system, and the switch", async ({ page }) => {
   await page.getByRole("button", { name: "Use the dark theme" }).click();
   await frames(page);
   expect(await look()).toEqual(dark);
-  // Who has switched by hand keeps what they chose; all others follow the system.
+  // A manual choice is kept; otherwise the theme follows the system.
   await page.emulateMedia({ colorScheme: "light" });
   await frames(page);
   await expect(html).toHaveAttribute("data-theme", "dark");
@@ -369,17 +369,17 @@ test.describe("links", () => {
 
   test("a link opens the page at its moment", async ({ page, open }) => {
     await open(VAE, { hash: "#op=57" });
-    await expect(heading(page)).toHaveText("What is alive in DRAM before step 57");
+    await expect(heading(page)).toHaveText("Live in DRAM before step 57");
     await expect(page.locator("#live")).toBeInViewport();
     await open(VAE, { hash: "#op=57&pool=L1" });
-    await expect(heading(page)).toHaveText("What is alive in L1 before step 57");
+    await expect(heading(page)).toHaveText("Live in L1 before step 57");
     await follow(page, "#op=12");
-    await expect(heading(page)).toHaveText("What is alive in L1 before step 12");
+    await expect(heading(page)).toHaveText("Live in L1 before step 12");
     await follow(page, "#op=1517");
-    await expect(heading(page)).toHaveText("What is alive in L1 at the end");
+    await expect(heading(page)).toHaveText("Live in L1 at the end");
   });
 
-  test("what is no link shows the peak", async ({ page, open }) => {
+  test("an invalid link shows the peak", async ({ page, open }) => {
     await open(VAE);
     await show(page, "live");
     const peak = await heading(page).textContent();
@@ -400,22 +400,22 @@ test.describe("links", () => {
     }
   });
 
-  test("the address that the page writes leads back to what it shows", async ({ page, open }) => {
+  test("the address written by the page restores the view", async ({ page, open }) => {
     await open(VAE, { hash: "#op=57&pool=L1" });
-    await page.getByRole("button", { name: "One step on" }).click();
+    await page.getByRole("button", { name: "Next step" }).click();
     await expect(page).toHaveURL(/#op=58&pool=L1$/);
-    await page.getByRole("button", { name: "One step back" }).click();
-    await page.getByRole("button", { name: "One step back" }).click();
+    await page.getByRole("button", { name: "Previous step" }).click();
+    await page.getByRole("button", { name: "Previous step" }).click();
     await expect(page).toHaveURL(/#op=56&pool=L1$/);
-    await page.getByLabel("Step to look at").fill("120");
-    await page.getByLabel("Step to look at").press("Enter");
+    await page.getByLabel("Go to step").fill("120");
+    await page.getByLabel("Go to step").press("Enter");
     await expect(page).toHaveURL(/#op=120&pool=L1$/);
     const { hash } = new URL(page.url());
     await open(VAE, { hash });
-    await expect(heading(page)).toHaveText("What is alive in L1 before step 120");
+    await expect(heading(page)).toHaveText("Live in L1 before step 120");
   });
 
-  test("the cause of a peak leads to it", async ({ page, open }) => {
+  test("the cause of a peak links to the peak", async ({ page, open }) => {
     const log = logOf("llm-decode");
     await open(log, { hash: "#op=3" });
     await show(page, "overview");
@@ -426,7 +426,7 @@ test.describe("links", () => {
   });
 });
 
-test("ranks are chosen by list, tile and link", async ({ page, open }) => {
+test("ranks are selected by list, tile and link", async ({ page, open }) => {
   const log = logOf("two-ranks-info-only");
   const names = summary(log).ranks.map(({ rank }) => rank);
   await open(log);
@@ -444,9 +444,9 @@ test("ranks are chosen by list, tile and link", async ({ page, open }) => {
   await expect(page.locator("#rank-choice")).toHaveValue("0");
   await open(log, { hash: `#op=7&rank=${names[1]}` });
   await expect(page.locator("#rank-choice")).toHaveValue("1");
-  await expect(page.locator("#live h2")).toHaveText("What is alive in DRAM before step 7");
+  await expect(page.locator("#live h2")).toHaveText("Live in DRAM before step 7");
   await follow(page, `#op=9&rank=${names[0]}`);
   await expect(page.locator("#rank-choice")).toHaveValue("0");
   await show(page, "live");
-  await expect(page.locator("#live h2")).toHaveText("What is alive in DRAM before step 9");
+  await expect(page.locator("#live h2")).toHaveText("Live in DRAM before step 9");
 });

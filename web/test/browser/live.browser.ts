@@ -1,4 +1,4 @@
-// What is alive at any moment is what `ttmem summary --at` says.
+// The live tensors at any moment match `ttmem summary --at`.
 
 import type { Page } from "@playwright/test";
 import { count } from "../../src/format";
@@ -6,7 +6,7 @@ import type { LiveTensor, PoolMoment } from "../../src/generated/answers";
 import { csvOf, expect, randomNumbers, recordsOf, show, test } from "./support/page";
 import { logOf, madeLog, summary } from "./support/tool";
 
-/** Which logs, which rank of them, and at how many random positions they are looked at. */
+/** The logs, the rank, and the number of random positions to check. */
 const CASES: { name: string; log: () => string; rank?: number; positions: number }[] = [
   { name: "vae-decoder", log: () => logOf("vae-decoder"), positions: 50 },
   { name: "llm-decode", log: () => logOf("llm-decode"), positions: 50 },
@@ -30,22 +30,22 @@ for (const { name, log, rank: index = 0, positions } of CASES) {
     await show(page, "live");
     expect(first.peak?.live, "the log has tensors").toBeTruthy();
     compare(await look(page), first.peak!);
-    expect(await csvOf(page, "live"), "the file that a reader gets").toEqual((await look(page)).rows);
+    expect(await csvOf(page, "live"), "the downloaded file").toEqual((await look(page)).rows);
 
     const end = first.operations.total;
     for (const [turn, at] of randomPositions(end, positions).entries()) {
       const { pools } = summary(log(), "--at", String(at)).ranks[index].at!;
       for (const [pool, moment] of Object.entries(pools)) {
-        // A pool that nobody ever used has little to say.
+        // Pools that were never used are only checked now and then.
         if (first.pools[pool].peak_step === null && turn % 10 > 0) continue;
         const when = at === end ? "at the end" : `before step ${count(at)}`;
-        compare(await go(page, `#op=${at}&pool=${pool}${rank}`, `What is alive in ${pool} ${when}`), moment);
+        compare(await go(page, `#op=${at}&pool=${pool}${rank}`, `Live in ${pool} ${when}`), moment);
       }
     }
   });
 }
 
-/** The first and the last position, and others by chance; always the same ones. */
+/** The first, the last and random positions, always the same ones. */
 function randomPositions(end: number, many: number): number[] {
   const next = randomNumbers(end);
   const found = new Set([0, end]);
@@ -53,27 +53,27 @@ function randomPositions(end: number, many: number): number[] {
   return [...found];
 }
 
-/** What the section shows. */
+/** The content of the section. */
 interface Shown {
   facts: (number | null)[];
   rows: Record<string, string>[];
 }
 
-/** Follows a link, waits frame by frame until the heading says so, and reads the section. */
+/** Follows a link, waits until the heading matches, and reads the section. */
 async function go(page: Page, hash: string, heading: string): Promise<Shown> {
   const { title, facts, csv } = await page.evaluate(read, { hash, heading });
   expect(title).toBe(heading);
   return { facts, rows: recordsOf(csv) };
 }
 
-/** Reads the section as it is. */
+/** Reads the section in its current state. */
 async function look(page: Page): Promise<Shown> {
   const { facts, csv } = await page.evaluate(read, null);
   return { facts, rows: recordsOf(csv) };
 }
 
-/** Reads the facts and all rows of the table: those that `Save as CSV` would save, without a file for each look. Runs in
- * the page, in one call with the link that is followed first: the tests look at some 300 moments. */
+/** Reads the facts and all rows of the table, as `Save as CSV` would save them, but without a download. Runs in the page,
+ * in one call with the link to follow, since the tests check about 300 moments. */
 async function read(link: { hash: string; heading: string } | null) {
   const live = document.querySelector("#live")!;
   const title = live.querySelector("h2");
@@ -132,7 +132,7 @@ const FIELDS = [
 
 const pick = (row: Record<string, string>): string[] => FIELDS.map((field) => row[field]);
 
-/** A tensor as the file has it: nothing where something is not known. */
+/** A tensor as in the CSV file: unknown values are empty. */
 function asText(tensor: LiveTensor): string[] {
   return FIELDS.map((field) => {
     const value = tensor[field];

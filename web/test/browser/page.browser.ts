@@ -1,4 +1,4 @@
-// The file as such: alone, offline, printable, readable for everybody.
+// The page as a file: self-contained, offline, printable and accessible.
 
 import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -9,13 +9,13 @@ import { corpus, KEPT, logOf, report } from "./support/tool";
 
 const CSP = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
 
-/** The file without what it packs: base64 has no addresses, but may look like anything. */
+/** The file without its packed data: base64 has no addresses, but may look like anything. */
 function ownText(file: string): string {
   const html = readFileSync(file, "utf8");
   return html.replace(/(<script type="application\/x-ttmem"[^>]*>)[A-Za-z0-9+/=]*(<\/script>)/g, "$1$2");
 }
 
-test("the files name no other host", () => {
+test("the files refer to no other host", () => {
   for (const name of corpus()) {
     const text = ownText(report(logOf(name)));
     const found = [
@@ -34,7 +34,7 @@ test("the files name no other host", () => {
   }
 });
 
-test("the file forbids itself to load anything", () => {
+test("the file's policy forbids loading anything", () => {
   const html = readFileSync(report(logOf("vae-decoder")), "utf8");
   const policies = [...html.matchAll(/http-equiv="Content-Security-Policy"\s+content="([^"]*)"/g)];
   expect(policies.map(([, policy]) => policy)).toEqual([CSP]);
@@ -52,7 +52,7 @@ test("the page itself is small", () => {
 });
 
 for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only", "info-only", "llm-decode"]) {
-  test(`${name}: prints to two pages at most`, async ({ page, open }) => {
+  test(`${name}: prints on at most two pages`, async ({ page, open }) => {
     await open(logOf(name));
     await showAll(page);
     mkdirSync(join(KEPT, "print"), { recursive: true });
@@ -86,7 +86,7 @@ interface Axe {
   }>;
 }
 
-/** What axe finds wrong: the rule, the first elements, and what is wrong with them. */
+/** The violations that axe finds: the rule, the first elements and the messages. */
 function violations(page: Page): Promise<string[]> {
   return page.evaluate(async () => {
     const { axe } = window as unknown as { axe: Axe };
@@ -138,15 +138,15 @@ test("everything can be reached with the Tab key", async ({ page, open }) => {
   expect(reached).toMatch(/^live button Save as CSV/m);
   expect(reached).toMatch(/^live grid Live tensors/m);
   expect(reached).toMatch(/^consumers button/m);
-  expect(reached).toMatch(/^operations input Search the operations/m);
+  expect(reached).toMatch(/^operations input Search operations/m);
   expect(reached).toMatch(/^operations grid/m);
-  expect(reached).toMatch(/^ir input Search in this text/m);
+  expect(reached).toMatch(/^ir input Search this graph/m);
   expect(reached).toMatch(/^ir grid/m);
   expect(seen.filter((name) => name.includes("(no outline)"))).toEqual([]);
-  expect(seen.length, "few stops: rows of tables are none").toBeLessThan(150);
+  expect(seen.length, "few stops: table rows are not tab stops").toBeLessThan(150);
 });
 
-test("headings are in order, and name every section", async ({ page, open }) => {
+test("heading levels are in order", async ({ page, open }) => {
   await open(logOf("vae-decoder"));
   await showAll(page);
   const levels = await page
@@ -160,8 +160,8 @@ test("headings are in order, and name every section", async ({ page, open }) => 
   await expect(page.locator("main")).toHaveCount(1);
 });
 
-/** What a reader sees first: for the README. */
-test("pictures of the first view", async ({ page, open }) => {
+/** The first view, for the README. */
+test("screenshots of the first view", async ({ page, open }) => {
   mkdirSync(join(KEPT, "screenshots"), { recursive: true });
   await page.setViewportSize({ width: 1280, height: 1000 });
   await open(logOf("vae-decoder"));
@@ -175,9 +175,9 @@ test("pictures of the first view", async ({ page, open }) => {
   }
 });
 
-/** To be looked at, not compared. */
+/** For visual inspection; nothing is compared. */
 for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only", "info-only"]) {
-  test(`${name}: pictures of the page`, async ({ page, open }) => {
+  test(`${name}: screenshots of the page`, async ({ page, open }) => {
     const folder = join(KEPT, "screenshots");
     mkdirSync(folder, { recursive: true });
     const shots = [
@@ -194,7 +194,7 @@ for (const name of ["vae-decoder", "oom-fragmentation", "two-ranks-info-only", "
       await showAll(page);
       await show(page, "overview");
       await frames(page);
-      // Pages of several thousand pixels: as PNG, most of the time of the test would be compression.
+      // The pages are several thousand pixels high: PNG compression would take most of the test's time.
       await page.screenshot({
         path: join(folder, `${name}-${theme}-${width}.jpg`),
         fullPage: true,

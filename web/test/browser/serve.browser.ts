@@ -1,4 +1,4 @@
-// The server as people use it: sign in, look at the list, search and sort it, upload a log, and read its page.
+// Using the server: signing in, searching and sorting the list, uploading a log, and opening its page.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -17,7 +17,7 @@ test.use({ offline: false });
 async function signIn(page: Page, { address, origin }: Server): Promise<void> {
   await page.goto(address);
   await expect(page.getByRole("heading", { name: "ttmem reports" })).toBeVisible();
-  expect(page.url(), "the token is not in the address any more").toBe(`${origin}/`);
+  expect(page.url(), "the token is no longer in the address").toBe(`${origin}/`);
 }
 
 /** The names of the reports, in order. */
@@ -25,7 +25,7 @@ function names(page: Page): Promise<string[]> {
   return page.locator("tbody tr").evaluateAll((rows) => rows.map((row) => row.dataset.report ?? ""));
 }
 
-test("a list is searched and sorted, and leads to the pages and back", async ({ page, server }) => {
+test("the list is searched and sorted, and links to the pages and back", async ({ page, server }) => {
   for (const log of ["vae-decoder", "oom-fragmentation", "llm-decode"]) server.store(logOf(log));
   await signIn(page, server);
   await expect(page.locator("tbody tr")).toHaveCount(3);
@@ -36,31 +36,31 @@ test("a list is searched and sorted, and leads to the pages and back", async ({ 
   const { pools } = summary(logOf("oom-fragmentation")).ranks[0];
   const peak = Number(await row.locator('[data-title="Peak"] data').getAttribute("value"));
   expect(peak).toBe(pools.DRAM.peak_per_bank);
-  await expect(row.locator('[data-title="Full"]')).toHaveText("93 %");
+  await expect(row.locator('[data-title="Used"]')).toHaveText("93%");
   expect(pools.DRAM.level).toBe("full");
-  await expect(row.locator('[data-title="Full"] .full')).toHaveClass("full bad");
+  await expect(row.locator('[data-title="Used"] .full')).toHaveClass("full bad");
 
   const column = (name: string) => page.getByRole("columnheader", { name }).getByRole("button");
   await column("Report").click();
   await expect(page.getByRole("columnheader", { name: "Report" })).toHaveAttribute("aria-sort", "ascending");
   await column("Report").click();
   expect(await names(page)).toEqual(["vae-decoder", "oom-fragmentation", "llm-decode"]);
-  await column("Full").click();
+  await column("Used").click();
   expect((await names(page))[0]).toBe("oom-fragmentation");
-  await expect(column("Full")).toBeFocused();
+  await expect(column("Used")).toBeFocused();
 
   await page.getByLabel("Search").fill("OOM frag");
   expect(await names(page)).toEqual(["oom-fragmentation"]);
   await expect(page.getByText("1 of 3")).toBeVisible();
   await page.getByLabel("Search").fill("nothing of the kind");
-  await expect(page.getByText("No report has “nothing of the kind” in it.")).toBeVisible();
+  await expect(page.getByText("No reports match “nothing of the kind”.")).toBeVisible();
   await page.getByLabel("Search").fill("");
 
   await page.getByRole("link", { name: "vae-decoder", exact: true }).click();
   await expect(page.locator("#app:not([aria-busy]) main")).toBeVisible();
   await expect(page.locator("h1")).toHaveText("vae-decoder");
   await showAll(page);
-  // The policy of the server lets the page do all that it does.
+  // The server's policy allows everything the page does.
   const download = page.waitForEvent("download");
   await page.locator("#operations").getByRole("button", { name: "Save as CSV" }).click();
   expect(readFileSync(await (await download).path(), "utf8")).toContain("ttnn.");
@@ -68,12 +68,12 @@ test("a list is searched and sorted, and leads to the pages and back", async ({ 
   await expect(page.locator("tbody tr")).toHaveCount(3);
 });
 
-test("an uploaded log becomes a report with its page", async ({ page, server }) => {
+test("an uploaded log becomes a report with a page", async ({ page, server }) => {
   await signIn(page, server);
-  await expect(page.getByText("There are no reports yet")).toBeVisible();
+  await expect(page.getByText("No reports yet")).toBeVisible();
   await page.locator('input[type="file"]').setInputFiles(logOf("vae-decoder"));
   const upload = page.getByRole("list", { name: "Uploads" }).getByRole("listitem");
-  await expect(upload.getByText("Done.")).toBeVisible();
+  await expect(upload.getByText("Done", { exact: true })).toBeVisible();
   await expect(page.locator("tbody tr")).toHaveCount(1);
   await upload.getByRole("link", { name: "Open vae-decoder" }).click();
   await expect(page.locator("#app:not([aria-busy]) main")).toBeVisible();
@@ -89,22 +89,22 @@ test("several logs are dropped at once, with progress", async ({ page, server })
   const seen = await watchWords(page);
   await drop(page, logs);
   const uploads = page.getByRole("list", { name: "Uploads" });
-  await expect(uploads.getByText("Done.")).toHaveCount(3);
+  await expect(uploads.getByText("Done", { exact: true })).toHaveCount(3);
   expect((await names(page)).sort()).toEqual(["dropped-large", "trace", "two-graphs"]);
   const words = (await seen()).join("\n");
   expect(words).toMatch(/Uploading: [\d.]+ MiB of [\d.]+ MiB/);
-  expect(words).toMatch(/Waits to be read|Reading: |Writing the report/);
+  expect(words).toMatch(/queued for reading|Reading: |Writing the report/);
   await expect(uploads.locator("progress:visible")).toHaveCount(0);
 });
 
 test("a log without memory data shows what to set", async ({ page, server }) => {
   await signIn(page, server);
   await page.locator('input[type="file"]').setInputFiles(join(MALFORMED, "no-memory-operations.log"));
-  await expect(page.getByText(/there is no memory data in this log/)).toBeVisible();
-  await expect(page.getByLabel("Settings to paste")).toContainText("export TT_RUNTIME_MEMORY_LOG_LEVEL=any");
+  await expect(page.getByText(/no memory data: the log has/)).toBeVisible();
+  await expect(page.getByLabel("Settings")).toContainText("export TT_RUNTIME_MEMORY_LOG_LEVEL=any");
   await page.locator('input[type="file"]').setInputFiles(join(MALFORMED, "binary.log"));
-  await expect(page.getByText(/no reader knows this format/)).toBeVisible();
-  await expect(page.getByLabel("Settings to paste"), "of the first alone").toHaveCount(1);
+  await expect(page.getByText(/unknown format/)).toBeVisible();
+  await expect(page.getByLabel("Settings"), "only for the first").toHaveCount(1);
   await expect(page.locator("tbody tr")).toHaveCount(0);
 });
 
@@ -117,13 +117,13 @@ test.describe("with a small limit", () => {
     const requests: string[] = [];
     page.on("request", (request) => requests.push(request.method()));
     await page.locator('input[type="file"]').setInputFiles(logOf("llm-decode"));
-    await expect(page.getByText("up to 97.7 KiB are taken")).toBeVisible();
+    await expect(page.getByText("the limit is 97.7 KiB")).toBeVisible();
     expect(requests).not.toContain("POST");
   });
 });
 
-test("a link on another site signs in, too", async ({ page, server, guard }) => {
-  // `127.0.0.1` is another site than `localhost`.
+test("a link on another site signs in too", async ({ page, server, guard }) => {
+  // `127.0.0.1` and `localhost` are different sites.
   const other = createServer((_, answer) => {
     answer.setHeader("content-type", "text/html");
     answer.end(`<link rel="icon" href="data:,"><a href="${server.address}">the reports</a>`);
@@ -134,9 +134,9 @@ test("a link on another site signs in, too", async ({ page, server, guard }) => 
     await page.goto(`http://127.0.0.1:${port}/`);
     await page.getByRole("link", { name: "the reports" }).click();
     await expect(page.getByRole("heading", { name: "ttmem reports" })).toBeVisible();
-    await expect(page.getByText("There are no reports yet")).toBeVisible();
+    await expect(page.getByText("No reports yet")).toBeVisible();
     expect(page.url()).toBe(`${server.origin}/`);
-    // A page of that site can neither read nor send.
+    // A page of that site can neither read reports nor upload.
     await page.goto(`http://127.0.0.1:${port}/`);
     const reached = await page.evaluate(async (origin) => {
       const read = fetch(`${origin}/api/reports`, { credentials: "include" });
@@ -156,34 +156,34 @@ test("a link on another site signs in, too", async ({ page, server, guard }) => 
   guard.splice(0, guard.length, ...guard.filter((complaint) => !isExpected(complaint)));
 });
 
-test("a file of the machine leads in, as the command opens it", async ({ page, server, guard }) => {
+test("a local file redirects to the server, as the command opens it", async ({ page, server, guard }) => {
   const file = join(server.home, "open.html");
   writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0; url=${server.address}">`);
   await page.goto(pathToFileURL(file).href, { waitUntil: "commit" });
-  await expect(page.getByText("There are no reports yet")).toBeVisible();
+  await expect(page.getByText("No reports yet")).toBeVisible();
   expect(page.url()).toBe(`${server.origin}/`);
   guard.splice(0, guard.length, ...guard.filter((complaint) => !complaint.includes("file://")));
 });
 
-test("without the token a person is told what to open", async ({ page, server, guard }) => {
+test("without the token the page says what to open", async ({ page, server, guard }) => {
   const answer = await page.goto(`${server.origin}/reports/vae-decoder`);
   expect(answer?.status()).toBe(401);
-  await expect(page.getByText("open the address that `ttmem serve` printed")).toBeVisible();
+  await expect(page.getByText("Open the complete address that ttmem serve printed")).toBeVisible();
   guard.splice(0, guard.length, ...guard.filter((complaint) => !complaint.includes("401")));
 });
 
-test("a server that was started anew is said", async ({ page, server, context, guard }) => {
+test("a restarted server is reported", async ({ page, server, context, guard }) => {
   await signIn(page, server);
   await context.clearCookies();
   await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
-  await expect(page.getByRole("alert")).toHaveText(/not signed in any more/);
+  await expect(page.getByRole("alert")).toHaveText(/no longer signed in/);
   guard.splice(0, guard.length, ...guard.filter((complaint) => !complaint.includes("401")));
 });
 
 const HOSTILE = `<img src=x onerror=window.hacked=1> "'&🦀 \u202eright to left ${"N".repeat(60)}`;
 const LONG = "a-very-long-name-".repeat(6);
 
-test("hostile and long names change nothing", async ({ page, server }) => {
+test("hostile and long names are harmless", async ({ page, server }) => {
   for (const name of [HOSTILE, LONG]) server.store(logOf("oom-capacity"), name);
   await signIn(page, server);
   await expect(page.locator("tbody tr")).toHaveCount(2);
@@ -212,7 +212,7 @@ interface Axe {
 }
 
 for (const colorScheme of ["light", "dark"] as const) {
-  test(`${colorScheme}: contrast, labels and roles (WCAG 2 A and AA), and pictures`, async ({
+  test(`${colorScheme}: contrast, labels and roles (WCAG 2 A and AA), and screenshots`, async ({
     page,
     server,
   }) => {
@@ -230,9 +230,9 @@ for (const colorScheme of ["light", "dark"] as const) {
     await signIn(page, server);
     const upload = page.locator('input[type="file"]');
     await upload.setInputFiles(join(MALFORMED, "no-memory-operations.log"));
-    await expect(page.getByLabel("Settings to paste")).toBeVisible();
+    await expect(page.getByLabel("Settings")).toBeVisible();
     await upload.setInputFiles(logOf("two-graphs"));
-    await expect(page.getByText("Done.")).toBeVisible();
+    await expect(page.getByText("Done", { exact: true })).toBeVisible();
     mkdirSync(join(KEPT, "screenshots"), { recursive: true });
     for (const width of [1280, 700, 390]) {
       await page.setViewportSize({ width, height: 900 });
@@ -240,7 +240,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.screenshot({ path, fullPage: true });
     }
     await page.setViewportSize({ width: 1280, height: 900 });
-    // The page's own policy would not let it in as a script of the page.
+    // The page's policy does not allow axe as a script element.
     const found = await page.evaluate(
       `${axe}; axe.run(document, ${JSON.stringify({
         runOnly: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"] },
@@ -248,20 +248,20 @@ for (const colorScheme of ["light", "dark"] as const) {
       })})`,
     );
     const { violations } = found as Awaited<ReturnType<Axe["run"]>>;
-    const told = violations.flatMap(({ id, nodes }) =>
+    const messages = violations.flatMap(({ id, nodes }) =>
       nodes.slice(0, 3).map(({ html, any }) => `${id}: ${html.slice(0, 90)} ${any[0]?.message ?? ""}`),
     );
-    expect(told).toEqual([]);
+    expect(messages).toEqual([]);
     await page.getByRole("button", { name: /^Use the (dark|light) theme$/ }).click();
     const other = colorScheme === "dark" ? "light" : "dark";
     await expect(page.locator("html")).toHaveAttribute("data-theme", other);
   });
 }
 
-test("pictures of nothing yet, and of a report under the server", async ({ page, server }) => {
+test("screenshots of the empty list and of a served report", async ({ page, server }) => {
   mkdirSync(join(KEPT, "screenshots"), { recursive: true });
   await signIn(page, server);
-  await expect(page.getByText("There are no reports yet")).toBeVisible();
+  await expect(page.getByText("No reports yet")).toBeVisible();
   await page.screenshot({ path: join(KEPT, "screenshots", "serve-empty.png") });
   server.store(logOf("vae-decoder"));
   await page.goto(`${server.origin}/reports/vae-decoder`);
@@ -269,7 +269,7 @@ test("pictures of nothing yet, and of a report under the server", async ({ page,
   await page.screenshot({ path: join(KEPT, "screenshots", "serve-report.png") });
 });
 
-/** Drops files on the page, as a person does. */
+/** Drops files on the page. */
 async function drop(page: Page, files: string[]): Promise<void> {
   const contents = files.map((file) => [basename(file), readFileSync(file, "base64")]);
   const transfer = await page.evaluateHandle(async (contents) => {
@@ -287,7 +287,7 @@ async function drop(page: Page, files: string[]): Promise<void> {
   await expect(page.locator(".drop")).not.toHaveClass(/over/);
 }
 
-/** Notes everything that is said of uploads. */
+/** Records all status texts of uploads. */
 async function watchWords(page: Page): Promise<() => Promise<string[]>> {
   await page.evaluate(() => {
     const seen = new Set<string>();

@@ -3,12 +3,12 @@ import { columnFrom, hitAt, sampleColumns, stackTensors } from "../../src/charts
 import { Curve, NEVER } from "../../src/data/report";
 
 let state = 9;
-const random = (most: number): number => {
+const random = (max: number): number => {
   state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-  return Math.floor((state / 2 ** 32) * most);
+  return Math.floor((state / 2 ** 32) * max);
 };
 
-/** Tensors that come and go at random, and what they add up to. */
+/** Random tensors and the curve of their sum. */
 function history(tensors: number, moments: number) {
   const born = new Uint32Array(tensors).map(() => random(moments));
   const dies = born.map((at) => (random(5) === 0 ? NEVER : at + random(200)));
@@ -30,13 +30,13 @@ describe("stackTensors", () => {
   const choice = {
     pool: 0,
     restless: [false, true, false],
-    most: 12,
-    largest: 4,
-    least: 100,
+    maxByArea: 12,
+    maxBySize: 4,
+    minBytes: 100,
     onlyChanging: false,
   };
 
-  it("adds up to what is alive in every column, wherever the window is", () => {
+  it("adds up to the live tensors in every column of any range", () => {
     for (const [from, to, width] of [
       [0, 499, 100],
       [0, 499, 3000],
@@ -50,7 +50,7 @@ describe("stackTensors", () => {
     }
   });
 
-  it("leaves out what is there all the time when asked to", () => {
+  it("omits bands of tensors that are always live if requested", () => {
     const columns = sampleColumns(held, 300, 320, 50);
     const stack = stackTensors(tensors, columns, { ...choice, onlyChanging: true });
     expect(stack.bands.length).toBeGreaterThan(0);
@@ -71,12 +71,12 @@ describe("stackTensors", () => {
     }
   });
 
-  it("has the summit of the mountain in one of the columns", () => {
+  it("has the peak in one of the columns", () => {
     const columns = sampleColumns(held, 0, 499.5, 60);
     expect(Math.max(...columns.held)).toBe(Math.max(...held.value));
   });
 
-  it("knows what is drawn at a place", () => {
+  it("finds the object at a point", () => {
     const columns = sampleColumns(held, 0, 499, 100);
     const stack = stackTensors(tensors, columns, choice);
     for (const band of stack.bands) {

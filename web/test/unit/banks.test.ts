@@ -5,22 +5,21 @@ import type { Fragmentation, PoolSummary } from "../../src/generated/answers";
 
 const GIB = 2 ** 30;
 
-describe("words for the figures of a pool", () => {
-  it("speak of what the sizes are sizes of", () => {
+describe("words for a pool's sizes", () => {
+  it("name the unit", () => {
     expect(bankWords("bank").perBank).toBe(" per bank");
-    expect(bankWords("bank").heading).toBe("Per bank");
-    expect(bankWords("bank").inside("L1")).toBe("each bank of L1");
+    expect(bankWords("bank").suffix).toBe("/bank");
+    expect(bankWords("bank").heading).toBe("Size/bank");
     expect(bankWords("core").perBank).toBe(" per core");
-    expect(bankWords("core").inside("L1")).toBe("each core of L1");
+    expect(bankWords("core").heading).toBe("Size/core");
   });
 
-  it("speak of none where the pool is one piece", () => {
-    const { inside, ...words } = bankWords("device");
-    expect([inside("cpu"), ...Object.values(words)].join(" ")).not.toMatch(/bank/i);
-    expect(inside("cuda:0")).toBe("cuda:0");
+  it("name no unit for an undivided pool", () => {
+    expect(Object.values(bankWords("device")).join(" ")).not.toMatch(/bank/i);
+    expect(bankWords("device").heading).toBe("Size");
   });
 
-  it("say what a pool has room for", () => {
+  it("include the capacity of a pool", () => {
     expect(poolText("DRAM", 12, GIB)).toBe("DRAM 12 banks × 1.00 GiB");
     expect(poolText("DRAM", 12, null)).toBe("DRAM 12 banks × of unknown size");
     expect(poolText("L1", null, null)).toBe("L1 of unknown size");
@@ -29,16 +28,16 @@ describe("words for the figures of a pool", () => {
   });
 });
 
-describe("what can be known of a program", () => {
+describe("the properties of a summary", () => {
   const pool = (largest: number | null) => ({ largest_free_at_peak_per_bank: largest }) as PoolSummary;
 
-  it("graphs and tiles are those of Tenstorrent's devices", () => {
+  it("only Tenstorrent devices have graphs and tiles", () => {
     expect(isTenstorrent({ device: "tenstorrent" })).toBe(true);
     expect(isTenstorrent({ device: "torch" })).toBe(false);
     expect(isTenstorrent({ device: null })).toBe(false);
   });
 
-  it("pieces are known where a reading has them", () => {
+  it("free blocks are known if any pool reports them", () => {
     expect(hasPieces({ pools: { cpu: pool(null) }, fragmentation: {} })).toBe(false);
     expect(hasPieces({ pools: { cpu: pool(0) }, fragmentation: {} })).toBe(true);
     const worst = { free_per_bank: 8, largest_free_per_bank: 4 } as Fragmentation;

@@ -10,7 +10,7 @@ interface Column {
   dictionary?: number;
 }
 
-/** The bytes of a block, as `block.rs` lays them out. */
+/** The bytes of a block, in the layout of `block.rs`. */
 function blockOf(columns: [Column, number[]][], about: object = {}): Uint8Array<ArrayBuffer> {
   const json = new TextEncoder().encode(
     JSON.stringify({ columns: columns.map(([column]) => column), ...about }),
@@ -33,16 +33,16 @@ const one = (of: Column, bytes: number[]): Block => new Block(blockOf([[of, byte
 
 describe("columns", () => {
   // The same bytes as in the tests of `block.rs`.
-  test("numbers stand in planes of bytes", () => {
+  test("numbers are stored in byte planes", () => {
     expect([...one(column(3, 2), [1, 3, 4, 0, 2, 0]).numbers("x")]).toEqual([1, 0x203, 4]);
   });
 
-  test("neighbours are differences, zigzag", () => {
+  test("deltas are zigzag-encoded", () => {
     const block = one(column(4, 2, { delta: true }), [208, 2, 1, 4, 7, 0, 0, 0]);
     expect([...block.numbers("x")]).toEqual([1000, 1001, 1000, 1002]);
   });
 
-  test("what repeats is listed once", () => {
+  test("repeated values are in a dictionary", () => {
     const words = [7, 2 ** 40];
     const planes = Array.from({ length: 8 }, (_, plane) =>
       words.map((word) => Math.floor(word / 256 ** plane) % 256),
@@ -51,7 +51,7 @@ describe("columns", () => {
     expect([...block.sizes("x")]).toEqual([6, 6, 2 ** 40 - 1, 6]);
   });
 
-  test("nothing but zeros takes nothing", () => {
+  test("a column of zeros has no bytes", () => {
     const block = new Block(
       blockOf([
         [column(100, 0), []],
@@ -63,7 +63,7 @@ describe("columns", () => {
     expect(block.rows("x")).toBe(100);
   });
 
-  test("what may be missing, sizes and signed sizes keep a place for the unknown", () => {
+  test("optional numbers, sizes and signed sizes have a code for unknown", () => {
     expect([...one(column(3, 1), [0, 1, 255]).maybe("x")]).toEqual([-1, 0, 254]);
     expect([...one(column(3, 1), [0, 1, 255]).sizes("x")]).toEqual([Number.NaN, 0, 254]);
     expect([...one(column(5, 1), [0, 1, 2, 3, 4]).signed("x")]).toEqual([Number.NaN, 0, -1, 1, -2]);
@@ -76,13 +76,13 @@ describe("columns", () => {
     expect([...one(column(1, 6), planes).sizes("x")]).toEqual([bytes]);
   });
 
-  test("bytes are as they are; what is not there is named", () => {
+  test("raw bytes are unchanged; a missing column is an error", () => {
     const block = one(column(3, 1, { kind: "bytes" }), [255, 0, 7]);
     expect([...block.raw("x")]).toEqual([255, 0, 7]);
     expect(() => block.numbers("y")).toThrow("no column y");
   });
 
-  test("a block that is part of a larger buffer", () => {
+  test("a block inside a larger buffer", () => {
     const bytes = blockOf([[column(2, 1), [8, 9]]], { steps: 3 });
     const larger = new Uint8Array(bytes.length + 5);
     larger.set(bytes, 5);
@@ -95,7 +95,7 @@ describe("columns", () => {
 describe("unpacking", () => {
   afterEach(() => vi.unstubAllGlobals());
 
-  /** A document with one element, and whether it was taken out. */
+  /** Stubs a document with one element; returns whether it was removed. */
   function stubDocument(id: string, text: string): { removed: boolean } {
     const seen = { removed: false };
     const element = {
@@ -113,7 +113,7 @@ describe("unpacking", () => {
     return Buffer.from(await new Response(stream).arrayBuffer()).toString("base64");
   }
 
-  test("base64 of zlib in an element, which is not needed again", async () => {
+  test("reads base64 zlib data from an element and removes it", async () => {
     const seen = stubDocument("ttmem-head", await packed(blockOf([[column(1, 1), [42]]], { name: "ü" })));
     const block = await unpack<{ name: string }>("head");
     expect(block?.meta.name).toBe("ü");
@@ -122,14 +122,14 @@ describe("unpacking", () => {
     expect(await unpack("texts")).toBeNull();
   });
 
-  test("without the browser's own base64", async () => {
+  test("works without the browser's own base64 decoder", async () => {
     vi.stubGlobal("Uint8Array", class extends Uint8Array {});
     Object.defineProperty(Uint8Array, "fromBase64", { value: undefined });
     stubDocument("ttmem-head", await packed(blockOf([[column(1, 1), [42]]])));
     expect([...((await unpack("head"))?.numbers("x") ?? [])]).toEqual([42]);
   });
 
-  test("what is damaged is an error, not an empty page", async () => {
+  test("corrupt data is an error, not an empty page", async () => {
     stubDocument("ttmem-head", "AAAA");
     await expect(unpack("head")).rejects.toThrow();
   });

@@ -4,7 +4,7 @@ import { change, count, counted, percent, shorten, size } from "../../src/format
 const [KIB, MIB, GIB] = [1024, 1024 ** 2, 1024 ** 3];
 
 describe("sizes", () => {
-  test("in the unit that fits", () => {
+  test("use a suitable unit", () => {
     expect(size(0)).toBe("0 B");
     expect(size(1023)).toBe("1023 B");
     expect(size(KIB)).toBe("1.0 KiB");
@@ -21,7 +21,7 @@ describe("sizes", () => {
     expect(size(-2 * MIB)).toBe("−2.0 MiB");
   });
 
-  test("what is not known is said to be", () => {
+  test("show unknown values as unknown", () => {
     expect(size(null)).toBe("unknown");
     expect(size(Number.NaN)).toBe("unknown");
     expect(change(null)).toBe("unknown");
@@ -36,34 +36,34 @@ describe("sizes", () => {
 });
 
 describe("shares", () => {
-  test("never 0 for what is there, never 100 for what is not all", () => {
-    expect(percent(1, 1000)).toBe("<1 %");
-    expect(percent(999, 1000)).toBe(">99 %");
-    expect(percent(0, 1000)).toBe("0 %");
-    expect(percent(1000, 1000)).toBe("100 %");
-    expect(percent(1500, 1000)).toBe("150 %");
-    expect(percent(5, 1000)).toBe("1 %");
+  test("a nonzero part is never 0%, a partial one never 100%", () => {
+    expect(percent(1, 1000)).toBe("<1%");
+    expect(percent(999, 1000)).toBe(">99%");
+    expect(percent(0, 1000)).toBe("0%");
+    expect(percent(1000, 1000)).toBe("100%");
+    expect(percent(1500, 1000)).toBe("150%");
+    expect(percent(5, 1000)).toBe("1%");
   });
 
-  test("of nothing is none", () => {
+  test("a share of zero is undefined", () => {
     expect(percent(1, 0)).toBe("–");
     expect(percent(1, Number.NaN)).toBe("–");
   });
 });
 
 describe("numbers and texts", () => {
-  test("thousands are set apart", () => {
+  test("thousands are grouped", () => {
     expect(count(1234567)).toBe("1,234,567");
     expect(count(0)).toBe("0");
   });
 
-  test("one and many", () => {
+  test("singular and plural", () => {
     expect(counted(1, "tensor")).toBe("1 tensor");
     expect(counted(0, "tensor")).toBe("0 tensors");
     expect(counted(1200, "pass", "passes")).toBe("1,200 passes");
   });
 
-  test("long texts keep both ends", () => {
+  test("long text keeps both ends", () => {
     expect(shorten("short", 10)).toBe("short");
     expect(shorten("0123456789", 10)).toBe("0123456789");
     const cut = shorten("0123456789a", 10);

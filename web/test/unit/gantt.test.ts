@@ -1,14 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { barColors, hueOf } from "../../src/gantt/colors";
-import { curveToShow, highestIn, pixelsOf, valueAt } from "../../src/gantt/curve";
+import { curveChoices, curveToShow, highestIn, pixelsOf, valueAt } from "../../src/gantt/curve";
 import type { GanttData, TimeCurve } from "../../src/gantt/data";
 import { Layout, ROW } from "../../src/gantt/layout";
 import { find, nextFound } from "../../src/gantt/search";
 import { clock, duration, since, timeTicks } from "../../src/gantt/time";
 import { callAt, eachBar, type View } from "../../src/gantt/visible";
-import { around, within, zoomed } from "../../src/gantt/window";
+import { around, initialWindow, within, zoomed } from "../../src/gantt/window";
 
-/** The same numbers each time. */
+/** A reproducible random number generator. */
 function numbers(seed: number): () => number {
   let state = seed;
   return () => {
@@ -17,7 +17,7 @@ function numbers(seed: number): () => number {
   };
 }
 
-/** Calls in rows: of each row when they begin and end, one after the other. An end of NaN is a mark. */
+/** Data with the given calls in each row, in order. A call that ends at NaN is a mark. */
 function dataOf(rows: [began: number, until: number][][], names: string[] = ["op"]): GanttData {
   const calls = rows.flatMap((row, at) => row.map(([began, until]) => ({ row: at, began, until })));
   const rowStart = new Uint32Array(rows.length + 1);
@@ -52,7 +52,7 @@ function drawn(data: GanttData, row: number, view: View): Drawn[] {
 }
 
 describe("bars of a row", () => {
-  it("are where the calls are, cut off where the view ends", () => {
+  it("match the calls, clipped to the view", () => {
     const data = dataOf([
       [
         [0, 10],
@@ -71,7 +71,7 @@ describe("bars of a row", () => {
     expect(drawn(data, 0, { from: 61, to: 80, width: 100 })).toEqual([]);
   });
 
-  it("stand for all calls of a pixel, and are no more than the pixels twice", () => {
+  it("merge the calls of a pixel, and are at most twice as many as pixels", () => {
     const calls = Array.from({ length: 200_000 }, (_, n): [number, number] => [n * 10, n * 10 + 9]);
     const data = dataOf([calls]);
     const bars = drawn(data, 0, { from: 0, to: 2_000_000, width: 1000 });
@@ -79,7 +79,7 @@ describe("bars of a row", () => {
     expect(bars.reduce((sum, { calls }) => sum + calls, 0)).toBe(200_000);
   });
 
-  it("leave no call out and draw none twice, at any zoom", () => {
+  it("include every call once, at any zoom", () => {
     const random = numbers(5);
     for (let round = 0; round < 200; round++) {
       let now = 0;
@@ -97,7 +97,7 @@ describe("bars of a row", () => {
       const inView = row.filter(
         ([began, until]) => began <= view.to && (Number.isNaN(until) ? began : until) >= view.from,
       );
-      // What shares the last pixel may go on beyond what is seen.
+      // Calls that share the last pixel may extend beyond the view.
       expect(bars.reduce((sum, { calls }) => sum + calls, 0)).toBeGreaterThanOrEqual(inView.length);
       for (const [at, bar] of bars.entries()) {
         if (at > 0) expect(bar.left).toBeGreaterThanOrEqual(bars[at - 1].right - 1);
@@ -106,7 +106,7 @@ describe("bars of a row", () => {
     }
   });
 
-  it("are found under the mouse, small ones with some reach", () => {
+  it("are found under the mouse, small ones with some tolerance", () => {
     const data = dataOf([
       [
         [0, 10],
@@ -122,7 +122,7 @@ describe("bars of a row", () => {
 });
 
 describe("the curve", () => {
-  it("keeps every peak, however narrow a pixel is", () => {
+  it("keeps every peak at any zoom", () => {
     const random = numbers(9);
     const at = Float64Array.from({ length: 5000 }, (_, n) => n * 7);
     const curve: TimeCurve = {
@@ -139,7 +139,7 @@ describe("the curve", () => {
     expect(valueAt(curve, -1)).toBeNaN();
   });
 
-  it("is in every pixel what walking change by change finds", () => {
+  it("matches a scan of all changes in every pixel", () => {
     const random = numbers(21);
     for (let round = 0; round < 50; round++) {
       let now = 0;
@@ -187,7 +187,7 @@ describe("the curve", () => {
 });
 
 describe("the window", () => {
-  it("stays within what there is, and keeps what is under the cursor", () => {
+  it("stays within the data, and keeps the time under the cursor", () => {
     expect(within(100, -20, 30)).toEqual({ from: 0, to: 50 });
     expect(within(1e6, 999_990, 1_000_040)).toEqual({ from: 999_950, to: 1e6 });
     const near = zoomed(1e6, { from: 0, to: 1e6 }, 0.5, 250_000);
@@ -198,10 +198,25 @@ describe("the window", () => {
     expect(call.from).toBeLessThan(500);
     expect(call.to).toBeGreaterThan(600);
   });
+
+  it("starts at the first call if a long time passed before it", () => {
+    // Imports took 5.49 of 5.85 s.
+    const { from, to } = initialWindow(5850, 5490);
+    expect(to).toBe(5850);
+    expect(from).toBeLessThan(5490);
+    expect(from).toBeGreaterThan(5470);
+    // A short time is shown, and so is everything if there are no calls.
+    expect(initialWindow(1000, 90)).toEqual({ from: 0, to: 1000 });
+    expect(initialWindow(1000, 0)).toEqual({ from: 0, to: 1000 });
+    expect(initialWindow(1, 0)).toEqual({ from: 0, to: 1 });
+    // A mark at the end has no duration.
+    const end = initialWindow(1000, 1000);
+    expect([end.to, end.to - end.from]).toEqual([1000, 20]);
+  });
 });
 
 describe("times", () => {
-  it("have four digits and the unit that fits", () => {
+  it("have four digits and a suitable unit", () => {
     const texts = [
       0, 7, 999, 1000, 1234, 999_960, 56_700_000, 1_234_000_000, 59.999e9, 123.4e9, 7300e9, 3e14,
     ];
@@ -224,7 +239,7 @@ describe("times", () => {
     expect(since(1_234_567_890, 1)).toBe("1.234567890 s");
   });
 
-  it("have a time of day only where the recording has one", () => {
+  it("have a time of day only if the recording has one", () => {
     expect(clock(null, 5)).toBeNull();
     expect(clock(0, 1.5e9)).toMatch(/^19(69|70)-\d\d-\d\d \d\d:\d\d:01\.500$/);
   });
@@ -259,13 +274,13 @@ describe("searching", () => {
     ["Load", "run", "unload"],
   );
 
-  it("finds parts of names, whatever the case, and counts calls", () => {
+  it("finds parts of names, ignoring case, and counts calls", () => {
     expect(find(data, "  LOAD ")?.calls).toBe(6);
     expect(find(data, "")).toBeNull();
     expect(find(data, "</script>")?.calls).toBe(0);
   });
 
-  it("goes around", () => {
+  it("wraps around", () => {
     const found = find(data, "run")!;
     expect(nextFound(data, found, -1, true)).toBe(1);
     expect(nextFound(data, found, 1, true)).toBe(4);
@@ -277,7 +292,7 @@ describe("searching", () => {
 });
 
 describe("rows", () => {
-  it("are found by their place", () => {
+  it("are found by their y coordinate", () => {
     const data = dataOf([[], [], []]);
     (data as { lanes: unknown }).lanes = [
       { name: "a", first: 0, rows: 2 },
@@ -310,21 +325,32 @@ describe("colours", () => {
   });
 });
 
-describe("the curve that is shown first", () => {
+describe("the initial curve", () => {
   const curve = (name: string, peak: number, hasTensors: boolean): TimeCurve => ({
     ...{ name, extent: "device", hasTensors, at: Float64Array.of(0, 1), value: Float64Array.of(peak, 0) },
   });
 
-  it("is of the fullest pool with tensors, not of the process", () => {
+  it("is the pool with tensors and the highest peak, not the process", () => {
     expect(curveToShow([curve("host", 900, false), curve("cpu", 30, true), curve("cuda:0", 50, true)])).toBe(
       2,
     );
   });
 
-  it("is of the fullest pool where no pool has tensors", () => {
+  it("is the pool with the highest peak if no pool has tensors", () => {
     expect(curveToShow([curve("cpu", 30, false), curve("host", 900, false)])).toBe(1);
     expect(curveToShow([curve("L1", 30, false), curve("DRAM", 900, false), curve("TRACE", 900, false)])).toBe(
       1,
     );
+  });
+
+  it("comes first in the selector, unless the order of the pools is known", () => {
+    const curves = [curve("cpu", 30, true), curve("host", 900, false), curve("cuda:0", 50, true)];
+    expect(curveChoices(curves, null)).toEqual({ order: [2, 0, 1], first: 2 });
+    expect(curveChoices(curves, ["cuda:0", "cpu", "host"])).toEqual({ order: [2, 0, 1], first: 2 });
+    // A pool without tensors is not shown initially.
+    expect(curveChoices(curves, ["host", "cpu", "cuda:0"])).toEqual({ order: [1, 0, 2], first: 0 });
+    // Unknown pools come last.
+    expect(curveChoices(curves, ["host"])).toEqual({ order: [1, 0, 2], first: 0 });
+    expect(curveChoices([curve("mps", 1, false)], ["mps"])).toEqual({ order: [0], first: 0 });
   });
 });

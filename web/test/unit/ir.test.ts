@@ -14,7 +14,7 @@ describe("tokens", () => {
   const LINE =
     '  %1:2 = "ttnn.add"(%0#1, %arg2) <{dtype = #ttcore.supportedDataTypes<f32>, by = -1.5e-3 : f32}> : (tensor<1x?x64xbf16, #ttnn_layout9>) -> memref<8x2x!ttcore.tile<32x32, f32>> loc("a.b"("c")) // why';
 
-  test("each word of an operation has its kind", () => {
+  test("each token of an operation has a kind", () => {
     expect(of("op", LINE)).toEqual(['"ttnn.add"']);
     expect(of("value", LINE)).toEqual(["%1:2", "%0#1", "%arg2"]);
     expect(of("alias", LINE)).toEqual(["#ttcore.supportedDataTypes", "#ttnn_layout9"]);
@@ -32,7 +32,7 @@ describe("tokens", () => {
     expect(of("op", "func.func private @main() {")).toEqual(["func.func"]);
   });
 
-  test("together they are the line, whatever it is", () => {
+  test("together they are the line, for any text", () => {
     for (const line of [LINE, "", "</script>", '"never closed \\"', "🐙 %é # ! @ %", "x".repeat(5000)]) {
       expect(
         tokensOf(line)
@@ -42,7 +42,7 @@ describe("tokens", () => {
     }
   });
 
-  test("long lines that are no MLIR come back whole, too", () => {
+  test("together they are the line, for long lines that are not MLIR", () => {
     for (const part of ["1x", '"\\', "a.", "%", "-", "0x"]) {
       const line = part.repeat(5_000);
       expect(
@@ -53,7 +53,7 @@ describe("tokens", () => {
     }
   });
 
-  test("they are cut where matches begin and end", () => {
+  test("they are split where matches begin and end", () => {
     const pieces = cutAt(
       [
         { kind: "op", text: "abc" },
@@ -75,7 +75,7 @@ describe("tokens", () => {
 });
 
 describe("search in a text", () => {
-  test("finds every place in whatever case, and takes signs as they are", async () => {
+  test("finds every match, ignoring case, and takes special characters literally", async () => {
     const lines = ["Add(add", "nothing", "a.d ADD"];
     const search = new TextSearch("add");
     const found = await search.all(
@@ -95,7 +95,7 @@ describe("search in a text", () => {
 });
 
 describe("lines and steps", () => {
-  // Two runs of one graph, each of operations 0, 1, 2; run 2 is nested in run 1. Operation 2 has no line of its own.
+  // Two runs of one graph, each of operations 0, 1, 2; run 2 is nested in run 1. Operation 2 does not have its own line.
   const rank = {
     steps: { op: Uint32Array.of(0, 1, 2, 0, 1, 2), run: Int32Array.of(0, 0, 0, 1, 2, 1) },
     ops: { name: Uint32Array.of(0, 0, 0), loc: Int32Array.of(5, 6, 6) },
@@ -116,7 +116,7 @@ describe("lines and steps", () => {
   const ttir: Stage = { module: 0, stage: "ttir", first: 0, lines: 10 };
   const ttnn: Stage = { module: 0, stage: "ttnn", first: 10, lines: 10 };
 
-  test("an operation is found at its own line, else by its location", () => {
+  test("an operation is found by its own line, or else by its location", () => {
     expect(links.linesOf(0, ttnn)).toEqual({ lines: [11], exact: true });
     expect(links.linesOf(2, ttnn)).toEqual({ lines: [12], exact: false });
     expect(links.linesOf(1, ttir)).toEqual({ lines: [2, 3], exact: false });
@@ -146,11 +146,11 @@ describe("lines and steps", () => {
     expect(links.stepAt(15, ttnn, 0, 0)).toEqual({ step: 1, count: 1 });
   });
 
-  test("a nested run is of the graph of the outer one", () => {
+  test("a nested run has the graph of the enclosing run", () => {
     expect(links.moduleOf(4)).toBe(0);
   });
 
-  test("a line leads to the run that is looked at, else to its first step", () => {
+  test("a line leads to its step in the selected run, or else to its first step", () => {
     expect(links.stepAt(11, ttnn, 3, 6)).toEqual({ step: 3, count: 2 });
     expect(links.stepAt(11, ttnn, 0, 0)).toEqual({ step: 0, count: 2 });
     expect(links.stepAt(11, ttnn, 4, 6)).toEqual({ step: 0, count: 2 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Block } from "../../src/data/block";
 import { Lines } from "../../src/data/lines";
 
-/** Takes texts apart as `lines.rs` does, and returns the columns. */
+/** Splits texts like `lines.rs` and returns the columns. */
 function columnsOf(texts: string[]): Block {
   const templates: { text: number[]; numbers: number[][] }[] = [];
   const numberOf = new Map<string, number>();
@@ -38,12 +38,12 @@ function columnsOf(texts: string[]): Block {
 function back(texts: string[]): string[] {
   const lines = new Lines(columnsOf(texts), "t");
   expect(lines.length).toBe(texts.length);
-  // Backwards: each text is found without the ones before it.
+  // Backwards, to check that each text is found without the preceding ones.
   return texts.map((_, line) => lines.get(texts.length - 1 - line)).reverse();
 }
 
 describe("texts", () => {
-  test("come back to the byte", () => {
+  test("are restored exactly", () => {
     const texts = [
       "",
       "0",
@@ -58,12 +58,12 @@ describe("texts", () => {
     expect(back(texts)).toEqual(texts);
   });
 
-  test("of one template keep their own numbers", () => {
+  test("with one template keep their own numbers", () => {
     const texts = Array.from({ length: 500 }, (_, at) => `%${at} = op(%${at * 7}, %${at % 3}) : ${at * at}`);
     expect(back(texts)).toEqual(texts);
   });
 
-  test("of several templates, mixed", () => {
+  test("with several templates, mixed", () => {
     const texts = Array.from(
       { length: 300 },
       (_, at) => ["a 1 b", `c ${at}`, `${at}${"x".repeat(at % 5)}${at + 1}`][at % 3],
@@ -71,7 +71,7 @@ describe("texts", () => {
     expect(back(texts)).toEqual(texts);
   });
 
-  test("none at all", () => {
+  test("may be empty", () => {
     expect(new Lines(columnsOf([]), "t").length).toBe(0);
   });
 });

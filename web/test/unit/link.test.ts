@@ -8,6 +8,7 @@ const RANK = {
   label: "1,0",
   end: 2000,
   pools: [{ name: "DRAM" }, { name: "L1" }, { name: "A&B =" }],
+  startPool: 0,
   runs: { parent: new Int32Array(), first: new Uint32Array() },
 } as unknown as Rank;
 const REPORT = {
@@ -37,7 +38,7 @@ beforeEach(() => {
 afterEach(() => vi.unstubAllGlobals());
 
 describe("a link", () => {
-  test("names the moment before a step, and a pool", () => {
+  test("has the moment before a step, and a pool", () => {
     expect(after("#op=1517")).toEqual({ pool: 0, moment: 3035 });
     expect(after("#op=0&pool=L1")).toEqual({ pool: 1, moment: 1 });
     expect(after("#pool=L1")).toEqual({ pool: 1, moment: 7 });
@@ -45,11 +46,11 @@ describe("a link", () => {
     expect(readLink("#pool=L1").hasStep).toBe(false);
   });
 
-  test("beyond the end is the end", () => {
+  test("beyond the end shows the end", () => {
     expect(after("#op=999999999").moment).toBe(4001);
   });
 
-  test("that makes no sense changes nothing", () => {
+  test("that is invalid changes nothing", () => {
     for (const hash of [
       "",
       "#",
@@ -69,7 +70,7 @@ describe("a link", () => {
     expect(after("#live")).toEqual({ pool: 0, moment: 7 });
   });
 
-  test("names a rank; the first where there is none of that name", () => {
+  test("has a rank; the first one if there is no such rank", () => {
     expect(readLink("#rank=1,1").rankIndex(REPORT)).toBe(1);
     expect(readLink("#rank=1%2C1").rankIndex(REPORT)).toBe(1);
     expect(readLink("#rank=7").rankIndex(REPORT)).toBe(0);
@@ -78,7 +79,7 @@ describe("a link", () => {
 });
 
 describe("the address", () => {
-  test("says as little as is needed", () => {
+  test("is as short as possible", () => {
     writeLink({ ...begin(), moment: 3035 });
     expect(address).toBe("#op=1517");
     writeLink({ ...begin(), moment: 3034, pool: 1 });
@@ -87,21 +88,29 @@ describe("the address", () => {
     expect(address).toBe("#op=3&rank=1%2C1");
   });
 
-  test("leads back to what it was written for", () => {
+  test("restores the state it was written for", () => {
     for (const pool of [0, 1, 2]) {
       for (const moment of [300, 301]) {
         writeLink({ ...begin(), moment, pool });
         expect(after(address)).toEqual({ pool, moment });
       }
     }
-    // Ranks without a label, or with one that another has too, are named by their numbers.
+    // Ranks without a unique label are identified by their number.
     for (const index of [1, 2, 3, 4]) {
       writeLink({ ...begin(), rank: ranked(index) });
       expect(readLink(address).rankIndex(REPORT)).toBe(index);
     }
   });
 
-  test("that the page wrote itself is known", () => {
+  test("names the pool unless the page starts with it", () => {
+    const rank = { ...RANK, startPool: 1 } as unknown as Rank;
+    writeLink({ ...begin(), rank, pool: 1 });
+    expect(address).toBe("#op=3");
+    writeLink({ ...begin(), rank, pool: 0 });
+    expect(address).toBe("#op=3&pool=DRAM");
+  });
+
+  test("that the page wrote itself is recognised", () => {
     writeLink({ ...begin(), moment: 11 });
     expect(isOwnLink("#op=5")).toBe(true);
     expect(isOwnLink("#op=6")).toBe(false);

@@ -5,7 +5,7 @@ import { StepSearch } from "../../src/operations/search";
 
 const TEXTS = ["ttnn.matmul", "ttnn.deallocate", '"Model.Layer1"', "1x32x64", "bf16", "main", "decode"];
 
-/** Steps: a product and its deallocation in the program main, then both again in decode. */
+/** Steps: a matmul and its deallocation in the program main, then both again in decode. */
 const rank = {
   end: 4,
   steps: { op: Uint32Array.of(0, 1, 0, 1), run: Int32Array.of(0, 0, 1, -1) },
@@ -21,18 +21,18 @@ const rank = {
   report: { texts: { length: TEXTS.length, get: (text: number) => TEXTS[text] } },
 } as unknown as Rank;
 
-describe("search among the steps", () => {
+describe("step search", () => {
   const search = new StepSearch(rank);
   const find = (query: string, deallocations = true, run: number | null = null) => [
     ...search.find({ query, deallocations, run }),
   ];
 
-  test("everything is found by nothing", () => {
+  test("an empty query finds everything", () => {
     expect(find("")).toEqual([0, 1, 2, 3]);
     expect(find("  ")).toEqual([0, 1, 2, 3]);
   });
 
-  test("operation, location, shapes, elements and program are looked at, in whatever case", () => {
+  test("searches operation, location, shapes, element types and program, ignoring case", () => {
     expect(find("MatMul")).toEqual([0, 2]);
     expect(find("model.layer1")).toEqual([0, 2]);
     expect(find("1x32x64")).toEqual([0, 1, 2, 3]);
@@ -41,30 +41,30 @@ describe("search among the steps", () => {
     expect(find("absent")).toEqual([]);
   });
 
-  test("all words must be there, in whatever place", () => {
+  test("all words must match, in any column", () => {
     expect(find("main deallocate")).toEqual([1]);
     expect(find("layer1 decode")).toEqual([2]);
   });
 
-  test("a number finds the step, too", () => {
+  test("a number also finds the step", () => {
     expect(find("3")).toEqual([0, 1, 2, 3]);
     expect(find("0")).toEqual([0]);
     expect(find("2 matmul")).toEqual([0, 2]);
   });
 
-  test("deallocations and other runs can be left out", () => {
+  test("deallocations and other runs can be filtered out", () => {
     expect(find("", false)).toEqual([0, 2]);
     expect(find("", true, 2)).toEqual([2]);
   });
 });
 
-test("what was held before each step is the last change up to its late side", () => {
+test("the memory before each step is the last change up to its late side", () => {
   const pool = { held: new Curve(Uint32Array.of(2, 3, 3, 6), Float64Array.of(10, 20, 30, 40)) };
   const rank = { end: 4, hasTensors: true } as unknown as Rank;
   expect([...heldBefore(rank, pool as unknown as Pool)]).toEqual([Number.NaN, 30, 30, 40]);
 });
 
-test("marks are told in words", () => {
+test("marks have names", () => {
   expect(marksOf(Mark.Weight | Mark.CacheMiss).map(({ word }) => word)).toEqual(["weight", "cache miss"]);
   expect(marksOf(0)).toEqual([]);
 });

@@ -15,17 +15,17 @@ describe("paddingCurves", () => {
   } as unknown as Rank;
   const { padded, logical, known, unknown } = paddingCurves(rank, 0);
 
-  it("adds tensors where they are born and takes them away where they die", () => {
+  it("adds tensors when they are allocated and subtracts them when they are freed", () => {
     const at = [0, 1, 2, 5, 6, 9];
     expect(at.map((moment) => padded.valueAt(moment))).toEqual([32, 32, 160, 160, 32, 32]);
     expect(at.map((moment) => logical.valueAt(moment))).toEqual([10, 10, 110, 110, 10, 10]);
   });
 
-  it("counts what it leaves out: no type, no size; what never lived is neither", () => {
+  it("counts skipped tensors (no type or no size), but not those that were never live", () => {
     expect([known, unknown]).toEqual([2, 2]);
   });
 
-  it("is made once", () => {
+  it("is computed once", () => {
     expect(paddingCurves(rank, 0).padded).toBe(padded);
   });
 });

@@ -12,7 +12,7 @@ import {
 import { byteTicks } from "../../src/charts/ticks";
 import { Curve } from "../../src/data/report";
 
-/** The same numbers each time. */
+/** A reproducible random number generator. */
 function numbers(seed: number): () => number {
   let state = seed;
   return () => {
@@ -27,7 +27,7 @@ function randomCurve(random: () => number, changes: number, moments: number, unk
   return new Curve(at, value);
 }
 
-/** What can be seen of a curve in a window, the slow way. */
+/** The visible values of a curve in a range, computed the slow way. */
 function seen(curve: Curve, from: number, to: number): number[] {
   const values: number[] = [];
   let carried = Number.NaN;
@@ -43,7 +43,7 @@ function seen(curve: Curve, from: number, to: number): number[] {
 }
 
 describe("resample", () => {
-  it("keeps the highest and the lowest value of every window", () => {
+  it("keeps the highest and lowest value of every range", () => {
     const random = numbers(7);
     for (let round = 0; round < 400; round++) {
       const steps = 1 + Math.floor(random() * 3000);
@@ -54,15 +54,15 @@ describe("resample", () => {
       const samples = resample([curve, other], from, to, 1 + Math.floor(random() * 400));
       [curve, other].forEach((curve, index) => {
         const values = seen(curve, from, to);
-        const most = values.length ? values.reduce((a, b) => Math.max(a, b)) : null;
-        const least = values.length ? values.reduce((a, b) => Math.min(a, b)) : null;
-        expect(highest(samples.values[index])).toBe(most);
-        expect(lowest(samples.values[index])).toBe(least);
+        const max = values.length ? values.reduce((a, b) => Math.max(a, b)) : null;
+        const min = values.length ? values.reduce((a, b) => Math.min(a, b)) : null;
+        expect(highest(samples.values[index])).toBe(max);
+        expect(lowest(samples.values[index])).toBe(min);
       });
     }
   });
 
-  it("gives aligned arrays whose places never go back nor leave the window", () => {
+  it("returns aligned arrays with ascending coordinates within the range", () => {
     const random = numbers(3);
     for (const changes of [0, 1, 10, 5000]) {
       const curve = randomCurve(random, changes, 2000, 0.1);
@@ -76,7 +76,7 @@ describe("resample", () => {
     }
   });
 
-  it("draws exact steps where few changes are in view", () => {
+  it("draws exact steps if few changes are visible", () => {
     const curve = new Curve(Uint32Array.of(1, 4, 7), Float64Array.of(10, 20, Number.NaN));
     expect(resample([curve], 0, 5, 100)).toEqual({
       x: [0, 1.5, 1.5, 3, 3, 5],
@@ -84,7 +84,7 @@ describe("resample", () => {
     });
   });
 
-  it("shows all changes of one moment", () => {
+  it("shows all changes at one moment", () => {
     const curve = new Curve(Uint32Array.of(1, 5, 5, 5), Float64Array.of(10, 90, 5, 20));
     expect(resample([curve], 0, 4, 100)).toEqual({
       x: [0, 2, 2, 2, 2, 4],
@@ -94,12 +94,12 @@ describe("resample", () => {
     expect(lowest(resample([curve], 0, 4, 1).values[0])).toBe(5);
   });
 
-  it("shows what was there before the first step", () => {
+  it("shows the value before the first step", () => {
     const curve = new Curve(Uint32Array.of(0, 1), Float64Array.of(90, 10));
     expect(resample([curve], 0, 2, 100)).toEqual({ x: [0, 0, 2], values: [[90, 10, 10]] });
   });
 
-  it("makes no more of two million changes than the pixels need, and keeps the highest", () => {
+  it("reduces two million changes to what the pixels need, and keeps the highest", () => {
     const rows = 2_000_000;
     const curve = new Curve(
       Uint32Array.from({ length: rows }, (_, row) => row),
@@ -107,10 +107,10 @@ describe("resample", () => {
     );
     const { x, values } = resample([curve], 0, rows / 2, 1500);
     expect(x.length).toBeLessThanOrEqual(4 * 1500 + 4);
-    expect(values[0].reduce((most, value) => Math.max(most ?? 0, value ?? 0), 0)).toBe(100_002);
+    expect(values[0].reduce((max, value) => Math.max(max ?? 0, value ?? 0), 0)).toBe(100_002);
   });
 
-  it("knows the extremes of a whole curve", () => {
+  it("finds the extremes of a whole curve", () => {
     const random = numbers(11);
     const curve = randomCurve(random, 1000, 4000, 0.2);
     const values = [...curve.value].filter((value) => !Number.isNaN(value));
@@ -120,7 +120,7 @@ describe("resample", () => {
 });
 
 describe("highestMoment", () => {
-  it("finds the moment with the highest value that lasts", () => {
+  it("finds the moment with the highest final value", () => {
     const random = numbers(5);
     for (let round = 0; round < 200; round++) {
       const curve = randomCurve(random, Math.floor(random() * 300), 400, 0.2);
@@ -142,22 +142,22 @@ describe("highestMoment", () => {
 describe("momentAt", () => {
   const curve = new Curve(Uint32Array.of(1, 20, 21), Float64Array.of(1, 9, 2));
   const snap = { curve, tolerance: 0 };
-  it("is the late side of the nearest position where steps are wide", () => {
+  it("is the late side of the nearest position if steps are wide", () => {
     expect(momentAt(snap, 9.6, 0.1, 30)).toBe(21);
     expect(momentAt(snap, -4, 0.1, 30)).toBe(1);
     expect(momentAt(snap, 99, 0.1, 30)).toBe(61);
     expect(momentAt(null, 9.6, 10, 30)).toBe(21);
   });
-  it("is the highest where a pixel is many steps", () => {
+  it("is the highest if a pixel covers many steps", () => {
     expect(momentAt(snap, 8, 8, 30)).toBe(20);
   });
-  it("prefers the late side where both are the same but for rounding", () => {
+  it("prefers the late side if both are equal except for rounding", () => {
     expect(momentAt({ curve, tolerance: 7 }, 8, 8, 30)).toBe(21);
   });
 });
 
 describe("byteTicks", () => {
-  it("counts in one binary unit", () => {
+  it("uses one binary unit", () => {
     expect(byteTicks(0, 3.2 * 1024 ** 3, 6).labels).toEqual(["0", "1 GiB", "2 GiB", "3 GiB"]);
     expect(byteTicks(0, 700 * 1024 ** 2, 6).labels[1]).toBe("200 MiB");
     expect(byteTicks(0, 1.4 * 1024 ** 2, 6).labels).toEqual(["0", "0.5 MiB", "1.0 MiB"]);

@@ -1,4 +1,4 @@
-// The page of the server: which reports are shown in which order, what is said of an upload, a few at a time.
+// The server's page: filtering and sorting reports, the status of uploads, and the upload queue.
 
 import { describe, expect, it } from "vitest";
 import type { Job, StoredRow } from "../../src/generated/answers";
@@ -50,7 +50,7 @@ const names = (search: string, order: Order = FIRST) =>
   shownRows(ROWS, search, order).map(({ name }) => name);
 
 describe("the list", () => {
-  it("has the newest first, and what is not known last in both directions", () => {
+  it("has the newest first, and unknown values last in both directions", () => {
     expect(names("")).toEqual(["Llama", "vae", "bert", "old"]);
     expect(names("", { column: "written", descending: false })).toEqual(["vae", "bert", "Llama", "old"]);
     expect(names("", { column: "operations", descending: true })).toEqual(["bert", "vae", "Llama", "old"]);
@@ -59,7 +59,7 @@ describe("the list", () => {
     expect(names("", { column: "share", descending: true }).at(-1)).toBe("old");
   });
 
-  it("is searched by all words, in any case, in name, kind, format, source and what went wrong", () => {
+  it("is searched by all words, ignoring case, in name, kind, format, source and error", () => {
     expect(names("LLAMA")).toEqual(["Llama"]);
     expect(names("oom")).toEqual(["Llama"]);
     expect(names("oom circular")).toEqual(["Llama"]);
@@ -69,27 +69,27 @@ describe("the list", () => {
     expect(names("  ")).toHaveLength(4);
   });
 
-  it("links to the answers of what can be asked, also before a report of an earlier tool is rebuilt", () => {
+  it("links to summaries, also for reports of an earlier tool that are not converted yet", () => {
     expect(hasAnswers(stored("new"))).toBe(true);
     expect(hasAnswers(stored("old", { format: null }))).toBe(true);
     expect(hasAnswers(stored("no page", { page: null }))).toBe(true);
     expect(hasAnswers(stored("neither", { format: null, page: null }))).toBe(false);
   });
 
-  it("turns around on a second click, and begins with what tells most", () => {
+  it("reverses the order on a second click, and starts with the column's default", () => {
     expect(reordered(FIRST, "written")).toEqual({ column: "written", descending: false });
     expect(reordered(FIRST, "bytes")).toEqual({ column: "bytes", descending: true });
     expect(reordered(FIRST, "name")).toEqual({ column: "name", descending: false });
   });
 
-  it("knows a share only where both sizes are known", () => {
+  it("has a share only if both sizes are known", () => {
     expect(shareOf(stored("x"))).toBe(0.5);
     expect(shareOf({ shown: { bytes: 50, capacity: null, of: "bank" } })).toBeNull();
     expect(shareOf({ shown: { bytes: 15, capacity: 30, of: "device" } })).toBe(0.5);
     expect(shareOf({ shown: null })).toBeNull();
   });
 
-  it("shows the level that it is told, and none where there is none", () => {
+  it("maps levels to classes", () => {
     expect(levelClass("ok")).toBe("good");
     expect(levelClass("high")).toBe("warn");
     expect(levelClass("full")).toBe("bad");
@@ -110,8 +110,9 @@ const job = (more: Partial<Job>): Job => ({
 });
 
 describe("an upload", () => {
-  it("says how far it is, and shows a share only where there is one", () => {
+  it("shows its progress, and a share only if it is known", () => {
     const sending = { at: "sending", sent: 1024, of: 4096 } as const;
+    expect(wordsOf({ at: "waiting" })).toBe("Queued");
     expect(wordsOf(sending)).toBe("Uploading: 1.0 KiB of 4.0 KiB");
     expect(shareDone(sending)).toBe(0.25);
     expect(shareDone({ at: "sending", sent: 0, of: 0 })).toBeNull();
@@ -123,7 +124,7 @@ describe("an upload", () => {
     }
   });
 
-  it("ends when it is done, has failed or was refused", () => {
+  it("ends when it is done, failed or refused", () => {
     const ends = (state: Job["state"]) => {
       const stage = { at: "job", job: job({ state }) } as const;
       return [hasEnded(stage), hasFailed(stage)];
@@ -134,7 +135,7 @@ describe("an upload", () => {
     expect(hasEnded({ at: "refused", message: "" }) && hasFailed({ at: "refused", message: "" })).toBe(true);
   });
 
-  it("shows the settings where memory data is missing, and nowhere else", () => {
+  it("shows the settings only if memory data is missing", () => {
     expect(lacksMemoryData({ kind: "no_memory_data", exit_code: 4, message: "" })).toBe(true);
     expect(lacksMemoryData({ kind: "unreadable", exit_code: 2, message: "" })).toBe(false);
     expect(lacksMemoryData(null)).toBe(false);
@@ -143,14 +144,14 @@ describe("an upload", () => {
     }
   });
 
-  it("tells a refusal in the server's words, and what to do where it is not signed in", () => {
+  it("shows the server's error message, and what to do if not signed in", () => {
     expect(refusalOf(413, '{"error":{"status":413,"message":"too large"}}').message).toBe("too large");
-    expect(refusalOf(502, "<html>").message).toBe("The server answered with status 502.");
+    expect(refusalOf(502, "<html>").message).toBe("The server returned status 502.");
     expect(refusalOf(401, "{}").message).toContain("Open the address that it printed");
   });
 });
 
-it("a few things run at once, and each of the others when one has ended", async () => {
+it("the queue runs a few tasks at once, and the next when one has ended", async () => {
   const turns = queue(2);
   const ends: (() => void)[] = [];
   let begun = 0;

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Rank } from "../../src/data/report";
 import { type State, Store, spanOf, windowOf } from "../../src/state";
 
-/** Three runs, the second with one nested in it; 100 steps. */
+/** Three runs with 100 steps; the second run has a nested run. */
 const RANK = {
   end: 100,
   runs: {
@@ -29,7 +29,7 @@ beforeEach(() => {
 afterEach(() => vi.unstubAllGlobals());
 
 describe("the store", () => {
-  test("tells once per frame, whatever changed", () => {
+  test("notifies once per frame, however many changes there are", () => {
     const store = storeAt();
     const seen: number[] = [];
     store.on(["moment", "pool"], (state) => seen.push(state.moment));
@@ -43,7 +43,7 @@ describe("the store", () => {
     expect(seen).toEqual([5]);
   });
 
-  test("tells only those who depend on what changed", () => {
+  test("notifies only listeners of changed keys", () => {
     const store = storeAt();
     const seen: string[] = [];
     store.on(["theme"], () => seen.push("theme"));
@@ -57,7 +57,7 @@ describe("the store", () => {
     expect(seen).toEqual(["theme", "window"]);
   });
 
-  test("what a listener changes is told in the next frame", () => {
+  test("changes by a listener are notified in the next frame", () => {
     const store = storeAt();
     const seen: number[] = [];
     store.on(["pool"], () => store.set({ moment: 9 }));
@@ -71,7 +71,7 @@ describe("the store", () => {
 });
 
 describe("pinning", () => {
-  test("what is in view moves nothing", () => {
+  test("a visible moment does not move the range", () => {
     const store = storeAt({ from: 10, to: 20 });
     store.pin(15);
     expect(store.state).toMatchObject({ moment: 31, from: 10, to: 20 });
@@ -79,7 +79,7 @@ describe("pinning", () => {
     expect(store.state).toMatchObject({ moment: 21, from: 10, to: 20 });
   });
 
-  test("what is out of view comes to the middle, within the run", () => {
+  test("a moment outside the range moves to the middle, within the run", () => {
     const store = storeAt({ from: 10, to: 20 });
     store.pin(60);
     expect(store.state).toMatchObject({ moment: 121, from: 55, to: 65 });
@@ -89,14 +89,14 @@ describe("pinning", () => {
     expect(store.state).toMatchObject({ from: 0, to: 10 });
   });
 
-  test("an early side is the same position", () => {
+  test("an early side has the same position", () => {
     const store = storeAt({ from: 10, to: 20 });
     store.pinMoment(2 * 20);
     expect(store.state).toMatchObject({ moment: 40, from: 10, to: 20 });
   });
 });
 
-describe("stretches of time", () => {
+describe("time ranges", () => {
   test("of all, of a run, of a run without steps", () => {
     expect(spanOf(RANK, null)).toEqual({ from: 0, to: 100 });
     expect(spanOf(RANK, 2)).toEqual({ from: 40, to: 80 });
@@ -104,14 +104,14 @@ describe("stretches of time", () => {
     expect(spanOf(RANK, 7)).toEqual({ from: 0, to: 100 });
   });
 
-  test("a log without steps still has one to show", () => {
+  test("a log without steps still has a range to show", () => {
     const empty = { end: 0, runs: { ...RANK.runs, first: new Uint32Array() } } as unknown as Rank;
     expect(spanOf(empty, null)).toEqual({ from: 0, to: 0 });
     expect(windowOf(empty, null)).toEqual({ from: 0, to: 1 });
     expect(windowOf(RANK, 3)).toEqual({ from: 90, to: 91 });
   });
 
-  test("showing all stays within the run that is looked at", () => {
+  test("showing all stays within the selected run", () => {
     const store = storeAt({ from: 50, to: 60, run: 2 });
     store.showAll();
     expect(store.state).toMatchObject({ from: 40, to: 80 });

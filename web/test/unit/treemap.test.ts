@@ -37,18 +37,18 @@ describe("a treemap", () => {
     expectTiling(many, { ...INTO, width: 100 });
   });
 
-  test("of equal weights is of squares, nearly", () => {
+  test("of equal weights is nearly square", () => {
     for (const box of expectTiling(new Array(24).fill(5), INTO)) expect(thinness(box)).toBeLessThan(2);
   });
 
-  test("is as in the paper: 6, 6, 4, 3, 2, 2, 1 in 6 by 4", () => {
+  test("matches the paper's example: 6, 6, 4, 3, 2, 2, 1 in 6 by 4", () => {
     const boxes = squarify([6, 6, 4, 3, 2, 2, 1], { x: 0, y: 0, width: 6, height: 4 });
     expect(boxes[0]).toEqual({ x: 0, y: 0, width: 3, height: 2 });
     expect(boxes[1]).toEqual({ x: 0, y: 2, width: 3, height: 2 });
     expect(Math.max(...boxes.map(thinness))).toBeLessThan(3);
   });
 
-  test("of nothing, or in no room, is empty", () => {
+  test("without weights or space is empty", () => {
     expect(squarify([], INTO)).toEqual([]);
     expect(squarify([0, 0], INTO)).toEqual([]);
     expect(squarify([1], { ...INTO, width: 0 })).toEqual([]);

@@ -1,8 +1,8 @@
-//! `tt-memory-profiler`, the first name of `ttmem`: runs the `ttmem` beside it, which decides by the name it is given
-//! which of the two commands it is.
+//! `tt-memory-profiler`, the original name of `ttmem`: runs the `ttmem` in the same folder, which chooses between the
+//! two commands by `argv[0]`.
 //!
-//! This program uses nothing of the library, so that it takes no time to link and no room on the disk. It becomes
-//! `ttmem` instead of starting it: signals, exit codes and the process id are those of the command.
+//! This program does not use the library, so that it links quickly and stays small. It replaces itself with `ttmem`
+//! (`exec`) instead of starting a child, so signals, exit codes and the process id are those of the command.
 
 use std::env;
 use std::io::{self, Write};
@@ -18,9 +18,9 @@ fn main() -> ExitCode {
             let error = Command::new(&ttmem).arg0(NAME).args(env::args_os().skip(1)).exec();
             format!("{}: {error}; install ttmem and {NAME} into the same folder", ttmem.display())
         }
-        Err(error) => format!("the folder of this program is unknown: {error}; run ttmem instead"),
+        Err(error) => format!("cannot find the path of this program: {error}; run ttmem instead"),
     };
-    // If standard error is closed, the exit code is all that can be said.
+    // If standard error is closed, only the exit code remains.
     let _ = writeln!(io::stderr(), "{NAME}: {error}");
     ExitCode::from(2)
 }

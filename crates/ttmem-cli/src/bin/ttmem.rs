@@ -1,10 +1,10 @@
-//! `ttmem`
+//! The binary `ttmem`.
 
 use std::process::ExitCode;
 
-/// A log of distinct operations makes millions of small texts and lists; this allocator is a quarter faster there.
+/// A log of distinct operations allocates millions of small strings and lists; this allocator makes that 25% faster.
 ///
-/// It is the program's, not the library's: a module that Python loads must not bring its own.
+/// Only the program sets it, not the library: a module that Python loads must not replace the allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! `ttmem chart`: memory over time as a picture.
+//! `ttmem chart`: draws memory over time.
 
 use std::path::PathBuf;
 
@@ -12,51 +12,50 @@ use crate::{console, reading};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem chart model.log -o memory.svg                 DRAM over the steps, by class
-  ttmem chart model.log -o memory.png --run last      the last pass alone
-  ttmem chart model.log -o l1.png --pool L1           another pool
-  ttmem chart train.log -o phases.svg                 a training log: memory over its phases
+  ttmem chart model.log -o memory.svg                 draw DRAM per step, by class
+  ttmem chart model.log -o memory.png --run last      last pass only
+  ttmem chart model.log -o l1.png --pool L1           draw another pool
+  ttmem chart train.log -o phases.svg                 draw memory per training phase
 
-Exit codes: 0 drawn; 2 wrong usage or unreadable input; 4 nothing to draw in it.";
+Exit codes: 0 success; 2 wrong usage or unreadable input; 4 nothing to draw.";
 
 /// `ttmem chart`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Chart {
-    /// A log or profile; `-` is standard input. A packed file (gzip, zstd) is unpacked.
+    /// Log or profile, optionally compressed (gzip, zstd); `-` is standard input.
     #[arg(value_name = "FILE")]
     pub file: String,
 
-    /// Where to draw to: FILE.svg or FILE.png.
+    /// Write the picture to this file: FILE.svg or FILE.png.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Which pool, instead of the one that ran out, or DRAM.
+    /// Select a pool, instead of the one that ran out of memory or DRAM.
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
 
-    /// Which program runs: `all`, those of the last pass (`last`), or one by its number from 1.
+    /// Select program runs: `all`, `last` (the last pass), or a run by its number from 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
     pub run: RunFilter,
 
-    /// Which rank: `0` or `1,0`; the first unless told.
+    /// Select a rank, such as `0` or `1,0`, instead of the first.
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
-    /// Which of the processes that wrote one log, by its number from 1; by default the one that ran out of memory, otherwise
-    /// the last.
+    /// Select a process by its number from 1, instead of the one that ran out of memory or the last.
     #[arg(long, value_name = "PROCESS", default_value = "all", hide_default_value = true)]
     pub process: ProcessFilter,
 
-    /// The title of the picture.
+    /// Set the title of the picture.
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
 
-    /// The format, instead of looking at the content (see `ttmem formats`).
+    /// Set the format instead of detecting it (see `ttmem formats`).
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
 
-    /// Replace an existing file, unless it is a log, recording or profile.
+    /// Replace a file that ttmem did not write, unless it is a log, recording or profile.
     #[arg(long)]
     pub force: bool,
 }
@@ -85,7 +84,7 @@ fn draw(args: &Chart, profile: &Profile) -> Result<chart::Chart> {
         Drawn::Steps(drawn) => {
             if let (Some(rank), true) = (&drawn.rank, drawn.other_ranks > 0) {
                 console::note(&format!(
-                    "rank {rank} is drawn; --rank chooses one of {}",
+                    "drawing rank {rank}; use --rank to select one of {}",
                     drawn.other_ranks + 1
                 ));
             }

@@ -1,4 +1,4 @@
-//! `ttmem completions`: what a shell needs to complete the command's words.
+//! `ttmem completions`: generates shell completions.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -18,12 +18,12 @@ The folders must exist: mkdir -p ~/.local/share/bash-completion/completions ~/.z
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Completions {
-    /// The shell.
+    /// Shell to generate completions for.
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }
 
-/// Prints them.
+/// Prints the completion script.
 pub(crate) fn run(args: &Completions) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::Args::command(), "ttmem", &mut script);
@@ -33,8 +33,8 @@ pub(crate) fn run(args: &Completions) -> Result<()> {
     console::print(|out| out.write_all(&script))
 }
 
-/// Changes the script for bash: after a command that takes files, Tab offers files. `clap_complete` offers options, even
-/// for a word that does not start with a dash.
+/// Changes the bash script so that Tab completes files after a command that takes files. `clap_complete` offers
+/// options, even for a word that does not start with a dash.
 fn files_first(script: &str) -> String {
     const OFFER: &str = "COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
     let mut has_subcommands = false;

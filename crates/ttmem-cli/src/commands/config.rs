@@ -1,4 +1,4 @@
-//! `ttmem config`: the file that switches the tracker for PyTorch on.
+//! `ttmem config`: the configuration of the PyTorch tracker.
 
 use std::fs;
 use std::io::Write;
@@ -10,47 +10,47 @@ use ttmem::config::{self, Change, LEVELS, Settings, Source};
 use ttmem::{Error, Result};
 
 use crate::console;
-use crate::replacing::{beside, plainly};
+use crate::replacing::{beside, write_error};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem config                             what holds, and who says so
+  ttmem config                             show all settings and their sources
   ttmem config update --backend-enable-memory-profiling true
   ttmem config update --output-dir ~/profiles --interval 1
-  ttmem config path                        which file that is
+  ttmem config path                        print the path of the file
 
-The file is TTMEM_CONFIG, or else config.toml under TTMEM_HOME (~/.ttmem).
+The file is TTMEM_CONFIG if set, otherwise config.toml in TTMEM_HOME (~/.ttmem).
 
-Exit codes: 0 done; 2 wrong usage, or a file that cannot be read or written.";
+Exit codes: 0 success; 2 wrong usage, or the file cannot be read or written.";
 
 /// `ttmem config`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Config {
-    /// What to do; without, it is shown.
+    /// The subcommand; `show` by default.
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How it is shown.
+    /// The options of `show`.
     #[command(flatten)]
     pub show: Show,
 }
 
-/// What can be done.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// What holds for the tracker, and who says so: the environment, the file, or nobody.
+    /// Show all settings and their sources: environment, file or default.
     Show(Show),
-    /// Which file it is.
+    /// Print the path of the file.
     Path,
-    /// Change the file; comments and all else in it are kept.
+    /// Change settings in the file; comments and everything else are kept.
     Update(Update),
 }
 
 /// `ttmem config show`
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -59,27 +59,27 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = UPDATE_EXAMPLES)]
 pub(crate) struct Update {
-    /// Whether programs are watched when they import PyTorch: `enable_memory_profiling` of every `[[backend]]`.
+    /// Track programs that import PyTorch: `enable_memory_profiling` in every `[[backend]]`.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     pub backend_enable_memory_profiling: Option<bool>,
 
-    /// Where recordings go.
+    /// Write recordings to this folder.
     #[arg(long, value_name = "DIR", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub output_dir: Option<String>,
 
-    /// Seconds between snapshots.
+    /// Set the time between snapshots.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub interval: Option<f64>,
 
-    /// How closely they are watched.
+    /// Set the level of detail.
     #[arg(long, value_name = "LEVEL", value_parser = PossibleValuesParser::new(LEVELS))]
     pub level: Option<String>,
 
-    /// How large a recording becomes: 200MB, or none for as much as it takes.
+    /// Limit the size of a recording, such as 200MB, or `none` for no limit.
     #[arg(long, value_name = "SIZE", value_parser = limit)]
     pub limit: Option<String>,
 
-    /// The file, instead of the one that `ttmem config path` prints.
+    /// Change this file instead of the one that `ttmem config path` prints.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -91,15 +91,15 @@ Examples:
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-    seconds.ok_or_else(|| "a number of seconds that is more than 0 is wanted".into())
+    seconds.ok_or_else(|| "expected a number of seconds greater than 0".into())
 }
 
 fn limit(text: &str) -> std::result::Result<String, String> {
     let limit = config::is_limit(text).then(|| text.to_owned());
-    limit.ok_or_else(|| "a size of at least 1MB is wanted, as 200MB, or none".into())
+    limit.ok_or_else(|| "expected a size of at least 1MB (such as 200MB) or `none`".into())
 }
 
-/// Does what is asked for.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Config) -> Result<()> {
     match &args.command {
         None => show(&args.show),
@@ -114,14 +114,11 @@ pub(crate) fn run(args: &Config) -> Result<()> {
 
 fn path() -> Result<PathBuf> {
     config::path(|name| std::env::var_os(name)).ok_or_else(|| {
-        Error::NotThere(
-            "there is no home directory that a configuration could lie in: set TTMEM_CONFIG, or TTMEM_HOME"
-                .into(),
-        )
+        Error::NotThere("no home directory for the configuration; set TTMEM_CONFIG or TTMEM_HOME".into())
     })
 }
 
-/// Prints what holds. Where the file cannot be read, that is the answer.
+/// Prints the settings. A file that cannot be read is an error.
 fn show(args: &Show) -> Result<()> {
     if let Ok(path) = path()
         && let Some(text) = config::text_of(&path)?
@@ -145,7 +142,7 @@ fn show(args: &Show) -> Result<()> {
 fn write_settings(settings: &Settings, out: &mut dyn Write) -> std::io::Result<()> {
     match &settings.path {
         Some(path) if settings.exists => writeln!(out, "{}\n", path.display())?,
-        Some(path) => writeln!(out, "{} (not there)\n", path.display())?,
+        Some(path) => writeln!(out, "{} (does not exist)\n", path.display())?,
         None => {}
     }
     let Settings { enable_memory_profiling, output_dir, interval, level, limit, .. } = settings;
@@ -170,7 +167,7 @@ fn write_settings(settings: &Settings, out: &mut dyn Write) -> std::io::Result<(
     Ok(())
 }
 
-/// Changes the file, all at once.
+/// Changes the file atomically.
 fn update(args: &Update) -> Result<()> {
     let change = Change {
         enable_memory_profiling: args.backend_enable_memory_profiling,
@@ -181,20 +178,20 @@ fn update(args: &Update) -> Result<()> {
     };
     if change == Change::default() {
         return Err(Error::Usage(
-            "nothing is to be changed: name a setting, as `--backend-enable-memory-profiling true`".into(),
+            "no setting given; pass one, such as `--backend-enable-memory-profiling true`".into(),
         ));
     }
     let path = args.file.clone().map_or_else(path, Ok)?;
     let before = config::text_of(&path)?;
     let after = change.apply(before.as_deref().unwrap_or_default(), &path)?;
     if before.as_deref() == Some(after.as_str()) {
-        console::note(&format!("{} says so already", path.display()));
+        console::note(&format!("{} is already up to date", path.display()));
     } else {
         replace(&path, &after)?;
-        console::note(&format!("changed {}", path.display()));
+        console::note(&format!("updated {}", path.display()));
     }
     if config::path(|name| std::env::var_os(name)).is_none_or(|usual| usual != path) {
-        console::note(&format!("programs read it where TTMEM_CONFIG={} is set", path.display()));
+        console::note(&format!("programs read this file only if TTMEM_CONFIG={} is set", path.display()));
     }
     for problem in config::Config::parse(&after, &path)?.problems {
         console::caution(&problem);
@@ -202,14 +199,14 @@ fn update(args: &Update) -> Result<()> {
     Ok(())
 }
 
-/// Puts a text in the place of a file: all of it, or nothing. A link stays a link.
+/// Replaces the content of a file atomically. A symbolic link is kept.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let failed = |source| Error::Write { path: path.into(), source };
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = target.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    let mut file = beside(&target, fs::metadata(&target).ok().as_ref()).map_err(plainly(path))?;
+    let mut file = beside(&target, fs::metadata(&target).ok().as_ref()).map_err(write_error(path))?;
     file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     file.persist(&target).map(|_| ()).map_err(|error| failed(error.error))
 }

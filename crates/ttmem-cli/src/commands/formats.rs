@@ -1,4 +1,4 @@
-//! `ttmem formats`: what can be read, and how to make such files.
+//! `ttmem formats`: the readable formats, and how to capture each.
 
 use ttmem::{Result, read};
 
@@ -10,7 +10,7 @@ pub(crate) fn run() -> Result<()> {
     console::print(|out| {
         for reader in read::readers() {
             writeln!(out, "{:<width$}  {}", reader.name(), reader.about())?;
-            writeln!(out, "{:<width$}  make one: {}", "", reader.capture())?;
+            writeln!(out, "{:<width$}  capture: {}", "", reader.capture())?;
         }
         Ok(())
     })

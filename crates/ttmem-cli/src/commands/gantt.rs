@@ -1,7 +1,5 @@
-//! `ttmem gantt`: what ran when, as a page that opens anywhere.
+//! `ttmem gantt`: draws a timeline of operations, as a self-contained page.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,51 +13,51 @@ use crate::{console, reading};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem gantt run.ttmem                               into run_gantt.html
+  ttmem gantt run.ttmem                               write run_gantt.html
   ttmem gantt memory_profile_20251014_141129.json out.html --open
-  ttmem gantt run.ttmem --json                        the numbers behind it: docs/gantt.md
+  ttmem gantt run.ttmem --json                        print JSON (see docs/gantt.md)
 
-It prints where the page is: one file that needs no network, to be opened here or sent to somebody. A page of an
-earlier chart is replaced, any other file only with --force, and a log, recording or profile never.
+Prints the path of the page: a single file that works offline and can be shared. Files that ttmem
+wrote are replaced, others only with --force. Logs, recordings and profiles are never replaced.
 
-Exit codes: 0 drawn; 2 wrong usage or unreadable input; 4 no operations with times in it.";
+Exit codes: 0 success; 2 wrong usage or unreadable input; 4 no timed operations.";
 
 /// `ttmem gantt`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Gantt {
-    /// A recording or profile; `-` is standard input. A packed file (gzip, zstd) is unpacked.
+    /// Recording or profile, optionally compressed (gzip, zstd); `-` is standard input.
     #[arg(value_name = "IN")]
     pub file: String,
 
-    /// The page to write [default: the name of IN with `_gantt.html`]; `-` is standard output.
+    /// Page to write; `-` is standard output [default: the name of IN with `_gantt.html`].
     #[arg(value_name = "OUT.html")]
     pub output: Option<PathBuf>,
 
-    /// Show the page in a browser.
+    /// Open the page in a browser.
     #[arg(long)]
     pub open: bool,
 
-    /// Print the answer as JSON instead of writing a page.
+    /// Print JSON instead of writing a page.
     #[arg(long, conflicts_with_all = ["output", "open", "force"])]
     pub json: bool,
 
-    /// Which rank: `0` or `1,0`; all unless told.
+    /// Select a rank, such as `0` or `1,0`, instead of all.
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
-    /// The format, instead of looking at the content (see `ttmem formats`).
+    /// Set the format instead of detecting it (see `ttmem formats`).
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
 
-    /// Replace an existing file that is not a page of an earlier chart. A log, recording or profile is never replaced.
+    /// Replace a file that ttmem did not write, unless it is a log, recording or profile.
     #[arg(long)]
     pub force: bool,
 }
 
 /// Reads the file and writes its page.
 pub(crate) fn run(args: &Gantt) -> Result<()> {
-    let path = args.output.clone().unwrap_or_else(|| usual(&args.file));
+    let path = args.output.clone().unwrap_or_else(|| default_page(&args.file));
     let inputs = [&args.file];
     let output = if args.json { None } else { output(args, &path, &inputs)? };
     let profile = reading::open(&args.file, args.format.as_deref())?;
@@ -80,19 +78,19 @@ pub(crate) fn run(args: &Gantt) -> Result<()> {
     Ok(())
 }
 
-/// The page to write, `None` for standard output. A file that may not be replaced is an error before anything is read.
+/// The page to write, `None` for standard output. A file that must not be replaced is an error before anything is read.
 fn output<'a>(args: &Gantt, path: &'a Path, inputs: &'a [&String]) -> Result<Option<Output<'a>>> {
     if is_standard_output(path) {
         let can_be_shown = !args.open;
         return can_be_shown
             .then_some(None)
-            .ok_or_else(|| Error::Usage("--open shows a file: name one instead of `-`".into()));
+            .ok_or_else(|| Error::Usage("--open needs a file; pass OUT.html instead of `-`".into()));
     }
-    let checked = Output::at(path, args.force || is_earlier_page(path), inputs);
+    let checked = Output::at(path, args.force, inputs);
     checked.map(Some).map_err(|error| match error {
-        // As a rule, a pattern of the shell that stands for several recordings.
+        // Usually a shell pattern that matches several recordings.
         Error::Evidence { path, what } if args.output.is_some() => Error::Usage(format!(
-            "{}: not overwritten, because it is {what}; gantt draws one file into OUT.html: run it once per file",
+            "{}: not overwritten, because it is {what}; gantt takes a single input: run it once per file",
             path.display()
         )),
         error => error,
@@ -103,8 +101,8 @@ fn is_standard_output(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The page of a file, beside where one is: `run.ttmem` has `run_gantt.html`.
-fn usual(file: &str) -> PathBuf {
+/// The default page, in the same folder as the file: `run_gantt.html` for `run.ttmem`.
+fn default_page(file: &str) -> PathBuf {
     if file == "-" {
         return PathBuf::from("stdin_gantt.html");
     }
@@ -116,20 +114,13 @@ fn usual(file: &str) -> PathBuf {
     path.with_file_name(format!("{stem}_gantt.html"))
 }
 
-/// Whether a file is a page of an earlier chart.
-fn is_earlier_page(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(2048).read_to_end(&mut head));
-    read.is_ok() && report::is_gantt_page(&head)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_page_lies_beside_its_file() {
-        let page = |file: &str| usual(file).display().to_string();
+    fn the_page_is_written_next_to_its_file() {
+        let page = |file: &str| default_page(file).display().to_string();
         assert_eq!(page("runs/a.b.ttmem"), "runs/a.b_gantt.html");
         assert_eq!(page("profile.json.gz"), "profile_gantt.html");
         assert_eq!(page("/x/.hidden"), "/x/.hidden_gantt.html");

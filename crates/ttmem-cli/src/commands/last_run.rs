@@ -1,4 +1,4 @@
-//! `ttmem last-run`: the last pass of a log, warm-up removed.
+//! `ttmem last-run`: extracts the last pass of a log, without warm-up.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,28 +10,28 @@ use tempfile::NamedTempFile;
 use ttmem::read::{Cutting, LastPass, Progress};
 use ttmem::{Error, Result};
 
-use crate::replacing::{Output, beside, is_device, is_same_place, plainly};
+use crate::replacing::{Output, beside, is_device, is_same_place, write_error};
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
 Examples:
   ttmem last-run model.log -o last.log --profile last.ttmem
-                                                    the lines of the last pass, and its exact profile
-  ttmem summary last.ttmem                          what `ttmem summary model.log --run last` reports
+                                                    extract the lines and the exact profile
+  ttmem summary last.ttmem                          same as `ttmem summary model.log --run last`
   ttmem last-run model.log --marker 'Got output shape:' -o last.log
-                                                    passes end where the program prints this
+                                                    end passes where the program prints this
   ttmem last-run model.log --in-place --profile last.ttmem
                                                     shorten the log to its last pass
 
-The lines do not say what was allocated before the pass; the profile does.
+Only the profile includes what was allocated before the pass; the lines do not.
 
-Exit codes: 0 written; 2 wrong usage, unreadable input, or no passes to tell apart; 4 no memory data in it.";
+Exit codes: 0 success; 2 wrong usage, unreadable input or no separate passes; 4 no memory data.";
 
 /// `ttmem last-run`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, group(ArgGroup::new("file").args(["output", "profile"]).multiple(true)))]
 pub(crate) struct LastRun {
-    /// The log; `-` is standard input. A packed one (gzip, zstd) is unpacked.
+    /// Log, optionally compressed (gzip, zstd); `-` is standard input.
     #[arg(value_name = "LOG")]
     pub log: String,
 
@@ -39,15 +39,15 @@ pub(crate) struct LastRun {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Also write the profile of the pass, with the tensors that were alive before it.
+    /// Also write the profile of the pass, including tensors allocated before it.
     #[arg(long, value_name = "FILE.ttmem")]
     pub profile: Option<PathBuf>,
 
-    /// A pass ends at each line with this text, instead of where the sequence of programs repeats.
+    /// End passes at lines with this text, instead of where the program sequence repeats.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub marker: Option<String>,
 
-    /// Replace the log itself, atomically; requires --profile. A packed log stays packed.
+    /// Replace the log itself, atomically; requires --profile. A compressed log stays compressed.
     #[arg(long, conflicts_with = "output")]
     pub in_place: bool,
 
@@ -60,10 +60,10 @@ impl LastRun {
     fn check(&self) -> Result<()> {
         let profile = self.profile.as_deref();
         let message = if profile == Some(Path::new("-")) {
-            "--profile needs the name of a file: standard output is for the lines"
+            "--profile needs a file name; standard output is used for the lines"
         } else if self.in_place && profile.is_none_or(is_device) {
-            "--in-place requires --profile FILE.ttmem: the lines that remain do not say what was allocated before the last \
-             pass"
+            "--in-place requires --profile FILE.ttmem; the remaining lines do not include what was allocated \
+             before the last pass"
         } else if profile
             .zip(self.output.as_deref())
             .is_some_and(|(profile, output)| is_same_place(profile, output))
@@ -76,14 +76,14 @@ impl LastRun {
     }
 }
 
-/// Where the lines of the pass go.
+/// The destination of the lines.
 enum Target<'a> {
     StandardOutput,
     File(Output<'a>),
     Log(Replaced),
 }
 
-/// Cuts the last pass out. Nothing is written before it is found, and no file takes its place before all are complete.
+/// Extracts the last pass. Nothing is written before it is found, and files are renamed only after all are complete.
 pub(crate) fn run(args: &LastRun) -> Result<()> {
     args.check()?;
     let inputs = [&args.log];
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &LastRun) -> Result<()> {
         progress: Some(Arc::clone(&progress)),
     };
     let mut pass = reading::with_bar(&progress, &args.log, || LastPass::find(&args.log, &cutting))?;
-    tell(args, &pass);
+    print_notes(args, &pass);
     let profile = match &profile {
         Some(output) => Staged::write(output, |out| pass.write_profile(out, output.path()))?,
         None => None,
@@ -124,12 +124,12 @@ pub(crate) fn run(args: &LastRun) -> Result<()> {
     }
 }
 
-/// Says what was found, as far as people must know it.
-fn tell(args: &LastRun, pass: &LastPass) {
+/// Prints warnings, and what was found.
+fn print_notes(args: &LastRun, pass: &LastPass) {
     console::warn_of(&args.log, pass.warnings());
     if pass.is_everything() {
-        let hint = if args.marker.is_none() { "; --marker TEXT ends passes at a line instead" } else { "" };
-        console::note(&format!("{}: there is only one pass, all of it is kept{hint}", args.log));
+        let hint = if args.marker.is_none() { "; use --marker TEXT to end passes at a line" } else { "" };
+        console::note(&format!("{}: only one pass; the whole log is kept{hint}", args.log));
         return;
     }
     console::detail(|| {
@@ -150,20 +150,20 @@ fn to_standard_output(pass: &mut LastPass) -> Result<()> {
         out.flush().map_err(|source| Error::Write { path: path.into(), source })
     };
     match pass.write(&mut out, path).and_then(|()| flushed(out)) {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe.
         Err(Error::Write { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
 }
 
-/// A file that is complete, beside the place that it takes.
+/// A complete temporary file in the folder of the output that it becomes.
 struct Staged<'a> {
     output: &'a Output<'a>,
     file: NamedTempFile,
 }
 
 impl<'a> Staged<'a> {
-    /// Writes a file, up to the disk. `None` for a device or a pipe, which cannot be replaced: it gets all of it now.
+    /// Writes a file and syncs it. `None` for a device or a pipe, which is written directly.
     fn write(
         output: &'a Output<'a>,
         write: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -178,14 +178,14 @@ impl<'a> Staged<'a> {
         Ok(Some(Self { output, file }))
     }
 
-    /// Renames the files to their places: all of them are checked before the first is renamed.
+    /// Renames the files; all of them are checked before the first is renamed.
     fn keep_all(staged: impl IntoIterator<Item = Self>) -> Result<()> {
         let staged: Vec<Self> = staged.into_iter().collect();
         let replaces = staged.iter().map(Self::replaces).collect::<Result<Vec<bool>>>()?;
         staged.into_iter().zip(replaces).try_for_each(|(file, replaces)| file.keep(replaces))
     }
 
-    /// Whether it takes the place of an existing file.
+    /// Whether it replaces an existing file.
     fn replaces(&self) -> Result<bool> {
         let path = self.output.path();
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
@@ -204,20 +204,20 @@ impl<'a> Staged<'a> {
     }
 }
 
-/// Writes a file beside another, up to the disk.
+/// Writes a temporary file in the folder of `path` and syncs it.
 fn write_beside(
     path: &Path,
     like: Option<&Metadata>,
     write: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<NamedTempFile> {
     let failed = |source| Error::Write { path: path.into(), source };
-    let beside = beside(path, like).map_err(plainly(path))?;
+    let beside = beside(path, like).map_err(write_error(path))?;
     let file = filled(beside.as_file().try_clone().map_err(failed)?, path, write)?;
     file.sync_all().map_err(failed)?;
     Ok(beside)
 }
 
-/// Fills an open file.
+/// Writes the content of an open file.
 fn filled(file: File, path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<File> {
     let mut out = BufWriter::new(file);
     write(&mut out)?;
@@ -231,10 +231,10 @@ struct Replaced {
 }
 
 impl Replaced {
-    /// The file behind a name; a link stays a link.
+    /// The file that a name refers to, with symbolic links resolved.
     fn find(log: &str) -> Result<Self> {
         if log == "-" {
-            let message = "standard input cannot be replaced: leave --in-place out, or name the file";
+            let message = "standard input cannot be replaced; omit --in-place or pass a file";
             return Err(Error::NotThere(message.into()));
         }
         let failed = |source| Error::Read { path: log.into(), source };
@@ -244,18 +244,18 @@ impl Replaced {
             return Err(Error::Directory { path });
         }
         if !metadata.is_file() {
-            return Err(Error::NotThere(format!("{log} is not a regular file: leave --in-place out")));
+            return Err(Error::NotThere(format!("{log}: not a regular file; omit --in-place")));
         }
         Ok(Self { path, metadata })
     }
 
-    /// Writes the lines of the pass beside the log. An error if the log has changed meanwhile.
+    /// Writes the lines to a temporary file next to the log. An error if the log has changed meanwhile.
     fn stage(&self, pass: &mut LastPass) -> Result<NamedTempFile> {
         let path = self.path.as_path();
         let staged = write_beside(path, Some(&self.metadata), |out| pass.write_alike(out, path))?;
         let now = fs::metadata(path).map_err(|source| Error::Write { path: path.into(), source })?;
         if now.len() != self.metadata.len() || now.modified().ok() != self.metadata.modified().ok() {
-            let message = format!("{} changed while it was cut, so it is left as it is", path.display());
+            let message = format!("{}: changed while being read; not replaced", path.display());
             return Err(Error::NotThere(message));
         }
         Ok(staged)

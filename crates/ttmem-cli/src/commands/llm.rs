@@ -1,4 +1,4 @@
-//! `ttmem --llm --logfile F`: Markdown for an agent, and the report stored besides.
+//! `ttmem --llm --logfile F`: prints Markdown for an agent and stores the report.
 
 use ttmem::Result;
 use ttmem::query::{self, Request};
@@ -9,8 +9,8 @@ use crate::args::Llm;
 use crate::replacing::Output;
 use crate::{console, reading};
 
-/// Prints the Markdown. That the report cannot be stored (a home that is not ours to write) is said, and no
-/// reason to keep the answer back.
+/// Prints the Markdown and stores the report. If the report cannot be stored (the home is not writable), the error is
+/// printed and the command still succeeds.
 pub(crate) fn run(args: &Llm) -> Result<u8> {
     let file = args.logfile.as_deref().unwrap_or("-");
     let inputs = [file];
@@ -18,9 +18,11 @@ pub(crate) fn run(args: &Llm) -> Result<u8> {
     let mut profile = reading::open(file, None)?;
     let summary = query::summary(std::slice::from_ref(&profile), &Request::default())?;
     console::warn(&summary.source);
-    console::write(output.as_ref(), |out| report::markdown(&summary, &name_of(file), out))?;
+    console::write(output.as_ref(), |out| {
+        report::markdown(&summary, &name_of(file), report::MarkdownSize::default(), out)
+    })?;
     match Store::from_env().and_then(|store| store.save(&mut profile, file, None)) {
-        Ok(stored) => console::note(&format!("the whole report is in {}", stored.folder.display())),
+        Ok(stored) => console::note(&format!("stored the report in {}", stored.folder.display())),
         Err(error) => console::complain(&error),
     }
     Ok(0)

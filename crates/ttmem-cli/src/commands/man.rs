@@ -1,4 +1,4 @@
-//! `ttmem man`: the manual pages, made from the same words as the help.
+//! `ttmem man`: manual pages, generated from the help texts.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -10,19 +10,19 @@ use crate::{args, console};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem man ~/.local/share/man/man1        then `man ttmem`, `man ttmem-summary` …
-  ttmem man | man -l -                     to look at the first page";
+  ttmem man ~/.local/share/man/man1        install for `man ttmem`, `man ttmem-summary`, …
+  ttmem man | man -l -                     view the page of `ttmem`";
 
 /// `ttmem man`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Man {
-    /// Write a page for every command into this folder; without it, print the page of `ttmem`.
+    /// Folder to write a page per command to; without it, the page of `ttmem` is printed.
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
 }
 
-/// Prints one page, or writes all of them.
+/// Prints one page, or writes all pages.
 pub(crate) fn run(args: &Man) -> Result<()> {
     let mut command = args::Args::command();
     command.build();
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Man) -> Result<()> {
     };
     fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
     write_pages(command, folder)?;
-    console::note(&format!("manual pages are in {}", folder.display()));
+    console::note(&format!("wrote the manual pages to {}", folder.display()));
     Ok(())
 }
 
@@ -48,7 +48,7 @@ fn write_pages(command: Command, folder: &Path) -> Result<()> {
         .map_err(|source| Error::Write { path: path.clone(), source })
 }
 
-/// Renders a page. `clap_mangen` puts the examples into a section `EXTRA` and fills their lines like prose.
+/// Renders a page. `clap_mangen` puts the examples into a section `EXTRA` and fills them like prose; this undoes both.
 fn page(command: Command) -> io::Result<String> {
     let mut rendered = Vec::new();
     clap_mangen::Man::new(command).render(&mut rendered)?;

@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments and what it does.
+//! The commands, one file each, with their arguments.
 
 pub(crate) mod chart;
 pub(crate) mod completions;
@@ -17,25 +17,29 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod summary;
+pub(crate) mod track;
 
 use ttmem::{Error, Result};
 
 use crate::args::{Args, Command};
 use crate::console;
 
-/// Does what the arguments say; the exit code is 0 unless part of it failed.
+/// Runs the command; the exit code is 0 unless part of it failed.
 pub(crate) fn run(args: Args) -> Result<u8> {
-    console::set_loudness(args.loudness);
+    console::set_verbosity(args.verbosity);
     let Some(command) = args.command else {
         return if args.llm.wanted { llm::run(&args.llm) } else { interactive::run() };
     };
     if args.llm.wanted {
-        return Err(Error::Usage("--llm stands alone: `ttmem --llm --logfile FILE`".into()));
+        return Err(Error::Usage(
+            "--llm cannot be used with a command; run `ttmem --llm --logfile FILE`".into(),
+        ));
     }
     match command {
         Command::Summary(args) => summary::run(&args),
         Command::Report(args) => report::run(&args).map(|()| 0),
         Command::Run(args) => run::run(&args),
+        Command::Track(args) => track::run(&args),
         Command::LastRun(args) => last_run::run(&args).map(|()| 0),
         Command::Phases(args) => phases::run(&args),
         Command::Chart(args) => chart::run(&args).map(|()| 0),

@@ -1,21 +1,21 @@
-//! `ttmem report`: the report folder, and the page in it.
+//! `ttmem report`: writes a report folder with its page.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ttmem::report::files::page_of;
-use ttmem::store::{Store, clean_name, name_of, plain_name, write_report};
+use ttmem::report::files::{JsonFiles, page_of};
+use ttmem::store::{Store, clean_name, name_of, plain_name, write_report_with};
 use ttmem::{Error, Result, read};
 
 use crate::{console, reading};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem report model.log                   into ~/.ttmem/reports/model
-  ttmem report model.log -o out            into the folder out
-  ttmem report model.log --open            and show the page in a browser
+  ttmem report model.log                   write to ~/.ttmem/reports/model
+  ttmem report model.log -o out            write to the folder out
+  ttmem report model.log --open            also open the page in a browser
 
-It prints where the page is: one file that needs no network, to be opened here or sent to somebody.";
+Prints the path of the page: a single file that works offline and can be shared.";
 
 /// `ttmem report`
 #[derive(Debug, Args)]
@@ -25,48 +25,53 @@ pub(crate) struct Report {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<String>,
 
-    /// The folder to write into, instead of the stored reports.
+    /// Write to this folder instead of the stored reports.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
-    /// The name of the report, instead of the file's.
+    /// Set the name of the report, instead of the file's.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Show the page in a browser.
+    /// Open the page in a browser.
     #[arg(long)]
     pub open: bool,
 
-    /// The format, instead of looking at the content.
+    /// Also write the JSON files for Tenstorrent's tools if the program ran on other devices.
+    #[arg(long)]
+    pub all: bool,
+
+    /// Set the format instead of detecting it (see `ttmem formats`).
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
 }
 
-/// Where a report is written.
+/// The destination of a report.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// Where such a report belongs: a folder's in that folder, a file's among the stored ones.
+    /// The default: the folder that is read, or the stored reports if a file is read.
     Usual,
-    /// Into a folder.
+    /// A folder.
     In(PathBuf),
-    /// Into the folder of a run, whose files have its name.
+    /// The folder of a run, and the name of the run.
     OfRun(PathBuf, String),
 }
 
-/// Reads each file, writes its report and says where its page is.
+/// Reads each file, writes its report and prints the path of its page.
 pub(crate) fn run(args: &Report) -> Result<()> {
     if args.name.is_some() && args.files.len() > 1 {
-        return Err(Error::Usage("--name names one report: give one file".into()));
+        return Err(Error::Usage("--name applies to a single report; pass one file".into()));
     }
     if args.output.as_deref() == Some(Path::new("-")) {
-        return Err(Error::Usage("a report is a folder of files: name one, not `-`".into()));
+        return Err(Error::Usage("a report is a folder; pass the path of a folder instead of `-`".into()));
     }
     let target = args.output.clone().map_or(Target::Usual, Target::In);
     let names = names_in(&args.files);
     for (file, own) in args.files.iter().zip(&names) {
-        // Into one folder go reports of different names; the store sees to that itself.
+        // Reports in one folder need different names; the store takes care of that on its own.
         let name = args.name.as_deref().or_else(|| own.as_deref().filter(|_| args.output.is_some()));
-        let page = report_on(file, args.format.as_deref(), name, &target)?;
+        let json = if args.all { JsonFiles::Always } else { JsonFiles::IfUseful };
+        let page = report_on(file, args.format.as_deref(), name, &target, json)?;
         if args.open {
             show_page(&page);
         }
@@ -74,7 +79,7 @@ pub(crate) fn run(args: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Names for the reports of files that have the same one: `x`, `x-2` …; `None` for those that have their own.
+/// Numbered names for files that would have the same name (`x-2` …); `None` for the first of each name.
 fn names_in(files: &[String]) -> Vec<Option<String>> {
     let mut used: Vec<String> = Vec::new();
     let mut number = |file: &String| {
@@ -86,42 +91,43 @@ fn names_in(files: &[String]) -> Vec<Option<String>> {
     files.iter().map(&mut number).collect()
 }
 
-/// Shows a page in a browser. Where there is none (over SSH, as a rule) the report is still written.
+/// Opens a page in a browser. Without one (usually over SSH), prints what to do instead.
 pub(crate) fn show_page(page: &Path) {
     if open::that_detached(page).is_err() {
         console::say(&format!(
-            "no browser could be started here; copy {} to a machine that has one: it is all in that file",
+            "cannot start a browser; copy {} to a machine that has one (it is a single file)",
             page.display()
         ));
     }
 }
 
-/// Writes a report and prints where its page is.
+/// Writes a report and prints the path of its page.
 pub(crate) fn report_on(
     file: &str,
     format: Option<&str>,
     name: Option<&str>,
     target: &Target,
+    json: JsonFiles,
 ) -> Result<PathBuf> {
     let source = source_of(file)?;
     let mut profile = reading::open(&source, format)?;
     let page = match target {
         Target::Usual if Path::new(file).is_dir() => {
             let name = name.map_or_else(|| stem_of(&source), plain_name);
-            write_report(&mut profile, Some(Path::new(&source)), Path::new(file), &name)?;
+            write_report_with(&mut profile, Some(Path::new(&source)), Path::new(file), &name, json)?;
             Path::new(file).join(page_of(&name))
         }
         Target::Usual => {
-            let stored = Store::from_env()?.save(&mut profile, &source, name)?;
+            let stored = Store::from_env()?.with_json(json).save(&mut profile, &source, name)?;
             stored.folder.join(page_of(stored.stem()))
         }
         Target::In(folder) => {
             let name = name.map_or_else(|| name_of(&source), clean_name);
-            write_report(&mut profile, Some(Path::new(&source)), folder, &name)?;
+            write_report_with(&mut profile, Some(Path::new(&source)), folder, &name, json)?;
             folder.join(page_of(&name))
         }
         Target::OfRun(folder, name) => {
-            write_report(&mut profile, Some(Path::new(&source)), folder, name)?;
+            write_report_with(&mut profile, Some(Path::new(&source)), folder, name, json)?;
             register(folder);
             folder.join(page_of(name))
         }
@@ -137,22 +143,22 @@ pub(crate) fn report_on(
     Ok(page)
 }
 
-/// How the names of a report's files begin, by the one of them that it is read from: a report that is made anew keeps
-/// its name.
+/// The name that the files of a report start with, derived from the file it is read from, so that a rewritten report
+/// keeps its name.
 fn stem_of(source: &str) -> String {
     let file = Path::new(source).file_name().unwrap_or_default().to_string_lossy();
     let stem = file.strip_suffix(".ttmem").or_else(|| Some(file.split_once("_memory.json")?.0));
     plain_name(stem.unwrap_or(&file))
 }
 
-/// Puts the folder of a run on the list. That it cannot be is said, and no reason to fail.
+/// Adds the folder of a run to the list. An error is printed and does not fail the command.
 pub(crate) fn register(folder: &Path) {
     if let Err(error) = Store::from_env().and_then(|store| store.register(folder)) {
         console::complain(&error);
     }
 }
 
-/// The file to read: a folder stands for the report in it.
+/// The file to read; for a folder, the report in it.
 fn source_of(file: &str) -> Result<String> {
     let path = Path::new(file);
     if path.is_dir() { Ok(read::report_in(path)?.display().to_string()) } else { Ok(file.to_owned()) }

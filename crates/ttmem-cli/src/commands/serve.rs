@@ -1,4 +1,4 @@
-//! `ttmem serve`: stored reports in a browser, with upload.
+//! `ttmem serve`: serves stored reports to a browser, with log upload.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,46 +14,46 @@ use crate::{again, console};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem serve                              on this machine; the address is printed
-  ttmem serve --port 9000 --no-open        on that port, without a browser
-  ttmem serve --max-upload 500MB           no log larger than that
+  ttmem serve                              serve locally and print the address
+  ttmem serve --port 9000 --no-open        use port 9000; do not open a browser
+  ttmem serve --max-upload 500MB           reject larger uploads
 
-Over SSH: start it there, run the line with `ssh -L` that it prints here, and open its address here.
-Programs can ask it, too: docs/http.md.";
+Over SSH: start it on the remote machine, run the printed `ssh -L` command locally, and open the
+printed address locally. For the HTTP API, see docs/http.md.";
 
-/// How a worker is told that it is one.
+/// The hidden option that starts a worker.
 const WORKER: &str = "--worker";
 
 /// `ttmem serve`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// The port, instead of the first that is free from 8000 up.
+    /// Listen on this port instead of the first free one from 8000.
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
 
-    /// The address to listen on; others than loopback always need the token.
+    /// Listen on this address; any address but loopback requires the token.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     pub bind: IpAddr,
 
-    /// Start no browser.
+    /// Do not open a browser.
     #[arg(long)]
     pub no_open: bool,
 
-    /// Ask for no token (on loopback only): everybody on this machine may read and upload.
+    /// Do not require a token (loopback only): every user of this machine can read and upload.
     #[arg(long)]
     pub no_token: bool,
 
-    /// The largest upload: bytes, or with a unit as in 500MB or 8GiB.
+    /// Limit the size of uploads: bytes, or a number with a unit (500MB, 8GiB).
     #[arg(long, value_name = "SIZE", default_value = "8GiB")]
     pub max_upload: Size,
 
-    /// Do one task for a server, which says what on standard input.
+    /// Run one task for a server, which sends it on standard input.
     #[arg(long, hide = true)]
     pub worker: bool,
 }
 
-/// What the command does without options.
+/// The defaults of the options.
 impl Default for Serve {
     fn default() -> Self {
         Self {
@@ -93,14 +93,14 @@ impl FromStr for Size {
         let unit = unit.trim().to_ascii_lowercase();
         let factor = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
         let (false, Some(factor)) = (number.is_empty(), factor) else {
-            return Err("a whole number of bytes is wanted, or one with a unit: 500MB, 8GiB".into());
+            return Err("expected a whole number of bytes, or one with a unit (500MB, 8GiB)".into());
         };
         let bytes = number.parse().ok().and_then(|number: u64| number.checked_mul(factor));
-        bytes.map(Self).ok_or_else(|| "that is more than any disk holds".into())
+        bytes.map(Self).ok_or_else(|| "the size is too large".into())
     }
 }
 
-/// Serves until it is stopped.
+/// Serves until stopped.
 pub(crate) fn run(args: &Serve) -> Result<()> {
     if args.worker {
         ttmem_serve::work();
@@ -109,17 +109,17 @@ pub(crate) fn run(args: &Serve) -> Result<()> {
     serve(args, None)
 }
 
-/// This program as the server's second process. What it frees goes back to the system at once: that takes it a little
-/// longer, and a quarter less memory.
+/// This program as the server's worker process. It returns freed memory to the system at once, which costs a little
+/// time and saves a quarter of the memory.
 fn worker() -> io::Result<Worker> {
     let (program, before) = again::program()?;
     let arguments = before.iter().cloned().chain(["serve", WORKER].map(OsString::from));
     Ok(Worker::new(program, arguments).with("MIMALLOC_PURGE_DELAY", "0"))
 }
 
-/// Serves until it is stopped; the address that is printed and opened is that of a report, or of the list.
+/// Serves until stopped. Prints and opens the address of a report, or of the list.
 pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
-    let failed = |source| Error::Read { path: "the name of this program".into(), source };
+    let failed = |source| Error::Read { path: "the path of this program".into(), source };
     let machine = machine();
     let server = Server::new(Config {
         store: Store::from_env()?,
@@ -141,10 +141,10 @@ pub(crate) fn serve(args: &Serve, report: Option<&str>) -> Result<()> {
     })
 }
 
-/// Said last. Who starts it as a process of their own has another way.
-pub(crate) const HOW_TO_STOP: &str = "Ctrl-C stops it.";
+/// The last line printed. The interactive screens skip it, because they stop the server with another key.
+pub(crate) const HOW_TO_STOP: &str = "Press Ctrl-C to stop.";
 
-/// Says how to come here from elsewhere, and how to end it.
+/// Prints how to connect from another machine, and how to stop the server.
 fn explain(server: &Server, machine: Option<&str>, report: Option<&str>) {
     let port = server.port();
     let user =
@@ -155,20 +155,20 @@ fn explain(server: &Server, machine: Option<&str>, report: Option<&str>) {
         let (here, there) = (server.address(report), server.far_address(report));
         let address = if here == there { "the address" } else { &there };
         console::note(&format!(
-            "From another machine: run this there, then open {address} there\n  \
+            "From another machine: run this command there, then open {address} there\n  \
              ssh -L {port}:{}:{port} {user}{machine}",
             server.host()
         ));
     } else {
         console::note(
-            "Everybody in the network who has the address can read and upload, and it is not encrypted:\n\
-             `ttmem serve` without --bind, and `ssh -L`, is safer.",
+            "Anyone on the network with the address can read and upload, and the connection is not encrypted.\n\
+             `ttmem serve` without --bind, with `ssh -L`, is safer.",
         );
     }
     console::note(HOW_TO_STOP);
 }
 
-/// Whether a browser would be seen: not at the far end of SSH, and not without a screen.
+/// Whether a browser window would be visible: not over SSH, and not without a display.
 fn has_screen() -> bool {
     let set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_far = ["SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"].iter().any(set);
@@ -176,16 +176,16 @@ fn has_screen() -> bool {
     !is_far && (!needs_display || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(set))
 }
 
-/// Shows the list in a browser. It is given a file that leads there: everybody on the machine can see the arguments
-/// of a program, and the address has the token in it.
+/// Opens the address in a browser, through a file that redirects there: every user of the machine can see a program's
+/// arguments, and the address contains the token.
 fn show(server: &Server, address: &str) {
     let opened = server.way_in(address).is_ok_and(|file| open::that_detached(file).is_ok());
     if !opened {
-        console::note("No browser could be started: open the address in one.");
+        console::note("Cannot start a browser; open the address in one.");
     }
 }
 
-/// What this machine is called.
+/// The host name of this machine.
 #[cfg(unix)]
 fn machine() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_what_the_command_line_says_it_is() {
+    fn the_default_is_that_of_the_command_line() {
         #[derive(Parser)]
         struct Line {
             #[command(flatten)]

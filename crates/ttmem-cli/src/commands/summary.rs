@@ -1,4 +1,4 @@
-//! `ttmem summary`: the answer on one screen.
+//! `ttmem summary`: summarizes memory use.
 
 use std::path::PathBuf;
 
@@ -12,61 +12,68 @@ use crate::{console, reading};
 
 const EXAMPLES: &str = "\
 Examples:
-  ttmem summary model.log                  the screen
-  ttmem summary model.log --at 1517        what was in memory before step 1517
-  ttmem summary model.log --run last       the last pass alone, without warm-up
-  python model.py 2>&1 | ttmem summary -   from a pipe
-  ttmem summary rank*.log --json           for scripts: every field is in docs/json.md
-  ttmem summary run.ttmem --expect         what the program expected, and what was measured
+  ttmem summary model.log                  summarize memory use
+  ttmem summary model.log --at 1517        show memory before step 1517
+  ttmem summary model.log --run last       last pass only, without warm-up
+  python model.py 2>&1 | ttmem summary -   read from a pipe
+  ttmem summary rank*.log --json           print JSON (see docs/json.md)
+  ttmem summary run.ttmem --expect         compare expected and measured sizes
   ttmem summary run.ttmem --expect params=1.24B,dtype=bf16,kv_cache=2.5GiB
 
-Exit codes: 0 answered; 2 wrong usage or unreadable input; 4 no memory data in it.";
+Exit codes: 0 success; 2 wrong usage or unreadable input; 4 no memory data.";
 
 /// `ttmem summary`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Summary {
-    /// Logs and profiles; `-` is standard input. Packed files (gzip, zstd) are unpacked.
+    /// Logs and profiles, optionally compressed (gzip, zstd); `-` is standard input.
     #[arg(required_unless_present = "expect", value_name = "FILE")]
     pub files: Vec<String>,
 
-    /// How it is shown.
+    /// The output format.
     #[command(flatten)]
     pub form: Form,
 
-    /// What was in memory before this step, instead of at the peak (in JSON: besides).
-    #[arg(long, value_name = "STEP")]
+    /// Show memory before this step instead of at the peak (JSON has both).
+    #[arg(long, value_name = "STEP", value_parser = step)]
     pub at: Option<u32>,
 
-    /// How many rows lists have. (Tables in Markdown have ten.)
+    /// Limit lists to N rows (default: 10).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
 
-    /// Which program runs: `all`, those of the last pass (`last`; usually a single run), or one by its number from 1.
+    /// Print all lines on a terminal instead of fitting its height.
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub full: bool,
+
+    /// Limit Markdown to a size in bytes; rows are dropped from the ends of tables (default: 8000).
+    #[arg(long, value_name = "BYTES", requires = "markdown")]
+    pub budget: Option<usize>,
+
+    /// Select program runs: `all`, `last` (the last pass, usually a single run), or a run by its number from 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
     pub run: RunFilter,
 
-    /// Which rank: `0` or `1,0`.
+    /// Select a rank, such as `0` or `1,0`.
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
-    /// Which of the processes that wrote one log: `all`, or one by its number from 1. The one that ran out of memory,
-    /// otherwise the last, comes first.
+    /// Select a process of a shared log by its number from 1, or `all`, starting with the one that ran out of memory or
+    /// the last.
     #[arg(long, value_name = "PROCESS", default_value = "all")]
     pub process: ProcessFilter,
 
-    /// Read a log in which lines of several processes are interleaved without tags as if one process had written it. The
-    /// numbers are not reliable.
+    /// Read interleaved, untagged lines of several processes as one process; the numbers are not reliable.
     #[arg(long)]
     pub allow_interleaved: bool,
 
-    /// Compare tensor classes with their expected sizes: those that the program recorded, and those given here.
-    /// Weights by `params` and `dtype`; a KV cache by `kv_pages`, `page_size`, `layers`, `kv_heads`, `head_dim` and
-    /// `dtype` or `kv_dtype`; any class by its size, as `gradient=2.3GiB`.
+    /// Compare tensor classes with their expected sizes, recorded by the program or given here. For weights, set
+    /// `params` and `dtype`; for a KV cache `kv_pages`, `page_size`, `layers`, `kv_heads`, `head_dim` and `dtype` or
+    /// `kv_dtype`; for any class its size, such as `gradient=2.3GiB`.
     #[arg(long, value_name = "KEY=VALUE,…", num_args = 0..=1, default_missing_value = "")]
     pub expect: Vec<String>,
 
-    /// The format, instead of looking at the content (see `ttmem formats`).
+    /// Set the format instead of detecting it (see `ttmem formats`).
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
 
@@ -74,26 +81,27 @@ pub(crate) struct Summary {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file, unless it is a log, recording or profile.
+    /// Replace a file that ttmem did not write, unless it is a log, recording or profile.
     #[arg(long, requires = "output")]
     pub force: bool,
 }
 
-/// How an answer is shown: as a screen, unless one of these is set.
+/// The output format: text, unless one of these is set.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Form {
-    /// As JSON.
+    /// Print JSON.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
 
-    /// As Markdown, for agents and issues.
+    /// Print Markdown, for agents and issues.
     #[arg(long)]
     pub markdown: bool,
 }
 
-/// Reads the files and prints the answer. A file that cannot be read is said, and the others are answered.
+/// Reads the files and prints the summary. If a file cannot be read, an error is printed and the others are still
+/// reported.
 pub(crate) fn run(args: &Summary) -> Result<u8> {
-    let (files, expect) = wanted(args)?;
+    let (files, expect) = inputs(args)?;
     let output = Output::option(args.output.as_deref(), args.force, &files)?;
     let opened = reading::open_each(&files, |file| {
         let options = Options {
@@ -106,22 +114,24 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     if opened.profiles.is_empty() {
         return Ok(opened.exit_code);
     }
-    let top = args.top.filter(|_| !args.form.markdown);
+    // Tensors are grouped before a list is cut, except in JSON, which has no groups.
+    let top = args.top.map(|top| if args.form.json { top } else { usize::MAX });
     let (run, process) = (args.run, args.process);
     let request =
         Request { at: args.at, top, run, rank: args.rank.clone(), process, expect, ..Request::default() };
     let summary = query::summary(&opened.profiles, &request)?;
     console::warn(&summary.source);
-    print(&summary, &name(&files), args.form, args.top, output.as_ref())?;
+    let limits = Limits { top: args.top, budget: args.budget, is_full: args.full };
+    print(&summary, &name(&files), args.form, limits, output.as_ref())?;
     Ok(opened.exit_code)
 }
 
-/// The files, and what is expected; nothing where nobody asks.
-fn wanted(args: &Summary) -> Result<(Vec<&str>, Option<Expectations>)> {
+/// The files, and the expected sizes if `--expect` is given.
+fn inputs(args: &Summary) -> Result<(Vec<&str>, Option<Expectations>)> {
     let mut files: Vec<&str> = args.files.iter().map(String::as_str).collect();
     let mut expected = Expectations::default();
     for words in &args.expect {
-        // A word without a value is the file that `--expect` stands before.
+        // A word without `=` is a file that follows `--expect`.
         if !words.is_empty() && !words.contains('=') {
             files.push(words);
             continue;
@@ -130,35 +140,58 @@ fn wanted(args: &Summary) -> Result<(Vec<&str>, Option<Expectations>)> {
         found.map_err(|why| Error::Usage(format!("--expect {words}: {why}")))?;
     }
     if files.is_empty() {
-        return Err(Error::Usage(
-            "there is nothing to summarize: name a file, or `-` for standard input".into(),
-        ));
+        return Err(Error::Usage("no input; pass a file, or `-` for standard input".into()));
     }
     Ok((files, (!args.expect.is_empty()).then_some(expected)))
 }
 
-/// Prints an answer.
+/// Parses a step as it is printed: `3149` or `3,149`.
+fn step(text: &str) -> Result<u32, String> {
+    let digits: String = text.chars().filter(|letter| *letter != ',').collect();
+    let is_grouped = text.split(',').skip(1).all(|group| group.len() == 3);
+    digits.parse().ok().filter(|_| is_grouped).ok_or_else(|| "expected a step number, such as 3149".into())
+}
+
+/// How much of a summary is printed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// Rows per list.
+    pub top: Option<usize>,
+    /// Bytes of a Markdown document.
+    pub budget: Option<usize>,
+    /// Whether the text may exceed the height of the terminal.
+    pub is_full: bool,
+}
+
+/// Prints a summary.
 pub(crate) fn print(
     summary: &query::Summary,
     name: &str,
     form: Form,
-    top: Option<usize>,
+    limits: Limits,
     output: Option<&Output<'_>>,
 ) -> Result<()> {
     if form.json {
         return console::write(output, |out| report::json(summary, out));
     }
     if form.markdown {
-        return console::write(output, |out| report::markdown(summary, name, out));
+        let standard = report::MarkdownSize::default();
+        let size = report::MarkdownSize {
+            budget: limits.budget.unwrap_or(standard.budget),
+            rows: limits.top.unwrap_or(standard.rows),
+        };
+        return console::write(output, |out| report::markdown(summary, name, size, out));
     }
-    let text = report::text(summary, console::screen(top));
+    let screen = console::screen(limits.top);
+    let height = screen.height.filter(|_| !limits.is_full && output.is_none());
+    let text = report::text(summary, report::Screen { height, ..screen });
     match output {
-        Some(_) => console::write(output, |out| write!(out, "{text}")),
+        Some(_) => console::write(output, |out| writeln!(out, "{text}\n({})", report::MARKER)),
         None => console::print_text(&text),
     }
 }
 
-/// What the document is about.
+/// The title of the document.
 fn name(files: &[&str]) -> String {
     match files {
         [file] => report::title_of(file),

@@ -1,4 +1,4 @@
-//! `ttmem config`: which file, what holds, and that a change is whole and keeps the rest.
+//! `ttmem config`: the file, the settings and their sources, and atomic changes.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_switch_of_the_seed_is_set_and_all_else_is_kept() {
+fn the_switch_is_set_and_everything_else_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("server.toml");
     fs::write(&file, SERVER).unwrap();
@@ -46,14 +46,14 @@ fn the_switch_of_the_seed_is_set_and_all_else_is_kept() {
         let wanted = SERVER.replace("profiling = false", &format!("profiling = {is_on}"));
         assert_eq!(fs::read_to_string(&file).unwrap(), wanted, "was {was}");
         let again = ttmem(folder.path()).env("TTMEM_CONFIG", &file).args(update).assert().success();
-        assert!(text(&again.get_output().stderr).contains("says so already"));
+        assert!(text(&again.get_output().stderr).contains("already up to date"));
     }
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
 }
 
 #[test]
-fn without_a_name_it_is_the_file_in_the_home_of_ttmem() {
+fn the_default_file_is_in_the_home_of_ttmem() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("new").join("home");
     let path = text(&ttmem(&home).arg("path").assert().success().get_output().stdout);
@@ -66,7 +66,7 @@ fn without_a_name_it_is_the_file_in_the_home_of_ttmem() {
         fs::read_to_string(home.join("config.toml")).unwrap(),
         "[[backend]]\nenable_memory_profiling = true\n\n[ttmem]\ninterval = 0.5\nlevel = \"phases\"\n"
     );
-    // `show` is what is done without a word.
+    // `show` is the default.
     let shown = text(&ttmem(&home).assert().success().get_output().stdout);
     assert_eq!(shown, text(&ttmem(&home).arg("show").assert().success().get_output().stdout));
     assert!(shown.contains("enable_memory_profiling  true    file\n"), "{shown}");
@@ -74,7 +74,7 @@ fn without_a_name_it_is_the_file_in_the_home_of_ttmem() {
 }
 
 #[test]
-fn what_holds_is_shown_with_who_says_so() {
+fn settings_are_shown_with_their_sources() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("server.toml");
     fs::write(&file, format!("{SERVER}[ttmem]\nlevel = 'phases'\nlevl = 1\n")).unwrap();
@@ -94,14 +94,14 @@ fn what_holds_is_shown_with_who_says_so() {
 }
 
 #[test]
-fn a_broken_file_is_said_and_left_as_it_is() {
+fn an_invalid_file_is_reported_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broken.toml");
     fs::write(&file, "a = 1\n[[backend]\n").unwrap();
     for words in [&["show"][..], &["update", "--backend-enable-memory-profiling", "true"]] {
         let output = ttmem(folder.path()).env("TTMEM_CONFIG", &file).args(words).assert().code(2);
         let said = text(&output.get_output().stderr);
-        assert!(said.contains(&format!("{}, line 2: this is no TOML", file.display())), "{said}");
+        assert!(said.contains(&format!("{}, line 2: invalid TOML", file.display())), "{said}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "a = 1\n[[backend]\n");
 }
@@ -126,7 +126,7 @@ fn wrong_usage_changes_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_stays_a_link_and_rights_stay() {
+fn links_and_permissions_are_kept() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let folder = tempfile::tempdir().unwrap();
     let (file, link) = (folder.path().join("dotfiles.toml"), folder.path().join("config.toml"));
@@ -140,7 +140,7 @@ fn a_link_stays_a_link_and_rights_stay() {
 }
 
 #[test]
-fn a_file_that_no_program_would_read_is_said() {
+fn a_file_that_no_program_reads_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.toml");
     let words = ["update", "--interval", "1", "--file", file.to_str().unwrap()];

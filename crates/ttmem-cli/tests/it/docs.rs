@@ -1,9 +1,12 @@
-//! Keeps the documentation true: its examples print what they say, every field is described, no link is dead.
+//! Tests of the documentation: examples print what they show, every field is described, and links work.
 //!
-//! A block fenced as `console` whose first line begins with `$ ttmem ` is an example. Each of its lines that
-//! begins with `$ ` is run by the shell, in a copy of `corpus/tt_log`, and what it prints on both streams must be
-//! what stands below it, but for spaces at the ends of lines. A line `…` stands for any lines, also for none.
-//! Commands that pipe into jq are passed over where there is none. Blocks of any other fence are not looked at.
+//! A block fenced as `console` whose first line starts with `$ ttmem ` is an example. Each line that starts with `$ `
+//! is run by the shell in a copy of `corpus/tt_log`, and its output on both streams must match the lines below it,
+//! except for trailing spaces. A line `…` matches any number of lines. Commands that pipe into jq are skipped if jq is
+//! not installed. Other blocks are ignored.
+//!
+//! A comment `<!-- examples run in corpus/a and corpus/b -->` selects other folders. Guides (`docs/guides`) run in a
+//! clean environment, with no program but `ttmem` in the `PATH`: a reader needs nothing else.
 //!
 //! `make bless` rewrites the examples that have no `…`.
 
@@ -13,6 +16,9 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
+
+/// The folder of the guides.
+const GUIDES: &str = "docs/guides";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -44,11 +50,11 @@ fn logs() -> Vec<String> {
     logs
 }
 
-/// A command and what it is said to print.
+/// A command and its expected output.
 #[derive(Debug, PartialEq, Eq)]
 struct Example {
     command: String,
-    /// The lines of the page that hold what it prints, from 0, the end not included.
+    /// The lines of the page with the output, from 0, exclusive of the end.
     first: usize,
     end: usize,
 }
@@ -80,7 +86,13 @@ fn examples(text: &str) -> Vec<Example> {
     found
 }
 
-/// Whether lines are what a pattern says, in which `…` stands for any lines.
+/// The folders of the corpus that a page's examples need, if a comment names them.
+fn folders(text: &str) -> Option<Vec<&str>> {
+    let after = text.split_once("<!-- examples run in ")?.1;
+    Some(after.split_once(" -->")?.0.split(" and ").collect())
+}
+
+/// Whether lines match a pattern with `…` for any lines.
 fn fits(pattern: &[&str], lines: &[&str]) -> bool {
     match pattern.split_first() {
         None => lines.is_empty(),
@@ -94,21 +106,36 @@ fn fits(pattern: &[&str], lines: &[&str]) -> bool {
 
 #[cfg(unix)]
 mod run {
-    use super::{Command, Path, examples, fits, fs, logs, pages_in, read, root};
+    use super::{Command, GUIDES, Path, examples, fits, folders, fs, logs, pages_in, read, root};
 
-    /// Runs a line of the shell in a folder; what it prints on both streams.
-    fn shell(command: &str, folder: &Path) -> String {
+    /// Runs a shell command in a folder; returns its output on both streams.
+    fn shell(command: &str, folder: &Path, is_clean: bool) -> String {
         let binary = assert_cmd::cargo::cargo_bin("ttmem");
-        let path = std::env::var("PATH").unwrap_or_default();
-        let output = Command::new("sh")
-            .args(["-c", &format!("{{ {command}\n}} 2>&1")])
-            .current_dir(folder)
-            .env("PATH", format!("{}:{path}", binary.parent().unwrap().display()))
-            .env("TTMEM_HOME", folder.join("home"))
-            .env_remove("CLICOLOR_FORCE")
-            .output()
-            .unwrap();
+        let tools = binary.parent().unwrap().display().to_string();
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &format!("{{ {command}\n}} 2>&1")]).current_dir(folder);
+        if is_clean {
+            shell.env_clear().env("PATH", tools);
+        } else {
+            let path = std::env::var("PATH").unwrap_or_default();
+            shell.env("PATH", format!("{tools}:{path}")).env_remove("CLICOLOR_FORCE");
+        }
+        let output = shell.env("TTMEM_HOME", folder.join("home")).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A folder with the files of some folders.
+    fn copy_of(folders: &[&str]) -> tempfile::TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        for folder in folders {
+            for entry in fs::read_dir(root().join(folder)).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_file() {
+                    fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+                }
+            }
+        }
+        copy
     }
 
     fn copy_of_corpus() -> tempfile::TempDir {
@@ -135,9 +162,9 @@ mod run {
         let bless = std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always");
         let mut wrong = Vec::new();
         let mut count = 0;
-        for page in pages_in("docs").into_iter().chain(["README.md".to_owned()]) {
-            let folder = copy_of_corpus();
+        for page in ["docs", GUIDES].into_iter().flat_map(pages_in).chain(["README.md".to_owned()]) {
             let text = read(&page);
+            let folder = folders(&text).map_or_else(copy_of_corpus, |named| copy_of(&named));
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
             let mut printed = Vec::new();
             for example in examples(&text) {
@@ -145,7 +172,7 @@ mod run {
                     continue;
                 }
                 count += 1;
-                let output = shell(&example.command, folder.path());
+                let output = shell(&example.command, folder.path(), page.starts_with(GUIDES));
                 let wanted: Vec<&str> =
                     text.lines().skip(example.first).take(example.end - example.first).collect();
                 if fits(&wanted, &output.lines().collect::<Vec<_>>()) {
@@ -158,7 +185,7 @@ mod run {
                     wrong.push(format!("{page}, line {line}: $ {command}\nprints\n{output}"));
                 }
             }
-            // From the last to the first, so that the numbers of the lines stay.
+            // From the last to the first, so that line numbers stay valid.
             for (range, output) in printed.into_iter().rev() {
                 lines.splice(range, output.lines().map(str::to_owned));
                 fs::write(root().join(&page), lines.join("\n") + "\n").unwrap();
@@ -169,7 +196,7 @@ mod run {
     }
 }
 
-/// Adds the names of all fields. Where names are data (pools, classes), those count too.
+/// Adds the names of all fields, including names that are data (pools, classes).
 fn add_fields(value: &Value, fields: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -196,7 +223,7 @@ fn assert_described(page: &str, fields: &BTreeSet<String>, least: usize) {
     assert!(fields.len() > least, "only {fields:?} were found");
     let text = read(page);
     let missing: Vec<&String> = fields.iter().filter(|field| !text.contains(&format!("`{field}`"))).collect();
-    assert!(missing.is_empty(), "{page} says nothing of {missing:?}");
+    assert!(missing.is_empty(), "{page} does not describe {missing:?}");
 }
 
 #[test]
@@ -233,7 +260,7 @@ fn every_field_of_the_gantt_chart_is_described() {
     assert_described("docs/gantt.md", &fields, 40);
 }
 
-/// The targets of the links of a page, what is in fences left out.
+/// The targets of the links of a page, except in fenced blocks.
 fn links(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found = Vec::new();
@@ -249,11 +276,11 @@ fn links(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_link_is_dead() {
+fn links_work() {
     let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned);
     let mut dead = Vec::new();
     let mut count = 0;
-    for page in pages_in("docs").into_iter().chain(pages) {
+    for page in ["docs", GUIDES].into_iter().flat_map(pages_in).chain(pages) {
         for link in links(&read(&page)) {
             let target = link.split('#').next().unwrap_or_default();
             let is_elsewhere = target.contains("://") || target.starts_with("mailto:");
@@ -267,12 +294,39 @@ fn no_link_is_dead() {
             }
         }
     }
-    assert!(dead.is_empty(), "these lead nowhere: {dead:#?}");
+    assert!(dead.is_empty(), "dead links: {dead:#?}");
     assert!(count >= 5, "only {count} links were found");
 }
 
 #[test]
-fn an_ellipsis_stands_for_any_lines() {
+fn the_index_links_every_page() {
+    let links = links(&read("docs/README.md"));
+    let linked: BTreeSet<&str> = links.iter().filter_map(|link| link.split('#').next()).collect();
+    let pages: Vec<String> = ["docs", GUIDES].into_iter().flat_map(pages_in).collect();
+    let names = pages.iter().filter_map(|page| page.strip_prefix("docs/"));
+    let missing: Vec<&str> = names.filter(|name| *name != "README.md" && !linked.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/README.md does not link {missing:?}");
+}
+
+#[test]
+fn every_guide_has_examples_and_says_which_folders_they_need() {
+    let guides = pages_in(GUIDES);
+    assert!(guides.len() >= 4, "only {guides:?} were found");
+    for guide in guides {
+        let text = read(&guide);
+        assert!(folders(&text).is_some() && examples(&text).len() >= 3, "{guide}");
+    }
+}
+
+#[test]
+fn a_comment_names_the_folders_of_a_page() {
+    let text = "<!-- examples run in corpus/a and corpus/b -->\n# x";
+    assert_eq!(folders(text), Some(vec!["corpus/a", "corpus/b"]));
+    assert_eq!(folders("# x"), None);
+}
+
+#[test]
+fn an_ellipsis_matches_any_lines() {
     assert!(fits(&["a", "…", "c"], &["a", "b", "b", "c"]));
     assert!(fits(&["a", "…", "c"], &["a", "c"]));
     assert!(fits(&["…"], &[]));

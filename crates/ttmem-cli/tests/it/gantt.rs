@@ -1,4 +1,4 @@
-//! `ttmem gantt`: where the page goes, what it may replace, what it says when there is nothing to draw.
+//! `ttmem gantt`: the path of the page, the files it may replace, and inputs with nothing to draw.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn stderr(assert: &assert_cmd::assert::Assert) -> String {
 }
 
 #[test]
-fn the_page_lies_beside_its_input_and_is_one_file() {
+fn the_page_is_a_single_file_next_to_its_input() {
     let folder = folder();
     gantt(folder.path(), &["run.json"]).success().stdout("run_gantt.html\n");
     let page = fs::read_to_string(folder.path().join("run_gantt.html")).unwrap();
@@ -36,7 +36,7 @@ fn the_page_lies_beside_its_input_and_is_one_file() {
 }
 
 #[test]
-fn an_earlier_page_is_replaced_and_nothing_else_is() {
+fn only_an_earlier_page_is_replaced() {
     let folder = folder();
     gantt(folder.path(), &["run.json", "out.html"]).success();
     gantt(folder.path(), &["run.json", "out.html"]).success();
@@ -44,7 +44,7 @@ fn an_earlier_page_is_replaced_and_nothing_else_is() {
     let refused = gantt(folder.path(), &["run.json", "mine.html"]).code(2);
     assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
     assert_eq!(fs::read_to_string(folder.path().join("mine.html")).unwrap(), "<p>mine</p>");
-    // A report is no chart, though both are pages of ours.
+    // A report is not a chart, although ttmem writes both pages.
     let report = format!("{}/../ttmem-report/assets/report.html", env!("CARGO_MANIFEST_DIR"));
     fs::copy(report, folder.path().join("report.html")).unwrap();
     gantt(folder.path(), &["run.json", "report.html"]).code(2);
@@ -53,7 +53,7 @@ fn an_earlier_page_is_replaced_and_nothing_else_is() {
 }
 
 #[test]
-fn standard_output_has_the_page_alone() {
+fn standard_output_has_only_the_page() {
     let folder = folder();
     let done = gantt(folder.path(), &["run.json", "-"]).success();
     let page = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
@@ -82,7 +82,7 @@ fn json_is_the_answer_and_no_file_is_written() {
 }
 
 #[test]
-fn evidence_without_calls_says_how_to_get_some() {
+fn an_input_without_calls_says_how_to_record_them() {
     let folder = folder();
     let failed = gantt(folder.path(), &[&corpus("tt_log/vae-decoder.log"), "out.html"]).code(4);
     assert!(stderr(&failed).contains("track_operation"), "{}", stderr(&failed));
@@ -92,7 +92,7 @@ fn evidence_without_calls_says_how_to_get_some() {
 }
 
 #[test]
-fn a_summary_of_a_profile_without_lives_asks_for_no_log() {
+fn a_summary_of_a_profile_without_lifetimes_does_not_ask_for_a_log() {
     let done = Command::cargo_bin("ttmem")
         .unwrap()
         .args(["summary", &corpus("memory_profile/server.json")])

@@ -1,4 +1,4 @@
-//! `ttmem` alone, as people use it: on a real pseudo-terminal, every branch of every screen.
+//! `ttmem` without arguments, on a real pseudo-terminal: every branch of every screen.
 
 #![cfg(unix)]
 
@@ -16,14 +16,14 @@ use crate::pseudo_terminal::{
     Place, RIGHT, Session, TAB, UP,
 };
 
-/// What the summary of `vae.log` begins with.
-const VAE: &str = "vae.log   Tenstorrent runtime log";
-const OOM: &str = "oom.log   Tenstorrent runtime log";
+/// The start of the summary of `vae.log`.
+const VAE: &str = "Tenstorrent runtime log, 2 runs, 2 passes, 179 operations";
+const OOM: &str = "Tenstorrent runtime log";
 
 // Home.
 
 #[test]
-fn home_says_what_there_is_and_enter_does_the_likely_thing() {
+fn home_shows_the_inventory_and_enter_opens_the_newest_log() {
     let place = Place::with_reports();
     let mut session = place.start();
     session.see_no("looking").see("2 recent files").see("2; the newest is vae, just now");
@@ -39,35 +39,35 @@ fn the_newest_log_is_found_among_thousands_of_other_files() {
     }
     place.log("vae.log", Scenario::Vae);
     let mut session = place.start();
-    session.see_chosen("Newest log").see("vae.log").see_no("too many").send("q").ends_with(0);
+    session.see_chosen("Newest log").see("vae.log").see_no("Too many").send("q").ends_with(0);
     for number in 0..2500 {
         place.write(&format!("{number}.log"), "");
     }
     let mut session = place.start();
-    session.see("There are too many logs here to look at all").send("q").ends_with(0);
+    session.see("Too many logs here to check all of them").send("q").ends_with(0);
 }
 
 #[test]
-fn home_without_anything_offers_a_path() {
+fn home_without_logs_offers_a_path() {
     let place = Place::new();
     let mut session = place.start();
-    session.see("There is no log here").see("none yet").see_no("Newest log").see_chosen("Choose a log");
-    session.send("o").see("No report is stored yet");
-    session.send(DOWN).see_no("No report is stored yet").see_chosen("Stored reports");
-    session.send("n").send(ENTER).see("No report is stored yet").send("q").ends_with(0);
+    session.see("No logs found").see("none yet").see_no("Newest log").see_chosen("Choose a log");
+    session.send("o").see("No stored reports yet");
+    session.send(DOWN).see_no("No stored reports yet").see_chosen("Stored reports");
+    session.send("n").send(ENTER).see("No stored reports yet").send("q").ends_with(0);
 }
 
 #[test]
-fn home_with_a_script_alone_offers_to_run_it() {
+fn home_with_only_a_script_offers_to_run_it() {
     let place = Place::new();
     place.write("model.py", "");
     let mut session = place.start();
-    session.see("model.py, or any command").see_chosen("Run a command");
+    session.see("model.py or any command").see_chosen("Run a command");
     session.send(ENTER).see("Command  model.py").send(CTRL_C).ends_with(130);
 }
 
 #[test]
-fn home_with_reports_alone_offers_those() {
+fn home_with_only_reports_offers_those() {
     let place = Place::with_reports();
     for log in ["vae.log", "oom.log"] {
         fs::remove_file(place.file(log)).unwrap();
@@ -101,7 +101,7 @@ fn every_choice_at_home_has_a_letter() {
 }
 
 #[test]
-fn a_path_that_is_typed_or_pasted_at_home_is_a_path() {
+fn a_path_can_be_typed_or_pasted_at_home() {
     let place = Place::with_log();
     let path = place.file("vae.log").display().to_string();
     let mut session = place.start();
@@ -141,14 +141,14 @@ fn tab_completes_files_and_folders() {
     place.write("my logs/.hidden.log", "");
     place.write("other.txt", "");
     let mut session = place.start();
-    session.see("There is no log").send("l").see("in this folder").see("my logs/").see("other.txt");
+    session.see("No logs found").send("l").see("in this folder").see("my logs/").see("other.txt");
     session.send("m").see_no("other.txt").send(TAB).see("Path  my logs/").see("first try.log");
     session.see_no(".hidden").send(".").see("  .hidden.log").send(BACKSPACE).see_no(".hidden");
-    // As far as all agree; then the next Tab chooses, and one more takes what is chosen.
+    // To the common prefix; the next Tab selects an entry, and one more takes it.
     session.send(TAB).see("Path  my logs/first").send(TAB).see_chosen("first model.log");
     session.send(DOWN).see_chosen("first try.log").send(UP).see_chosen("first model.log");
     session.send(TAB).see("Path  my logs/first model.log").send(ENTER).see("p page").see("weights");
-    session.send("r").see("Path").send(CTRL_U).send("zz").send(TAB).see("nothing there begins like that");
+    session.send("r").see("Path").send(CTRL_U).send("zz").send(TAB).see("no matching files");
     session.send(CTRL_C).ends_with(130);
 }
 
@@ -157,11 +157,39 @@ fn completion_and_enter_may_be_typed_ahead() {
     let place = Place::new();
     place.log("deep/er/vae.log", Scenario::Vae);
     let mut session = place.start();
-    session.see("There is no log").send("ld\t\t\t\r").see("p page").see(VAE).send("q").ends_with(0);
+    session.see("No logs found").send("ld\t\t\t\r").see("p page").see(VAE).send("q").ends_with(0);
 }
 
 #[test]
-fn the_home_directory_is_known() {
+fn enter_takes_the_only_match() {
+    let place = Place::new();
+    place.log("deep/vae.log", Scenario::Vae);
+    place.log("models/llm_1.log", Scenario::Llm);
+    place.log("models/llm_2.log", Scenario::Llm);
+    let mut session = place.start();
+    // A folder is entered, and its only file is read.
+    session.see("No logs found").send("l").see("deep/").send("de").see_chosen("deep/").send(ENTER);
+    session.see("Path  deep/").see_chosen("vae.log").send(ENTER).see("p page").see("ttmem › vae");
+    // Of several matches none is taken, until only one is left.
+    session.send("r").see("Path").send(CTRL_U).send("models/llm").see("llm_2.log").send(ENTER);
+    session.see("models/llm: not found").send("_2").see_no("llm_1.log").see_chosen("llm_2.log").send(ENTER);
+    session.see("p page").see("models/llm_2.log").send("q").ends_with(0);
+}
+
+#[test]
+fn enter_takes_the_only_recent_file_that_matches() {
+    let place = Place::with_reports();
+    fs::create_dir(place.file("elsewhere")).unwrap();
+    let log = place.file("elsewhere/unusual.log");
+    fs::rename(place.file("oom.log"), &log).unwrap();
+    place.ttmem().arg("report").arg(&log).assert().success();
+    let mut session = place.start();
+    session.see("Newest log").send("l").see("recent files").send("unus").see_chosen("elsewhere/unusual.log");
+    session.send(ENTER).see("p page").see("ttmem › unusual").send("q").ends_with(0);
+}
+
+#[test]
+fn the_home_directory_is_expanded() {
     let place = Place::new();
     fs::copy(place.log("vae.log", Scenario::Vae), place.home().join("at home.log")).unwrap();
     let mut session = place.start();
@@ -178,10 +206,10 @@ fn the_home_directory_is_known() {
 }
 
 #[test]
-fn recent_files_come_first_and_are_chosen_by_arrows() {
+fn recent_files_come_first_and_are_selected_with_arrows() {
     let place = Place::with_reports();
     place.log("logs/llm_20261115_081250/llm_profile.log", Scenario::Llm);
-    // The source of a report, wherever it is.
+    // The source of a report in another folder.
     fs::rename(place.file("oom.log"), place.home().join("oom.log")).unwrap();
     place.ttmem().arg("report").arg(place.home().join("oom.log")).assert().success();
     let mut session = place.start();
@@ -193,19 +221,19 @@ fn recent_files_come_first_and_are_chosen_by_arrows() {
     session.see("~/oom.log").see("  vae.log");
     session.send(DOWN).send(DOWN).send(DOWN).send(UP).send(DOWN).send(PAGE_UP).see_chosen("llm_profile.log");
     session.send(PAGE_DOWN).see_no("p page").send("oom").see_no("llm_profile").see("~/oom.log");
-    session.send(DOWN).see_chosen("~/oom.log").send(ENTER).see("p page").see("oom.log   Tenstorrent");
+    session.send(DOWN).see_chosen("~/oom.log").send(ENTER).see("p page").see("Tenstorrent runtime log");
     session
         .send(ESCAPE)
         .see("Path")
         .send(CTRL_U)
         .see_chosen("llm_profile.log")
         .send(ENTER)
-        .see("llm_profile.log   Ten");
+        .see("Tenstorrent runtime log");
     session.send("q").ends_with(0);
 }
 
 #[test]
-fn pasted_paths_with_spaces_are_read_whatever_is_around_them() {
+fn pasted_paths_may_be_quoted_escaped_or_urls() {
     let place = Place::new();
     let path = place.log("my logs/it's (1).log", Scenario::Vae).display().to_string();
     let quoted = path.replace('\'', r"'\''");
@@ -220,22 +248,22 @@ fn pasted_paths_with_spaces_are_read_whatever_is_around_them() {
         address.clone(),
     ] {
         let mut session = place.start_with(200, 24, &[]);
-        session.see("There is no log").send("l").see("Path").paste(&pasted).see("it's (1).log");
+        session.see("No logs found").send("l").see("Path").paste(&pasted).see("it's (1).log");
         session.send(ENTER).see("p page").see("it's (1).log   Tenstorrent");
         session.send("q").ends_with(0);
     }
-    // Terminals that do not mark a paste send it as keys, and the end of a line as Enter.
+    // Terminals without bracketed paste send it as keys, and the end of a line as Enter.
     for (typed, enter) in
         [(path.clone(), "\r"), (path, "\n"), (format!("'{quoted}'"), "\r"), (escaped, "\r"), (address, "\r")]
     {
         let mut session = place.start_with(200, 24, &[]);
-        session.see("There is no log").send("l").see("Path").send(&typed).send(enter);
+        session.see("No logs found").send("l").see("Path").send(&typed).send(enter);
         session.see("p page").see("it's (1).log   Tenstorrent").send("q").ends_with(0);
     }
 }
 
 #[test]
-fn what_cannot_be_read_is_said_under_the_prompt() {
+fn unreadable_paths_are_reported_under_the_prompt() {
     let place = Place::new();
     place.write("empty.log", "");
     fs::write(place.file("binary.log"), [0; 100]).unwrap();
@@ -243,39 +271,39 @@ fn what_cannot_be_read_is_said_under_the_prompt() {
     let mut session = place.start();
     session.see("Newest log").send("l").see("Path");
     for (path, said) in [
-        ("nowhere.log", "nowhere.log is not there"),
-        ("nowhere/", "a folder: choose"),
+        ("nowhere.log", "nowhere.log: not found"),
+        ("nowhere/", "this is a folder; choose"),
         ("empty.log", "empty.log is empty: nothing was captured"),
-        ("binary.log", "no reader knows this format"),
+        ("binary.log", "unknown format"),
         ("/proc/self/mem", "cannot read /proc/self/mem"),
         ("/dev/null", "/dev/null is a device"),
         ("..", ".. is a directory"),
-        ("-", "is not there"),
+        ("-", "-: not found"),
         ("  ", "type or paste a path"),
     ] {
         session.send(CTRL_U).send(path).send(ENTER).see(said).see("Path");
     }
     session.send(CTRL_U).see_no("type or paste").send("folder").send(ENTER).see("Path  folder/");
-    session.send(ENTER).see("a folder: choose a file in it").send(ESCAPE).see("Newest log");
+    session.send(ENTER).see("this is a folder; choose a file in it").send(ESCAPE).see("Newest log");
     session.send("q").ends_with(0);
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_said_with_what_to_do() {
+fn a_file_without_read_permission_is_reported() {
     use std::os::unix::fs::PermissionsExt;
 
     let place = Place::with_log();
     let path = place.file("vae.log");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     let mut session = where_permissions_count(|| place.start());
-    session.see("Newest log").send(ENTER).see("vae.log may not be read by you");
+    session.see("Newest log").send(ENTER).see("vae.log: permission denied");
     session.send("q").ends_with(0);
 }
 
-const LEAVING: &str = "q: leaving; type on for a name that begins with q";
+const LEAVING: &str = "q: quitting; keep typing for a name that starts with q";
 
 #[test]
-fn q_in_an_empty_field_leaves_unless_it_is_a_letter() {
+fn q_in_an_empty_field_quits_unless_another_key_follows() {
     let place = Place::new();
     place.log("quick.log", Scenario::Vae);
     let mut session = place.start();
@@ -284,23 +312,23 @@ fn q_in_an_empty_field_leaves_unless_it_is_a_letter() {
     session.send("r").see("Path").send(CTRL_U).see("recent files").send("q").see(LEAVING);
     session.send(BACKSPACE).see_no(LEAVING).send("q").see(LEAVING).send(ESCAPE).see("Newest log");
     session.send("l").see("recent files").send("q").see(LEAVING).ends_with(0);
-    // At once with Enter: nothing is read.
+    // With Enter it quits at once: nothing is read.
     let mut session = place.start();
     session.see("Newest log").send("l").see("recent files").send("q\r").ends_with(0);
-    // What is pasted is a text.
+    // Pasted text does not quit.
     let mut session = place.start();
     session.see("Newest log").send("l").see("recent files").paste("q").see("Path  q");
-    session.send(ENTER).see("q is not there").send(CTRL_C).ends_with(130);
+    session.send(ENTER).see("p page").send(CTRL_C).ends_with(130);
 }
 
 // Reading.
 
-/// A session that reads from a pipe, which has given something and is not at its end.
+/// A session that reads from a pipe with some data and no end yet.
 fn reading(place: &Place) -> (Session, fs::File) {
     let pipe = place.file("pipe.log");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut session = place.start();
-    session.see("There is no log").send("lpipe.log\r");
+    session.see("No logs found").send("lpipe.log\r");
     let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
     writer.write_all(&[b'\n'; 3 << 10]).unwrap();
     session.see("ttmem › reading").see("pipe.log").see("3.0 KiB read");
@@ -308,26 +336,26 @@ fn reading(place: &Place) -> (Session, fs::File) {
 }
 
 #[test]
-fn reading_shows_how_far_it_is_and_can_be_cancelled() {
+fn reading_shows_its_progress_and_can_be_cancelled() {
     let place = Place::new();
     let (mut session, mut writer) = reading(&place);
     writer.write_all(&[b'\n'; 2 << 10]).unwrap();
-    session.see("5.0 KiB read").send(ESCAPE).see("The reading was cancelled").see("Path");
-    session.send(ESCAPE).see("There is no log").send("q").ends_with(0);
+    session.see("5.0 KiB read").send(ESCAPE).see("Reading cancelled").see("Path");
+    session.send(ESCAPE).see("No logs found").send("q").ends_with(0);
 }
 
 #[test]
-fn what_is_read_to_its_end_is_answered() {
+fn a_pipe_is_summarized_at_its_end() {
     let place = Place::new();
     let log = fs::read(place.log("elsewhere/vae.txt", Scenario::Vae)).unwrap();
     let (mut session, mut writer) = reading(&place);
     writer.write_all(&log).unwrap();
     drop(writer);
-    session.see("pipe.log   Tenstorrent runtime log").send("q").ends_with(0);
+    session.see("Tenstorrent runtime log").send("q").ends_with(0);
 }
 
 #[test]
-fn reading_can_be_left() {
+fn quitting_while_reading() {
     let place = Place::new();
     let (mut session, _writer) = reading(&place);
     session.send("q").ends_with(0);
@@ -336,7 +364,7 @@ fn reading_can_be_left() {
     session.send(CTRL_C).ends_with(130);
 }
 
-// The answer.
+// The summary.
 
 fn answered(place: &Place) -> Session {
     let mut session = place.start();
@@ -345,7 +373,7 @@ fn answered(place: &Place) -> Session {
 }
 
 #[test]
-fn the_answer_scrolls() {
+fn the_summary_scrolls() {
     let place = Place::with_log();
     let mut session = answered(&place);
     session.see("lines 1–");
@@ -361,29 +389,30 @@ fn the_answer_scrolls() {
     session.send(PAGE_DOWN).see_no("lines 1–").send(PAGE_UP).see("lines 1–");
     session.send(END).see("DRAM at the end").send(HOME).see("lines 1–").see(VAE);
     session.send("G").see("DRAM at the end").send("g").see(VAE).send(" ").see_no("lines 1–").send("g");
-    // Tables that are too wide are moved.
+    // Tables that are too wide scroll sideways.
     session
-        .see("made by")
+        .send(PAGE_DOWN)
+        .see("allocated by")
         .send(RIGHT)
         .send(RIGHT)
         .send(RIGHT)
-        .see("until")
+        .see("freed by")
         .send(LEFT)
         .send(LEFT)
         .send(LEFT)
-        .see(VAE);
+        .see("live, largest first");
     session.send("q").ends_with(0);
 }
 
 #[test]
-fn the_answer_is_the_summary() {
+fn the_screen_has_the_same_summary_as_the_command() {
     let place = Place::with_log();
     let mut session = place.start_with(140, 60, &[]);
     session.see("Newest log").send(ENTER).see(VAE);
     let output = place.ttmem().args(["summary", "vae.log"]).output().unwrap();
-    // Off a terminal the width is another; sentences and numbers are the same.
+    // Without a terminal the width differs; sentences and numbers are the same.
     let summary = String::from_utf8(output.stdout).unwrap();
-    // So are not the names of options, for which there are keys.
+    // The hints differ: options here, keys on the screen.
     let plain = summary.replace("(--top shows more)", "").replace("(--markdown shows more)", "");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let wanted: Vec<String> =
@@ -396,76 +425,72 @@ fn the_answer_is_the_summary() {
 }
 
 #[test]
-fn all_rows_are_shown_if_asked() {
+fn all_rows_are_shown_on_request() {
     let place = Place::with_log();
-    let mut session = answered(&place);
-    session.see("all rows").see("lines 1–");
-    let lines = |session: &Session| session.screen().lines().next().unwrap_or_default().to_owned();
-    let few = lines(&session);
-    session
-        .send("a")
-        .see("top rows")
-        .wait_until("more lines", |screen| screen.lines().next().is_some_and(|title| title != few));
-    session.send("a").see("all rows").see(few.trim()).send("q").ends_with(0);
+    // More than ten groups of tensors.
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/tt_log/llm-decode.log");
+    fs::copy(log, place.file("llm.log")).unwrap();
+    let mut session = place.start_with(140, 60, &[]);
+    session.see("Newest log").send("l").see("Path").send("llm.log\r").see("p page");
+    session.see("all rows").see("more, ").see("(press a for all)");
+    session.send("a").see("top rows").see_no("(press a for all)");
+    session.send("a").see("all rows").see("(press a for all)").send("q").ends_with(0);
 }
 
 #[test]
-fn markdown_is_saved_and_nothing_is_replaced_unasked() {
+fn markdown_is_saved_and_nothing_is_replaced_without_asking() {
     let place = Place::with_log();
     let mut session = answered(&place);
     session.send("m").see("Save Markdown as  vae.md").send(ESCAPE).see_no("Save Markdown").see("p page");
-    session.send("m").see("vae.md").send(ENTER).see("Written: vae.md");
+    session.send("m").see("vae.md").send(ENTER).see("Wrote vae.md");
     let saved = fs::read_to_string(place.file("vae.md")).unwrap();
     let output = place.ttmem().args(["summary", "--markdown", "vae.log"]).output().unwrap();
     assert_eq!(saved, String::from_utf8(output.stdout).unwrap());
     place.write("vae.md", "mine");
-    session.send("m").see("Save Markdown as").send(ENTER).see("vae.md is there already. Replace it? y/n");
+    session.send("m").see("Save Markdown as").send(ENTER).see("vae.md already exists. Replace it? y/n");
     session.send("x").send("n").see("Save Markdown as  vae.md");
     assert_eq!(fs::read_to_string(place.file("vae.md")).unwrap(), "mine");
-    session.send(CTRL_U).send(ENTER).see("type the name of a file");
+    session.send(CTRL_U).send(ENTER).see("type a file name");
     session
         .send("nowhere/x.md")
         .send(ENTER)
         .see("cannot write nowhere/x.md")
         .see("Save Markdown as  nowhere/x.md");
     fs::create_dir(place.file("folder")).unwrap();
-    session.send(CTRL_U).send("folder").send(ENTER).see("folder is a folder: name a file in it");
-    session.send(CTRL_U).paste("my notes.md\n").send(ENTER).see("Written: my notes.md");
+    session.send(CTRL_U).send("folder").send(ENTER).see("folder is a folder; choose a file in it");
+    session.send(CTRL_U).paste("my notes.md\n").send(ENTER).see("Wrote my notes.md");
     assert_eq!(fs::read_to_string(place.file("my notes.md")).unwrap(), saved);
-    session.send("m").see("Save Markdown as").send(ENTER).see("Replace it?").send("y").see("Written: vae.md");
+    session.send("m").see("Save Markdown as").send(ENTER).see("Replace it?").send("y").see("Wrote vae.md");
     assert_eq!(fs::read_to_string(place.file("vae.md")).unwrap(), saved);
     session.send("q").ends_with(0);
 }
 
 #[test]
-fn the_name_of_the_markdown_may_begin_with_q() {
+fn the_name_of_the_markdown_may_start_with_q() {
     let place = Place::with_log();
     let mut session = answered(&place);
-    session.send("m").see("vae.md").send(CTRL_U).see_no("vae.md").send("q").see("q: leaving");
-    session.send(".md\r").see("Written: q.md").send("m").see("vae.md").send("q").see("vae.mdq").send(CTRL_U);
-    session.see_no("vae.mdq").send("q").see("q: leaving").ends_with(0);
+    session.send("m").see("vae.md").send(CTRL_U).see_no("vae.md").send("q").see("q: quitting");
+    session.send(".md\r").see("Wrote q.md").send("m").see("vae.md").send("q").see("vae.mdq").send(CTRL_U);
+    session.see_no("vae.mdq").send("q").see("q: quitting").ends_with(0);
 }
 
 #[test]
-fn the_page_is_stored_and_where_there_is_no_browser_it_is_said_how_to_get_it() {
+fn the_page_is_stored_and_without_a_browser_there_are_instructions() {
     let place = Place::with_log();
     let mut session = place.start_with(160, 24, &[("USER", "me")]);
     session.see("Newest log").send(ENTER).see("p page").send("p");
     let page = place.reports().join("vae/vae_report.html");
-    session
-        .see("The page is written:")
-        .see(&page.display().to_string())
-        .see("No browser can be started here");
-    session.see("Press s to serve it").see("scp me@").see("vae_report.html .");
+    session.see("Page written:").see(&page.display().to_string()).see("Cannot start a browser here");
+    session.see("Press s to serve the page").see("scp me@").see("vae_report.html .");
     assert!(page.is_file());
-    // It is stored now: the second time it is only shown.
+    // It is stored now, so the second time it is only shown.
     fs::write(&page, "as it is").unwrap();
     session.send(DOWN).see_no("scp").send("p").see("scp me@");
     assert_eq!(fs::read_to_string(&page).unwrap(), "as it is");
     session.send("r").see("1; the newest is vae").send("q").ends_with(0);
 }
 
-/// A session in which a report cannot be written before the lock is dropped; something half written lies there.
+/// A session whose report cannot be written before the lock is dropped, with a partly written report.
 fn writing(place: &Place) -> (Session, fs::File, PathBuf) {
     let locks = place.reports().join(".locks");
     fs::create_dir_all(&locks).unwrap();
@@ -479,7 +504,7 @@ fn writing(place: &Place) -> (Session, fs::File, PathBuf) {
 }
 
 #[test]
-fn a_report_that_is_being_written_is_finished_before_it_ends() {
+fn quitting_waits_for_a_report_that_is_being_written() {
     let place = Place::with_log();
     let (mut session, lock, staged) = writing(&place);
     session.send("q").see("the report is still being written");
@@ -490,7 +515,7 @@ fn a_report_that_is_being_written_is_finished_before_it_ends() {
 }
 
 #[test]
-fn whoever_does_not_wait_for_a_report_leaves_nothing_of_it() {
+fn an_abandoned_report_leaves_no_files() {
     let place = Place::with_log();
     let (mut session, lock, staged) = writing(&place);
     session.send("q").see("the report is still being written").send(CTRL_C).ends_with(130);
@@ -502,11 +527,11 @@ fn whoever_does_not_wait_for_a_report_leaves_nothing_of_it() {
 }
 
 #[test]
-fn the_page_is_opened_where_there_is_a_browser() {
+fn the_page_is_opened_in_a_browser() {
     let place = Place::with_log();
     place.program("xdg-open", "#!/bin/sh\nprintf %s \"$1\" >\"$HOME/opened\"\n");
     let mut session = place.start_with(160, 24, &[("DISPLAY", ":0")]);
-    session.see("Newest log").send(ENTER).see("p page").send("p").see("In your browser:");
+    session.see("Newest log").send(ENTER).see("p page").send("p").see("Opened in your browser:");
     let page = place.reports().join("vae/vae_report.html");
     session.wait_until("an opened page", |_| {
         fs::read_to_string(place.home().join("opened"))
@@ -516,7 +541,7 @@ fn the_page_is_opened_where_there_is_a_browser() {
 }
 
 #[test]
-fn a_report_that_cannot_be_stored_is_said() {
+fn a_report_that_cannot_be_stored_is_an_error() {
     let place = Place::with_log();
     let mut session = place.start_with(160, 24, &[("TTMEM_HOME", "/proc/self")]);
     session
@@ -524,12 +549,12 @@ fn a_report_that_cannot_be_stored_is_said() {
         .send(ENTER)
         .see("p page")
         .send("p")
-        .see("the report is not stored: cannot write");
+        .see("cannot store the report: cannot write");
     session.send("q").ends_with(0);
 }
 
 #[test]
-fn warnings_are_shown_with_the_answer() {
+fn warnings_are_shown_with_the_summary() {
     let place = Place::new();
     let log = place.log("cut.log", Scenario::Vae);
     let text = fs::read_to_string(&log).unwrap();
@@ -551,13 +576,13 @@ fn stored(place: &Place) -> Session {
 fn stored_reports_are_listed_found_and_shown() {
     let place = Place::with_reports();
     let mut session = stored(&place);
-    session.see("2 reports").see("ran out").see_chosen("vae");
+    session.see("2 reports").see("OOM").see_chosen("vae");
     session.send(DOWN).see_chosen("oom").send(DOWN).see_chosen("oom").send(HOME).see_chosen("vae");
     session.send(END).see_chosen("oom").send(PAGE_UP).see_chosen("vae").send(PAGE_DOWN).see_chosen("oom");
     session.send(UP).see_chosen("vae").send("j").see_chosen("oom").send("k").see_chosen("vae");
     session.send("/").see("Search").send("OO").see("1 of 2").see_chosen("oom").send(ENTER).see(OOM);
     session.send("r").see("Search  OO").send(ESCAPE).see("2 reports");
-    session.send("/").send("nothing").see("Nothing is called like that").send(ENTER).see("Search  nothing");
+    session.send("/").send("nothing").see("No matching reports").send(ENTER).see("Search  nothing");
     session
         .send("/")
         .send(ESCAPE)
@@ -573,35 +598,30 @@ fn stored_reports_are_listed_found_and_shown() {
 }
 
 #[test]
-fn a_stored_report_is_removed_only_after_a_yes() {
+fn a_stored_report_is_removed_only_after_confirmation() {
     let place = Place::with_reports();
     let mut session = stored(&place);
     session.send("x").see("Remove the report vae and its files").send("z").see("Remove the report vae");
-    session.send("n").see("vae stays.").send("x").see("Remove the").send(ESCAPE).see("vae stays.");
+    session.send("n").see("Kept vae.").send("x").see("Remove the").send(ESCAPE).see("Kept vae.");
     assert!(place.reports().join("vae").is_dir());
-    session.send("x").see("Remove the").send("y").see("vae is removed.").see("1 report").see_chosen("oom");
+    session.send("x").see("Remove the").send("y").see("Removed vae.").see("1 report").see_chosen("oom");
     assert!(!place.reports().join("vae").exists());
-    session
-        .send("x")
-        .see("Remove the report oom")
-        .send("y")
-        .see("oom is removed.")
-        .see("No report is stored.");
+    session.send("x").see("Remove the report oom").send("y").see("Removed oom.").see("No stored reports.");
     session.send("x").send(ENTER).see_no("Remove").send(ESCAPE).see("none yet").send("q").ends_with(0);
     assert!(place.file("vae.log").is_file() && place.file("oom.log").is_file());
 }
 
 #[test]
-fn a_report_that_somebody_else_has_removed_is_said() {
+fn a_report_that_another_process_removed_is_an_error() {
     let place = Place::with_reports();
     let mut session = stored(&place);
     fs::remove_dir_all(place.reports().join("vae")).unwrap();
-    session.send("x").see("Remove the report vae").send("y").see("there is no report \"vae\"");
-    session.send(ENTER).see("the report vae is gone").send("q").ends_with(0);
+    session.send("x").see("Remove the report vae").send("y").see("no report named \"vae\"");
+    session.send(ENTER).see("vae: the report no longer exists").send("q").ends_with(0);
 }
 
 #[test]
-fn a_run_is_only_taken_off_the_list() {
+fn a_run_is_only_removed_from_the_list() {
     use std::os::unix::fs::symlink;
 
     let place = Place::with_reports();
@@ -616,9 +636,9 @@ fn a_run_is_only_taken_off_the_list() {
         .see_chosen("_20261115_081250")
         .send("x");
     session
-        .see("Take the run vae_20261115_081250 off the list?")
+        .see("Remove the run vae_20261115_081250 from the list?")
         .send("y")
-        .see("is removed")
+        .see("Removed vae_2")
         .see("2 reports");
     assert!(folder.join("vae.ttmem").is_file());
     session.send("q").ends_with(0);
@@ -640,17 +660,17 @@ fn without_memory(place: &Place) -> Session {
     for line in BLOCK {
         session.see(line);
     }
-    session.see("bare.log: there is no memory data in this log");
+    session.see("bare.log: no memory data: the log has");
     session
 }
 
-/// Whether the block is on the usual screen, each line whole and alone.
+/// Whether the block is on the normal screen, each line complete and separate.
 fn has_block(screen: &str) -> bool {
     BLOCK.iter().all(|wanted| screen.lines().any(|line| line == *wanted))
 }
 
 #[test]
-fn a_log_without_memory_data_says_what_to_set_once_more_at_the_end() {
+fn a_log_without_memory_data_prints_the_settings_again_at_the_end() {
     let place = Place::new();
     for keys in ["q", CTRL_C] {
         let mut session = without_memory(&place);
@@ -674,11 +694,11 @@ fn after_a_log_without_memory_data_another_can_be_chosen() {
     session.send(ENTER).see("Path").see_no("export").send(CTRL_C).ends_with(130);
 }
 
-// Leaving, and what the terminal is then.
+// Quitting, and the state of the terminal afterwards.
 
 type Way = fn(&Place) -> Session;
 
-/// Every way to a screen, and whether a `q` there is a letter of a text that is not empty.
+/// The way to every screen, and whether `q` there is a letter in a field that is not empty.
 fn every_screen() -> Vec<(Way, bool)> {
     fn at(place: &Place, keys: &[&str], seen: &str) -> Session {
         let mut session = place.start();
@@ -713,18 +733,18 @@ fn every_screen() -> Vec<(Way, bool)> {
 }
 
 #[test]
-fn ctrl_c_leaves_every_screen_and_the_terminal_as_it_was() {
+fn ctrl_c_quits_every_screen_and_restores_the_terminal() {
     for (go, _) in every_screen() {
         go(&Place::with_reports()).send(CTRL_C).ends_with(130);
     }
 }
 
 #[test]
-fn q_leaves_every_screen() {
+fn q_quits_every_screen() {
     for (go, is_letter) in every_screen() {
         let mut session = go(&Place::with_reports());
         if is_letter {
-            session.send("q").see("q").send(CTRL_U).see_no("leaving");
+            session.send("q").see("q").send(CTRL_U).see_no("quitting");
         }
         session.send("q").ends_with(0);
     }
@@ -754,7 +774,7 @@ fn signals_and_a_lost_terminal_end_it() {
 }
 
 #[test]
-fn ctrl_l_draws_over_whatever_others_have_written() {
+fn ctrl_l_redraws_the_screen() {
     let place = Place::with_log();
     let mut session = place.start();
     session.see_chosen("Newest log");
@@ -763,7 +783,7 @@ fn ctrl_l_draws_over_whatever_others_have_written() {
 }
 
 #[test]
-fn ctrl_z_where_nobody_could_wake_it_goes_on() {
+fn ctrl_z_without_a_shell_does_nothing() {
     let place = Place::with_log();
     let mut session = place.start();
     session.see_chosen("Newest log").send(CTRL_Z).see_chosen("Newest log").send("l").see("recent files");
@@ -772,23 +792,23 @@ fn ctrl_z_where_nobody_could_wake_it_goes_on() {
 }
 
 #[test]
-fn it_goes_to_the_background_and_comes_back() {
+fn it_can_be_suspended_and_continued() {
     let place = Place::with_log();
     let mut shell = place.start_in_shell();
-    // By Ctrl-Z, and by somebody else.
+    // By Ctrl-Z, and by a signal from another process.
     shell.send("sh -c 'echo $$ >pid; exec ttmem'; echo code $?\r").see_chosen("Newest log");
     shell.send(CTRL_Z).see("Stopped").see_no("Newest log");
     shell.send("fg\r").see_chosen("Newest log").send("l").see("recent files");
     let id: i32 = fs::read_to_string(place.file("pid")).unwrap().trim().parse().unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_raw(id).unwrap(), Signal::TSTP).unwrap();
     shell.see_no("recent files").see("Stopped");
-    // What is typed is seen: the terminal was left as it was.
+    // Typed text is echoed, so the terminal was restored.
     shell.send("echo as it was\r").see("$ echo as it was").send("fg\r").see("recent files");
     shell.send("vae.log\r").see(VAE).send("q").see_no("p page").send("exit\r").ends_with(0);
 }
 
 #[test]
-fn a_command_goes_to_the_background_together_with_ttmem() {
+fn a_command_is_suspended_together_with_ttmem() {
     let place = Place::new();
     script(&place, Some(Scenario::Vae), "echo it waits\nread line\necho it got $line");
     let mut shell = place.start_in_shell();
@@ -798,10 +818,10 @@ fn a_command_goes_to_the_background_together_with_ttmem() {
     shell.send("q").see_no("p page").send("exit\r").ends_with(0);
 }
 
-// Only a build for debugging has a key that panics.
+// Only debug builds have a key that panics.
 #[cfg(debug_assertions)]
 #[test]
-fn a_panic_leaves_the_terminal_as_it_was() {
+fn a_panic_restores_the_terminal() {
     let place = Place::with_log();
     let mut session = place.start();
     session.see_chosen("Newest log").send("\x1c");
@@ -812,12 +832,12 @@ fn a_panic_leaves_the_terminal_as_it_was() {
 // The terminal itself.
 
 #[test]
-fn a_terminal_that_changes_its_size_is_drawn_anew() {
+fn a_resized_terminal_is_redrawn() {
     let place = Place::with_reports();
     let mut session = place.start_with(100, 30, &[]);
-    session.see("2; the newest is vae").resize(60, 12).see("n l o r s at once").see_chosen("Newest log");
+    session.see("2; the newest is vae").resize(60, 12).see("n l o r s shortcuts").see_chosen("Newest log");
     session.resize(30, 5).see("ttmem needs 40x10").see("30x5").resize(40, 10).see_chosen("Newest log");
-    session.send("l").see("recent files").resize(120, 40).see("q quit, when empty");
+    session.send("l").see("recent files").resize(120, 40).see("q quit if empty");
     session.send("vae").see("Path  vae").resize(50, 12).see("Path  vae").send(".log\r").see("Tenstorrent");
     session
         .resize(40, 10)
@@ -836,8 +856,8 @@ fn a_terminal_that_changes_its_size_is_drawn_anew() {
         .see_no("format")
         .see("peak");
     session.send("x").see("Remove the").resize(90, 20).see("Remove the report vae and its files").send("n");
-    session.see("vae stays").send(ESCAPE).see("Newest log").send("lvae").see("Path  vae");
-    // What is typed where nothing can be seen is lost; that it was read, two more sizes show.
+    session.see("Kept vae").send(ESCAPE).see("Newest log").send("lvae").see("Path  vae");
+    // Keys are ignored while the terminal is too small. The two resizes show that the key was read.
     session.resize(30, 5).see("ttmem needs").send("x").resize(31, 5).see("31x5").resize(32, 5).see("32x5");
     session.resize(90, 20).see("Path  vae\n");
     session.resize(20, 4).see("ttmem needs").send("q").ends_with(0);
@@ -857,22 +877,8 @@ fn every_screen_can_be_read_on_a_small_terminal() {
         .send("x")
         .see("Remove the report")
         .see("y/n");
-    session
-        .send("n")
-        .see("stays")
-        .send(ENTER)
-        .see("lines 1–")
-        .see("q quit")
-        .send("m")
-        .see("Save Markdown as");
-    session
-        .send(ESCAPE)
-        .see("p page")
-        .send("p")
-        .see("The page is written")
-        .see("q quit")
-        .send("r")
-        .see("peak");
+    session.send("n").see("Kept").send(ENTER).see("lines 1–").see("q quit").send("m").see("Save Markdown as");
+    session.send(ESCAPE).see("p page").send("p").see("Page written").see("q quit").send("r").see("peak");
     session
         .send(ESCAPE)
         .see("Newest log")
@@ -904,34 +910,34 @@ fn has_colour(session: &Session) -> bool {
 }
 
 #[test]
-fn colours_are_there_unless_they_are_not_wanted() {
+fn colours_are_used_unless_disabled() {
     let place = Place::with_reports();
     for (environment, wanted) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
         let mut session = place.start_with(80, 24, environment);
         session.see("Newest log").send("loom.log\r").see(OOM);
         assert_eq!(has_colour(&session), wanted, "the answer");
-        session.send("r").see("Path").send(ESCAPE).see("Stored").send("o").see("ran out");
+        session.send("r").see("Path").send(ESCAPE).see("Stored").send("o").see("OOM");
         assert_eq!(has_colour(&session), wanted, "the list");
         session.send("q").ends_with(0);
     }
 }
 
 #[test]
-fn off_a_terminal_there_is_help() {
+fn without_a_terminal_help_is_printed() {
     let place = Place::with_log();
     let output = place.ttmem().assert().code(2).get_output().clone();
     assert!(output.stdout.is_empty());
     assert!(String::from_utf8(output.stderr).unwrap().contains("Usage: ttmem"));
     let mut session = place.start_with(80, 24, &[("TERM", "dumb")]);
-    assert!(session.ends_with(2).contains("choose from what is there"));
+    assert!(session.ends_with(2).contains("choose a log or report interactively"));
 }
 
 #[test]
-fn a_home_that_cannot_be_told_is_no_reason_to_stop() {
+fn an_unknown_home_does_not_prevent_reading() {
     let place = Place::with_log();
     let mut session = place.start_with(100, 24, &[("HOME", "")]);
-    session.see("there is no home directory").send("l").see("recent files").send("vae.log\r").see(VAE);
-    session.send("p").see("the report is not stored").send("q").ends_with(0);
+    session.see("no home directory").send("l").see("recent files").send("vae.log\r").see(VAE);
+    session.send("p").see("cannot store the report").send("q").ends_with(0);
 }
 
 // Other commands: `ttmem run` and `ttmem serve`, as processes.
@@ -945,7 +951,7 @@ fn script(place: &Place, scenario: Option<Scenario>, then: &str) {
     place.write("model.sh", &format!("{printed}\n{then}\n"));
 }
 
-/// Types the command, and waits until it has ended or says that it cannot be run.
+/// Types the command, and waits until it has ended or cannot be run.
 fn run(session: &mut Session, command: &str, seen: &str) -> bool {
     session.see("Run a command").send("r").see("Command").send(CTRL_U).send(command).send(ENTER);
     session.wait_until(seen, |screen| screen.contains(NOT_BUILT) || screen.contains(seen));
@@ -970,9 +976,9 @@ fn a_command_is_run_and_its_result_is_shown() {
         return;
     }
     session.see("sh model.sh ended with exit code 0").see("weights").send("r");
-    // The command is there to be run again.
+    // The command stays in the field, to be run again.
     session.see("Command  sh model.sh").see("ended with exit code 0").send(ESCAPE).see("1; the newest is");
-    // The log, and not the profile that was made of it.
+    // The log is offered, but not its profile.
     session.see("sh_profile.log").see("1 recent file").send("q").ends_with(0);
 }
 
@@ -997,23 +1003,27 @@ fn a_command_without_memory_data_says_how_it_ended_and_what_it_printed_last() {
         ("kill -9 $$", "was killed by signal 9 (SIGKILL)", "nothing of the runtime"),
     ] {
         script(&place, None, then);
-        run(&mut session, "sh model.sh", "no report of this run");
-        session.see(&format!("sh model.sh {ended}")).see(printed).see("the command printed no line of");
+        run(&mut session, "sh model.sh", "no report for this run");
+        session.see(&format!("sh model.sh {ended}")).see(printed).see("no output of the");
         session.see_no("export").send(ESCAPE).see("Command  sh model.sh").see(ended).send(ESCAPE);
     }
     for (command, ended) in [("true", "ended with exit code 0"), ("sh -c 'exit 7'", "ended with exit code 7")]
     {
-        run(&mut session, command, "no report of this run");
-        session.see(&format!("{command} {ended}")).see("It printed nothing.").send(ESCAPE).see("Command");
+        run(&mut session, command, "no report for this run");
+        session
+            .see(&format!("{command} {ended}"))
+            .see("The command printed nothing.")
+            .send(ESCAPE)
+            .see("Command");
         session.send(ESCAPE);
     }
     session.see("where did").send("q").ends_with(0);
 }
 
 #[test]
-fn the_answer_is_that_of_the_command_whatever_else_runs_here() {
+fn the_result_is_that_of_the_command_even_if_others_run_here() {
     let place = Place::new();
-    // Another run that begins and ends while the command runs, and is the newest of all.
+    // Another run that starts and ends while the command runs, and is the newest.
     let other = place.log("elsewhere/other.txt", Scenario::Llm);
     let ttmem = assert_cmd::cargo::cargo_bin("ttmem");
     let other =
@@ -1021,23 +1031,19 @@ fn the_answer_is_that_of_the_command_whatever_else_runs_here() {
     script(&place, Some(Scenario::Vae), &other);
     let mut session = place.start();
     run(&mut session, "sh model.sh", "p page");
-    session.see("ttmem › sh_").see("sh_profile.log   Tenstorrent").send("r").see("Command").send(ESCAPE);
+    session.see("ttmem › sh_").see("Tenstorrent runtime log").send("r").see("Command").send(ESCAPE);
     session.see("2; the newest is").see("where did");
     script(&place, None, &other);
-    run(&mut session, "sh model.sh", "no report of this run");
+    run(&mut session, "sh model.sh", "no report for this run");
     session.see("sh model.sh ended with exit code 0").see("nothing of the runtime").send("q").ends_with(0);
 }
 
 #[test]
-fn a_command_that_is_not_there_leaves_what_was_said_until_enter() {
+fn the_error_of_a_missing_command_stays_until_enter() {
     let place = Place::new();
     let mut session = place.start();
     run(&mut session, "nosuch.py", "Press Enter to go back");
-    session
-        .see("there is no script nosuch.py")
-        .send(ENTER)
-        .see("nosuch.py was not started")
-        .see("exit code 2");
+    session.see("nosuch.py: not found").send(ENTER).see("nosuch.py was not started").see("exit code 2");
     session.see("Command  nosuch.py").send(CTRL_C).ends_with(130);
 }
 
@@ -1068,17 +1074,15 @@ fn a_signal_while_a_command_runs_ends_both() {
 }
 
 #[test]
-fn a_command_line_that_cannot_be_run_is_said_under_the_prompt() {
+fn an_invalid_command_line_is_reported_under_the_prompt() {
     let place = Place::new();
     place.write("my model.sh", "");
     place.write("my other.txt", "");
     let mut session = place.start();
-    session.see("Run a command").send("r").see("Command").send(ENTER).see("type a script or a command");
-    for (command, said) in [
-        ("a | b", "`|` is for a shell"),
-        ("echo hi>out.txt", "`>` is for a shell"),
-        ("'a", "a quote is not closed"),
-    ] {
+    session.see("Run a command").send("r").see("Command").send(ENTER).see("type a script or command");
+    for (command, said) in
+        [("a | b", "`|` needs a shell"), ("echo hi>out.txt", "`>` needs a shell"), ("'a", "unclosed quote")]
+    {
         session.send(CTRL_U).send(command).send(ENTER).see(said).see("Command");
     }
     session
@@ -1088,11 +1092,11 @@ fn a_command_line_that_cannot_be_run_is_said_under_the_prompt() {
         .see("Command  sh my\\ ")
         .see("my model.sh")
         .see("my other.txt");
-    session.send(CTRL_U).send("sh zz").send(TAB).see("nothing there begins like that");
+    session.send(CTRL_U).send("sh zz").send(TAB).see("no matching files");
     session
         .send(CTRL_U)
         .send("q")
-        .see("q: leaving")
+        .see("q: quitting")
         .send("x")
         .see("Command  qx")
         .send(ESCAPE)
@@ -1100,7 +1104,7 @@ fn a_command_line_that_cannot_be_run_is_said_under_the_prompt() {
     session.send("q").ends_with(0);
 }
 
-/// Opens the screen of the server; the address, if there is a server.
+/// Opens the screen of the server; returns its address.
 fn serving(session: &mut Session) -> Option<String> {
     session.see("s").send("s").see("serve the reports");
     session
@@ -1115,7 +1119,7 @@ fn is_served(address: &str) -> bool {
 }
 
 #[test]
-fn reports_are_served_until_the_screen_is_left() {
+fn reports_are_served_until_the_screen_is_closed() {
     let place = Place::with_reports();
     let mut session = place.start();
     session.see("2; the newest is vae");
@@ -1128,10 +1132,10 @@ fn reports_are_served_until_the_screen_is_left() {
             .ends_with(0);
         return;
     };
-    session.see("ssh -L").see("stop and go back").see_no("Ctrl-C stops it");
+    session.see("ssh -L").see("stop and go back").see_no("Press Ctrl-C to stop");
     assert!(is_served(&address));
     session.send(ESCAPE).see("Newest log");
-    assert!(!is_served(&address), "it is stopped before anything else is seen");
+    assert!(!is_served(&address), "it is stopped before the next screen is drawn");
     for (keys, code) in [("q", 0), (CTRL_C, 130)] {
         session.see("Newest log");
         let address = serving(&mut session).unwrap();
@@ -1144,7 +1148,7 @@ fn reports_are_served_until_the_screen_is_left() {
 }
 
 #[test]
-fn an_answer_is_stored_before_it_is_served() {
+fn a_report_is_stored_before_it_is_served() {
     let place = Place::with_log();
     let mut session = answered(&place);
     serving(&mut session);

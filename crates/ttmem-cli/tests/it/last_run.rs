@@ -1,4 +1,4 @@
-//! `ttmem last-run` as people call it: streams, files, exit codes.
+//! `ttmem last-run`: streams, files, exit codes.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log").join(name)
 }
 
-/// A folder with a log of two passes in it.
+/// A folder with a log of two passes.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(corpus("vae-decoder.log"), folder.path().join("vae.log")).unwrap();
@@ -26,13 +26,13 @@ fn ttmem(folder: &Path) -> Command {
     command
 }
 
-/// What a call that succeeds prints on both streams.
+/// The output of a successful call on both streams.
 fn run(folder: &Path, args: &[&str]) -> (Vec<u8>, String) {
     let output = ttmem(folder).args(args).assert().success().get_output().clone();
     (output.stdout, String::from_utf8(output.stderr).unwrap())
 }
 
-/// What a call that fails with exit code 2 says.
+/// The error of a call that fails with exit code 2.
 fn refused(folder: &Path, args: &[&str]) -> String {
     let output = ttmem(folder).args(args).assert().code(2).get_output().clone();
     assert_eq!(output.stdout, b"", "nothing is written");
@@ -48,7 +48,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What the screen is about: the peak, its cause, and who is alive.
+/// The peak, its cause, and the live tensors, without steps.
 fn peak(folder: &Path, args: &[&str]) -> Value {
     let (json, _) = run(folder, &[&["summary", "--json"], args].concat());
     let mut peak: Value = serde_json::from_slice::<Value>(&json).unwrap()["ranks"][0]["peak"].take();
@@ -66,7 +66,7 @@ fn peak(folder: &Path, args: &[&str]) -> Value {
 }
 
 #[test]
-fn the_profile_answers_as_the_log_does_for_its_last_pass() {
+fn the_profile_has_the_same_peak_as_the_last_pass_of_the_log() {
     let folder = folder();
     run(folder.path(), &["last-run", "vae.log", "-o", "last.log", "--profile", "last.ttmem"]);
     let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
@@ -75,7 +75,7 @@ fn the_profile_answers_as_the_log_does_for_its_last_pass() {
     assert_eq!(names(folder.path()), ["last.log", "last.ttmem", "vae.log"]);
 }
 
-/// Every line is one of the log: nothing is added, and a summary says what is missing.
+/// Every line is from the log: nothing is added, and a summary warns about what is missing.
 #[test]
 fn the_lines_are_those_of_the_log() {
     let folder = folder();
@@ -91,7 +91,7 @@ fn the_lines_are_those_of_the_log() {
     assert_eq!(said, "");
 }
 
-/// The profile does not need the log: every command reads it.
+/// Every command reads the profile without the log.
 #[test]
 fn every_command_reads_the_profile() {
     let folder = folder();
@@ -108,7 +108,7 @@ fn every_command_reads_the_profile() {
 }
 
 #[test]
-fn standard_output_a_file_and_a_pipe_are_the_same() {
+fn standard_output_a_file_and_a_pipe_have_the_same_lines() {
     let folder = folder();
     let (printed, said) = run(folder.path(), &["last-run", "vae.log"]);
     assert_eq!(said, "");
@@ -120,7 +120,7 @@ fn standard_output_a_file_and_a_pipe_are_the_same() {
 }
 
 #[test]
-fn the_profile_of_a_pipe_is_that_of_the_file() {
+fn the_profile_of_a_pipe_equals_that_of_the_file() {
     let folder = folder();
     run(folder.path(), &["last-run", "vae.log", "--profile", "file.ttmem"]);
     let log = fs::read(folder.path().join("vae.log")).unwrap();
@@ -131,7 +131,7 @@ fn the_profile_of_a_pipe_is_that_of_the_file() {
 
 /// A tensor of an earlier pass has an operation, but no step.
 #[test]
-fn what_was_made_in_what_was_cut_away_is_said_so() {
+fn tensors_allocated_before_the_pass_are_marked() {
     let folder = folder();
     fs::copy(corpus("trace.log"), folder.path().join("trace.log")).unwrap();
     run(folder.path(), &["last-run", "trace.log", "--profile", "last.ttmem"]);
@@ -141,7 +141,7 @@ fn what_was_made_in_what_was_cut_away_is_said_so() {
 }
 
 #[test]
-fn what_was_found_is_said_to_who_asks() {
+fn verbose_prints_what_was_found() {
     let folder = folder();
     let (_, said) = run(folder.path(), &["last-run", "vae.log", "-v", "-o", "last.log"]);
     assert!(said.contains("vae.log: pass 2 of 2, lines 1069 to 1579 of 1579"), "{said}");
@@ -152,12 +152,12 @@ fn a_file_is_replaced_only_by_force() {
     let folder = folder();
     fs::write(folder.path().join("mine.log"), "mine").unwrap();
     let said = refused(folder.path(), &["last-run", "vae.log", "-o", "mine.log"]);
-    assert!(said.contains("mine.log is there already; --force replaces it"), "{said}");
+    assert!(said.contains("mine.log: already exists"), "{said}");
     assert_eq!(fs::read(folder.path().join("mine.log")).unwrap(), b"mine");
     run(folder.path(), &["last-run", "vae.log", "-o", "mine.log", "--force"]);
     let (expected, _) = run(folder.path(), &["last-run", "vae.log"]);
     assert_eq!(fs::read(folder.path().join("mine.log")).unwrap(), expected);
-    // What it holds now is a log, and so is its source: only --in-place replaces one.
+    // The output is a log now, like its source: only --in-place replaces a log.
     for log in ["mine.log", "vae.log"] {
         let before = fs::read(folder.path().join(log)).unwrap();
         let said = refused(folder.path(), &["last-run", "vae.log", "-o", log, "--force"]);
@@ -173,7 +173,7 @@ fn a_profile_is_never_replaced() {
     fs::write(folder.path().join("mine.ttmem"), "mine").unwrap();
     let profile = ["last-run", "vae.log", "--profile", "mine.ttmem"];
     let said = refused(folder.path(), &profile);
-    assert!(said.contains("mine.ttmem is there already; --force replaces it"), "{said}");
+    assert!(said.contains("mine.ttmem: already exists"), "{said}");
     run(folder.path(), &[&profile[..], &["--force"]].concat());
     // If one file cannot be written, neither is.
     for args in [&["--force"][..], &["--force", "-o", "new.log"], &["--in-place", "--force"]] {
@@ -192,7 +192,7 @@ fn a_profile_is_never_replaced() {
 }
 
 #[test]
-fn lines_and_profile_of_one_name_are_refused_however_it_is_spelled() {
+fn the_same_file_for_lines_and_profile_is_rejected_however_it_is_spelled() {
     let folder = folder();
     fs::create_dir(folder.path().join("sub")).unwrap();
     fs::write(folder.path().join("a.log"), "notes\n").unwrap();
@@ -228,7 +228,7 @@ fn in_place_requires_a_profile() {
         assert!(said.contains("--in-place requires --profile FILE.ttmem"), "{said}");
     }
     let said = refused(folder.path(), &["last-run", "vae.log", "--profile", "-"]);
-    assert!(said.contains("--profile needs the name of a file"), "{said}");
+    assert!(said.contains("--profile needs a file name"), "{said}");
     assert_eq!(
         fs::read(folder.path().join("vae.log")).unwrap(),
         fs::read(corpus("vae-decoder.log")).unwrap()
@@ -243,16 +243,16 @@ fn in_place_the_log_becomes_its_last_pass() {
     run(folder.path(), &["last-run", "vae.log", "--in-place", "--profile", "last.ttmem"]);
     assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
     assert_eq!(peak(folder.path(), &["last.ttmem"]), whole);
-    // Once is enough.
+    // A second time changes nothing.
     let (_, said) = run(folder.path(), &["last-run", "vae.log", "--in-place", "--profile", "again.ttmem"]);
-    assert!(said.contains("there is only one pass, all of it is kept"), "{said}");
+    assert!(said.contains("only one pass; the whole log is kept"), "{said}");
     assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
     assert_eq!(names(folder.path()), ["again.ttmem", "last.ttmem", "vae.log"]);
 }
 
 #[cfg(unix)]
 #[test]
-fn in_place_permissions_and_links_stay() {
+fn in_place_keeps_permissions_and_links() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let folder = folder();
     let log = folder.path().join("vae.log");
@@ -266,7 +266,7 @@ fn in_place_permissions_and_links_stay() {
 }
 
 #[test]
-fn in_place_a_packed_log_stays_packed() {
+fn in_place_a_compressed_log_stays_compressed() {
     let folder = folder();
     let log = fs::read(folder.path().join("vae.log")).unwrap();
     let whole = peak(folder.path(), &["vae.log", "--run", "last"]);
@@ -285,7 +285,7 @@ fn in_place_a_packed_log_stays_packed() {
         Some(output.stdout)
     };
     for (program, name) in [("gzip", "vae.log.gz"), ("zstd", "vae.log.zst")] {
-        // Where there is no such program, the library's own tests have to do.
+        // Without the program, only the library's own tests cover this.
         let Some(before) = packed(program) else { continue };
         fs::write(folder.path().join(name), &before).unwrap();
         let profile = format!("{program}.ttmem");
@@ -298,7 +298,7 @@ fn in_place_a_packed_log_stays_packed() {
 }
 
 #[test]
-fn what_cannot_be_cut_is_left_alone() {
+fn logs_without_passes_are_not_changed() {
     let folder = folder();
     fs::copy(corpus("info-only.log"), folder.path().join("info.log")).unwrap();
     fs::write(folder.path().join("hello.txt"), "hello\n").unwrap();
@@ -307,16 +307,13 @@ fn what_cannot_be_cut_is_left_alone() {
     let cases: [(&[&str], &str); 9] = [
         (&["info.log"], "TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG"),
         (&["info.log", "--in-place", "--profile", "new.ttmem"], "--marker"),
-        (&["info.log", "-o", "new.log"], "names no programs"),
-        (&["hello.txt", "-o", "new.log"], "no reader knows this format"),
+        (&["info.log", "-o", "new.log"], "does not name programs"),
+        (&["hello.txt", "-o", "new.log"], "unknown format"),
         (&["out/vae.ttmem", "-o", "new.log"], "only logs have passes"),
         (&["out"], "is a directory"),
         (&["nothing.log"], "cannot read nothing.log"),
         (&["-", "--in-place", "--profile", "new.ttmem"], "standard input cannot be replaced"),
-        (
-            &["vae.log", "--marker", "never printed", "-o", "new.log"],
-            "no line of vae.log has the marker's text",
-        ),
+        (&["vae.log", "--marker", "never printed", "-o", "new.log"], "vae.log: no line contains the marker"),
     ];
     for (args, expected) in cases {
         let said = refused(folder.path(), &[&["last-run"], args].concat());
@@ -332,19 +329,19 @@ fn what_cannot_be_cut_is_left_alone() {
 }
 
 #[test]
-fn a_log_of_one_pass_is_kept_and_said() {
+fn a_log_of_one_pass_is_kept_and_reported() {
     let folder = folder();
     fs::copy(corpus("oom-capacity.log"), folder.path().join("oom.log")).unwrap();
     let (printed, said) = run(folder.path(), &["last-run", "oom.log"]);
     assert_eq!(printed, fs::read(corpus("oom-capacity.log")).unwrap());
-    assert!(said.contains("oom.log: there is only one pass, all of it is kept; --marker TEXT"), "{said}");
+    assert!(said.contains("oom.log: only one pass; the whole log is kept; use --marker TEXT"), "{said}");
     let (_, said) = run(folder.path(), &["last-run", "oom.log", "-q"]);
     assert_eq!(said, "");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let folder = folder();
     let binary = assert_cmd::cargo::cargo_bin("ttmem");
     let command = format!("set -o pipefail; {} last-run vae.log | head -n 1", binary.display());

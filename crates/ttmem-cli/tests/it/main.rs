@@ -1,6 +1,6 @@
-//! The tests of the commands, in one program: linking is what takes time.
+//! Tests of the commands, in one program to save link time.
 
-// The helpers of tests are tests; clippy's allowance does not see that.
+// Clippy's allowance for tests does not cover test helpers.
 #![allow(clippy::unwrap_used)]
 
 mod config;

@@ -1,4 +1,4 @@
-//! Manners that all commands share: help, streams, loudness, colours, completions, manual pages.
+//! Behaviour that all commands share: help, streams, verbosity, colours, completions, manual pages.
 
 use std::io::Read;
 use std::path::Path;
@@ -37,11 +37,11 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn off_a_terminal_ttmem_alone_prints_help_and_exits_with_2() {
+fn without_a_terminal_ttmem_prints_help_and_exits_with_2() {
     let output = ttmem().assert().code(2).get_output().clone();
     assert!(output.stdout.is_empty());
     let help = text(&output.stderr);
-    assert!(help.contains("Usage: ttmem") && help.contains("ttmem summary model_profile.log"), "{help}");
+    assert!(help.contains("Usage: ttmem") && help.contains("ttmem model_profile.log"), "{help}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn completions_know_every_command() {
     ttmem().args(["completions", "tcsh"]).assert().code(2);
 }
 
-/// The script is one that a real bash takes.
+/// A real bash accepts the script.
 #[test]
 fn bash_completes_a_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn bash_completes_a_command() {
     };
     assert_eq!(offered("ttmem", "last"), "last-run");
     assert_eq!(offered("ttmem config", "up"), "update");
-    // Nothing of its own: bash offers files.
+    // No completions of its own, so bash offers files.
     assert_eq!(offered("ttmem summary", ""), "");
     assert_eq!(offered("ttmem summary", "--mark"), "--markdown");
 }
@@ -109,7 +109,7 @@ fn there_is_a_manual_page_for_every_command() {
 }
 
 #[test]
-fn quiet_says_only_results_and_errors_and_verbose_says_more() {
+fn quiet_prints_only_results_and_errors_and_verbose_prints_more() {
     // A log with a warning.
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("cut.log");
@@ -131,7 +131,7 @@ fn quiet_says_only_results_and_errors_and_verbose_says_more() {
 }
 
 #[test]
-fn nothing_has_colour_or_a_bar_off_a_terminal() {
+fn without_a_terminal_there_are_no_colours_and_no_bar() {
     for args in [vec!["summary"], vec!["summary", "-v"]] {
         let output =
             ttmem().args(args).arg(corpus("vae-decoder.log")).assert().success().get_output().clone();
@@ -140,7 +140,7 @@ fn nothing_has_colour_or_a_bar_off_a_terminal() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     for args in [vec!["summary", "--json"], vec!["summary"], vec!["completions", "bash"], vec!["--help"]] {
         let mut command = Process::new(assert_cmd::cargo::cargo_bin("ttmem"));
         command.args(&args);
@@ -159,7 +159,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_said_whatever_was_to_be_written() {
+fn a_full_disk_is_an_error_for_every_output() {
     for arguments in [&["--help"][..], &["--version"], &["help", "run"], &["formats"]] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("ttmem"));
@@ -169,7 +169,7 @@ fn a_full_disk_is_said_whatever_was_to_be_written() {
     }
 }
 
-/// `-` is standard output, and a device is nothing that could be destroyed.
+/// `-` is standard output, and a device can always be written to.
 #[test]
 fn results_can_be_sent_anywhere() {
     let log = corpus("vae-decoder.log");
@@ -184,7 +184,7 @@ fn results_can_be_sent_anywhere() {
 }
 
 #[test]
-fn the_program_answers_to_its_first_name() {
+fn the_program_runs_under_its_original_name() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("tt-memory-profiler");
     std::os::unix::fs::symlink(assert_cmd::cargo::cargo_bin("ttmem"), &link).unwrap();
@@ -194,7 +194,7 @@ fn the_program_answers_to_its_first_name() {
     }
 }
 
-/// A folder with `tt-memory-profiler` alone.
+/// A folder with only `tt-memory-profiler`.
 fn profiler_alone() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tt-memory-profiler");
@@ -203,7 +203,7 @@ fn profiler_alone() -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn the_first_name_without_ttmem_beside_it_is_an_error() {
+fn the_original_name_needs_ttmem_in_the_same_folder() {
     let (folder, program) = profiler_alone();
     let output = Process::new(program).arg("--version").output().unwrap();
     let said = text(&output.stderr);
@@ -213,9 +213,9 @@ fn the_first_name_without_ttmem_beside_it_is_an_error() {
     assert!(said.ends_with("install ttmem and tt-memory-profiler into the same folder\n"), "{said}");
 }
 
-/// Whoever signals or awaits the process that they have started means the command.
+/// Signals to the started process, and waiting for it, must reach the command.
 #[test]
-fn the_first_name_becomes_ttmem_in_the_same_process() {
+fn the_original_name_becomes_ttmem_in_the_same_process() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::process::ExitStatusExt;
 

@@ -24,7 +24,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Every command that writes a file, with its input and `OUT` in the place of the output.
+/// Every command that writes a file, with its input and `OUT` for the output.
 const WRITERS: [&[&str]; 9] = [
     &["gantt", "calls.json", "OUT"],
     &["chart", "in.log", "-o", "OUT"],
@@ -56,8 +56,8 @@ fn named(writer: &[&str], stem: &str) -> String {
     format!("{stem}{}", if is_picture { ".svg" } else { "" })
 }
 
-/// One file of every format, and packed ones.
-fn evidence() -> Vec<(String, Vec<u8>)> {
+/// One file of every format, including compressed ones.
+fn inputs() -> Vec<(String, Vec<u8>)> {
     const FILES: [&str; 15] = [
         "tt_log/two-graphs.log",
         "tt_log/info-only.log",
@@ -75,23 +75,23 @@ fn evidence() -> Vec<(String, Vec<u8>)> {
         "ttrt_memory/memory_results.json",
         "torch_snapshot/train_gpt2_30m.pickle.gz",
     ];
-    let mut evidence: Vec<(String, Vec<u8>)> =
+    let mut inputs: Vec<(String, Vec<u8>)> =
         FILES.iter().map(|file| ((*file).to_owned(), fs::read(corpus().join(file)).unwrap())).collect();
     let place = folder();
     let reported = write(place.path(), &["report", "calls.json", "-o", "OUT"], "out", false);
     assert_eq!(reported.0, 0, "{}", reported.1);
-    evidence.push(("a profile".into(), fs::read(place.path().join("out/calls.ttmem")).unwrap()));
+    inputs.push(("a profile".into(), fs::read(place.path().join("out/calls.ttmem")).unwrap()));
     // A program that prints a lot before the runtime starts.
     let mut late = b"loading\n".repeat(3 << 20);
     late.extend_from_slice(&fs::read(corpus().join("tt_log/info-only.log")).unwrap());
-    evidence.push(("a log that begins late".into(), late));
-    evidence
+    inputs.push(("a log that starts late".into(), late));
+    inputs
 }
 
 #[test]
-fn no_command_replaces_evidence() {
+fn no_command_replaces_a_log_recording_or_profile() {
     let folder = folder();
-    for ((what, content), writer) in sweep::pairs(&evidence(), &WRITERS) {
+    for ((what, content), writer) in sweep::pairs(&inputs(), &WRITERS) {
         for force in [false, true] {
             let output = named(writer, "kept");
             let path = folder.path().join(&output);
@@ -128,7 +128,7 @@ fn no_command_replaces_its_input() {
 }
 
 #[test]
-fn an_input_that_only_an_option_makes_evidence_is_kept() {
+fn an_input_of_a_given_format_is_kept() {
     let folder = folder();
     fs::write(folder.path().join("odd.svg"), "no signs of any format\n").unwrap();
     for writer in [
@@ -155,7 +155,7 @@ fn every_output_may_be_replaced_by_the_next() {
 }
 
 #[test]
-fn the_summaries_of_any_evidence_may_be_replaced() {
+fn the_summaries_of_any_input_may_be_replaced() {
     let folder = folder();
     let logs = fs::read_dir(corpus().join("tt_log")).unwrap().map(|entry| entry.unwrap().path());
     for log in logs.filter(|path| path.extension().is_some_and(|end| end == "log")) {
@@ -169,7 +169,7 @@ fn the_summaries_of_any_evidence_may_be_replaced() {
 }
 
 #[test]
-fn gantt_says_that_it_draws_one_file() {
+fn gantt_takes_a_single_input() {
     let folder = folder();
     fs::copy(folder.path().join("calls.json"), folder.path().join("second.json")).unwrap();
     let (code, said) = write(folder.path(), &["gantt", "calls.json", "OUT"], "second.json", true);
@@ -178,7 +178,7 @@ fn gantt_says_that_it_draws_one_file() {
 }
 
 #[test]
-fn a_report_beside_a_recording_leaves_the_recording() {
+fn a_report_in_the_folder_of_a_recording_keeps_the_recording() {
     let place = folder();
     let report = |words: &[&str]| write(place.path(), words, "", false);
     assert_eq!(report(&["report", "calls.json", "-o", "made"]).0, 0);

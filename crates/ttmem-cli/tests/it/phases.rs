@@ -1,4 +1,4 @@
-//! `ttmem phases` and `ttmem chart` as people and scripts call them: streams, exit codes, options, files.
+//! `ttmem phases` and `ttmem chart`: streams, exit codes, options, files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn ttmem(folder: &TempDir) -> Command {
     command
 }
 
-/// What a call that must end with this code says on both streams.
+/// The output on both streams of a call that must exit with this code.
 fn said(folder: &TempDir, args: &[&str], code: i32) -> (String, String) {
     let output = ttmem(folder).args(args).assert().code(code).get_output().clone();
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
@@ -44,7 +44,7 @@ fn the_screen_of_a_training_log() {
 }
 
 #[test]
-fn logs_is_another_word_for_the_file() {
+fn logs_is_an_alias_of_the_file() {
     let folder = folder();
     let named = said(&folder, &["phases", "tinyllama.log"], 0);
     assert_eq!(said(&folder, &["phases", "--logs", "tinyllama.log"], 0), named);
@@ -71,7 +71,8 @@ fn options_have_both_spellings_and_any_unit() {
     let actual = with(&["--use_actual_sizes", "--gradients_size", "12.5MB"]);
     assert_eq!(actual["gradients"]["expected_bytes"], 25u64 << 19);
     assert_eq!(actual["parts"][1]["source"], "measured");
-    for (size, words) in [("12 Gbit", "no unit"), ("lots", "begin with a number"), ("-1GB", "below zero")] {
+    for (size, words) in [("12 Gbit", "unknown unit"), ("lots", "start with a number"), ("-1GB", "negative")]
+    {
         let argument = format!("--device-memory={size}");
         let (_, errors) = said(&folder, &["phases", "tinyllama.log", &argument], 2);
         assert!(errors.contains(words), "{errors}");
@@ -88,45 +89,46 @@ fn a_file_without_phases_is_exit_4_and_says_what_is_missing() {
         out.is_empty() && errors.contains("snapshot(NAME)") && errors.contains("--track_memory"),
         "{errors}"
     );
-    // The others are answered.
+    // The other files are still reported.
     let (out, errors) = said(&folder, &["phases", "vae.log", "tinyllama.log"], 4);
-    assert!(
-        out.contains("tinyllama (default)") && errors.contains("vae.log: there are no phases"),
-        "{errors}"
-    );
+    assert!(out.contains("tinyllama (default)") && errors.contains("vae.log: no phases"), "{errors}");
     said(&folder, &["phases", "missing.log"], 2);
     let (_, errors) = said(&folder, &["phases", "tinyllama.log", "--rank", "7"], 2);
-    assert!(errors.contains("there is no rank 7"), "{errors}");
+    assert!(errors.contains("no rank 7"), "{errors}");
     said(&folder, &["phases", "-", "-"], 2);
 }
 
 #[test]
-fn pictures_are_drawn_and_never_replaced_unless_asked() {
+fn pictures_are_replaced_only_by_force() {
     let folder = folder();
     let usual = folder.path().join("memory_peak_visualization.png");
     let (screen, errors) = said(&folder, &["phases", "--logs", "tinyllama.log", "--visualize_peak"], 0);
     assert!(screen.contains("Compared") && errors.contains("drew memory_peak_visualization.png"), "{errors}");
     let drawn = fs::read(&usual).unwrap();
     assert!(drawn.starts_with(b"\x89PNG\r\n\x1a\n"));
-    // The usual name is no exception.
-    let (screen, errors) = said(&folder, &["phases", "tinyllama.log", "--visualize-peak"], 2);
-    assert!(screen.is_empty() && errors.contains("there already; --force replaces it"), "{errors}");
-    said(&folder, &["phases", "tinyllama.log", "--visualize-peak", "--force"], 0);
+    // A picture of ttmem's own is replaced, another one is not.
+    said(&folder, &["phases", "tinyllama.log", "--visualize-peak"], 0);
     assert!(fs::read(&usual).unwrap() == drawn, "the same answer is the same picture");
+    fs::write(&usual, "mine").unwrap();
+    let (screen, errors) = said(&folder, &["phases", "tinyllama.log", "--visualize-peak"], 2);
+    assert!(screen.is_empty() && errors.contains("already exists, and ttmem did not write it"), "{errors}");
+    said(&folder, &["phases", "tinyllama.log", "--visualize-peak", "--force"], 0);
+    assert!(fs::read(&usual).unwrap() == drawn);
     let named = ["phases", "tinyllama.log", "--visualize-peak", "--output", "a.svg", "--title", "My run"];
     said(&folder, &named, 0);
     assert!(fs::read_to_string(folder.path().join("a.svg")).unwrap().contains("My run"));
     said(&folder, &["phases", "tinyllama.log", "--chart", "b.png"], 0);
     assert!(fs::read(folder.path().join("b.png")).unwrap() == drawn);
+    fs::write(folder.path().join("b.png"), "mine").unwrap();
     let (_, errors) = said(&folder, &["phases", "tinyllama.log", "--chart", "b.png"], 2);
-    assert!(errors.contains("b.png is there already"), "{errors}");
+    assert!(errors.contains("b.png: already exists"), "{errors}");
     let (_, errors) = said(&folder, &["phases", "tinyllama.log", "--chart", "b.jpg"], 2);
     assert!(errors.contains("FILE.svg or FILE.png"), "{errors}");
     said(&folder, &["phases", "tinyllama.log", "--output", "c.png"], 2);
 }
 
 #[test]
-fn a_rest_below_zero_is_a_warning() {
+fn a_negative_rest_is_a_warning() {
     let (screen, errors) = said(&folder(), &["phases", "tinyllama.log", "--model-size", "4GB"], 0);
     assert!(errors.contains("add up to") && errors.contains("more than the peak"), "{errors}");
     assert!(screen.contains("Other") && screen.contains('−'), "{screen}");
@@ -141,9 +143,9 @@ fn a_log_can_come_from_a_pipe() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("Does not fit"));
 }
 
-/// A tracker that takes a snapshot in every layer has thousands.
+/// A tracker that takes a snapshot in every layer records thousands of phases.
 #[test]
-fn of_many_phases_the_last_are_shown() {
+fn the_last_of_many_phases_are_shown() {
     let folder = folder();
     let log = fs::read_to_string(corpus("tt_train/tinyllama.log")).unwrap();
     let (head, rest) = log.split_once("--- FORWARD_PASS ---").unwrap();
@@ -155,7 +157,7 @@ fn of_many_phases_the_last_are_shown() {
     fs::write(folder.path().join("many.log"), log).unwrap();
     let (screen, errors) = said(&folder, &["phases", "many.log"], 0);
     assert_eq!(errors, "");
-    assert!(screen.contains("… and 65 before these") && screen.contains("MOE__000099"), "{screen}");
+    assert!(screen.contains("… and 65 earlier ones") && screen.contains("MOE__000099"), "{screen}");
     assert!(!screen.contains("MOE__000010") && screen.contains("Activations          192.95"), "{screen}");
     said(&folder, &["chart", "many.log", "-o", "many.png"], 0);
     assert_eq!(
@@ -171,27 +173,28 @@ fn memory_over_time_is_drawn_to_a_file() {
     assert!(out.is_empty() && errors.contains("drew m.svg"), "{errors}");
     let svg = fs::read_to_string(folder.path().join("m.svg")).unwrap();
     assert!(svg.contains("A decoder") && svg.contains("step 100 ttnn.add"));
+    said(&folder, &["chart", "vae.log", "-o", "m.svg", "--run", "last", "--pool", "DRAM"], 0);
+    assert!(fs::read_to_string(folder.path().join("m.svg")).unwrap() != svg, "it replaces its own picture");
+    fs::write(folder.path().join("m.svg"), "<svg>mine</svg>").unwrap();
     let (_, errors) = said(&folder, &["chart", "vae.log", "-o", "m.svg"], 2);
-    assert!(errors.contains("m.svg is there already"), "{errors}");
-    said(&folder, &["chart", "vae.log", "-o", "m.svg", "--run", "last", "--pool", "DRAM", "--force"], 0);
-    assert!(fs::read_to_string(folder.path().join("m.svg")).unwrap() != svg);
+    assert!(errors.contains("m.svg: already exists"), "{errors}");
     said(&folder, &["chart", "tinyllama.log", "-o", "phases.png"], 0);
     assert!(fs::read(folder.path().join("phases.png")).unwrap().starts_with(b"\x89PNG"));
     let (_, errors) = said(&folder, &["chart", "vae.log", "-o", "n.svg", "--pool", "DISK"], 2);
-    assert!(errors.contains("there are DRAM"), "{errors}");
+    assert!(errors.contains("available pools are DRAM"), "{errors}");
     let (_, errors) = said(&folder, &["chart", "tinyllama.log", "-o", "n.svg", "--pool", "DRAM"], 2);
-    assert!(errors.contains("has phases, and no pools"), "{errors}");
+    assert!(errors.contains("has phases but no pools"), "{errors}");
     said(&folder, &["chart", "vae.log", "-o", "n.pdf"], 2);
     said(&folder, &["chart", "vae.log"], 2);
     assert!(!folder.path().join("n.svg").exists());
 }
 
 #[test]
-fn of_several_ranks_one_is_drawn_and_it_is_said_which() {
+fn one_of_several_ranks_is_drawn_and_named() {
     let folder = folder();
     fs::copy(corpus("tt_log/two-ranks-info-only.log"), folder.path().join("ranks.log")).unwrap();
     let (_, errors) = said(&folder, &["chart", "ranks.log", "-o", "a.svg"], 0);
-    assert!(errors.contains("rank 1,0 is drawn; --rank chooses"), "{errors}");
+    assert!(errors.contains("drawing rank 1,0; use --rank"), "{errors}");
     said(&folder, &["chart", "ranks.log", "-o", "b.svg", "--rank", "1,1"], 0);
     assert!(fs::read_to_string(folder.path().join("b.svg")).unwrap().contains("rank 1,1"));
 }

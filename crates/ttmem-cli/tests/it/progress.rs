@@ -1,4 +1,4 @@
-//! The bar of a slow read, on a real terminal: there after a second, gone when it is done.
+//! The progress bar of a slow read on a real terminal: shown after a second, and removed at the end.
 
 #![cfg(unix)]
 use std::fs::{self, OpenOptions};
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
-/// So long a screen may take to show what is waited for, on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time a screen may take to show the expected text, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Terminal {
     screen: vt100::Parser,
@@ -38,7 +38,7 @@ impl Terminal {
         let mut reader = pair.master.try_clone_reader().unwrap();
         let (sender, output) = channel();
         thread::spawn(move || {
-            // The terminal lives as long as somebody reads it.
+            // The terminal exists as long as its master is open.
             let _master = pair.master;
             let mut buffer = [0; 4096];
             while let Ok(read @ 1..) = reader.read(&mut buffer) {
@@ -56,15 +56,14 @@ impl Terminal {
             if is_there(&text) {
                 return text;
             }
-            let bytes = self.output.recv_timeout(PATIENCE);
-            self.screen
-                .process(&bytes.unwrap_or_else(|_| panic!("waited in vain; the screen shows:\n{text}")));
+            let bytes = self.output.recv_timeout(TIMEOUT);
+            self.screen.process(&bytes.unwrap_or_else(|_| panic!("timed out; the screen shows:\n{text}")));
         }
     }
 
-    /// What is left on the screen when the program has ended.
+    /// The screen and the exit code after the program has ended.
     fn end(mut self) -> (String, u32) {
-        while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
+        while let Ok(bytes) = self.output.recv_timeout(TIMEOUT) {
             self.screen.process(&bytes);
         }
         (self.screen.screen().contents(), self.child.wait().unwrap().exit_code())
@@ -72,7 +71,7 @@ impl Terminal {
 }
 
 #[test]
-fn a_slow_read_has_a_bar_that_goes() {
+fn a_slow_read_has_a_bar_that_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("slow.log");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -91,18 +90,18 @@ fn a_slow_read_has_a_bar_that_goes() {
         assert_eq!(code, 0);
         assert!(screen.contains("Peak DRAM before step 101"), "{screen}");
         let first = screen.lines().next().unwrap();
-        assert!(first.contains("Tenstorrent runtime log"), "nothing of the bar is left:\n{screen}");
+        assert!(first.ends_with("slow.log"), "the bar was not removed:\n{screen}");
     }
 }
 
-/// Colours on a terminal, and none where NO_COLOR is set.
+/// Colours on a terminal, unless NO_COLOR is set.
 #[test]
-fn a_terminal_has_colours_unless_they_are_not_wanted() {
+fn a_terminal_has_colours_unless_disabled() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/oom-capacity.log");
     let coloured = |set: Option<&str>| {
         let mut terminal = Terminal::start(&["summary", log.to_str().unwrap()], set);
         let mut raw = Vec::new();
-        while let Ok(bytes) = terminal.output.recv_timeout(PATIENCE) {
+        while let Ok(bytes) = terminal.output.recv_timeout(TIMEOUT) {
             raw.extend(bytes);
         }
         terminal.child.wait().unwrap();

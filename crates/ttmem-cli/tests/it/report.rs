@@ -1,4 +1,4 @@
-//! `ttmem report` as people call it: where the folder goes, what it is called, what is in it.
+//! `ttmem report`: the folder, its name and its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn ttmem(home: &Path) -> Command {
     command
 }
 
-/// The folder of the page that a report says it has written.
+/// The folder of the page that `ttmem report` prints.
 fn report(home: &Path, args: &[&str]) -> PathBuf {
     let output = ttmem(home).arg("report").args(args).assert().success().get_output().clone();
     let page = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
@@ -77,7 +77,7 @@ fn a_folder_without_a_report_says_what_to_do() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory without a report"));
 }
 
-/// A folder that the earlier tool wrote.
+/// A folder written by the earlier tool.
 fn small_model(parent: &Path) -> PathBuf {
     let folder = parent.join("small_model_20260122_143957");
     fs::create_dir(&folder).unwrap();
@@ -100,7 +100,7 @@ fn a_report_of_a_folder_without_a_profile_is_made_from_its_json_files() {
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), page.display().to_string());
     assert!(String::from_utf8(output.stderr).unwrap().contains("deallocations"));
     assert!(page.is_file() && folder.join("small_model.ttmem").is_file());
-    // What it was made from is still there, byte for byte, also when it is made again from the profile.
+    // Its sources are unchanged, also after it is written again from the profile.
     assert_eq!(report(home.path(), &[&folder.display().to_string()]), folder);
     for (name, content) in &before {
         assert_eq!(&fs::read(folder.join(name)).unwrap(), content, "{name}");
@@ -110,17 +110,17 @@ fn a_report_of_a_folder_without_a_profile_is_made_from_its_json_files() {
             ttmem(home.path()).args(["summary", "--json"]).arg(file).assert().success().get_output().clone();
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
     };
-    // The folder, its memory file and its profile give one answer.
+    // The folder, its memory file and its profile have the same summary.
     let of_file = answer(&folder.join("small_model_memory.json"));
     assert_eq!((of_file["source"]["format"].as_str(), &answer(&folder)), (Some("tt_json"), &of_file));
-    // A memory file by itself is stored under the report's name.
+    // A memory file on its own is stored under the report's name.
     let memory = folder.join("small_model_memory.json").display().to_string();
     assert_eq!(report(home.path(), &[&memory]), home.path().join("reports/small-model"));
 }
 
 #[cfg(unix)]
 #[test]
-fn the_page_is_opened_if_asked_and_the_report_is_there_if_that_fails() {
+fn the_page_is_opened_on_request_and_the_report_is_written_if_that_fails() {
     use std::os::unix::fs::PermissionsExt;
 
     let home = tempfile::tempdir().unwrap();
@@ -144,13 +144,13 @@ fn the_page_is_opened_if_asked_and_the_report_is_there_if_that_fails() {
     assert_eq!(fs::read_to_string(&record).unwrap(), printed.trim());
     let failed = open("/nowhere");
     assert_eq!(failed.stdout, printed.as_bytes());
-    assert!(String::from_utf8(failed.stderr).unwrap().contains("no browser"));
+    assert!(String::from_utf8(failed.stderr).unwrap().contains("cannot start a browser"));
 }
 
-/// Whatever a killed `report` has staged is gone after the next `list`.
+/// The temporary files of a killed `report` are removed by the next `list`.
 #[test]
 #[cfg(unix)]
-fn a_report_that_is_killed_leaves_nothing_for_long() {
+fn the_files_of_a_killed_report_are_removed() {
     let home = tempfile::tempdir().unwrap();
     let staged = || -> Vec<PathBuf> {
         let folders = fs::read_dir(home.path().join("reports")).into_iter().flatten().flatten();
@@ -166,7 +166,7 @@ fn a_report_that_is_killed_leaves_nothing_for_long() {
         command
     };
     let log = format!("{}/../../corpus/tt_log/vae-decoder.log", env!("CARGO_MANIFEST_DIR"));
-    // Once with no report of that name, once beside one. It may be done before it is killed.
+    // Once without a report of that name, once with one. The command may end before it is killed.
     for _ in 0..2 {
         let is_killed = (0..100).any(|_| {
             let mut child = command(&["report", &log]).spawn().unwrap();
@@ -177,7 +177,7 @@ fn a_report_that_is_killed_leaves_nothing_for_long() {
             child.wait().unwrap();
             !staged().is_empty()
         });
-        assert!(is_killed, "it was always done before it could be killed");
+        assert!(is_killed, "it always ended before it could be killed");
         assert!(command(&["list"]).status().unwrap().success());
         assert_eq!(staged(), Vec::<PathBuf>::new());
         assert!(command(&["report", &log]).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! `ttmem list`, `show` and `remove`: the stored reports, and the runs among them.
+//! `ttmem list`, `show` and `remove`: stored reports and runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl Home {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The folder of a run with its log, reported on as the first tool did.
+    /// The folder of a run with its log, reported by `tt-memory-profiler`.
     fn with_run(&self) -> PathBuf {
         let folder = self.path().join("logs/two_graphs_20260122_143957");
         fs::create_dir_all(&folder).unwrap();
@@ -81,15 +81,15 @@ fn the_list_has_name_time_format_peak_and_size() {
 }
 
 #[test]
-fn the_folder_of_a_run_is_on_the_list_and_stays_when_it_is_removed() {
+fn a_run_is_listed_and_its_folder_is_kept_when_it_is_removed() {
     let home = Home::new();
     let folder = home.with_run();
-    assert!(folder.join("two_graphs_memory.json").is_file(), "the report lies beside the log");
+    assert!(folder.join("two_graphs_memory.json").is_file(), "the report is in the folder of the log");
     let table = home.stdout(&["list"]);
     let row = table.lines().find(|line| line.starts_with("two_graphs_20260122_143957 ")).unwrap();
     assert!(row.contains("tt_log, run"), "{table}");
     assert!(home.stdout(&["show", "two_graphs_20260122_143957"]).contains("DRAM"));
-    // The same again is the same run, not another.
+    // Reporting it again does not add another run.
     home.with_run();
     assert_eq!(home.names().len(), 3);
     home.ttmem().args(["remove", "--yes", "two_graphs_20260122_143957"]).assert().success();
@@ -98,12 +98,12 @@ fn the_folder_of_a_run_is_on_the_list_and_stays_when_it_is_removed() {
 }
 
 #[test]
-fn the_folder_of_a_run_that_is_gone_is_on_the_list_no_more() {
+fn a_run_whose_folder_was_deleted_is_not_listed() {
     let home = Home::new();
     let folder = home.with_run();
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(home.names().len(), 2);
-    // And its name is free again.
+    // Its name can be used again.
     home.with_run();
     assert!(home.names().contains(&"two_graphs_20260122_143957".to_owned()));
 }
@@ -118,12 +118,15 @@ fn remove_asks_first_and_removes_all_or_none_of_the_names() {
     home.ttmem().args(["remove", "--yes", "vae-decoder", "vae-decoder"]).assert().success();
     assert_eq!(home.names(), ["oom-capacity"]);
     let missing = home.ttmem().args(["show", "vae-decoder"]).assert().code(2).get_output().clone();
-    assert!(String::from_utf8(missing.stderr).unwrap().contains("oom-capacity"), "it says what there is");
+    assert!(
+        String::from_utf8(missing.stderr).unwrap().contains("oom-capacity"),
+        "the error lists the reports"
+    );
 }
 
-/// Everybody means the same report by a folder that holds two.
+/// Every command reads the same report of a folder with two.
 #[test]
-fn a_second_report_in_the_folder_of_a_run_does_not_take_its_place() {
+fn a_second_report_in_the_folder_of_a_run_does_not_replace_the_first() {
     let home = Home::new();
     let folder = home.with_run();
     let given = folder.to_str().unwrap();
@@ -136,7 +139,7 @@ fn a_second_report_in_the_folder_of_a_run_does_not_take_its_place() {
 }
 
 #[test]
-fn a_log_is_analyzed_from_within_its_folder() {
+fn a_log_is_analyzed_from_inside_its_folder() {
     let home = Home::new();
     let folder = home.with_run();
     let mut command = Command::cargo_bin("tt-memory-profiler").unwrap();
@@ -178,7 +181,7 @@ fn writers_of_one_folder_wait_for_each_other() {
 }
 
 #[test]
-fn a_copy_of_what_the_first_tool_wrote_is_left_as_it_is() {
+fn a_copy_of_the_files_of_the_original_tool_is_not_changed() {
     let home = Home::new();
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_json/small_model");
     let copy = |from: &Path, to: &str| {
@@ -209,7 +212,7 @@ fn an_empty_store_says_how_to_fill_it() {
 }
 
 #[test]
-fn reports_of_older_writers_are_listed_with_what_is_known() {
+fn reports_of_older_versions_are_listed() {
     let home = Home::new();
     for file in ["vae-decoder_about.json", "vae-decoder_summary.json", "source.json"] {
         fs::remove_file(home.path().join("home/reports/vae-decoder").join(file)).unwrap();

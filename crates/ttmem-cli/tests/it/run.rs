@@ -1,6 +1,6 @@
-//! `ttmem run` as people use it: real programs, real pipes, real signals, a real terminal.
+//! `ttmem run` with real programs, pipes, signals and a real terminal.
 //!
-//! Programs write down what they printed; the log must be that record, byte for byte.
+//! The programs record what they print; the log must equal that record, byte for byte.
 
 #![cfg(unix)]
 mod endings;
@@ -33,7 +33,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// `ttmem run`, here, with nothing set that would change what it does.
+    /// `ttmem run` in this folder, without settings that change its behaviour.
     fn run(&self) -> Command {
         let mut command = self.ttmem();
         command.arg("run");
@@ -50,7 +50,7 @@ impl Place {
         command
     }
 
-    /// `ttmem run print_log.py`, of a log of the corpus.
+    /// `ttmem run print_log.py` with a log of the corpus.
     fn print_log(&self, log: &str, end: &str) -> Command {
         let mut command = self.run();
         command.arg(program("print_log.py")).arg(corpus(log)).arg(self.path("record")).arg(end);
@@ -74,7 +74,7 @@ impl Place {
         log.clone()
     }
 
-    /// The log is what the program wrote down.
+    /// Asserts that the log equals the program's record.
     #[track_caller]
     fn assert_log_is_record(&self) {
         let (log, record) = (fs::read(self.log()).unwrap(), fs::read(self.path("record")).unwrap());
@@ -106,21 +106,21 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Bytes are the same; if not, only the place is shown.
+/// Asserts that bytes are equal; on failure, only the position is shown.
 #[track_caller]
 fn assert_same(found: &[u8], wanted: &[u8]) {
     let at = found.iter().zip(wanted).position(|(a, b)| a != b);
     let at = at.unwrap_or(found.len().min(wanted.len()));
     assert!(
         found == wanted,
-        "{} bytes, {} are wanted; they differ from byte {at} on: {:?}",
+        "{} bytes, expected {}; they differ from byte {at} on: {:?}",
         found.len(),
         wanted.len(),
         String::from_utf8_lossy(&found[at..found.len().min(at + 80)])
     );
 }
 
-/// Where bytes stand in others.
+/// The position of bytes in others.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len().max(1)).position(|window| window == wanted)
 }
@@ -129,7 +129,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The page that a run printed: the only line on standard output, and it is there.
+/// The page that a run printed: the only line on standard output, and an existing file.
 #[track_caller]
 fn page(place: &Place, output: &Output) -> PathBuf {
     let printed = text(&output.stdout);
@@ -158,7 +158,7 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Waits until something is so.
+/// Waits until a value is available.
 #[track_caller]
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     for _ in 0..6000 {
@@ -167,23 +167,23 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("waited in vain for {what}");
+    panic!("timed out waiting for {what}");
 }
 
-/// Waits until a file is there; what is in it.
+/// Waits until a file exists; returns its content.
 #[track_caller]
 fn until_there(path: &Path) -> String {
     until(&path.display().to_string(), || fs::read_to_string(path).ok())
 }
 
-/// A command as a line of a shell.
+/// A command as a shell command line.
 fn line(command: &Command) -> String {
     let quote = |word: &OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', "'\\''"));
     let words = [command.get_program()].into_iter().chain(command.get_args());
     words.map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// The same command in a line of a shell, which has it in `$@`.
+/// The same command in a shell script, which has it in `$@`.
 fn in_shell(place: &Place, script: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(script).arg("sh").arg(command.get_program()).args(command.get_args());

@@ -1,6 +1,6 @@
-//! The command lines that the tool began with: each as it was written down, in a shell.
+//! The original command lines of the tool, run unchanged in a shell.
 //!
-//! (`ttmem` alone is in `interactive.rs`.)
+//! (`ttmem` without arguments is in `interactive.rs`.)
 
 #![cfg(unix)]
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A working directory as the documents have it: a model, a log, the scripts, a home.
+/// A working directory as in the documentation: a model, a log, the scripts, a home.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -58,14 +58,14 @@ impl Place {
             .unwrap()
     }
 
-    /// What a line that must succeed prints.
+    /// The output of a line that must succeed.
     fn stdout(&self, line: &str) -> String {
         let output = self.shell(line);
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The one folder of a run of that script.
+    /// The only folder of a run of the script.
     fn run_folder(&self, script: &str) -> PathBuf {
         let folders: Vec<PathBuf> =
             fs::read_dir(self.path("logs")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// The files of a report, by how their names begin.
+/// Asserts that a report has its files, by the start of their names.
 fn assert_report(folder: &Path, stem: &str) {
     for end in ["memory.json", "operations.json", "inputs_registry.json", "report.html"] {
         assert!(folder.join(format!("{stem}_{end}")).is_file(), "{stem}_{end} in {}", folder.display());
@@ -153,7 +153,7 @@ fn a_page_is_made_from_a_folder_with_and_without_a_profile() {
         place.stdout(line);
         assert!(page.is_file(), "{line}");
 
-        // The seeds' tool wrote JSON files and no profile: what they do not tell is said.
+        // The original tool wrote JSON files and no profile; there is a warning about what they lack.
         for end in [".ttmem", "_about.json", "_summary.json", "_report.html"] {
             fs::remove_file(folder.join(format!("script{end}"))).unwrap();
         }
@@ -174,7 +174,7 @@ fn the_last_run_is_extracted() {
     let place = Place::new();
     let log = fs::read(place.path("path/to/script_profile.log")).unwrap();
     let last = place.stdout("python memory_profiler/extract_last_run.py path/to/script_profile.log");
-    assert!(last.len() < log.len(), "one of two passes is gone");
+    assert!(last.len() < log.len(), "one of two passes is removed");
     fs::write(place.path("last.log"), last).unwrap();
     let peak = |line: &str| {
         let answer: serde_json::Value = serde_json::from_str(&place.stdout(line)).unwrap();
@@ -184,7 +184,7 @@ fn the_last_run_is_extracted() {
         peak("ttmem summary --json last.log"),
         peak("ttmem summary --json --run last path/to/script_profile.log")
     );
-    assert_eq!(fs::read(place.path("path/to/script_profile.log")).unwrap(), log, "the log is left alone");
+    assert_eq!(fs::read(place.path("path/to/script_profile.log")).unwrap(), log, "the log is not changed");
 }
 
 #[test]
@@ -208,7 +208,9 @@ fn an_agent_gets_markdown() {
 
     assert_eq!(place.stdout("ttmem --llm --logfile path/to/profile.log -o report.md"), "");
     assert_eq!(fs::read_to_string(place.path("report.md")).unwrap(), printed);
-    // What is there stays, unless it is said.
+    // An earlier document is replaced, another file is kept without --force.
+    place.stdout("ttmem --llm --logfile path/to/profile.log -o report.md");
+    fs::write(place.path("report.md"), "# My notes\n").unwrap();
     assert_eq!(place.shell("ttmem --llm --logfile path/to/profile.log -o report.md").status.code(), Some(2));
     place.stdout("ttmem --llm --logfile path/to/profile.log -o report.md --force");
 }

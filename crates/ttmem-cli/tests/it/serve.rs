@@ -1,4 +1,4 @@
-//! `ttmem serve` as people start and stop it. What it answers is tested in its own crate.
+//! Starting and stopping `ttmem serve`. Its responses are tested in its own crate.
 
 #![cfg(unix)]
 use std::fs;
@@ -45,7 +45,7 @@ impl Serving {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Tells it to stop, and waits; how it ended, and what it said on standard error.
+    /// Stops it and waits; returns its exit status and standard error.
     fn stop(mut self, signal: Signal) -> (ExitStatus, String) {
         self.signal(signal);
         let status = self.child.wait().unwrap();
@@ -81,7 +81,7 @@ fn refused(home: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// The files that lie with the uploads, locks left out.
+/// The uploaded files, without locks.
 fn uploads(home: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![home.join("uploads")];
@@ -102,7 +102,7 @@ fn home() -> TempDir {
 }
 
 #[test]
-fn it_says_where_it_is_and_how_to_come_there_and_stops_when_told() {
+fn it_prints_its_address_and_how_to_connect_and_stops_on_signals() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let home = home();
         let serving = serve(command(home.path(), &["--port", "0"]));
@@ -113,13 +113,13 @@ fn it_says_where_it_is_and_how_to_come_there_and_stops_when_told() {
         let (status, said) = serving.stop(signal);
         assert_eq!(status.code(), Some(0), "{signal:?}");
         assert!(said.contains(&format!("  ssh -L {port}:localhost:{port} ann@")), "{said}");
-        assert!(said.contains("Ctrl-C stops it."), "{said}");
+        assert!(said.contains("Press Ctrl-C to stop."), "{said}");
         assert!(uploads(home.path()).is_empty());
     }
 }
 
 #[test]
-fn quiet_says_the_address_alone() {
+fn quiet_prints_only_the_address() {
     let home = home();
     let (status, said) = serve(command(home.path(), &["--port", "0", "-q"])).stop(Signal::TERM);
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
@@ -132,7 +132,7 @@ fn without_a_port_it_takes_one_from_8000_up_and_a_taken_one_is_refused() {
     assert!(first.port >= 8000 && second.port > first.port);
     let said = refused(home.path(), &["--port", &first.port.to_string()]);
     assert!(
-        said.contains(&format!("port {} is taken by ttmem (process {})", first.port, first.child.id())),
+        said.contains(&format!("port {} is in use by ttmem (process {})", first.port, first.child.id())),
         "{said}"
     );
     first.stop(Signal::TERM);
@@ -140,14 +140,14 @@ fn without_a_port_it_takes_one_from_8000_up_and_a_taken_one_is_refused() {
 }
 
 #[test]
-fn without_a_token_on_loopback_and_never_elsewhere() {
+fn no_token_is_only_for_loopback() {
     let home = home();
     let serving = serve(command(home.path(), &["--port", "0", "--no-token"]));
     assert_eq!(serving.address, format!("http://localhost:{}/", serving.port));
     assert!(serving.ask("GET", "/api/reports", b"").starts_with("HTTP/1.1 200"));
     serving.stop(Signal::TERM);
     let said = refused(home.path(), &["--no-token", "--bind", "0.0.0.0"]);
-    assert!(said.contains("--no-token is for loopback alone"), "{said}");
+    assert!(said.contains("--no-token is only allowed on loopback"), "{said}");
     let serving = serve(command(home.path(), &["--port", "0", "--bind", "0.0.0.0"]));
     assert_eq!(serving.token().len(), 32);
     let (_, said) = serving.stop(Signal::TERM);
@@ -155,12 +155,12 @@ fn without_a_token_on_loopback_and_never_elsewhere() {
 }
 
 #[test]
-fn wrong_options_are_said() {
+fn invalid_options_are_errors() {
     let home = home();
     for (args, words) in [
         (["--max-upload", "lots"], "500MB, 8GiB"),
         (["--max-upload", "8 GiBi"], "500MB, 8GiB"),
-        (["--max-upload", "99999999999GiB"], "more than any disk holds"),
+        (["--max-upload", "99999999999GiB"], "the size is too large"),
         (["--bind", "localhost"], "invalid IP address"),
         (["--bind", "192.0.2.1"], "this machine does not have that address"),
         (["--port", "70000"], "70000"),
@@ -187,7 +187,7 @@ fn a_log_that_is_uploaded_is_read_by_the_program_itself() {
 }
 
 #[test]
-fn a_home_may_be_named_from_where_the_server_is_started() {
+fn the_home_may_be_a_relative_path() {
     let place = home();
     let mut command = command(Path::new("home"), &["--port", "0"]);
     command.current_dir(place.path());
@@ -205,12 +205,12 @@ fn a_home_may_be_named_from_where_the_server_is_started() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_address_for_the_other_end_of_ssh_is_said_where_it_is_another() {
+fn the_address_for_the_other_end_of_ssh_is_printed_if_it_differs() {
     let home = home();
     let serving = serve(command(home.path(), &["--port", "0", "--bind", "127.0.0.2"]));
     let (port, token) = (serving.port, serving.token().to_owned());
     assert_eq!(serving.address, format!("http://127.0.0.2:{port}/?token={token}"));
-    // What a browser at the other end sends.
+    // The request of a browser at the other end.
     let mut stream = TcpStream::connect(("127.0.0.2", port)).unwrap();
     let request =
         format!("GET /?token={token} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
@@ -228,7 +228,7 @@ fn the_address_for_the_other_end_of_ssh_is_said_where_it_is_another() {
 }
 
 #[test]
-fn what_a_killed_server_left_is_swept_by_the_next() {
+fn the_files_of_a_killed_server_are_removed_by_the_next() {
     let home = home();
     let serving = serve(command(home.path(), &["--port", "0"]));
     let mut stream = TcpStream::connect(("127.0.0.1", serving.port)).unwrap();
@@ -249,7 +249,7 @@ fn what_a_killed_server_left_is_swept_by_the_next() {
 }
 
 #[test]
-fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
+fn a_browser_opens_a_redirect_file_and_none_is_started_over_ssh() {
     let home = home();
     let opener = home.path().join("xdg-open");
     fs::write(
@@ -275,7 +275,7 @@ fn a_browser_is_given_a_file_that_leads_there_and_none_far_away() {
     }
     let text = read();
     let (argument, page) = text.split_once('\n').unwrap();
-    assert!(!argument.contains(serving.token()), "everybody can see the arguments: {argument}");
+    assert!(!argument.contains(serving.token()), "every user can see the arguments: {argument}");
     assert!(page.contains(&format!("url={address}\"")), "{page}");
     serving.stop(Signal::TERM);
     fs::remove_file(&shown).unwrap();
@@ -299,6 +299,6 @@ fn a_home_that_cannot_be_used_is_an_error_at_the_start() {
         let done = command(&home, &["--no-open"]).output().unwrap();
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{said}");
-        assert!(said.contains("reports: cannot be used") && said.contains("set TTMEM_HOME"), "{said}");
+        assert!(said.contains("reports: cannot store reports") && said.contains("set TTMEM_HOME"), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! `ttmem summary` as people and scripts call it: streams, exit codes, options, the screen.
+//! `ttmem summary`: streams, exit codes, options, the screen.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn path(name: &str) -> String {
     corpus(name).display().to_string()
 }
 
-/// What is printed for a log of the corpus, called from its own folder so that no path is in it.
+/// The output for a log of the corpus, run in its folder so that the output has no path.
 fn screen(args: &[&str]) -> String {
     let output = ttmem().current_dir(corpus("")).args(args).assert().success().get_output().clone();
     String::from_utf8(output.stdout).unwrap()
@@ -65,16 +65,20 @@ fn the_markdown() {
 }
 
 #[test]
-fn markdown_answers_what_was_asked() {
+fn markdown_respects_the_options() {
     let log = path("vae-decoder.log");
     let whole = stdout(&["summary", "--markdown", &log]);
     let at = stdout(&["summary", "--markdown", "--at", "50", &log]);
     assert!(at.contains("## Before Step 50\n") && !whole.contains("## Before Step"), "{at}");
     let last = stdout(&["summary", "--markdown", "--run", "last", &log]);
-    assert!(last.contains("Program runs: 1, passes: 1 (run 2 of 2 alone)."), "{last}");
+    assert!(last.contains("Program runs: 1, passes: 1 (only run 2 of 2)."), "{last}");
     assert!(whole.contains("Program runs: 2, passes: 2."), "{whole}");
-    // What is left out for lack of room is no claim that there is nothing.
-    assert_eq!(stdout(&["summary", "--markdown", "--top", "0", &log]), whole);
+    let few = stdout(&["summary", "--markdown", "--top", "2", &log]);
+    let rows = |text: &str| text.lines().filter(|line| line.starts_with("| ")).count();
+    assert!(rows(&few) < rows(&whole) && few.contains("## Live at Peak"), "{few}");
+    let small = stdout(&["summary", "--markdown", "--budget", "4000", &log]);
+    assert!(small.len() <= 4000 && small.len() < whole.len(), "{} bytes", small.len());
+    assert!(stdout(&["summary", "--markdown", "--budget", "50000", &log]).len() > whole.len());
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn markdown_has_the_promised_sections_in_order() {
 }
 
 #[test]
-fn standard_input_and_packed_files_give_the_same_answer() {
+fn standard_input_has_the_same_summary() {
     let plain = json(&["summary", "--json", &path("two-graphs.log")]);
     let text = fs::read(corpus("two-graphs.log")).unwrap();
     let piped = ttmem()
@@ -114,7 +118,7 @@ fn standard_input_and_packed_files_give_the_same_answer() {
 }
 
 #[test]
-fn several_files_are_answered_one_after_the_other() {
+fn several_files_are_reported_in_order() {
     let answer = json(&["summary", "--json", &path("vae-decoder.log"), &path("two-ranks-info-only.log")]);
     let ranks = answer["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 3);
@@ -123,7 +127,7 @@ fn several_files_are_answered_one_after_the_other() {
 }
 
 #[test]
-fn a_rank_can_be_chosen_by_number_or_label() {
+fn a_rank_can_be_selected_by_number_or_label() {
     let file = path("two-ranks-info-only.log");
     for wanted in ["1", "1,1"] {
         let answer = json(&["summary", "--json", "--rank", wanted, &file]);
@@ -161,14 +165,45 @@ fn top_limits_lists_and_at_must_be_a_step() {
 }
 
 #[test]
-fn a_file_that_is_there_is_not_replaced() {
+fn a_file_that_ttmem_did_not_write_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out.json").display().to_string();
+    let out = folder.path().join("out").display().to_string();
     let file = path("oom-capacity.log");
-    ttmem().args(["summary", "--json", &file, "-o", &out]).assert().success().stdout("");
-    ttmem().args(["summary", "--json", &file, "-o", &out]).assert().code(2);
-    ttmem().args(["summary", "--json", &file, "-o", &out, "--force"]).assert().success();
-    serde_json::from_str::<Value>(&fs::read_to_string(&out).unwrap()).unwrap();
+    for form in ["--json", "--markdown", "--full"] {
+        fs::write(&out, "my notes\n").unwrap();
+        let refused =
+            ttmem().args(["summary", form, &file, "-o", &out]).assert().code(2).get_output().clone();
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(error.contains("already exists, and ttmem did not write it; use --force"), "{error}");
+        assert_eq!(fs::read_to_string(&out).unwrap(), "my notes\n");
+        ttmem().args(["summary", form, &file, "-o", &out, "--force"]).assert().success().stdout("");
+        let written = fs::read_to_string(&out).unwrap();
+        // Its own output is replaced.
+        ttmem().args(["summary", form, &file, "-o", &out]).assert().success();
+        assert_eq!(fs::read_to_string(&out).unwrap(), written);
+    }
+}
+
+#[test]
+fn a_file_alone_is_summarized() {
+    let file = path("oom-capacity.log");
+    assert_eq!(stdout(&[&file]), stdout(&["summary", &file]));
+    assert_eq!(stdout(&[&file, "--json"]), stdout(&["summary", "--json", &file]));
+    assert_eq!(stdout(&["-q", &file]), stdout(&["summary", "-q", &file]));
+    let refused = |word: &str| {
+        String::from_utf8(ttmem().arg(word).assert().code(2).get_output().stderr.clone()).unwrap()
+    };
+    assert!(refused("none.log").contains("cannot read none.log"), "{}", refused("none.log"));
+    assert!(refused("sumary").contains("unrecognized subcommand"), "{}", refused("sumary"));
+}
+
+#[test]
+fn a_step_may_be_grouped_as_it_is_printed() {
+    let file = path("oom-fragmentation.log");
+    assert_eq!(stdout(&["summary", "--at", "0,107", &file]), stdout(&["summary", "--at", "107", &file]));
+    for wrong in ["1,07", "x", "", "1.5"] {
+        ttmem().args(["summary", "--at", wrong, &file]).assert().code(2);
+    }
 }
 
 #[test]
@@ -184,7 +219,7 @@ fn errors_name_the_file_and_what_to_do() {
     let cut = profiles.path().join("cut.ttmem");
     fs::write(&cut, b"\x89TTMEM\r\n").unwrap();
     for (file, says) in [
-        (&cut, "there is nothing in it"),
+        (&cut, "cut.ttmem: no data"),
         (&empty, "is empty"),
         (&binary, "ttmem formats"),
         (&prose, "ttmem formats"),
@@ -203,7 +238,7 @@ fn errors_name_the_file_and_what_to_do() {
 }
 
 #[test]
-fn a_bad_file_among_good_ones_is_said_and_the_others_are_answered() {
+fn a_bad_file_is_an_error_and_the_others_are_reported() {
     let output = ttmem()
         .args(["summary", "--json", &path("malformed/no-memory-operations.log"), &path("oom-capacity.log")])
         .assert()
@@ -230,15 +265,15 @@ fn formats_lists_the_readers() {
 }
 
 #[test]
-fn help_and_version_are_answers() {
+fn help_and_version_succeed() {
     for args in [&["--help"][..], &["summary", "--help"], &["report", "--help"], &["--version"]] {
         ttmem().args(args).assert().success();
     }
 }
 
-/// Llama 3.2 1B: what its weights and its KV cache take, held against a log of something else.
+/// The weights and the KV cache of Llama 3.2 1B, compared with the log of another model.
 #[test]
-fn what_is_expected_is_held_against_what_was_measured() {
+fn expected_sizes_are_compared_with_measured_ones() {
     let log = path("vae-decoder.log");
     let model =
         "params=1_235_814_400,dtype=bf16,kv_pages=10240,page_size=16,layers=16,kv_heads=8,head_dim=64";
@@ -253,9 +288,9 @@ fn what_is_expected_is_held_against_what_was_measured() {
     );
     let (measured, difference) = (&weight["measured_bytes"], &weight["difference_bytes"]);
     assert_eq!(difference.as_i64().unwrap(), measured.as_i64().unwrap() - 2_471_628_800);
-    // They were expanded to sixty times what they were declared as.
+    // They were expanded to sixty times their declared size.
     assert!(weight["difference_pct"].as_f64().unwrap() > 0.0);
-    // What was not measured is not known, and a share of nothing neither.
+    // A class that was not measured has no difference, and a difference from zero has no percentage.
     assert!(
         cache["measured_bytes"].is_null() && cache["difference_bytes"].is_null() && cache["note"].is_string()
     );
@@ -263,23 +298,23 @@ fn what_is_expected_is_held_against_what_was_measured() {
 }
 
 #[test]
-fn a_file_may_stand_behind_expect() {
+fn a_file_may_follow_expect() {
     let log = path("vae-decoder.log");
     let usual = stdout(&["summary", &log, "--expect", "weight=1GiB"]);
-    assert!(usual.contains("Expected, and the most that was measured"), "{usual}");
+    assert!(usual.contains("Expected and measured peak per class"), "{usual}");
     assert_eq!(stdout(&["summary", "--expect", "weight=1GiB", &log]), usual);
     assert_eq!(stdout(&["summary", "--expect", "weight=1GiB", "--expect", &log]), usual);
-    // Without it, the screen is what it was.
+    // Without the option, there is no table of expected sizes.
     assert!(!stdout(&["summary", &log]).contains("Expected"));
 }
 
 #[test]
-fn what_cannot_be_expected_is_wrong_usage() {
+fn invalid_expectations_are_errors() {
     let log = path("vae-decoder.log");
     for (words, said) in [
-        (&["--expect"][..], "nothing is expected"),
-        (&["--expect", "params=1e9"], "--expect params=1e9: params needs to know of which type"),
-        (&["--expect", "wieght=1GB"], "nothing that could be expected"),
+        (&["--expect"][..], "no expectations"),
+        (&["--expect", "params=1e9"], "--expect params=1e9: params requires an element type"),
+        (&["--expect", "wieght=1GB"], "unknown key"),
         (&["--expect", "weight=1GB", "--expect", "weight=2GB"], "given twice"),
     ] {
         let output = ttmem().args(["summary", &log]).args(words).assert().code(2).get_output().clone();

@@ -1,4 +1,4 @@
-//! The types that the pages in `web/` read are made from those in Rust.
+//! The TypeScript types of the pages in `web/` are generated from the Rust types.
 
 use std::path::Path;
 use std::{env, fs};
@@ -6,7 +6,7 @@ use std::{env, fs};
 use ttmem::query::typescript::Declarations;
 
 #[test]
-fn the_types_of_the_pages_are_those_of_the_answers() {
+fn the_generated_types_are_up_to_date() {
     let mut declarations = Declarations::default();
     ttmem_serve::declare(&mut declarations);
     let made = declarations.module();

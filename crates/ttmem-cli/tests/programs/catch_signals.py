@@ -1,8 +1,8 @@
-"""Writes down each signal that it gets, one name a line; SIGTERM ends it with exit code 5.
+"""Records each signal that it receives, one name per line; SIGTERM ends it with exit code 5.
 
 usage: catch_signals.py RECORD
 
-It touches RECORD, with a first line `ready`, when it can get signals.
+Writes a first line `ready` to RECORD once it handles signals.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Prints a log line by line, on both streams in turns, and keeps a record of what it printed.
+"""Prints a log line by line, alternating between both streams, and records what it printed.
 
 usage: print_log.py LOG RECORD END [SECONDS]
 
-END is what happens then: `well`, an exit code, `killed` (by itself), `wait` (for somebody to kill it; it touches
-RECORD.ready first), `stubborn` (the same, but the first SIGTERM only makes it print another line).
-It does not flush: that is what `python -u` is for.
+END is how it ends: `well`, an exit code, `killed` (it kills its own process), `wait` (for a signal; it writes
+RECORD.ready first), `stubborn` (the same, but the first SIGTERM only prints another line).
+It does not flush, because `python -u` makes that unnecessary.
 """
 
 import os
@@ -50,7 +50,7 @@ def wait(record):
 
 
 def touch(path, text=""):
-    """Whole or absent, for those who wait for it."""
+    """Writes a file atomically, for tests that wait for it."""
     with open(path + ".part", "w") as file:
         file.write(text)
     os.rename(path + ".part", path)

@@ -1,4 +1,4 @@
-"""Prints, as JSON, what it was started with: its arguments, its settings, and what it reads."""
+"""Prints its arguments, settings and standard input as JSON."""
 
 import json
 import os

@@ -1,8 +1,8 @@
-"""Writes pieces of all kinds on both streams, and keeps a record of what it wrote.
+"""Writes random pieces on both streams, and records what it wrote.
 
 usage: write_bytes.py RECORD SEED
 
-Pieces are cut anywhere: bytes that are no text, half lines, lines longer than any buffer, and no end of line at last.
+Pieces are arbitrary bytes, partial lines and lines longer than any buffer; the last line has no end.
 """
 
 import os

@@ -1,4 +1,4 @@
-//! How a configuration is changed: what is set is set where it stands, and all else is kept as it is written.
+//! Changes to a configuration file. Values are set in place, and everything else is kept unchanged.
 
 use std::path::Path;
 
@@ -7,31 +7,31 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, TableLike, Value};
 use super::{BACKEND, Config, INTERVAL, LEVEL, LIMIT, OURS, OUTPUT_DIR, SWITCH};
 use crate::error::{Error, Result};
 
-/// What is to be set; the rest stays.
+/// The values to set; others stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// In every backend; where there is none, one is added.
+    /// Set in every backend; if there is none, one is added.
     pub enable_memory_profiling: Option<bool>,
-    /// Where recordings go.
+    /// The folder for recordings.
     pub output_dir: Option<String>,
     /// Seconds between snapshots.
     pub interval: Option<f64>,
     /// One of [`LEVELS`](super::LEVELS).
     pub level: Option<String>,
-    /// How large a recording becomes.
+    /// The size limit of a recording.
     pub limit: Option<String>,
 }
 
 impl Change {
-    /// The text with the change. `path` is where the text is from.
+    /// The text with the change applied. `path` is used in messages.
     pub fn apply(&self, text: &str, path: &Path) -> Result<String> {
-        // Says what is wrong, and where.
+        // Reports what is invalid, and where.
         Config::parse(text, path)?;
         let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut document: DocumentMut = plain
             .parse()
-            .map_err(|error| Error::Bug(format!("a configuration was read only once: {error}")))?;
-        // A section that is not there stands at the end: so nothing else has to move.
+            .map_err(|error| Error::Bug(format!("a configuration was only parsed once: {error}")))?;
+        // A new section is added at the end, so that nothing else has to move.
         let mut added = Vec::new();
         if let Some(is_on) = self.enable_memory_profiling
             && !set_in_backends(&mut document, is_on, path)?
@@ -49,7 +49,7 @@ impl Change {
         Ok(with_ends_of(text, changed))
     }
 
-    /// Sets what is ours; returns the section where there is none yet.
+    /// Sets the values in the `[ttmem]` section. Returns the section if it does not exist yet.
     fn set_ours(&self, document: &mut DocumentMut, path: &Path) -> Result<Option<String>> {
         let settings = [
             (OUTPUT_DIR, self.output_dir.as_ref().map(Value::from)),
@@ -75,7 +75,7 @@ impl Change {
     }
 }
 
-/// Sets the switch in every backend; false where there is none.
+/// Sets the switch in every backend; false if there is none.
 fn set_in_backends(document: &mut DocumentMut, is_on: bool, path: &Path) -> Result<bool> {
     let Some(item) = document.get_mut(BACKEND) else { return Ok(false) };
     let mut count = 0;
@@ -95,7 +95,7 @@ fn set_in_backends(document: &mut DocumentMut, is_on: bool, path: &Path) -> Resu
     if count == 0 { Err(no_table(path, BACKEND)) } else { Ok(true) }
 }
 
-/// Sets a key. What stands around the value (a comment behind it) stays.
+/// Sets a key. Text around the value, such as a trailing comment, is kept.
 fn set(table: &mut dyn TableLike, key: &str, mut value: Value) {
     match table.get_mut(key) {
         Some(Item::Value(old)) => {
@@ -110,13 +110,10 @@ fn set(table: &mut dyn TableLike, key: &str, mut value: Value) {
 }
 
 fn no_table(path: &Path, key: &str) -> Error {
-    Error::NotThere(format!(
-        "{}: {key} is there, and is no table that a setting could stand in; correct it by hand",
-        path.display()
-    ))
+    Error::NotThere(format!("{}: {key} exists but is not a table; correct it by hand", path.display()))
 }
 
-/// The ends of lines, and the mark at the beginning, as they are in the text from which it was made.
+/// Restores the line endings and the byte order mark of the original text.
 fn with_ends_of(text: &str, changed: String) -> String {
     let lines = text.matches('\n').count();
     let changed = if lines > 0 && text.matches("\r\n").count() == lines {

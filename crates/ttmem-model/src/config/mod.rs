@@ -1,19 +1,18 @@
-//! The file that switches the tracker on, and says how it watches: a TOML file that may be another program's.
+//! The tracker's configuration file: a TOML file that may belong to another program.
 //!
 //! ```toml
-//! [[backend]]                      # of the server that is watched; its other keys are its own
+//! [[backend]]                      # of the tracked server; other keys belong to the server
 //! enable_memory_profiling = true
 //!
-//! [ttmem]                          # ours alone
+//! [ttmem]                          # read only by ttmem
 //! output_dir = "profiles"
 //! interval = 5.0
 //! level = "tensors"
 //! limit = "256MB"
 //! ```
 //!
-//! Here live where the file lies and what it says (this file), what holds when the environment is asked, too
-//! ([`Settings`]), and how it is changed with all else in it kept ([`Change`]). Who writes the file is the command's
-//! business, who starts the tracker that of the Python package.
+//! This file finds and parses the configuration, [`Settings`] combines it with the environment, and [`Change`] edits it
+//! while keeping everything else. The command writes the file; the Python package starts the tracker.
 
 mod change;
 mod settings;
@@ -33,7 +32,7 @@ use crate::MemorySize;
 use crate::error::{Error, Result};
 use crate::home;
 
-/// How closely a program is watched.
+/// The tracking levels.
 pub const LEVELS: [&str; 3] = ["phases", "tensors", "ops"];
 
 const SWITCH: &str = "enable_memory_profiling";
@@ -43,63 +42,64 @@ const OUTPUT_DIR: &str = "output_dir";
 const INTERVAL: &str = "interval";
 const LEVEL: &str = "level";
 const LIMIT: &str = "limit";
-/// A smaller recording would have no room for what goes on.
+/// A smaller recording would have no room for new events.
 const SMALLEST_LIMIT: u64 = 1 << 20;
 
-/// Nobody writes a larger one; what is larger is no configuration.
+/// A larger file is not a configuration.
 const LARGEST: u64 = 1 << 20;
 
-/// Where the file lies: `TTMEM_CONFIG`, or else `config.toml` under `TTMEM_HOME` (`~/.ttmem`).
+/// The path of the file: `TTMEM_CONFIG`, or `config.toml` in `TTMEM_HOME` (`~/.ttmem`).
 pub fn path(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let named = variable("TTMEM_CONFIG").filter(|value| !value.is_empty()).map(PathBuf::from);
     named.or_else(|| home::home_folder(variable).map(|home| home.join("config.toml")))
 }
 
-/// What a file says. `None` is what it says nothing of.
+/// The contents of a file. `None`: not set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Whether the tracker is to start: where one of several backends says so, it is.
+    /// Whether to start the tracker: true if any of several backends says so.
     pub enable_memory_profiling: Option<bool>,
-    /// Where recordings go.
+    /// The folder for recordings.
     pub output_dir: Option<String>,
     /// Seconds between snapshots.
     pub interval: Option<f64>,
     /// One of [`LEVELS`].
     pub level: Option<String>,
-    /// How large a recording becomes, as people type it; `none`: as much as it takes.
+    /// The size limit of a recording, as written; `none`: unlimited.
     pub limit: Option<String>,
-    /// What is not understood, and what to do about it, with the file and the line.
+    /// Invalid settings, with file, line and advice.
     pub problems: Vec<String>,
 }
 
-/// The text of a file; `None` where there is none.
+/// The text of a file; `None` if it does not exist.
 pub fn text_of(path: &Path) -> Result<Option<String>> {
     let failed = |source| Error::Read { path: path.into(), source };
     let metadata = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         metadata => metadata.map_err(failed)?,
     };
-    // Whoever names it wants no file. All else that is no file could be waited for without an end.
+    // `/dev/null` means no file. Reading other special files might never end.
     if path == Path::new("/dev/null") {
         return Ok(Some(String::new()));
     }
     if !metadata.is_file() || metadata.len() > LARGEST {
-        let why = if metadata.is_file() { "it is too large for a configuration" } else { "it is no file" };
+        let why =
+            if metadata.is_file() { "too large for a configuration file" } else { "not a regular file" };
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, why)));
     }
     fs::read_to_string(path).map(Some).map_err(failed)
 }
 
 impl Config {
-    /// Reads what a text says. `path` is where it is from.
+    /// Parses a configuration. `path` is used in messages.
     ///
-    /// Keys of others are passed over. What is ours and not understood is a problem, and the rest holds; only a text
-    /// that is no TOML says nothing.
+    /// Keys of other programs are skipped. An invalid ttmem setting is reported as a problem, and the others still
+    /// apply. Fails only if the text is not valid TOML.
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let document = Document::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             let message = error.message().trim().replace('\n', "; ");
-            let message = format!("this is no TOML: {message}. Correct the line, or remove the file");
+            let message = format!("invalid TOML: {message}; correct the line or remove the file");
             Error::Config { path: path.into(), line, message }
         })?;
         let mut reading = Reading { text, path, config: Self::default() };
@@ -109,7 +109,7 @@ impl Config {
     }
 }
 
-/// A text that is read, and what was found so far.
+/// A text that is being parsed, and the result so far.
 struct Reading<'a> {
     text: &'a str,
     path: &'a Path,
@@ -117,7 +117,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The backends: a list of tables, or one table alone.
+    /// The backends: a list of tables, or a single table.
     fn backends(&mut self, item: Option<&Item>) {
         match item {
             None => {}
@@ -141,15 +141,17 @@ impl Reading<'_> {
                 let config = &mut self.config;
                 config.enable_memory_profiling = Some(config.enable_memory_profiling == Some(true) || is_on);
             }
-            None => self.problem(item.span(), &format!("{SWITCH} is {}: write true or false", shown(item))),
+            None => {
+                self.problem(item.span(), &format!("{SWITCH} is {}: expected true or false", shown(item)));
+            }
         }
     }
 
-    /// The table that is ours: in it, every key must be known.
+    /// The `[ttmem]` table. Its unknown keys are problems.
     fn ours(&mut self, item: Option<&Item>) {
         let Some(item) = item else { return };
         let Some(table) = item.as_table_like() else {
-            let what = format!("{OURS} is {}: write [{OURS}], and the settings below it", shown(item));
+            let what = format!("{OURS} is {}: expected a table [{OURS}]", shown(item));
             return self.problem(item.span(), &what);
         };
         for (key, item) in table.iter() {
@@ -170,25 +172,26 @@ impl Reading<'_> {
         match item.as_str().filter(|folder| !folder.is_empty()) {
             Some(folder) => self.config.output_dir = Some(folder.to_owned()),
             None => {
-                let what = format!("{OUTPUT_DIR} is {}: name a folder, as \"profiles\"", shown(item));
+                let what =
+                    format!("{OUTPUT_DIR} is {}: expected a folder, such as \"profiles\"", shown(item));
                 self.problem(item.span(), &what);
             }
         }
     }
 
     fn interval(&mut self, item: &Item) {
-        #[allow(clippy::cast_precision_loss, reason = "nobody waits that many seconds")]
+        #[allow(clippy::cast_precision_loss, reason = "intervals are small")]
         let seconds = item.as_float().or_else(|| item.as_integer().map(|seconds| seconds as f64));
         match seconds.filter(|seconds| is_interval(*seconds)) {
             Some(seconds) => self.config.interval = Some(seconds),
-            None => self.problem(item.span(), &format!("{INTERVAL} is {}: {SECONDS_WANTED}", shown(item))),
+            None => self.problem(item.span(), &format!("{INTERVAL} is {}: {EXPECTED_SECONDS}", shown(item))),
         }
     }
 
     fn level(&mut self, item: &Item) {
         match item.as_str().filter(|level| LEVELS.contains(level)) {
             Some(level) => self.config.level = Some(level.to_owned()),
-            None => self.problem(item.span(), &format!("{LEVEL} is {}: {}", shown(item), level_wanted())),
+            None => self.problem(item.span(), &format!("{LEVEL} is {}: {}", shown(item), expected_level())),
         }
     }
 
@@ -196,7 +199,7 @@ impl Reading<'_> {
         let bytes = item.as_integer().map(|bytes| bytes.to_string());
         match item.as_str().map(str::to_owned).or(bytes).filter(|limit| is_limit(limit)) {
             Some(limit) => self.config.limit = Some(limit),
-            None => self.problem(item.span(), &format!("{LIMIT} is {}: {LIMIT_WANTED}", shown(item))),
+            None => self.problem(item.span(), &format!("{LIMIT} is {}: {EXPECTED_LIMIT}", shown(item))),
         }
     }
 
@@ -206,48 +209,48 @@ impl Reading<'_> {
     }
 }
 
-const SECONDS_WANTED: &str = "write a number of seconds that is more than 0";
+const EXPECTED_SECONDS: &str = "expected a number of seconds greater than 0";
 
-const LIMIT_WANTED: &str = "write a size of at least 1MB, as \"200MB\", or \"none\" for as much as it takes";
+const EXPECTED_LIMIT: &str = "expected a size of at least 1MB (such as \"200MB\") or \"none\"";
 
-fn level_wanted() -> String {
-    format!("write one of {}", LEVELS.join(", "))
+fn expected_level() -> String {
+    format!("expected one of {}", LEVELS.join(", "))
 }
 
-/// Whether there can be that many seconds between snapshots.
+/// Whether a number of seconds is a valid interval.
 fn is_interval(seconds: f64) -> bool {
     seconds.is_finite() && seconds > 0.0
 }
 
-/// Whether a recording can have that limit.
+/// Whether a text is a valid limit.
 pub fn is_limit(text: &str) -> bool {
     let has_room = |size: MemorySize| size.0 >= SMALLEST_LIMIT;
     text.trim().eq_ignore_ascii_case("none") || text.parse().is_ok_and(has_room)
 }
 
-/// What to do about a key of our table that is none.
+/// The problem of an unknown key in the `[ttmem]` table.
 fn unknown(key: &str) -> String {
     let hint = match key {
         SWITCH | "enabled" | "enable" => {
-            format!("; the tracker is switched on by {SWITCH} under [[{BACKEND}]]")
+            format!("; to enable the tracker, set {SWITCH} in [[{BACKEND}]]")
         }
         _ => String::new(),
     };
-    format!("[{OURS}] has no setting {key:?}: there are {OUTPUT_DIR}, {INTERVAL}, {LEVEL} and {LIMIT}{hint}")
+    format!("[{OURS}] has no setting {key:?}; expected {OUTPUT_DIR}, {INTERVAL}, {LEVEL} or {LIMIT}{hint}")
 }
 
-/// A value as it is written, where it is short.
+/// A value as written, if it is short.
 fn shown(item: &Item) -> String {
     let written = item.to_string();
     let written = written.trim();
     if item.is_value() && written.len() <= 40 && !written.contains('\n') {
         written.to_owned()
     } else {
-        format!("written as {}", item.type_name())
+        format!("of type {}", item.type_name())
     }
 }
 
-/// The number of the line in which a byte stands.
+/// The line number of a byte.
 fn line_of(text: &str, byte: usize) -> usize {
     text.bytes().take(byte).filter(|byte| *byte == b'\n').count() + 1
 }

@@ -1,4 +1,4 @@
-//! What holds for the tracker: the environment before the file, the file before what is usual.
+//! The effective settings of the tracker: the environment overrides the file, and the file overrides the defaults.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,27 +6,27 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::{
-    Config, LEVELS, LIMIT_WANTED, SECONDS_WANTED, is_interval, is_limit, level_wanted, path, text_of,
+    Config, EXPECTED_LIMIT, EXPECTED_SECONDS, LEVELS, expected_level, is_interval, is_limit, path, text_of,
 };
 
-/// Who said it.
+/// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Nobody: it is what is usual.
+    /// The default.
     Default,
     /// The file.
     File,
-    /// A variable of the environment.
+    /// An environment variable.
     Environment,
 }
 
-/// A setting, and who said it.
+/// A setting and its source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting<T> {
-    /// What holds.
+    /// The value.
     pub value: T,
-    /// Who said it.
+    /// Where it comes from.
     pub from: Source,
 }
 
@@ -40,56 +40,56 @@ impl<T> Setting<T> {
     }
 }
 
-/// What holds for the tracker.
+/// The effective settings of the tracker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Where the file lies, or would.
+    /// The path of the file, whether it exists or not.
     pub path: Option<PathBuf>,
-    /// Whether it is there.
+    /// Whether the file exists.
     pub exists: bool,
     /// Whether the tracker starts with a program (`TTMEM_TRACK`).
     pub enable_memory_profiling: Setting<bool>,
-    /// Where recordings go (`TTMEM_TRACK_DIR`).
+    /// The folder for recordings (`TTMEM_TRACK_DIR`).
     pub output_dir: Setting<String>,
     /// Seconds between snapshots (`TTMEM_TRACK_INTERVAL`).
     pub interval: Setting<f64>,
     /// One of [`LEVELS`] (`TTMEM_TRACK_LEVEL`).
     pub level: Setting<String>,
-    /// How large a recording becomes (`TTMEM_TRACK_LIMIT`).
+    /// The size limit of a recording (`TTMEM_TRACK_LIMIT`).
     pub limit: Setting<String>,
-    /// What was passed over because it is not understood, and what to do about it.
+    /// Invalid settings that were ignored, with advice.
     pub problems: Vec<String>,
 }
 
 impl Settings {
-    /// Asks the environment and the file that it names. A file that cannot be read is a problem among others: what the
-    /// environment says holds without it.
+    /// Reads the environment and the file. An unreadable file is reported as a problem, and the environment's settings
+    /// still apply.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = path(&variable);
         let mut problems = Vec::new();
         let (exists, file) = read(path.as_ref(), &variable, &mut problems);
         problems.extend(file.problems);
-        // An empty one is none, and what is no text can only be a folder.
+        // Empty variables are ignored. A value that is not UTF-8 can only be a folder.
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let said = |name| set(name).map(|value| value.to_string_lossy().into_owned());
         let interval = said("TTMEM_TRACK_INTERVAL").and_then(|text| {
             let seconds = text.trim().parse().ok().filter(|seconds| is_interval(*seconds));
             if seconds.is_none() {
-                problems.push(format!("TTMEM_TRACK_INTERVAL is {text:?}: {SECONDS_WANTED}"));
+                problems.push(format!("TTMEM_TRACK_INTERVAL is {text:?}: {EXPECTED_SECONDS}"));
             }
             seconds
         });
         let level = said("TTMEM_TRACK_LEVEL").and_then(|text| {
             let known = LEVELS.contains(&text.as_str());
             if !known {
-                problems.push(format!("TTMEM_TRACK_LEVEL is {text:?}: {}", level_wanted()));
+                problems.push(format!("TTMEM_TRACK_LEVEL is {text:?}: {}", expected_level()));
             }
             known.then_some(text)
         });
         let limit = said("TTMEM_TRACK_LIMIT").and_then(|text| {
             let known = is_limit(&text);
             if !known {
-                problems.push(format!("TTMEM_TRACK_LIMIT is {text:?}: {LIMIT_WANTED}"));
+                problems.push(format!("TTMEM_TRACK_LIMIT is {text:?}: {EXPECTED_LIMIT}"));
             }
             known.then_some(text)
         });
@@ -107,13 +107,13 @@ impl Settings {
         }
     }
 
-    /// What holds in this process.
+    /// The settings of this process.
     pub fn here() -> Self {
         Self::of(|name| std::env::var_os(name))
     }
 }
 
-/// Whether the file is there, and what it says.
+/// Reads the file. Returns whether it exists, and its contents.
 fn read(
     path: Option<&PathBuf>,
     variable: impl Fn(&str) -> Option<OsString>,
@@ -123,10 +123,10 @@ fn read(
     let config = match text_of(path) {
         Ok(Some(text)) => Config::parse(&text, path),
         Ok(None) => {
-            // Only a file that somebody has named is missed.
+            // A missing file is only a problem if it was named explicitly.
             if variable("TTMEM_CONFIG").is_some_and(|named| !named.is_empty()) {
                 problems.push(format!(
-                    "TTMEM_CONFIG names {}, which is not there: correct the name, or make the file with \
+                    "TTMEM_CONFIG: {} does not exist; correct the path, or create the file with \
                      `ttmem config update`",
                     path.display()
                 ));
@@ -142,7 +142,7 @@ fn read(
     (true, config)
 }
 
-/// A folder as a shell would have named it: no shell has seen what stands in a file.
+/// Expands a leading `~`, as a shell would.
 fn at_home(folder: String, variable: impl Fn(&str) -> Option<OsString>) -> String {
     let home = || variable("HOME").filter(|home| !home.is_empty())?.into_string().ok();
     match folder.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {

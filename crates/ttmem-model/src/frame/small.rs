@@ -1,24 +1,24 @@
-//! The events that a recording has by the million, encoded by hand: serde takes several times as long.
+//! Hand-written encoding of the most frequent events: serde is several times slower.
 //!
-//! Their layout is said a second time here; that it is the same is what the tests of the codec show, which read
-//! everything back through serde.
+//! The layout is duplicated here. The tests of the codec, which read everything back through serde, check that it is
+//! the same.
 
 use crate::{RankEvent, RankId, RunId, StepMarks, StrId, TypeId};
 
-/// Encodes by hand the three events that a recording has by the million. The bytes are those that `encode` makes.
+/// Encodes the three most frequent events of a recording. The bytes are identical to those of `encode`.
 pub(super) struct Small<'a> {
     bytes: &'a mut [u8],
     length: usize,
 }
 
 impl Small<'_> {
-    /// Room for the largest of them.
-    pub const MOST: usize = 80;
+    /// The maximum size of these events.
+    pub const MAX_SIZE: usize = 80;
 
-    /// How many bytes it takes; `None` for other events.
+    /// Encodes an event and returns its size; `None` for other events.
     #[inline]
     pub fn encode(rank: RankId, event: &RankEvent, bytes: &mut [u8]) -> Option<usize> {
-        // Kind and length come first, a byte each.
+        // Kind and length come first, one byte each.
         let mut small = Small { bytes, length: 2 };
         small.row(rank.index());
         let kind = match event {
@@ -64,7 +64,7 @@ impl Small<'_> {
         self.push((number & 0x7f) as u8);
     }
 
-    /// An id: rows are counted from 1.
+    /// An id; rows are counted from 1.
     #[inline]
     fn row(&mut self, index: usize) {
         self.number(index as u64 + 1);

@@ -1,31 +1,31 @@
-//! The account of a pool: what the device says it holds, and what the tensors in it add up to.
+//! The account of a pool: the allocated bytes that the device reports, and the sum of the tensors in it.
 //!
-//! Most questions hold one against the other, so both are prepared once.
+//! Most analyses compare the two, so both are prepared once.
 
 use super::live::LiveSums;
 use crate::{Cursor, CurveKind, Moment, Pool, PoolId, Position, Rank};
 
-/// A pool of a rank, ready to be asked.
+/// A pool of a rank, prepared for queries.
 #[derive(Debug)]
 pub struct Account<'a> {
     /// The rank.
     pub rank: &'a Rank,
-    /// Which of its pools.
+    /// The pool's id.
     pub id: PoolId,
     /// The pool.
     pub pool: &'a Pool,
-    /// What its tensors add up to; `None` where the evidence has no tensors.
+    /// The sums of its tensors; `None` if the input has no tensors.
     sums: Option<LiveSums>,
-    /// The positions at which a top-level program begins.
+    /// The start positions of top-level programs.
     starts: Vec<Position>,
 }
 
-/// What a pool holds at a moment.
+/// The allocated bytes of a pool at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// In each bank.
+    /// The bytes per bank.
     pub per_bank: u64,
-    /// Whether the evidence has it; if not, it is the last state plus what the steps since did.
+    /// Whether the input has the value; otherwise it is the last state plus the changes of the steps since then.
     pub measured: bool,
 }
 
@@ -42,23 +42,23 @@ impl<'a> Account<'a> {
         })
     }
 
-    /// What the tensors add up to in each bank at a moment; `None` where there are none to add.
+    /// The sum of the live tensors per bank at a moment; `None` if the input has no tensors.
     pub fn explained(&self, at: Moment) -> Option<u64> {
         self.sums.as_ref().map(|sums| sums.at(at))
     }
 
-    /// What the tensors add up to, to be asked in order of time from a moment on.
+    /// A cursor over the sums of the live tensors, from a moment on.
     pub fn explained_cursor(&self, from: Moment) -> Option<Cursor<'_>> {
         self.sums.as_ref().map(|sums| sums.cursor().starting_at(from))
     }
 
-    /// The moments at which what the tensors add up to changes, in order.
+    /// The moments when the sum of the live tensors changes, in order.
     pub fn explained_moments(&self) -> &[Moment] {
         self.sums.as_ref().map_or(&[], LiveSums::moments)
     }
 
-    /// What the pool holds at a moment: as observed then, or the last state before plus what the steps since
-    /// did. `None` where neither is known.
+    /// The allocated bytes at a moment: the observed value, or the last state before plus the changes of the steps
+    /// since then. `None` if neither is known.
     pub fn held(&self, at: Moment) -> Option<Held> {
         let curve = self.pool.curve(CurveKind::Allocated)?;
         let observed = self.pool.observed.last_until(at)?;
@@ -70,14 +70,14 @@ impl<'a> Account<'a> {
         Some(Held { per_bank: value.saturating_add(now).saturating_sub(then), measured: false })
     }
 
-    /// Whether nothing happens between two moments: both sides of a position at which no program begins.
+    /// Whether nothing happens between two moments: they are the two sides of a position where no program begins.
     pub fn is_same_state(&self, early: Moment, late: Moment) -> bool {
         let position = late.position();
         let sides = (Moment::early(position), Moment::late(position));
         (early, late) == sides && self.starts.binary_search(&position).is_err()
     }
 
-    /// All readings of what the pool holds, in order, those that repeat the one before included.
+    /// All readings of the allocated bytes, in order, including unchanged ones.
     pub fn readings(&self) -> impl Iterator<Item = (Moment, u64)> + '_ {
         let curve = self.pool.curve(CurveKind::Allocated);
         let mut changes = curve.into_iter().flat_map(crate::Curve::changes).peekable();
@@ -86,7 +86,7 @@ impl<'a> Account<'a> {
         let mut value = None;
         std::iter::from_fn(move || {
             loop {
-                // Several readings may share a moment; each is said.
+                // Several readings may have the same moment; each is returned.
                 if let Some((_, next)) = now.and_then(|at| changes.next_if(|(moment, _)| *moment <= at)) {
                     value = Some(next);
                     return now.zip(value);

@@ -1,18 +1,18 @@
-//! The calls that run now: who is inside of whom, what each of them did to memory, and what all calls of a scope came to.
+//! The running calls: their nesting, their effect on memory, and the totals per scope.
 //!
-//! A call is known by its place in a slab. The place is kept for as long as somebody may still mean it: an allocation
-//! that was made in it, a call inside of it, or whoever holds it (a task that was begun in it may outlive it).
+//! A call is identified by its slot in a slab. The slot is kept while something refers to it: an allocation made in it,
+//! a nested call, or its holder (a task started in the call may outlive it).
 
 use slab::Slab;
 
 use crate::{CallTotals, Nanoseconds, Outcome, ScopeId};
 
-/// A place of a call.
+/// The slot of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRef(u32);
 
 impl CallRef {
-    /// The place in the slab.
+    /// The index in the slab.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -23,48 +23,48 @@ struct Place {
     scope: ScopeId,
     parent: Option<CallRef>,
     is_open: bool,
-    /// Which of all calls it is, from 0.
+    /// The number of the call, counted from 0.
     number: u64,
-    /// How many mean it: allocations, calls inside of it, holders.
-    meant: u32,
+    /// The number of references: allocations, nested calls, holders.
+    references: u32,
     began: Nanoseconds,
-    /// What it allocated less what it gave back.
+    /// The allocated minus the freed bytes.
     level: i64,
     so_far: Outcome,
 }
 
-/// The calls that run, and those that are still meant.
+/// The running calls, and those that are still referenced.
 #[derive(Clone, Debug, Default)]
 pub struct RunningCalls {
     places: Slab<Place>,
-    /// How many calls began.
+    /// The number of calls so far.
     entered: u64,
-    /// What the calls that ended came to, by scope.
+    /// The totals of ended calls, by scope.
     totals: Vec<CallTotals>,
 }
 
 impl RunningCalls {
-    /// A call begins, unless there are too many. Who gets the place holds it until [`release`](Self::release).
+    /// Begins a call, unless there are too many. The caller holds the slot until [`release`](Self::release).
     pub fn enter(&mut self, scope: ScopeId, parent: Option<CallRef>, began: Nanoseconds) -> Option<CallRef> {
         let at = CallRef(u32::try_from(self.places.vacant_key()).ok()?);
         if let Some(parent) = parent.and_then(|parent| self.place(parent)) {
-            parent.meant += 1;
+            parent.references += 1;
         }
         let so_far = Outcome::default();
         let number = self.entered;
-        let place = Place { scope, parent, is_open: true, number, meant: 1, began, level: 0, so_far };
+        let place = Place { scope, parent, is_open: true, number, references: 1, began, level: 0, so_far };
         self.places.insert(place);
         self.entered += 1;
         Some(at)
     }
 
-    /// The number of a call that is over, and has no place.
+    /// The number for a call that has already ended and needs no slot.
     pub fn take_number(&mut self) -> u64 {
         self.entered += 1;
         self.entered - 1
     }
 
-    /// A call ends: what it came to. `None` when it had ended before.
+    /// Ends a call and returns its outcome; `None` if it had already ended.
     pub fn exit(&mut self, at: CallRef, now: Nanoseconds) -> Option<Outcome> {
         let place = self.place(at).filter(|place| place.is_open)?;
         place.is_open = false;
@@ -77,12 +77,12 @@ impl RunningCalls {
         Some(outcome)
     }
 
-    /// Who held a place does so no more.
+    /// Releases a holder's reference to a slot.
     pub fn release(&mut self, at: CallRef) {
         let mut next = Some(at);
         while let Some(place) = next.and_then(|at| self.place(at)) {
-            place.meant = place.meant.saturating_sub(1);
-            if place.is_open || place.meant > 0 {
+            place.references = place.references.saturating_sub(1);
+            if place.is_open || place.references > 0 {
                 return;
             }
             let (parent, at) = (place.parent, next);
@@ -93,11 +93,11 @@ impl RunningCalls {
         }
     }
 
-    /// Something was allocated in a call: the call it belongs to, which is meant from now on.
+    /// Records an allocation in a call. Returns the call it belongs to, which is referenced from now on.
     pub fn allocated(&mut self, within: Option<CallRef>, bytes: u64) -> Option<CallRef> {
         let owner = self.running(within);
         if let Some(owner) = owner.and_then(|owner| self.place(owner)) {
-            owner.meant += 1;
+            owner.references += 1;
         }
         self.each_running(owner, |place| {
             place.level = place.level.saturating_add_unsigned(bytes);
@@ -110,7 +110,7 @@ impl RunningCalls {
         owner
     }
 
-    /// Something was given back in a call that belonged to another, or the same.
+    /// Records a free in a call, of an allocation that belongs to `owner`.
     pub fn freed(&mut self, owner: Option<CallRef>, within: Option<CallRef>, bytes: u64) {
         self.each_running(within, |place| {
             place.level = place.level.saturating_sub_unsigned(bytes);
@@ -123,7 +123,7 @@ impl RunningCalls {
         }
     }
 
-    /// The innermost call that still runs.
+    /// The innermost running call.
     pub fn running(&self, at: Option<CallRef>) -> Option<CallRef> {
         let mut next = at;
         while let Some(at) = next {
@@ -136,27 +136,27 @@ impl RunningCalls {
         None
     }
 
-    /// Whether a call has not ended yet.
+    /// Whether a call is still running.
     pub fn runs(&self, at: Option<CallRef>) -> bool {
         at.and_then(|at| self.places.get(at.0 as usize)).is_some_and(|place| place.is_open)
     }
 
-    /// Which of all calls is at a place, from 0.
+    /// The number of the call in a slot, counted from 0.
     pub fn number(&self, at: CallRef) -> Option<u64> {
         self.places.get(at.0 as usize).map(|place| place.number)
     }
 
-    /// The scope of a place.
+    /// The scope of a slot.
     pub fn scope(&self, at: CallRef) -> Option<ScopeId> {
         self.places.get(at.0 as usize).map(|place| place.scope)
     }
 
-    /// What the calls of a scope came to that have ended.
+    /// The totals of a scope's ended calls.
     pub fn totals(&self, scope: ScopeId) -> CallTotals {
         self.totals.get(scope.index()).copied().unwrap_or_default()
     }
 
-    /// How many places are held: none is, in the end.
+    /// The number of used slots; 0 at the end.
     pub fn held(&self) -> usize {
         self.places.len()
     }
@@ -165,7 +165,7 @@ impl RunningCalls {
         self.places.get_mut(at.0 as usize)
     }
 
-    /// All calls from one outwards that still run.
+    /// All running calls, from one outwards.
     fn each_running(&mut self, from: Option<CallRef>, mut each: impl FnMut(&mut Place)) {
         let mut next = from;
         while let Some(place) = next.and_then(|at| self.place(at)) {

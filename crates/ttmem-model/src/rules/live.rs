@@ -1,10 +1,10 @@
-//! What is alive, and what it adds up to, at any moment.
+//! The live tensors and their sum at any moment.
 
 use std::collections::BTreeMap;
 
 use crate::{Bytes, Class, Cursor, Moment, PoolId, Rank, TensorId};
 
-/// What the tensors of a pool add up to in each bank, over time.
+/// The sum of a pool's live tensors per bank, over time.
 #[derive(Clone, Debug, Default)]
 pub struct LiveSums {
     at: Vec<Moment>,
@@ -12,7 +12,7 @@ pub struct LiveSums {
 }
 
 impl LiveSums {
-    /// Adds up the tensors of a pool.
+    /// Sums the tensors of a pool.
     pub fn new(rank: &Rank, pool: PoolId) -> Self {
         let tensors = &rank.tensors;
         let of_pool = (0..tensors.len()).filter(|&index| tensors.pool[index] == pool);
@@ -22,7 +22,7 @@ impl LiveSums {
         )
     }
 
-    /// Adds up bytes that are there from one moment until before another.
+    /// Sums bytes that are live from one moment until another (exclusive).
     pub fn of(lives: impl Iterator<Item = (Moment, Moment, u64)>) -> Self {
         let mut changes: Vec<(Moment, i64)> = Vec::new();
         for (born, dies, bytes) in lives.filter(|(born, dies, bytes)| born < dies && *bytes > 0) {
@@ -48,17 +48,17 @@ impl LiveSums {
         sums
     }
 
-    /// The sums, to be asked in order of time.
+    /// A cursor over the sums.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(&self.at, &self.sum)
     }
 
-    /// When they change, in order.
+    /// The moments of changes, in order.
     pub fn moments(&self) -> &[Moment] {
         &self.at
     }
 
-    /// The highest sum, and when it was first reached; `None` where there is nothing.
+    /// The highest sum, and when it was first reached; `None` if there are no tensors.
     pub fn highest(&self) -> Option<(Moment, u64)> {
         let sums = self.at.iter().copied().zip(self.sum.iter().copied());
         sums.max_by_key(|(at, sum)| (*sum, std::cmp::Reverse(*at)))
@@ -71,20 +71,20 @@ impl LiveSums {
     }
 }
 
-/// What is alive in a pool at a moment.
+/// The live tensors of a pool at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSet {
     /// The tensors, largest first.
     pub tensors: Vec<TensorId>,
-    /// What they add up to in each bank.
+    /// Their sum per bank.
     pub per_bank: u64,
     /// The same by class.
     pub by_class: BTreeMap<Class, u64>,
-    /// How many of them have a size that is not known.
+    /// The number of tensors with an unknown size.
     pub unknown: usize,
 }
 
-/// What is alive in a pool at a moment; `None` where the evidence has no tensors.
+/// The live tensors of a pool at a moment; `None` if the input has no tensors.
 pub fn live_set(rank: &Rank, pool: PoolId, at: Moment) -> Option<LiveSet> {
     if !rank.has_tensors() {
         return None;

@@ -1,8 +1,8 @@
 //! Rules that several crates share: the recorder, the readers and the analysis must agree on them.
 //!
-//! [`calls`] and [`outcomes`] say what a call did to memory, live and afterwards. [`passes`] and [`span`] cut a rank into
-//! passes. [`account`], [`live`] and [`peak`] rebuild what a pool held, and when it held the most. [`allocator`] follows a
-//! caching allocator from one entry of its history to the next.
+//! [`calls`] and [`outcomes`] compute the effect of a call on memory, live and afterwards. [`passes`] and [`span`]
+//! divide a rank into passes. [`account`], [`live`] and [`peak`] reconstruct a pool's contents and its peak.
+//! [`allocator`] follows a caching allocator through its history.
 
 pub mod account;
 pub mod allocator;

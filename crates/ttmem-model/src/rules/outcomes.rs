@@ -1,23 +1,22 @@
-//! What calls came to, from the lives of tensors: who allocated what, how high that went, what stayed.
+//! The outcomes of calls, computed from the lifetimes of tensors: allocated bytes, peak, bytes kept.
 //!
-//! A recorder that sees allocations as they happen takes this down itself. Where they are learned of afterwards, it
-//! follows from the steps and the calls that they happened in.
+//! A recorder that sees allocations as they happen records the outcomes itself. If allocations are reported afterwards,
+//! outcomes are derived from the steps and their calls.
 
 use super::calls::CallRef;
 use super::calls::RunningCalls;
 use crate::{CallEnd, CallId, Nanoseconds, Outcome, Position, Rank, StepNumber, TensorId};
 
-/// What the calls of a rank came to.
+/// The outcomes of a rank's calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// For each call; `None` for one that has not ended.
+    /// Per call; `None` if it has not ended.
     pub calls: Vec<Option<Outcome>>,
-    /// The allocations that were gone before the call that made them had ended, or the one around it that the program
-    /// has a name for.
+    /// The allocations that were freed before the end of the call that made them, or of its innermost named call.
     pub gone_inside: Vec<TensorId>,
 }
 
-/// A call begins or ends.
+/// The start or end of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Edge {
     position: Position,
@@ -26,16 +25,16 @@ struct Edge {
     call: CallId,
 }
 
-/// A tensor comes or goes.
+/// The start or end of a tensor's lifetime.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Change {
-    /// The step that does it.
+    /// The step that causes it.
     step: u32,
     is_gone: bool,
     tensor: usize,
 }
 
-/// What the calls of a rank came to.
+/// Computes the outcomes of a rank's calls.
 pub fn outcomes(rank: &Rank) -> Outcomes {
     let mut following = Following {
         rank,
@@ -90,11 +89,11 @@ fn changes(rank: &Rank) -> Vec<Change> {
 struct Following<'a> {
     rank: &'a Rank,
     calls: RunningCalls,
-    /// Where the calls are that were entered.
+    /// The slots of the calls so far.
     at: Vec<Option<CallRef>>,
-    /// Who made a tensor.
+    /// The call that made a tensor.
     owner: Vec<Option<CallRef>>,
-    /// The same, of those that the program has a name for.
+    /// The same, but the innermost named call.
     named: Vec<Option<CallRef>>,
     found: Outcomes,
 }
@@ -109,7 +108,7 @@ impl Following<'_> {
             return;
         }
         let Some(call) = self.rank.calls.get(index) else { return };
-        // A call is never released here: any that comes later may name it.
+        // A call is never released here, because a later one may refer to it.
         let parent = call.parent.and_then(|parent| self.at[parent.index()]);
         self.at[index] = self.calls.enter(call.scope, parent, call.began);
     }

@@ -1,30 +1,30 @@
-//! Passes: how often the sequence of programs repeats, and which runs are the last time through it.
+//! Passes: the repetitions of the sequence of programs, and the runs of the last one.
 
 use crate::{ModuleId, Rank, Run, RunId, StrId};
 
-/// The top-level runs of a rank, seen as passes.
+/// The top-level runs of a rank, divided into passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passes {
     runs: Vec<RunId>,
-    /// How many runs a pass has.
+    /// The number of runs per pass.
     period: usize,
 }
 
 impl Passes {
-    /// The passes of a rank. The last one may be in part: the log was cut there, or the program crashed.
+    /// The passes of a rank. The last one may be incomplete if the log was cut or the program crashed.
     pub fn of(rank: &Rank) -> Self {
         let (runs, rows): (Vec<RunId>, Vec<&Run>) = rank.top_level_runs().unzip();
-        // What was cut out as one pass is one, however its runs look by themselves.
+        // A rank that was cut out as one pass is one pass, regardless of its runs.
         let period = if rank.cut_out.is_some() { runs.len() } else { period(&sequence(&rows)) };
         Self { runs, period: period.max(1) }
     }
 
-    /// How many there are.
+    /// The number of passes.
     pub fn count(&self) -> usize {
         self.runs.len().div_ceil(self.period)
     }
 
-    /// The place of the last pass's first run among the top-level runs; `None` where there are none.
+    /// The index of the last pass's first run among the top-level runs; `None` if there are none.
     pub fn last_begins(&self) -> Option<usize> {
         self.count().checked_sub(1).map(|before| before * self.period)
     }
@@ -35,13 +35,13 @@ impl Passes {
     }
 }
 
-/// What makes two runs the same to a pass.
+/// Two runs are equal if this is equal.
 type Kind = (StrId, Option<ModuleId>);
 
-/// What ran, in order.
+/// The programs that ran, in order.
 ///
-/// A run that broke off early may fit several graphs, so that it is not known which it was. If it was the last, it
-/// is taken for the one whose turn it was.
+/// A run that ended early may match several graphs, so its graph may be unknown. If it is the last run, it is assumed
+/// to be the next one in the sequence.
 fn sequence(runs: &[&Run]) -> Vec<Kind> {
     let mut sequence: Vec<Kind> = runs.iter().map(|run| (run.program, run.module)).collect();
     let broke_off = runs.last().is_some_and(|run| !run.finished && run.module.is_none());
@@ -56,9 +56,9 @@ fn sequence(runs: &[&Run]) -> Vec<Kind> {
     sequence
 }
 
-/// The length of the shortest beginning that, repeated, gives the whole.
+/// The length of the shortest prefix whose repetition gives the whole sequence.
 fn period<T: PartialEq>(sequence: &[T]) -> usize {
-    // How much of the beginning ends at each place (as in Knuth, Morris and Pratt).
+    // The length of the longest border at each index (Knuth–Morris–Pratt).
     let mut borders = vec![0usize; sequence.len()];
     for at in 1..sequence.len() {
         let mut border = borders[at - 1];
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(period(b"abcabd"), 6);
     }
 
-    /// A rank with a run of the same program for each letter; `?` is one that broke off, of a graph not known.
+    /// A rank with a run of the same program per letter; `?` is a run that ended early, with an unknown graph.
     fn rank(graphs: &str) -> Rank {
         let run = |graph: char| Run {
             program: StrId::new(0).unwrap(),
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(passes("aa?"), (3, 1));
         assert_eq!(passes("pddpd?"), (2, 3));
         assert_eq!(passes("pddpdd?"), (3, 1));
-        // Only the last: what broke off further up is a run of its own kind.
+        // Only the last one: an earlier run that ended early is a different run.
         assert_eq!(passes("pdd?dd"), (1, 6));
     }
 

@@ -1,4 +1,4 @@
-//! The peak of a pool: where it is, and the step that caused it.
+//! The peak of a pool, and the step that caused it.
 
 use super::{Account, Span};
 use crate::{CurveKind, Moment, OpKind, Position, Profile, Step};
@@ -6,23 +6,23 @@ use crate::{CurveKind, Moment, OpKind, Position, Profile, Step};
 /// The highest observed use of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// When it was first reached.
+    /// The moment when it was first reached.
     pub at: Moment,
-    /// How high it is, in each bank.
+    /// The bytes per bank.
     pub per_bank: u64,
 }
 
 impl Peak {
-    /// The position of the peak; `None` where nothing was ever allocated.
+    /// The position of the peak; `None` if nothing was ever allocated.
     pub fn position(&self) -> Option<Position> {
         (self.per_bank > 0).then(|| self.at.position())
     }
 }
 
-/// The peak of a pool within a span; `None` if it was never looked at there.
+/// The peak of a pool within a span; `None` if it was not observed there.
 ///
-/// Readings are rounded, so several moments may show the same highest number. Where the tensors tell those
-/// moments apart (by less than the rounding can hide) they decide; otherwise it is the first.
+/// Readings are rounded, so several moments may show the same highest number. If the tensors distinguish those moments
+/// (by less than the rounding error), they decide; otherwise the first one counts.
 pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
     let plateaus: Vec<Plateau> = plateaus(account, span).collect();
     let per_bank = plateaus.iter().map(|plateau| plateau.value).max()?;
@@ -45,44 +45,44 @@ pub fn peak(account: &Account<'_>, span: Span) -> Option<Peak> {
     Some(Peak { at: best.1, per_bank })
 }
 
-/// The peak of a pool that was only sampled, where the evidence states one that no reading reaches; its time is unknown.
+/// The stated peak of a sampled pool, if no reading reaches it; its time is unknown.
 ///
-/// It is the peak of all time, so it says nothing of a part.
+/// It covers the whole run, so it does not apply to a part of it.
 pub fn unseen(account: &Account<'_>, span: Span, seen: Option<Peak>) -> Option<u64> {
-    let stated = account.pool.sampled.flatten().filter(|_| span == Span::told(account.rank))?;
+    let stated = account.pool.sampled.flatten().filter(|_| span == Span::recorded(account.rank))?;
     (seen.is_none_or(|seen| seen.per_bank < stated)).then_some(stated)
 }
 
-/// A stretch of time in which a pool shows one number.
+/// A period with a constant reading.
 struct Plateau {
     from: Moment,
     until: Moment,
     value: u64,
 }
 
-/// The plateaus of a pool that were observed within a span.
+/// The observed plateaus of a pool within a span.
 fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Plateau> + 'a {
     let (start, last) = (span.start(), span.last(account.rank));
     let curve = account.pool.curve(CurveKind::Allocated);
-    // Those before the span are passed over at once: a log of many runs is asked for each of them.
+    // Plateaus before the span are skipped at once: a log with many runs is queried for each of them.
     let held_at_start = curve.map_or(0, |curve| curve.at.partition_point(|at| *at < start).saturating_sub(1));
     let changes = move || curve.into_iter().flat_map(move |curve| curve.changes_from(held_at_start));
     let ends = changes().skip(1).map(|(at, _)| Some(at)).chain([None]);
     changes().zip(ends).take_while(move |((at, _), _)| *at <= last).filter_map(move |((at, value), end)| {
         let from = at.max(start);
-        // Two changes may share a moment; the first of them was seen then, too.
+        // Two changes may have the same moment; the first of them was observed at that moment too.
         let until = end.map_or(last, |end| if end == at { end } else { end.earlier() }).min(last);
         let seen = from <= until && account.pool.observed.range(from, until).next().is_some();
         seen.then_some(Plateau { from, until, value })
     })
 }
 
-/// What brought a pool to where it is.
+/// The cause of a pool's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was there from the beginning.
+    /// It was allocated before the first step.
     Beginning,
-    /// What came between two programs.
+    /// It changed between two programs.
     Outside,
     /// A step.
     Step(Step),
@@ -98,11 +98,11 @@ impl Cause {
     }
 }
 
-/// What brought a pool to where it is at a moment: the step before the position.
+/// The cause of a pool's level at a moment: the step before the position.
 ///
-/// A log without states at deallocations leaves positions unobserved; then it is the last step before that is
-/// no deallocation, for giving memory back causes no peak. Where a program begins, what came in between has done
-/// it if the step before had not.
+/// In a log without states at deallocations, some positions are unobserved; then it is the last step before that is not
+/// a deallocation, because freeing memory causes no peak. At the start of a program, it is the time between the
+/// programs, unless the step before it caused the level.
 pub fn cause(profile: &Profile, account: &Account<'_>, at: Moment) -> Cause {
     let (rank, pool) = (account.rank, account.pool);
     let position = at.position();
@@ -118,7 +118,7 @@ pub fn cause(profile: &Profile, account: &Account<'_>, at: Moment) -> Cause {
     step_before(profile, account, at).map_or(Cause::Beginning, Cause::Step)
 }
 
-/// The step before a position, with unobserved deallocations passed over.
+/// The step before a position, skipping unobserved deallocations.
 pub fn step_before(profile: &Profile, account: &Account<'_>, at: Moment) -> Option<Step> {
     let is_unseen = |step: Step| !account.pool.observed.contains(Moment::before(step));
     let mut step = at.position().checked_sub(1)?;

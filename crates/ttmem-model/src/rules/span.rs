@@ -1,9 +1,9 @@
-//! Which part of a rank is asked about: all of it, one run, or the last pass.
+//! The analysed part of a rank: all of it, one run, or the last pass.
 
 use super::passes::Passes;
 use crate::{Moment, Position, Rank, RunId};
 
-/// A range of positions, both ends included.
+/// A range of positions, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first position.
@@ -13,19 +13,19 @@ pub struct Span {
 }
 
 impl Span {
-    /// All of a rank.
+    /// The whole rank.
     pub fn whole(rank: &Rank) -> Self {
         Self { first: 0, end: rank.end() }
     }
 
-    /// All of a rank, without the const-eval programs of earlier passes with which cut-outs written up to 0.1.0 begin
-    /// ([`CutOut::first`](crate::CutOut::first)).
-    pub fn told(rank: &Rank) -> Self {
+    /// The whole rank, except the const-eval programs of earlier passes at the beginning of cut-outs written up to
+    /// 0.1.0 ([`CutOut::first`](crate::CutOut::first)).
+    pub fn recorded(rank: &Rank) -> Self {
         let first = rank.cut_out.map_or(0, |cut_out| cut_out.first.min(rank.end()));
         Self { first, ..Self::whole(rank) }
     }
 
-    /// The last pass, which reaches up to the end; `None` where there are no runs.
+    /// The last pass, up to the end; `None` if there are no runs.
     pub fn of_last_pass(rank: &Rank) -> Option<Self> {
         let first = rank.run(*Passes::of(rank).last().first()?)?.first;
         Some(Self { first: first.min(rank.end()), ..Self::whole(rank) })
@@ -37,17 +37,17 @@ impl Span {
         Some(Self { first: run.first, end: run.end.max(run.first).min(rank.end()) })
     }
 
-    /// The first moment: a span that begins with a run begins right before its first step.
+    /// The first moment. If the span begins with a run, it is right before the first step.
     pub fn start(self) -> Moment {
         if self.first == 0 { Moment::START } else { Moment::late(self.first) }
     }
 
-    /// The last moment: right after the last step, and what followed it at the very end.
+    /// The last moment: right after the last step, or after everything at the very end.
     pub fn last(self, rank: &Rank) -> Moment {
         if self.end == rank.end() { Moment::late(self.end) } else { Moment::early(self.end) }
     }
 
-    /// Whether a moment is part of it.
+    /// Whether a moment is in the span.
     pub fn contains(self, at: Moment, rank: &Rank) -> bool {
         self.start() <= at && at <= self.last(rank)
     }

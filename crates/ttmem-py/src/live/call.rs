@@ -1,4 +1,4 @@
-//! A call that runs: what a context holds, so that tasks and threads know where they are.
+//! A running call, held by a context variable of a thread or task.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +11,16 @@ use ttmem::record::live::CallRef;
 use super::gil_cell::GilCell;
 use super::watch::Watch;
 
-/// A call of a scope. It ends by `exit`; tasks that were begun in it may hold it for longer.
+/// A call of a scope. It ends with `exit`; tasks that were started in it may hold it for longer.
 #[pyclass(frozen, module = "ttmem._native")]
 #[derive(Debug)]
 pub(crate) struct Call {
     watch: Py<Watch>,
     at: CallRef,
-    /// What the context held before, without those that have ended since.
+    /// The enclosing call in the context, without calls that have ended since.
     outer: GilCell<Option<Py<Call>>>,
     tag: u64,
-    /// Which thread has begun it.
+    /// The thread that began it.
     thread: u64,
 }
 
@@ -33,8 +33,8 @@ impl Call {
         self.outer.with(py, |outer| outer.as_ref().map(|outer| outer.bind(py).clone())).flatten()
     }
 
-    /// Lets go of a call that has ended, somewhere around this one. Generators that wait in calls of theirs end them in
-    /// turns, each while the next one's runs: what is around the newest would grow with every turn.
+    /// Removes an ended call from the chain of enclosing calls. Without this, generators that take turns, each ending
+    /// its call while the next one's runs, would make the chain longer with every turn.
     pub fn let_go<'py>(inner: &Bound<'py, Self>, ended: &Bound<'py, Self>) {
         let (py, mut inner) = (inner.py(), inner.clone());
         while let Some(outer) = inner.get().outer(py) {
@@ -48,7 +48,7 @@ impl Call {
         }
     }
 
-    /// Takes what is around it.
+    /// Takes the enclosing call.
     fn take_outer(&self, py: Python<'_>) -> Option<Py<Call>> {
         self.outer.with(py, Option::take).flatten()
     }
@@ -65,7 +65,7 @@ impl Call {
         self.at
     }
 
-    /// Whether it is a call of that watcher: another may have been there before.
+    /// Whether the call belongs to this tracker, not to an earlier one.
     pub fn is_of(&self, watch: &Watch) -> bool {
         std::ptr::eq(self.watch.get(), watch)
     }
@@ -73,11 +73,10 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        // Objects of Python are given back while its lock is held; at the very end of the interpreter there is nothing
-        // to be told any more.
+        // Python objects are released with the GIL held. At the end of the interpreter, nothing needs to be released.
         Python::try_attach(|py| {
             self.watch.get().release(py, self.at);
-            // One after the other: thousands that would each drop the next need more stack than there is.
+            // In a loop: a recursive drop of thousands of calls would overflow the stack.
             let mut next = self.take_outer(py);
             while let Some(call) = next.take_if(|call| is_only_ours(call)) {
                 next = call.get().take_outer(py);
@@ -86,15 +85,15 @@ impl Drop for Call {
     }
 }
 
-/// Whether this is the only reference to it.
+/// Whether this is the only reference to the call.
 #[allow(unsafe_code)]
 fn is_only_ours(call: &Py<Call>) -> bool {
-    // SAFETY: `call` is an object that is held, while Python's lock is.
+    // SAFETY: `call` is a live object, and the GIL is held.
     unsafe { ffi::Py_REFCNT(call.as_ptr()) == 1 }
 }
 
 thread_local! {
-    /// The lane of this thread, and of which watcher.
+    /// The lane of this thread, and the tracker that it belongs to.
     static LANE: Cell<Option<(u64, LaneId)>> = const { Cell::new(None) };
     /// The number of this thread.
     static THREAD: u64 = THREADS.fetch_add(1, Ordering::Relaxed);
@@ -102,12 +101,12 @@ thread_local! {
 
 static THREADS: AtomicU64 = AtomicU64::new(0);
 
-/// A number that no other thread has or had.
+/// A number that identifies this thread, and is never reused.
 pub(super) fn thread() -> u64 {
     THREAD.with(|number| *number)
 }
 
-/// The lane of this thread, which is made the first time.
+/// The lane of this thread, created on first use.
 pub(super) fn lane(watch: u64, make: impl FnOnce() -> Option<LaneId>) -> Option<LaneId> {
     if let Some((of, lane)) = LANE.get()
         && of == watch

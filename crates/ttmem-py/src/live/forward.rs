@@ -1,7 +1,7 @@
-//! What modules say: when their forward passes begin and end, and what they give.
+//! Forward passes of modules, and their outputs.
 //!
-//! Every module of a program comes by here, twice for each pass: so the way is short, and Python is asked only where a module
-//! is not known yet, and for the passes of whole models.
+//! Every forward pass of every module calls this twice, so it must be fast: Python is only called for unknown modules,
+//! and for the passes of whole models.
 
 use std::cell::Cell;
 use std::hash::Hasher;
@@ -15,17 +15,17 @@ use ttmem::model::{Class, ScopeKind};
 
 use super::gil_cell::GilCell;
 use super::state::{Address, address};
-use super::tensors::DEEPEST;
+use super::tensors::MAX_DEPTH;
 use super::watch::{Watch, busy};
 
-/// The class that `torch.compile` puts around a module.
+/// The class that `torch.compile` wraps a module in.
 const WRAPPER: &str = "OptimizedModule";
-/// Modules that are gone are forgotten when there are twice as many as were left then, and no fewer than this.
-const FEW: usize = 1024;
+/// Freed modules are removed each time the number of modules has doubled since the last removal, from this number on.
+const MIN_CLEANUP: usize = 1024;
 
-/// What is known of a module.
+/// A registered module.
 struct KnownModule {
-    /// Another may come to lie where it was.
+    /// Detects that another module has the same address after this one was freed.
     weak: Py<PyWeakrefReference>,
     name: Arc<str>,
     is_model: bool,
@@ -34,15 +34,15 @@ struct KnownModule {
 #[derive(Default)]
 struct Known {
     modules: FxHashMap<Address, KnownModule>,
-    look_again: usize,
+    next_cleanup: usize,
 }
 
 /// Enters a scope for the forward pass of every module.
 #[pyclass(frozen, module = "ttmem._native")]
 pub(crate) struct Forward {
     watch: Py<Watch>,
-    /// Python's part: `learn` names a model and what is in it; `enters`, `keeps` and `leaves` are told of the passes of
-    /// models.
+    /// `ttmem._torch.modules`: `learn` registers a model and its modules; `enters`, `keeps` and `leaves` are called for
+    /// the passes of models.
     models: Py<PyAny>,
     known: GilCell<Known>,
 }
@@ -54,9 +54,9 @@ impl Forward {
         Self { watch, models, known: GilCell::new(Known::default()) }
     }
 
-    /// What a module is called. Once a model, always a model.
+    /// Sets the name of a module. A module that is a model stays a model.
     fn know(&self, py: Python<'_>, module: &Bound<'_, PyAny>, name: &str, is_model: bool) -> PyResult<()> {
-        self.forget_what_is_gone(py);
+        self.remove_freed(py);
         let weak = PyWeakrefReference::new(module)?.unbind();
         let is_model = is_model || self.known(py, module).is_some_and(|(_, was_model)| was_model);
         let module_now = KnownModule { weak, name: name.into(), is_model };
@@ -65,7 +65,7 @@ impl Forward {
         Ok(())
     }
 
-    /// The forward pass of a module begins.
+    /// Called when the forward pass of a module begins.
     fn begins(&self, py: Python<'_>, module: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<()> {
         if !self.watch.get().is_on() {
             return Ok(());
@@ -73,19 +73,18 @@ impl Forward {
         self.watch.get().kept_from_program(py, self.enter(py, module, args))
     }
 
-    /// It ends, by an exception also.
+    /// Called when the forward pass of a module ends, also by an exception.
     fn ends(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
         self.watch.get().kept_from_program(py, self.leave(py, module, output))
     }
 
-    /// Two numbers: the first is another one when modules have other modules inside, the second when their parameters or
-    /// buffers are others, or lie elsewhere.
+    /// Two hashes: the first changes when modules get other submodules, the second when their parameters or buffers are
+    /// replaced or moved.
     fn fingerprint(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<(u64, u64)> {
-        self.watch.get().unseen(py, || self.fingerprint_of(py, modules))
+        self.watch.get().without_torch_function(py, || self.fingerprint_of(py, modules))
     }
 
-    /// Says what the parameters and buffers of modules are, by weak references to modules, and how the names of what is in
-    /// them begin.
+    /// Classifies the parameters and buffers of modules, given as weak references with name prefixes.
     fn contents(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
         let mut seen = FxHashSet::default();
         for kind in [("_parameters", Class::Parameter), ("_buffers", Class::Buffer)] {
@@ -96,10 +95,9 @@ impl Forward {
         Ok(())
     }
 
-    /// Says which gradients the parameters of modules have now, by weak references to modules, and how the names of their
-    /// parameters begin.
+    /// Classifies the gradients of the modules' parameters; modules are given as weak references with name prefixes.
     ///
-    /// Others write them without Python's lock: the modules must be this thread's alone.
+    /// No other thread may use the modules meanwhile: PyTorch writes gradients without the GIL.
     fn gradients(&self, py: Python<'_>, modules: &Bound<'_, PyList>) -> PyResult<()> {
         let mut seen = FxHashSet::default();
         self.in_each(py, modules, |module, prefix| self.gradients_of(py, module, prefix, &mut seen))
@@ -107,7 +105,7 @@ impl Forward {
 }
 
 impl Forward {
-    /// Looks at the modules that are still there. One that is odd is no reason to pass over the others.
+    /// Calls `look` for each module that still exists. An error in one does not skip the others.
     fn in_each(
         &self,
         py: Python<'_>,
@@ -115,7 +113,7 @@ impl Forward {
         mut look: impl FnMut(&Bound<'_, PyAny>, &Bound<'_, PyAny>) -> PyResult<()>,
     ) -> PyResult<()> {
         let watch = self.watch.get();
-        watch.unseen(py, || {
+        watch.without_torch_function(py, || {
             for row in modules {
                 let (module, prefix): (Bound<'_, PyWeakrefReference>, Bound<'_, PyAny>) = row.extract()?;
                 let Some(module) = module.upgrade() else { continue };
@@ -137,7 +135,7 @@ impl Forward {
                 for tensor in values_of(&module, kind)? {
                     tensors.write_usize(address(&tensor));
                     if self.watch.get().is_plain_tensor(&tensor) {
-                        // A lazy one has none yet.
+                        // A lazy parameter has no address yet.
                         let at = tensor.call_method0(intern!(py, "data_ptr")).and_then(|at| at.extract());
                         tensors.write_u64(at.unwrap_or(0));
                     }
@@ -157,7 +155,7 @@ impl Forward {
     ) -> PyResult<()> {
         for row in items_of(module, &PyString::new(py, kind))?.try_iter()? {
             let (name, tensor): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
-            // One that is shared is called as where it is first.
+            // A shared tensor keeps its first name.
             if tensor.is_none() || !seen.insert(address(&tensor)) {
                 continue;
             }
@@ -177,7 +175,7 @@ impl Forward {
     ) -> PyResult<()> {
         for row in items_of(module, intern!(py, "_parameters"))?.try_iter()? {
             let (name, parameter): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
-            // Others have no gradient that could be asked for.
+            // PyTorch warns when the gradient of a non-leaf tensor is read.
             if parameter.is_none() || !parameter.getattr(intern!(py, "is_leaf"))?.is_truthy()? {
                 continue;
             }
@@ -197,8 +195,8 @@ impl Forward {
         if is_model {
             let model = compiled_in(module)?.unwrap_or_else(|| module.clone());
             let enters = || self.models.call_method1(py, intern!(py, "enters"), (model, args));
-            self.watch.get().unseen(py, enters)?;
-        } else if !self.watch.get().goes_forward(py) {
+            self.watch.get().without_torch_function(py, enters)?;
+        } else if !self.watch.get().is_in_forward(py) {
             self.models.call_method1(py, intern!(py, "enters_part"), (module,))?;
         }
         Watch::begin_scope(self.watch.bind(py), &name, ScopeKind::Forward, tag(module))?;
@@ -208,22 +206,22 @@ impl Forward {
     fn leave(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
         let (watch, known) = (self.watch.get(), self.known_inside(py, module)?);
         let is_model = known.as_ref().is_some_and(|(_, is_model)| *is_model);
-        let told = match known {
+        let labelled = match known {
             Some((name, _)) if watch.tells_allocators() && watch.is_on() => {
-                watch.unseen(py, || self.tell(py, &name, is_model, output))
+                watch.without_torch_function(py, || self.label_output(py, &name, is_model, output))
             }
             _ => Ok(()),
         };
         watch.end_innermost(py, tag(module))?;
         if is_model {
             let leaves = || self.models.call_method1(py, intern!(py, "leaves"), (output,));
-            watch.unseen(py, leaves)?;
+            watch.without_torch_function(py, leaves)?;
         }
-        told
+        labelled
     }
 
-    /// What a module has given, and what is kept of it, for allocators that know only addresses.
-    fn tell(
+    /// Labels a module's output and the tensors it keeps, for allocators with a history, which know only addresses.
+    fn label_output(
         &self,
         py: Python<'_>,
         name: &Arc<str>,
@@ -241,8 +239,8 @@ impl Forward {
         Ok(())
     }
 
-    /// Has the engine of autograd say when it comes to what a module did: its threads know of no module. Whether there was
-    /// anything to be marked.
+    /// Hooks a module's output in the autograd graph: the autograd engine's threads do not know the module. Returns
+    /// whether there was a tensor to hook.
     fn mark(
         &self,
         py: Python<'_>,
@@ -254,7 +252,7 @@ impl Forward {
         if watch.is_plain_tensor(output) || watch.is_tensor(output)? {
             return self.mark_tensor(py, name, output);
         }
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Ok(false);
         }
         let parts = if let Ok(parts) = output.cast::<PyDict>() {
@@ -277,7 +275,8 @@ impl Forward {
         if node.is_none() || tensor.getattr(intern!(py, "is_cpu"))?.is_truthy()? {
             return Ok(false);
         }
-        // A module gives what its last part has given: that one has marked it already. Nodes are numbered, thread by thread.
+        // The output of a module is often that of its last submodule, which is already marked. Each thread numbers its
+        // nodes.
         let number =
             node.call_method0(intern!(py, "_sequence_nr")).and_then(|number| number.extract::<u64>());
         let marked = number.ok().map(|number| (self.watch.get().number(), number));
@@ -288,7 +287,7 @@ impl Forward {
         Ok(true)
     }
 
-    /// The name of a module, and whether it is a model, where it is known.
+    /// The name of a registered module, and whether it is a model.
     fn known(&self, py: Python<'_>, module: &Bound<'_, PyAny>) -> Option<(Arc<str>, bool)> {
         let known = self.known.with(py, |known| {
             let known = known.modules.get(&address(module))?;
@@ -299,7 +298,7 @@ impl Forward {
         is_it.then_some((name, is_model))
     }
 
-    /// The same; of a module that is compiled, what is known of the module inside.
+    /// The same; for a compiled module, that of the module inside.
     fn known_inside(&self, py: Python<'_>, module: &Bound<'_, PyAny>) -> PyResult<Option<(Arc<str>, bool)>> {
         if let Some(known) = self.known(py, module) {
             return Ok(Some(known));
@@ -307,7 +306,7 @@ impl Forward {
         Ok(compiled_in(module)?.and_then(|inside| self.known(py, &inside)))
     }
 
-    /// The same; what is not known is a model of its own.
+    /// The same; registers an unknown module as a model.
     fn known_or_learned(&self, py: Python<'_>, module: &Bound<'_, PyAny>) -> PyResult<(Arc<str>, bool)> {
         if let Some(known) = self.known_inside(py, module)? {
             return Ok(known);
@@ -317,23 +316,23 @@ impl Forward {
         self.known(py, &model).ok_or_else(busy)
     }
 
-    fn forget_what_is_gone(&self, py: Python<'_>) {
+    fn remove_freed(&self, py: Python<'_>) {
         let full = self.known.with(py, |known| {
-            let is_full = known.modules.len() >= known.look_again.max(FEW);
+            let is_full = known.modules.len() >= known.next_cleanup.max(MIN_CLEANUP);
             is_full.then(|| std::mem::take(&mut known.modules))
         });
-        // Looked at outside: the last reference to a module may be given back here.
+        // Outside the cell: this may drop the last reference to a module, which calls into Python.
         let Some(mut modules) = full.flatten() else { return };
         modules.retain(|_, module| module.weak.bind(py).upgrade().is_some());
         self.known.with(py, |known| {
-            known.look_again = modules.len() * 2;
+            known.next_cleanup = modules.len() * 2;
             modules.extend(known.modules.drain());
             known.modules = modules;
         });
     }
 }
 
-/// The module that `torch.compile` wraps: hooks of its parts are not called where everything is compiled.
+/// The module that `torch.compile` wraps. If it is compiled completely, hooks of its submodules are not called.
 fn compiled_in<'py>(module: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if module.get_type().name()? != WRAPPER {
         return Ok(None);
@@ -341,17 +340,17 @@ fn compiled_in<'py>(module: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
     module.getattr(intern!(module.py(), "_orig_mod")).map(Some)
 }
 
-/// The names and values of a dictionary of a module.
+/// The items of a module's dictionary.
 fn items_of<'py>(module: &Bound<'py, PyAny>, kind: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     let found = module.getattr(kind)?;
-    // A compiled script has something like a dictionary.
+    // A TorchScript module has a mapping that is not a dictionary.
     match found.cast::<PyDict>() {
         Ok(found) => Ok(found.items().into_any()),
         Err(_) => found.call_method0(intern!(module.py(), "items")),
     }
 }
 
-/// The values of a dictionary of a module. A compiled script has none, and does not change.
+/// The values of a module's dictionary; none for a TorchScript module, which does not change.
 fn values_of<'py>(
     module: &Bound<'py, PyAny>,
     kind: &Bound<'py, PyString>,
@@ -360,17 +359,17 @@ fn values_of<'py>(
     Ok(found.cast::<PyDict>().map(|found| found.values().iter().collect()).unwrap_or_default())
 }
 
-/// By which the call of a module is found again.
+/// The tag of a module's calls.
 fn tag(module: &Bound<'_, PyAny>) -> u64 {
     address(module) as u64
 }
 
 thread_local! {
-    /// The node that was marked last in this thread, and for which watcher.
+    /// The tracker and autograd node that were marked last in this thread.
     static MARKED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Told by the engine of autograd that it comes to what a module did.
+/// Hook that the autograd engine calls when it reaches the output of a module.
 #[pyclass(frozen, module = "ttmem._native")]
 struct Reached {
     watch: Py<Watch>,

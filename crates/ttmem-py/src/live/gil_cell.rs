@@ -1,21 +1,21 @@
-//! A place for what only the holder of Python's lock may touch.
+//! A cell protected by Python's GIL.
 
 use std::cell::{Cell, UnsafeCell};
 
 use pyo3::prelude::*;
 
-/// Holds a value that is looked at only while Python's global lock is held: so there is no lock of its own.
+/// A value that is only accessed with the GIL held, and so needs no other lock.
 ///
-/// Whoever looks at it must not call into Python meanwhile: that may hand the lock to another thread, or run a callback
-/// of ours. Should it happen nevertheless, the second look is refused.
+/// While accessing it, do not call into Python: that may release the GIL or run one of our callbacks. A nested access
+/// is refused.
 #[derive(Debug)]
 pub(super) struct GilCell<T> {
     value: UnsafeCell<T>,
     is_used: Cell<bool>,
 }
 
-// SAFETY: `with` is the only way to the value, and asks for the token of Python's global lock, which one thread has at a
-// time. (The module says that it needs that lock: an interpreter without one takes it on when it loads the module.)
+// SAFETY: `with` is the only access to the value, and needs the GIL token, which one thread has at a time. (The module
+// declares `gil_used`: a free-threaded interpreter enables the GIL when it loads the module.)
 #[allow(unsafe_code)]
 unsafe impl<T: Send> Sync for GilCell<T> {}
 
@@ -24,7 +24,7 @@ impl<T> GilCell<T> {
         Self { value: UnsafeCell::new(value), is_used: Cell::new(false) }
     }
 
-    /// Looks at the value; `None` where somebody is looking at it already.
+    /// Accesses the value; `None` if it is already being accessed.
     #[inline]
     #[allow(unsafe_code)]
     pub fn with<R>(&self, _lock: Python<'_>, look: impl FnOnce(&mut T) -> R) -> Option<R> {
@@ -32,15 +32,15 @@ impl<T> GilCell<T> {
             return None;
         }
         let used = Used(&self.is_used);
-        // SAFETY: the lock is held (`_lock`), so no other thread is here; and the mark says that this thread is not
-        // either, further out. So this is the only reference, until `used` takes the mark back.
+        // SAFETY: the GIL is held (`_lock`), so no other thread is here, and `is_used` excludes a nested access of this
+        // thread. So this is the only reference until `used` is dropped.
         let result = look(unsafe { &mut *self.value.get() });
         drop(used);
         Some(result)
     }
 }
 
-/// Takes the mark back, also when a panic passes.
+/// Resets `is_used`, even after a panic.
 struct Used<'a>(&'a Cell<bool>);
 
 impl Drop for Used<'_> {

@@ -1,7 +1,7 @@
-//! The history of a caching allocator of PyTorch's, taken down.
+//! Records the history of a PyTorch caching allocator.
 //!
-//! A drain takes down what was not taken down before. It is slow (PyTorch makes an object for everything that happened), so
-//! whoever asks for one knows why.
+//! A drain records the entries that are new since the last one. It is slow, because PyTorch creates an object for every
+//! entry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,12 +19,12 @@ use super::snapshot::{PythonStacks, PythonTrace, contents, list};
 use super::state::State;
 use super::watch::Watch;
 
-/// The history of the allocators of one kind of device.
+/// The memory history of one kind of device.
 #[pyclass(frozen, module = "ttmem._native")]
 pub(crate) struct History {
     watch: Py<Watch>,
     kind: String,
-    /// How far the history of each device was taken down.
+    /// How far the history of each device is recorded.
     drained: GilCell<Vec<HistoryCursor>>,
     rows: AtomicU64,
 }
@@ -37,10 +37,10 @@ impl History {
         Self { watch, kind, drained: GilCell::new(Vec::new()), rows: AtomicU64::new(0) }
     }
 
-    /// Takes down what is new in a snapshot. `allocations` says for each device how many there have been, and `now_us` when
-    /// the snapshot was taken, in Unix time, if that was not now. Returns how many rows were new.
+    /// Records the new entries of a snapshot; returns their number. `allocations` is the total number of allocations of
+    /// each device, and `now_us` the Unix time of the snapshot in microseconds (now by default).
     #[pyo3(signature = (snapshot, allocations, now_us = None))]
-    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's comes as this")]
+    #[allow(clippy::needless_pass_by_value, reason = "PyO3 converts a list to this")]
     fn drain(
         &self,
         py: Python<'_>,
@@ -61,7 +61,7 @@ impl History {
             let entries = trace.entries(progress.first_new(&trace)?, &mut stacks)?;
             let (mark, counted) = (Mark::end_of(&trace)?, allocations.get(device).copied());
             let update = progress.advance(entries, end, mark, counted);
-            self.take_down(py, device, &update, &stacks.stacks, now_us);
+            self.record(py, device, &update, &stacks.stacks, now_us);
             rows += update.len() as u64;
             self.drained.with(py, |all| {
                 if all.len() <= device {
@@ -74,7 +74,7 @@ impl History {
         Ok(rows)
     }
 
-    /// How many rows were taken down.
+    /// Number of recorded rows.
     #[getter]
     fn drained(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
@@ -82,16 +82,9 @@ impl History {
 }
 
 impl History {
-    /// Tells the recorder what is new in the history of a device.
-    fn take_down(
-        &self,
-        py: Python<'_>,
-        device: usize,
-        update: &Update,
-        stacks: &Stacks,
-        now_us: Option<u64>,
-    ) {
-        // There is one processor, and its device has no number.
+    /// Records the new entries of a device.
+    fn record(&self, py: Python<'_>, device: usize, update: &Update, stacks: &Stacks, now_us: Option<u64>) {
+        // The CPU device has no number.
         let pool = if self.kind == "cpu" { self.kind.clone() } else { format!("{}:{device}", self.kind) };
         self.watch.get().state.with(py, |state| {
             let ids = row_context(state, &pool, now_us);
@@ -116,7 +109,7 @@ fn row_context(state: &mut State, pool: &str, now_us: Option<u64>) -> RowContext
     RowContext { pool, allocation, other, began, now }
 }
 
-/// The operation that allocates at a stack, named after its innermost line.
+/// The operation of an allocation's stack, named after its innermost line.
 fn op_at(state: &mut State, stacks: &Stacks, stack: StackIndex) -> OpId {
     let lines: Vec<Line> = stacks.lines_of(stack).cloned().collect();
     let name = lines.first().map_or_else(|| ALLOCATION.to_owned(), Line::operation);
@@ -124,7 +117,7 @@ fn op_at(state: &mut State, stacks: &Stacks, stack: StackIndex) -> OpId {
     state.op_at(name, &lines)
 }
 
-/// Unix time at which a recording began, in nanoseconds, by the clock of now: it may have been set since.
+/// The start of a recording as Unix time in nanoseconds, by the current clock, which may have been adjusted since.
 pub(super) fn began_unix(recorder: &Recorder, now_us: Option<u64>) -> u64 {
     let unix = now_us.map_or_else(
         || {

@@ -1,11 +1,16 @@
-//! Watching a PyTorch program while it runs: tensors by their storages, calls by their contexts.
+//! Tracks a PyTorch program while it runs: tensors by their storages, calls by their contexts.
 //!
-//! `watch` is told of every operation, and `tensors` sees which storages are new; `state` gives what it sees to the recorder
-//! of `ttmem`. `forward` is told of every module that runs. Allocators that write down themselves what they do are told by `passing` what runs; `snapshot` reads what
-//! they have written, and `history` takes it down; `failures` takes down what went wrong; `operations` does so for PyTorch's profiler. `call` is what a context holds while an operation runs; `lines` says
-//! where the program is. What is installed where, and when, is decided in `python/ttmem`.
+//! - `watch` is called for every operation; `tensors` finds new storages; `state` passes them to `ttmem`'s recorder.
+//! - `forward` is called for every module that runs.
+//! - `passing` passes the running call to allocators with a history; `snapshot` parses their history, and `history`
+//!   records it.
+//! - `operations` records the events of PyTorch's profiler.
+//! - `failures` records failed allocations and the exception that ends the program.
+//! - `call` is the running call of a context; `lines` has the Python stack.
 //!
-//! A watcher must not change what it watches: its errors are counted and said once, and never reach the program.
+//! `python/ttmem` decides which hooks are installed, and when.
+//!
+//! A tracker must not change the program: its errors are counted, the first is logged, and none reaches the program.
 
 mod call;
 mod failures;

@@ -1,5 +1,5 @@
-//! Every operation of PyTorch, as its profiler tells of them afterwards: with the types of its arguments, its time, and
-//! what it did to the memory of the processor, also inside of its kernels.
+//! Records PyTorch's operations from its profiler: argument types, times, and changes of CPU memory, including those
+//! inside kernels.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,26 @@ use super::history::began_unix;
 use super::state::State;
 use super::watch::{Watch, busy};
 
-/// The device whose memory the profiler tells of.
+/// The device whose memory the profiler reports.
 const DEVICE: &str = "cpu";
 
-/// Takes operations down.
+/// Records the operations that PyTorch's profiler reports.
 #[pyclass(frozen, module = "ttmem._native")]
 pub(crate) struct Operations {
     watch: Py<Watch>,
-    /// The lanes of the profiler's threads; the first one is that which began it.
+    /// The lanes of the profiler's threads. The first is the thread that started it.
     lanes: GilCell<FxHashMap<u64, LaneId>>,
 }
 
-/// A tensor: its element type, the bytes of an element, and its shape.
+/// A tensor: its element type, bytes per element, and shape.
 type Argument = (String, u64, Vec<u64>);
 
-/// An event of the profiler: the row that it is inside of, its name, when it began and ended (Unix time, in nanoseconds), its
-/// thread; for memory the address and by how much there is more; for operations the tensors among the arguments, and the
-/// shapes of all arguments as JSON.
+/// A profiler event: its parent row, its name, its start and end (Unix time in nanoseconds), its thread, the address
+/// and size change of a memory event, the tensor arguments of an operation, and the shapes of all arguments as JSON.
 type Row = (Option<usize>, String, u64, u64, u64, Option<(u64, i64)>, Vec<Argument>, Option<String>);
 
-/// What became of a row: the number of its call, and its operation.
-type Told = Option<(u64, OpId)>;
+/// The number of a row's call, and its operation.
+type Recorded = Option<(u64, OpId)>;
 
 #[pymethods]
 impl Operations {
@@ -43,56 +42,56 @@ impl Operations {
     fn new(py: Python<'_>, watch: Py<Watch>) -> Self {
         watch.get().state.with(py, |state| {
             state.trust_history(DEVICE);
-            // The first pool is what answers begin with.
+            // The first pool comes first in summaries.
             state.recorder.pool(DEVICE, true)
         });
         Self { watch, lanes: GilCell::new(FxHashMap::default()) }
     }
 
-    /// Takes events down: rows that are inside of others come after them. Returns how many there were.
-    #[allow(clippy::needless_pass_by_value, reason = "a list of Python's comes as this")]
-    fn take(&self, py: Python<'_>, rows: Vec<Row>) -> PyResult<usize> {
+    /// Records events; returns their number. Parents must come before their children.
+    #[allow(clippy::needless_pass_by_value, reason = "PyO3 converts a list to this")]
+    fn record(&self, py: Python<'_>, rows: Vec<Row>) -> PyResult<usize> {
         let here = self.watch.get().lane(py)?;
-        let told = self.lanes.with(py, |lanes| {
+        let done = self.lanes.with(py, |lanes| {
             self.watch.get().state.with(py, |state| {
                 let began = began_unix(&state.recorder, None);
-                let told = operations(state, lanes, here, &rows, began);
-                memory(state, &rows, &told, began);
+                let recorded = operations(state, lanes, here, &rows, began);
+                memory(state, &rows, &recorded, began);
                 totals(state, &rows);
             })
         });
-        told.flatten().ok_or_else(busy)?;
+        done.flatten().ok_or_else(busy)?;
         Ok(rows.len())
     }
 }
 
-/// Tells of all operations: each is a call that is over.
+/// Records all operations: each is a completed call.
 fn operations(
     state: &mut State,
     lanes: &mut FxHashMap<u64, LaneId>,
     here: Option<LaneId>,
     rows: &[Row],
     began: u64,
-) -> Vec<Told> {
-    let mut told: Vec<Told> = Vec::with_capacity(rows.len());
+) -> Vec<Recorded> {
+    let mut recorded: Vec<Recorded> = Vec::with_capacity(rows.len());
     for (inside, name, start, end, thread, change, arguments, _) in rows {
-        let outer = inside.and_then(|row| told.get(row).copied().flatten());
+        let outer = inside.and_then(|row| recorded.get(row).copied().flatten());
         if change.is_some() {
-            told.push(outer);
+            recorded.push(outer);
             continue;
         }
         let known = lanes.get(thread).copied().or_else(|| here.filter(|_| lanes.is_empty()));
         let lane = known.unwrap_or_else(|| state.recorder.lane(&format!("profiler thread {thread}")));
         lanes.insert(*thread, lane);
         let op = operation(state, name, arguments);
-        // Inside of what it is, is found when the recording is read: so scopes have no others around them here.
+        // Scopes are not nested here: the enclosing scope is determined when the recording is read.
         let scope = state.recorder.scope(None, name, ScopeKind::Framework);
         let (began, ended) = (start.saturating_sub(began), end.saturating_sub(began));
         let parent = outer.map(|(number, _)| number);
         let number = state.recorder.late_call(LateCall { scope, lane, parent, op: Some(op), began, ended });
-        told.push(Some((number, op)));
+        recorded.push(Some((number, op)));
     }
-    told
+    recorded
 }
 
 fn operation(state: &mut State, name: &str, arguments: &[Argument]) -> OpId {
@@ -107,32 +106,33 @@ fn operation(state: &mut State, name: &str, arguments: &[Argument]) -> OpId {
     state.recorder.op_of_types(name, &types)
 }
 
-/// Tells of all changes of memory, in order: those of several threads come one thread after the other.
-fn memory(state: &mut State, rows: &[Row], told: &[Told], began: u64) {
+/// Records all memory changes, sorted by time: the rows of several threads come one thread after another.
+fn memory(state: &mut State, rows: &[Row], recorded: &[Recorded], began: u64) {
     let pool = state.recorder.pool(DEVICE, true);
     let free = state.recorder.text("free");
     let free = state.recorder.op(free, None, None);
-    let change = |(row, told): (&Row, &Told)| row.5.map(|change| (row.2, change, *told));
-    let mut changes: Vec<(u64, (u64, i64), Told)> = rows.iter().zip(told).filter_map(change).collect();
+    let change = |(row, call): (&Row, &Recorded)| row.5.map(|change| (row.2, change, *call));
+    let mut changes: Vec<(u64, (u64, i64), Recorded)> =
+        rows.iter().zip(recorded).filter_map(change).collect();
     changes.sort_by_key(|(time, ..)| *time);
-    for (time, (address, by), told) in changes {
+    for (time, (address, by), call) in changes {
         let time: Nanoseconds = time.saturating_sub(began);
         let (bytes, during) = (by.unsigned_abs(), During::ByTime);
         let (action, op) = match by {
-            0.. => (HistoryAction::Allocated, told.map_or(free, |(_, op)| op)),
+            0.. => (HistoryAction::Allocated, call.map_or(free, |(_, op)| op)),
             _ => (HistoryAction::Freed, free),
         };
         let block = Bytes::known(bytes);
         let row = HistoryRow { pool, action, address, bytes, block, op, during, time };
-        state.recorder.history(row, told.map(|(number, _)| number));
+        state.recorder.history(row, call.map(|(number, _)| number));
     }
 }
 
-/// Records what the calls of each operation came to, by the shapes of their arguments, as PyTorch's profiler sums them up:
-/// memory and time include those of the operations inside.
+/// Records the totals of each operation and its argument shapes, as PyTorch's profiler computes them: memory and time
+/// include nested operations.
 fn totals(state: &mut State, rows: &[Row]) {
     let mut changes: Vec<i64> = rows.iter().map(|row| row.5.map_or(0, |(_, by)| by)).collect();
-    // Inner operations come later.
+    // Children come after their parents.
     for (index, row) in rows.iter().enumerate().rev() {
         let change = changes[index];
         if let Some(outer) = row.0.and_then(|outer| changes.get_mut(outer)) {
@@ -141,7 +141,7 @@ fn totals(state: &mut State, rows: &[Row]) {
     }
     let mut sums: BTreeMap<(&str, Option<&str>), (u64, Nanoseconds, i64)> = BTreeMap::new();
     for ((_, name, start, end, _, change, _, shapes), bytes) in rows.iter().zip(changes) {
-        // Others are ranges that the program or PyTorch has named.
+        // Skips ranges named by the program or PyTorch.
         if change.is_none() && name.contains("::") {
             let sum = sums.entry((name, shapes.as_deref())).or_default();
             sum.0 += 1;

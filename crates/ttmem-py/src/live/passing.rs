@@ -1,7 +1,7 @@
-//! What allocators with a history are told of the program: which call runs in a thread, backward passes included.
+//! Passes the running call of each thread, including backward passes, to allocators with a history.
 //!
-//! An allocator of PyTorch's keeps a text for each thread, and writes it beside everything that it does there. Threads of
-//! the autograd engine have none of their own: there, every module that the engine comes to says so.
+//! A PyTorch allocator has a text for each thread and adds it to each of its entries. In threads of the autograd
+//! engine, a hook on every module's output sets the text.
 
 use pyo3::prelude::*;
 use ttmem::history::snapshot::call_metadata;
@@ -12,14 +12,14 @@ use super::call::{self, Call};
 use super::watch::{Watch, Within};
 
 impl Watch {
-    /// The context is inside of another call again, or of none.
+    /// Makes another call, or none, the context's current one again.
     pub(super) fn back_to(&self, py: Python<'_>, call: Option<&Bound<'_, Call>>) -> PyResult<()> {
         self.hold.bind(py).call1((call,))?;
         self.pass_on(py, call.map(|call| call.get().at()));
         Ok(())
     }
 
-    /// Passes on which call runs in this thread.
+    /// Passes the running call of this thread to the allocators.
     pub(super) fn pass_on(&self, py: Python<'_>, call: Option<CallRef>) {
         let pass = self.pass.with(py, |pass| pass.as_ref().map(|pass| pass.clone_ref(py))).flatten();
         let Some(pass) = pass else { return };
@@ -33,7 +33,7 @@ impl Watch {
         }
     }
 
-    /// A part of a backward pass begins in a thread: the one before it is over.
+    /// Begins a part of a backward pass in this thread, and ends the previous part.
     pub(super) fn part_begins(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
         let (py, watch, thread) = (slf.py(), slf.get(), call::thread());
         let pass = watch.backward_pass(py, true);
@@ -58,7 +58,7 @@ impl Watch {
         Ok(())
     }
 
-    /// The backward pass that this thread has begun. A thread of the engine may work for `any`: the last one.
+    /// The backward pass that this thread has begun; with `any` (a thread of the autograd engine), else the latest one.
     pub(super) fn backward_pass(&self, py: Python<'_>, any: bool) -> Option<Py<Call>> {
         let pass = self.backward.with(py, |passes| {
             let own = passes.iter().find(|(thread, _)| *thread == call::thread());
@@ -67,7 +67,7 @@ impl Watch {
         pass.flatten()
     }
 
-    /// This thread has begun a backward pass, or has ended it.
+    /// Sets the backward pass of this thread; `None` when it has ended.
     pub(super) fn backward_is(&self, py: Python<'_>, pass: Option<Py<Call>>) {
         let thread = call::thread();
         let left = self.backward.with(py, |passes| {
@@ -80,7 +80,7 @@ impl Watch {
         }
     }
 
-    /// All parts of backward passes are over.
+    /// Ends all parts of backward passes.
     pub(super) fn parts_end(&self, py: Python<'_>) {
         for (_, part) in self.parts.with(py, std::mem::take).unwrap_or_default() {
             self.exit(py, part.get().at());

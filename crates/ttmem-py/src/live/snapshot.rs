@@ -1,4 +1,4 @@
-//! PyTorch's `_snapshot()`, read from Python objects into the vocabulary of [`ttmem::history::snapshot`].
+//! Converts PyTorch's `_snapshot()` from Python objects to the types of [`ttmem::history::snapshot`].
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,13 +12,13 @@ use ttmem::history::snapshot::{
 
 use super::state::{Address, address};
 
-/// The stacks of a snapshot. PyTorch has one object for each distinct line, and one list for entries that share a stack.
+/// The stacks of a snapshot. PyTorch shares one object for equal lines, and one list for entries with the same stack.
 #[derive(Default)]
 pub(super) struct PythonStacks {
     pub stacks: Stacks,
     by_frame: FxHashMap<Address, LineIndex>,
     by_list: FxHashMap<Address, Option<StackIndex>>,
-    /// The lines of the stack that is being read.
+    /// The lines of the stack being read.
     lines: Vec<LineIndex>,
 }
 
@@ -81,7 +81,7 @@ impl Trace for PythonTrace<'_> {
 }
 
 impl PythonTrace<'_> {
-    /// The entries from one on.
+    /// The entries starting at `first`.
     pub fn entries(&self, first: usize, stacks: &mut PythonStacks) -> PyResult<Entries> {
         let mut entries = Entries::with_capacity(self.len().saturating_sub(first));
         for index in first..self.len() {
@@ -93,7 +93,7 @@ impl PythonTrace<'_> {
     }
 }
 
-/// An entry; `None` for one that has nothing to do with memory.
+/// Converts an entry; `None` if it is unrelated to memory.
 fn entry(entry: &Bound<'_, PyAny>, stacks: &mut PythonStacks) -> PyResult<Option<Entry>> {
     let py = entry.py();
     let entry = entry.cast::<PyDict>()?;
@@ -123,7 +123,7 @@ fn entry(entry: &Bound<'_, PyAny>, stacks: &mut PythonStacks) -> PyResult<Option
     }))
 }
 
-/// What the memory of a device holds at the time of a snapshot.
+/// The contents of a device's memory at the time of a snapshot.
 pub(super) fn contents(segments: &Bound<'_, PyList>, device: usize) -> PyResult<Contents> {
     let py = segments.py();
     let mut found = Segments::default();
@@ -151,13 +151,13 @@ pub(super) fn contents(segments: &Bound<'_, PyList>, device: usize) -> PyResult<
     Ok(found.finish())
 }
 
-/// A number of an entry; 0 where it has none.
+/// A number in an entry; 0 if it is missing.
 fn number(entry: &Bound<'_, PyDict>, key: &Bound<'_, PyString>) -> PyResult<u64> {
     entry.get_item(key)?.map_or(Ok(0), |value| bits(&value))
 }
 
-/// A number as its bits: addresses and streams may come signed.
-#[allow(clippy::cast_sign_loss, reason = "the bits are what is meant")]
+/// The bits of a number: addresses and streams may be signed.
+#[allow(clippy::cast_sign_loss, reason = "only the bits matter")]
 fn bits(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     value.extract::<u64>().or_else(|_| value.extract::<i64>().map(|signed| signed as u64))
 }

@@ -1,6 +1,6 @@
-//! What a watcher knows: the storages that are there, and the ids of what was seen before.
+//! The state of a tracker: live storages, and the ids of known operations, types and pools.
 //!
-//! Nothing here calls into Python: it is looked at while Python's lock is the only one.
+//! Nothing here calls into Python: the state is in a `GilCell`, which only the GIL protects.
 
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
@@ -10,13 +10,13 @@ use ttmem::model::{
 };
 use ttmem::record::live::{Allocation, CallRef, Place, Recorder, TypeOf};
 
-/// Lines that were seen are forgotten beyond this many, with the code that they hold: programs may make code up.
-const MOST_SITES: usize = 1 << 17;
+/// Beyond this number, all known stacks are removed, with their code objects: programs may generate code.
+const MAX_SITES: usize = 1 << 17;
 
-/// CUDA's and XPU's allocators give out multiples of this.
+/// CUDA's and XPU's allocators round sizes up to a multiple of this.
 const GRANULE: u64 = 512;
 
-/// An object of Python by its address, which stays its own for as long as somebody holds it.
+/// A Python object by its address, which is unique while the object is alive.
 pub(super) type Address = usize;
 
 /// The address of an object.
@@ -24,44 +24,44 @@ pub(super) fn address(object: &Bound<'_, PyAny>) -> Address {
     object.as_ptr() as Address
 }
 
-/// A storage that is there.
+/// A live storage.
 struct Storage {
     place: Place,
     bytes: u64,
-    /// The weak reference that will say when it is gone.
+    /// The weak reference whose callback reports that the storage was freed.
     weak: Py<PyAny>,
 }
 
-/// An operation of PyTorch.
+/// A PyTorch operation.
 #[derive(Debug)]
 pub(super) struct KnownOp {
     pub name: StrId,
-    /// It may give other sizes to storages that are there.
+    /// It may resize existing storages.
     pub is_mutable: bool,
-    /// Its results have storages of their own.
+    /// Its results have new storages.
     pub makes_new: bool,
     _held: Py<PyAny>,
 }
 
-/// An element type of PyTorch, which lives as long as PyTorch does.
+/// A PyTorch element type, whose object is never freed.
 #[derive(Clone, Copy, Debug)]
 struct Element {
     name: StrId,
     bytes: u64,
 }
 
-/// What a device has for tensors.
+/// How the tensors of a device are tracked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Memory {
-    /// They lie in a pool.
+    /// One by one, in a pool.
     In(PoolId),
-    /// They lie in a pool whose allocator says afterwards what it did.
+    /// By the history of the pool's allocator.
     ByHistory(PoolId),
-    /// They take none: `meta`.
+    /// Not at all: `meta` tensors have no memory.
     None,
 }
 
-/// What is seen of a storage that is new.
+/// A storage that is not known yet.
 pub(super) struct Seen {
     pub storage: Address,
     pub bytes: u64,
@@ -70,11 +70,11 @@ pub(super) struct Seen {
     pub op: OpId,
     pub ty: Option<TypeId>,
     pub class: Option<Class>,
-    /// It was made now, and not found later.
+    /// It was allocated just now; otherwise, its allocation was not tracked.
     pub is_new: bool,
 }
 
-/// The phase that runs, in a pool. What is in it counts as the allocator of the device does.
+/// The current phase of a pool. Sizes are rounded like those of the device's allocator.
 #[derive(Debug, Default)]
 struct Phase {
     segment: Segment,
@@ -95,31 +95,31 @@ impl Phase {
     }
 }
 
-/// What a watcher knows.
+/// The state of a tracker.
 pub(super) struct State {
     pub recorder: Recorder,
     storages: FxHashMap<Address, Storage>,
-    /// Which storage a weak reference is of.
+    /// The storage of each weak reference.
     weak: FxHashMap<Address, Address>,
     ops: FxHashMap<Address, KnownOp>,
-    /// Which operation is called from where, by the number of the lines.
+    /// The operation, by its name and the hash of the stack.
     sites: FxHashMap<(StrId, u64), OpId>,
-    /// The code of those lines, held so that its address stays its own.
+    /// The code objects of those stacks, kept alive so that their addresses stay unique.
     codes: Vec<Py<PyAny>>,
     elements: FxHashMap<Address, Element>,
     /// By the hash of the device.
     pools: FxHashMap<isize, Memory>,
-    /// The phase that runs, by the number of the pool.
+    /// The current phase of each pool.
     phases: Vec<Phase>,
-    /// A file in one of these is not the user's.
+    /// Path prefixes of library code.
     libraries: Vec<String>,
     /// The kinds of devices whose allocators have a history.
     histories: Vec<String>,
-    /// A call was entered: before, there is no context to ask for.
+    /// Whether any call was entered; until then, the context variable need not be read.
     pub has_calls: bool,
-    /// The message of the allocation that failed last.
+    /// The message of the last failed allocation.
     pub failed_allocation: Option<String>,
-    /// What went wrong.
+    /// Number of internal errors.
     pub errors: u64,
 }
 
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// The place of a storage that is there, and how large it was when that was looked at.
+    /// The place of a live storage, and its last known size.
     #[inline]
     pub fn storage(&self, storage: Address) -> Option<(Place, u64)> {
         self.storages.get(&storage).map(|storage| (storage.place, storage.bytes))
@@ -166,14 +166,14 @@ impl State {
         name
     }
 
-    /// The operation of that name, called from lines that were seen before.
+    /// The operation of that name, called from a known stack.
     #[inline]
     pub fn site(&self, name: StrId, number: u64) -> Option<OpId> {
         self.sites.get(&(name, number)).copied()
     }
 
-    /// The same, from lines that are new. The lines are innermost first. What is no longer held is returned: giving it
-    /// back is a call into Python.
+    /// Adds an operation that is called from a new stack, innermost line first. Returns code objects for the caller to
+    /// drop, because dropping them calls into Python.
     pub fn learn_site(
         &mut self,
         name: StrId,
@@ -181,18 +181,18 @@ impl State {
         lines: &[Line],
         codes: Vec<Py<PyAny>>,
     ) -> (OpId, Vec<Py<PyAny>>) {
-        let mut forgotten = Vec::new();
-        if self.sites.len() >= MOST_SITES {
+        let mut dropped = Vec::new();
+        if self.sites.len() >= MAX_SITES {
             self.sites.clear();
-            forgotten = std::mem::take(&mut self.codes);
+            dropped = std::mem::take(&mut self.codes);
         }
         let op = self.op_at(name, lines);
         self.sites.insert((name, number), op);
         self.codes.extend(codes);
-        (op, forgotten)
+        (op, dropped)
     }
 
-    /// An operation that is called from lines, innermost first.
+    /// The operation of that name and stack, innermost line first.
     pub fn op_at(&mut self, name: StrId, lines: &[Line]) -> OpId {
         let stack = self.stack(lines);
         let loc = lines.iter().find(|line| self.is_users(line)).or_else(|| lines.first());
@@ -224,7 +224,7 @@ impl State {
         self.elements.insert(element, Element { name, bytes });
     }
 
-    /// The type of a tensor that is all of its storage; a view says nothing of the whole.
+    /// The type of a tensor that covers its whole storage; `None` for a view of a part.
     pub fn whole_type(&mut self, element: Address, shape: &[u64], storage: u64) -> Option<TypeId> {
         let bytes =
             shape.iter().try_fold(self.elements.get(&element)?.bytes, |bytes, side| bytes.checked_mul(*side));
@@ -238,7 +238,7 @@ impl State {
         self.recorder.tensor_type(TypeOf { shape, dtype: element.name, bytes })
     }
 
-    /// The memory of a device by its hash; `None` when it is not known.
+    /// How a device is tracked, by its hash; `None` if it is unknown.
     pub fn memory(&self, device: isize) -> Option<Memory> {
         self.pools.get(&device).copied()
     }
@@ -256,15 +256,15 @@ impl State {
         memory
     }
 
-    /// The allocator of a kind of device says afterwards what it did: its storages are not taken down one by one.
+    /// Tracks a kind of device by its allocator's history from now on, not storage by storage.
     pub fn trust_history(&mut self, kind: &str) {
         self.histories.push(kind.to_owned());
         self.recorder.readings_are_steps();
-        // Those that were learned before are learned anew.
+        // Devices of this kind may be registered already.
         self.pools.clear();
     }
 
-    /// Whether there is any such allocator.
+    /// Whether any allocator has a history.
     pub fn has_histories(&self) -> bool {
         !self.histories.is_empty()
     }
@@ -281,15 +281,15 @@ impl State {
         &mut self.phases[pool.index()]
     }
 
-    /// What happened in each pool since this was last asked for: another phase begins.
+    /// Ends the current phase and begins the next; returns the usage of each pool.
     pub fn next_phase(&mut self) -> Vec<(String, DramUsage)> {
         let names = self.recorder.pools().map(|(name, _)| name.to_owned());
         let phases = self.phases.iter_mut().map(|phase| std::mem::take(&mut phase.segment).dram());
         names.zip(phases).collect()
     }
 
-    /// Takes a storage down that is new. Another thread may have been faster: then the reference is returned, as giving it
-    /// back is a call into Python.
+    /// Records a storage. If another thread has already recorded it, returns the weak reference for the caller to drop,
+    /// because dropping it calls into Python.
     pub fn allocated(&mut self, seen: Seen, within: Option<CallRef>) -> (Option<Place>, Option<Py<PyAny>>) {
         let Seen { storage, bytes, pool, weak, op, ty, class, is_new } = seen;
         if let Some(known) = self.storages.get(&storage) {
@@ -306,8 +306,8 @@ impl State {
         (Some(place), None)
     }
 
-    /// Takes down that the storage of a weak reference is gone. The reference is returned: giving it back is a call into
-    /// Python.
+    /// Records that the storage of a weak reference was freed. Returns the reference for the caller to drop, because
+    /// dropping it calls into Python.
     pub fn freed(&mut self, weak: Address, within: Option<CallRef>) -> Option<Py<PyAny>> {
         let storage = self.weak.remove(&weak)?;
         let storage = self.storages.remove(&storage)?;
@@ -318,8 +318,8 @@ impl State {
         Some(storage.weak)
     }
 
-    /// A storage that is there is another one from now on, of which `weak` tells. What is no longer needed is returned:
-    /// giving it back is a call into Python.
+    /// Tracks the storage `to`, with its weak reference, in place of `from`. Returns the unused reference for the
+    /// caller to drop, because dropping it calls into Python.
     pub fn moved(&mut self, from: Address, to: Address, weak: Py<PyAny>) -> Py<PyAny> {
         if self.storages.contains_key(&to) {
             return weak;
@@ -332,7 +332,7 @@ impl State {
         old
     }
 
-    /// Takes down that a storage has another size: the one is gone, and another there in its place.
+    /// Records that a storage was resized, as a free and an allocation.
     pub fn resized(&mut self, storage: Address, bytes: u64, op: OpId, within: Option<CallRef>) {
         let Some(known) = self.storages.get_mut(&storage) else { return };
         let Some(held) = self.recorder.held_at(known.place).copied() else { return };
@@ -347,7 +347,7 @@ impl State {
         phase.allocated(bytes);
     }
 
-    /// What something is that is made in a call, as long as nothing better is known.
+    /// The default class of a tensor that is allocated in a call.
     fn class_in(&self, within: Option<CallRef>) -> Class {
         match self.recorder.kind_of(within) {
             Some(ScopeKind::Forward) => Class::Activation,

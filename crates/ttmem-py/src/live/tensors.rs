@@ -1,4 +1,4 @@
-//! What the watcher sees of tensors: their storages, as operations give them and as others point them out.
+//! Finds the storages of tensors: results of operations, and tensors that hooks report.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,16 +10,16 @@ use super::lines::{lines, number_of_lines};
 use super::state::{Memory, Seen, address};
 use super::watch::{Watch, Within, busy};
 
-/// Shapes with more sides than this have no type.
-const MOST_SIDES: usize = 16;
-/// Tensors are looked for in containers down to this depth.
-pub(super) const DEEPEST: usize = 4;
+/// Tensors with more dimensions have no type.
+const MAX_DIMS: usize = 16;
+/// Tensors are searched in containers to this depth.
+pub(super) const MAX_DEPTH: usize = 4;
 
-/// A tensor, and its storage.
+/// A tensor and its storage.
 type WithStorage<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 impl Watch {
-    /// Takes the results of an operation down.
+    /// Records the results of an operation.
     pub(super) fn results(
         &self,
         this: &Bound<'_, Self>,
@@ -41,7 +41,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes a result of an operation down, by the plain tensors that it is made of.
+    /// Records the plain tensors that a result consists of.
     fn result(
         &self,
         this: &Bound<'_, Self>,
@@ -61,7 +61,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes a result down that has a storage, if that is new or has another size.
+    /// Records the storage of a result if it is new or was resized.
     fn plain_result(
         &self,
         this: &Bound<'_, Self>,
@@ -88,12 +88,12 @@ impl Watch {
             }
             Some(None) => {
                 let op = self.op(py, func)?;
-                // What shows or changes something that nobody saw come has not made it.
+                // A view or in-place operation did not allocate its result: that allocation was not tracked.
                 let makes_new =
                     self.state.with(py, |state| state.op(address(func)).is_none_or(|op| op.makes_new));
                 let is_new = makes_new != Some(false);
                 if self.estimates && !is_new && !self.is_plain_tensor(tensor) {
-                    // It stands for a real one, which was there before, and stays when this one goes.
+                    // A stand-in for a real tensor, which existed before and outlives it.
                     return Ok(());
                 }
                 let within = self.within(py).filter(|_| is_new);
@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// The places of the storages of a tensor, and which of them were not known: those are taken down, as nobody's work.
+    /// The places of a tensor's storages, and whether each was unknown. Unknown ones are recorded, outside any call.
     pub(super) fn places(
         &self,
         this: &Bound<'_, Self>,
@@ -144,8 +144,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Takes a storage down that is new. `None` where it has no memory.
-    #[allow(clippy::too_many_arguments, reason = "they are what is known of it")]
+    /// Records a storage. Returns `None` if it has no memory.
+    #[allow(clippy::too_many_arguments, reason = "they describe the storage")]
     fn storage(
         &self,
         this: &Bound<'_, Self>,
@@ -161,9 +161,8 @@ impl Watch {
             return Ok(None);
         };
         let bytes = size(storage)?;
-        // One without a shape that can be asked for is a tensor nevertheless.
-        let (element, shape, sides) =
-            self.element_and_shape(py, tensor).unwrap_or((0, [0; MOST_SIDES], None));
+        // A tensor may have no readable shape.
+        let (element, shape, sides) = self.element_and_shape(py, tensor).unwrap_or((0, [0; MAX_DIMS], None));
         let weak = self.weak(this, storage)?;
         let (storage, weak) = (address(storage), weak.unbind());
         let place = self.state.with(py, |state| {
@@ -175,7 +174,7 @@ impl Watch {
         Ok(place.and_then(|(place, _not_needed)| place))
     }
 
-    /// What the device has for it that something is on.
+    /// How the device of a tensor or storage is tracked.
     fn memory(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Memory> {
         let device = object.getattr(intern!(py, "device"))?;
         let hash = device.hash()?;
@@ -190,12 +189,12 @@ impl Watch {
         Ok(memory.unwrap_or(Memory::None))
     }
 
-    /// The element type of a tensor, and its shape, where it is one of plain numbers.
+    /// The element type of a tensor, its shape, and its number of dimensions if the shape consists of plain numbers.
     fn element_and_shape(
         &self,
         py: Python<'_>,
         tensor: &Bound<'_, PyAny>,
-    ) -> PyResult<(usize, [u64; MOST_SIDES], Option<usize>)> {
+    ) -> PyResult<(usize, [u64; MAX_DIMS], Option<usize>)> {
         let element = tensor.getattr(intern!(py, "dtype"))?;
         let known = self.state.with(py, |state| state.knows_element(address(&element)));
         if known == Some(false) {
@@ -203,15 +202,15 @@ impl Watch {
             let bytes = element.getattr(intern!(py, "itemsize"))?.extract()?;
             self.state.with(py, |state| state.learn_element(address(&element), &name, bytes));
         }
-        let mut shape = [0; MOST_SIDES];
+        let mut shape = [0; MAX_DIMS];
         let sides = tensor.getattr(intern!(py, "shape"))?;
         let sides = sides.cast::<PyTuple>()?;
-        let is_plain = sides.len() <= MOST_SIDES
+        let is_plain = sides.len() <= MAX_DIMS
             && sides.iter().zip(&mut shape).all(|(from, to)| from.extract().map(|side| *to = side).is_ok());
         Ok((address(&element), shape, is_plain.then(|| sides.len())))
     }
 
-    /// An operation of PyTorch, called from where the program is.
+    /// The id of a PyTorch operation that is called from the current stack.
     pub(super) fn op(&self, py: Python<'_>, func: &Bound<'_, PyAny>) -> PyResult<OpId> {
         let known = self.state.with(py, |state| state.op(address(func)).map(|op| op.name));
         let name = match known.flatten() {
@@ -225,7 +224,7 @@ impl Watch {
         self.at_site(py, name)
     }
 
-    /// Something else that has a name, called from where the program is.
+    /// The id of a named operation that is called from the current stack.
     pub(super) fn op_here(&self, py: Python<'_>, name: &str) -> PyResult<OpId> {
         let name = self.state.with(py, |state| state.recorder.text(name)).ok_or_else(busy)?;
         self.at_site(py, name)
@@ -238,10 +237,10 @@ impl Watch {
         }
         let (lines, codes) = lines(py)?;
         let learned = self.state.with(py, |state| state.learn_site(name, number, &lines, codes));
-        learned.map(|(op, _forgotten)| op).ok_or_else(busy)
+        learned.map(|(op, _dropped)| op).ok_or_else(busy)
     }
 
-    /// Says what a tensor is, if its allocator has a history: there it is known by its address.
+    /// Records the class of a tensor if its allocator has a history, which identifies tensors by their addresses.
     pub(super) fn label_tensor(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -261,7 +260,7 @@ impl Watch {
             };
             let bytes = size(&storage)?;
             let (element, shape, sides) =
-                self.element_and_shape(py, &part).unwrap_or((0, [0; MOST_SIDES], None));
+                self.element_and_shape(py, &part).unwrap_or((0, [0; MAX_DIMS], None));
             self.state.with(py, |state| {
                 let ty = sides.and_then(|sides| state.whole_type(element, &shape[..sides], bytes));
                 let name = name.map(|name| state.recorder.text(name));
@@ -275,14 +274,14 @@ impl Watch {
 
     /// The same for all tensors in a container.
     pub(super) fn label_all(&self, object: &Bound<'_, PyAny>, class: Class, depth: usize) -> PyResult<()> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Ok(());
         }
         if self.is_plain_tensor(object) || self.is_tensor(object)? {
             return self.label_tensor(object, class, None, None);
         }
         if let Ok(several) = object.cast::<PyDict>() {
-            // A copy: another thread may change it meanwhile.
+            // `values` is a copy: another thread may change the dictionary.
             return several.values().iter().try_for_each(|value| self.label_all(&value, class, depth + 1));
         }
         if object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>() {
@@ -291,11 +290,11 @@ impl Watch {
         Ok(())
     }
 
-    /// The tensors with storages of their own that one is made of, and these.
+    /// The tensors with their own storages that a tensor consists of, and these storages.
     fn parts_of<'py>(&self, tensor: &Bound<'py, PyAny>) -> PyResult<Vec<WithStorage<'py>>> {
         let py = tensor.py();
         let storage = |tensor: &Bound<'py, PyAny>| tensor.call_method0(intern!(py, "untyped_storage"));
-        // A sparse one is plain, and has none.
+        // A sparse tensor is of class `torch.Tensor` but has no storage.
         if self.is_plain_tensor(tensor)
             && let Ok(storage) = storage(tensor)
         {
@@ -335,7 +334,7 @@ fn described(func: &Bound<'_, PyAny>) -> PyResult<(String, bool, bool)> {
         makes_new &= result?.getattr("alias_info")?.is_none();
     }
     let name: String = schema.getattr("name")?.extract()?;
-    // Their results are as old as their arguments, which nothing has shown before: new numbers, and what was loaded.
+    // Their results alias arguments whose allocation is not tracked otherwise: new scalars, and loaded tensors.
     makes_new |= matches!(name.as_str(), "aten::lift_fresh" | "aten::set_");
     Ok((name, schema.getattr("is_mutable")?.extract()?, makes_new))
 }

@@ -1,4 +1,4 @@
-//! The watcher: told by PyTorch of every operation, and by Python of every storage that is gone.
+//! The native tracker: PyTorch calls it for every operation, and Python for every freed storage.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,41 +19,41 @@ use super::state::{State, address};
 use super::tensors::size;
 use crate::errors::raised;
 
-/// What "makes" a storage that nobody saw come.
-const SEEN_LATER: &str = "(seen later)";
+/// The operation of storages whose allocation was not tracked.
+const NOT_TRACKED: &str = "(allocation not tracked)";
 
 static WATCHES: AtomicU64 = AtomicU64::new(0);
 
-/// Watches the tensors of a program. `python/ttmem` makes a dispatch mode of it.
+/// Tracks the tensors of a program. `python/ttmem` makes a dispatch mode of it.
 #[pyclass(frozen, subclass, module = "ttmem._native")]
 pub(crate) struct Watch {
     number: u64,
     pub(super) state: GilCell<State>,
-    /// Whether anything is taken down.
+    /// Whether anything is recorded.
     is_on: AtomicBool,
-    /// Whether tensors count that only say which device they would be on.
+    /// Whether to count tensors without memory on the device they claim to be on.
     pub(super) estimates: bool,
-    /// `torch.Tensor` and `torch.nn.Parameter`: objects of other classes may be made of several tensors.
+    /// `torch.Tensor` and `torch.nn.Parameter`: objects of other classes may consist of several tensors.
     pub(super) tensor: Py<PyAny>,
     pub(super) parameter: Py<PyAny>,
-    /// `ContextVar.get` and `ContextVar.set` of the variable that holds the call that runs.
+    /// `ContextVar.get` and `ContextVar.set` of the variable that holds the running call.
     current: Py<PyAny>,
     pub(super) hold: Py<PyAny>,
-    /// Python's helper: the plain tensors inside of one that has no storage of its own.
+    /// Python function: the plain tensors inside a tensor that has no storage.
     pub(super) inner: Py<PyAny>,
-    /// Python's helper: told the first error.
+    /// Python function: called with the first internal error.
     complain: Py<PyAny>,
-    /// Python's helper: whether a signal handler of the program's raised an error.
+    /// Python function: whether one of the program's signal handlers raised an error.
     is_programs: Py<PyAny>,
-    /// `torch._C.DisableTorchFunction`: while one is entered, PyTorch's functions are as they are for everybody.
-    plainly: Py<PyAny>,
-    /// `self.gone`, which all weak references share, until the end.
+    /// `torch._C.DisableTorchFunction`: turns off `__torch_function__` overrides while it is entered.
+    disable_torch_function: Py<PyAny>,
+    /// `self.gone`, the shared callback of all weak references, until `finish`.
     gone: GilCell<Option<Py<PyAny>>>,
-    /// What passes a text to allocators with a history, where there is one, for what they do in this thread.
+    /// Python function: passes a text to allocators with a history, for their entries in this thread.
     pub(super) pass: GilCell<Option<Py<PyAny>>>,
-    /// Whether allocators with a history want to know which call runs, and what modules give.
+    /// Whether allocators with a history need the running call and the outputs of modules.
     tells_allocators: AtomicBool,
-    /// The backward passes that run, with the threads that began them; and their parts, with theirs.
+    /// The running backward passes and their parts, each with the thread that began it.
     pub(super) backward: GilCell<Vec<(u64, Py<Call>)>>,
     pub(super) parts: GilCell<Vec<(u64, Py<Call>)>>,
 }
@@ -67,7 +67,8 @@ impl fmt::Debug for Watch {
 #[pymethods]
 impl Watch {
     #[new]
-    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, is_programs, plainly, libraries, limit = None, estimates = false))]
+    #[pyo3(signature = (path, *, tensor, parameter, current, inner, complain, is_programs, disable_torch_function,
+        libraries, limit = None, estimates = false))]
     #[allow(clippy::too_many_arguments, reason = "they are named")]
     fn new(
         py: Python<'_>,
@@ -78,7 +79,7 @@ impl Watch {
         inner: Py<PyAny>,
         complain: Py<PyAny>,
         is_programs: Py<PyAny>,
-        plainly: Py<PyAny>,
+        disable_torch_function: Py<PyAny>,
         libraries: Vec<String>,
         limit: Option<u64>,
         estimates: bool,
@@ -105,7 +106,7 @@ impl Watch {
             inner,
             complain,
             is_programs,
-            plainly,
+            disable_torch_function,
             gone,
             pass,
             tells_allocators,
@@ -114,7 +115,7 @@ impl Watch {
         })
     }
 
-    /// What PyTorch calls for every operation while the watcher is its dispatch mode.
+    /// Called by PyTorch for every operation while this is a dispatch mode.
     #[pyo3(signature = (func, types, args = None, kwargs = None))]
     fn __torch_dispatch__<'py>(
         slf: &Bound<'py, Self>,
@@ -141,30 +142,30 @@ impl Watch {
         Ok(result)
     }
 
-    /// What Python calls when a storage is gone.
+    /// Called by Python when a storage was freed.
     fn gone(&self, py: Python<'_>, weak: &Bound<'_, PyAny>) {
         let within = self.within(py);
         let weak = self.state.with(py, |state| state.freed(address(weak), within.as_ref().map(Within::at)));
         drop(weak);
     }
 
-    /// Takes a tensor down that was there before, or was made unseen; `name` says by what.
+    /// Records a tensor whose allocation was not tracked; `name` is its operation.
     fn see(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
         let watch = slf.get();
-        let seen = watch.unseen(slf.py(), || watch.places(slf, tensor, name, None));
+        let seen = watch.without_torch_function(slf.py(), || watch.places(slf, tensor, name, None));
         watch.kept_from_program(slf.py(), seen.map(drop))
     }
 
     /// Records a tensor that was allocated outside PyTorch's dispatcher; `name` is the allocating function.
     fn made(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<()> {
         let (py, watch) = (slf.py(), slf.get());
-        let made = watch.unseen(py, || watch.made_by(slf, tensor, name));
+        let made = watch.without_torch_function(py, || watch.made_by(slf, tensor, name));
         watch.kept_from_program(py, made)?;
         watch.keep_pace(py);
         Ok(())
     }
 
-    /// The storage of a tensor, if it is known, is that of another tensor from now on, which stands for it.
+    /// Tracks the storage of `to`, a stand-in, in place of that of `tensor`, if that is known.
     fn moved(slf: &Bound<'_, Self>, tensor: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, watch) = (slf.py(), slf.get());
         let method = intern!(py, "untyped_storage");
@@ -177,7 +178,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What a tensor is, and what people call it. `only_unknown`: unless something is known of it already.
+    /// Sets the class and name of a tensor. `only_unknown`: only if it has no class yet.
     #[pyo3(signature = (tensor, class_, name = None, requires_grad = None, *, only_unknown = false))]
     fn classify(
         slf: &Bound<'_, Self>,
@@ -188,17 +189,17 @@ impl Watch {
         only_unknown: bool,
     ) -> PyResult<()> {
         let class = class_of(class_)?;
-        slf.get()
-            .unseen(slf.py(), || Self::classify_as(slf, tensor, class, name, requires_grad, only_unknown))
+        slf.get().without_torch_function(slf.py(), || {
+            Self::classify_as(slf, tensor, class, name, requires_grad, only_unknown)
+        })
     }
 
-    /// Takes down what tensors are whose allocator has a history, and that are in what a forward pass has given or keeps:
-    /// for some of its calls, as they are alike.
+    /// Sets the class of all tensors in a container whose allocator has a history.
     fn label(slf: &Bound<'_, Self>, tensors: &Bound<'_, PyAny>, class_: &str) -> PyResult<()> {
         slf.get().label_all(tensors, class_of(class_)?, 0)
     }
 
-    /// What passes a text to allocators, for what they do in this thread: the calls are passed on from now on.
+    /// Passes the running call of each thread to allocators from now on, through the function `pass_on`.
     #[pyo3(signature = (pass_on))]
     fn pass_calls_to(&self, py: Python<'_>, pass_on: Option<Py<PyAny>>) {
         let before = self.pass.with(py, |pass| std::mem::replace(pass, pass_on));
@@ -207,7 +208,7 @@ impl Watch {
         self.pass_on(py, within.as_ref().map(Within::at));
     }
 
-    /// Whether allocators with a history want to know which call runs, and what modules give.
+    /// Whether allocators with a history need the running call and the outputs of modules.
     #[getter]
     fn get_tells_allocators(&self) -> bool {
         self.tells_allocators()
@@ -218,7 +219,7 @@ impl Watch {
         self.tells_allocators.store(tells, Ordering::Relaxed);
     }
 
-    /// The backward pass that this thread has begun. When there is none any more, of any thread, their parts are over.
+    /// The backward pass that this thread has begun. The parts of all passes end when no thread has one.
     #[getter]
     fn get_backward(&self, py: Python<'_>) -> Option<Py<Call>> {
         self.backward_pass(py, false)
@@ -229,7 +230,7 @@ impl Watch {
         self.backward_is(py, pass_);
     }
 
-    /// A storage may have got another size by other ways than an operation.
+    /// Records the size of a storage that may have been resized without an operation.
     fn resized(&self, py: Python<'_>, storage: &Bound<'_, PyAny>) -> PyResult<()> {
         let known = self.state.with(py, |state| state.storage(address(storage))).flatten();
         let Some((_, before)) = known else { return Ok(()) };
@@ -243,8 +244,8 @@ impl Watch {
         Ok(())
     }
 
-    /// A call of a scope begins, inside of the one that the context holds: which is this one now. `tag` is a number by
-    /// which it may be found again. `None` when there are too many.
+    /// Begins a call inside the context's current one and makes it the current one. `tag` identifies it for
+    /// `end_tagged`. Returns `None` if there are too many calls.
     #[pyo3(signature = (name, kind, tag = 0))]
     fn begin<'py>(
         slf: &Bound<'py, Self>,
@@ -255,8 +256,8 @@ impl Watch {
         Self::begin_scope(slf, name, kind_of(kind)?, tag)
     }
 
-    /// A call ends. A context that is inside of it is inside of the one around it then; forward passes and steps inside
-    /// of it that an exception ended are over, too.
+    /// Ends a call and makes the enclosing one current. Also ends forward passes and steps inside it that an exception
+    /// has left open.
     fn end(&self, py: Python<'_>, call: &Bound<'_, Call>) -> PyResult<()> {
         self.exit(py, call.get().at());
         let mut left = Vec::new();
@@ -268,7 +269,7 @@ impl Watch {
                 }
                 return self.back_to(py, call.get().outer(py).as_ref());
             }
-            // What the program has named itself, it ends itself: a generator that waits, for example.
+            // The program ends its own operations itself; a suspended generator may still be inside one.
             if inner.get().tag() == 0 && self.runs(py, inner.get().at()) {
                 Call::let_go(&inner, call);
                 return Ok(());
@@ -279,20 +280,19 @@ impl Watch {
         Ok(())
     }
 
-    /// The innermost call with that tag ends that the context is inside of, and those inside of it which were left by an
-    /// exception.
+    /// Ends the innermost call with that tag, and calls inside it that an exception has left open.
     fn end_tagged(&self, py: Python<'_>, tag: u64) -> PyResult<()> {
         self.end_innermost(py, tag)
     }
 
-    /// Counts an error of the package's own, which the program does not see. One that a signal handler of the program's has
-    /// raised meanwhile is raised again.
+    /// Counts an internal error and keeps it from the program. Raises it again if one of the program's signal handlers
+    /// raised it.
     #[pyo3(name = "failed")]
     fn py_failed(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
         self.kept_from_program(py, Err(PyErr::from_value(error.clone())))
     }
 
-    /// Whether what the context is right inside of is a forward pass, or a step of an optimizer.
+    /// Whether the context's current call is a forward pass or an optimizer step.
     #[getter]
     fn is_in_pass(&self, py: Python<'_>) -> bool {
         let within = self.within(py);
@@ -301,8 +301,7 @@ impl Watch {
         matches!(kind, Some(ScopeKind::Forward | ScopeKind::Optimizer))
     }
 
-    /// The forward passes and steps of optimizers that the context is inside of, and that this thread has begun, innermost
-    /// first: by their tags.
+    /// The tags of the context's forward passes and optimizer steps that this thread has begun, innermost first.
     fn passes(&self, py: Python<'_>) -> Vec<u64> {
         let mut passes = Vec::new();
         let mut next = self.within(py).map(|Within(call)| call);
@@ -318,13 +317,13 @@ impl Watch {
         passes
     }
 
-    /// Somebody wants to look at this moment.
+    /// Records a snapshot.
     #[pyo3(signature = (name = None))]
     fn snapshot(&self, py: Python<'_>, name: Option<&str>) {
         self.state.with(py, |state| state.recorder.snapshot(name));
     }
 
-    /// Names the devices whose tensors are watched, the most important first: so they come in answers.
+    /// Registers the tracked devices, in the order of summaries.
     fn devices(&self, py: Python<'_>, names: Vec<String>) {
         self.state.with(py, |state| {
             for name in names {
@@ -333,7 +332,7 @@ impl Watch {
         });
     }
 
-    /// What is not in the figures of a device.
+    /// Records what the numbers of a device do not include.
     fn not_watched(&self, py: Python<'_>, device: &str, what: &str) {
         self.state.with(py, |state| {
             let pool = state.recorder.pool(device, false);
@@ -341,13 +340,14 @@ impl Watch {
         });
     }
 
-    /// Only counters are read: each time is a step.
+    /// Makes every reading of counters a step, because there are no others.
     fn only_counters(&self, py: Python<'_>) {
         self.state.with(py, |state| state.recorder.readings_are_steps());
     }
 
-    /// What a pool was seen to have, in bytes.
-    #[pyo3(signature = (pool, *, allocated = None, active = None, reserved = None, requested = None, free = None, capacity = None))]
+    /// Records the counters of a pool, in bytes.
+    #[pyo3(signature = (pool, *, allocated = None, active = None, reserved = None, requested = None, free = None,
+        capacity = None))]
     #[allow(clippy::too_many_arguments, reason = "they are named")]
     fn reading(
         &self,
@@ -368,7 +368,7 @@ impl Watch {
         });
     }
 
-    /// A counter of a pool says what the most was that was allocated at a time since it was read last.
+    /// Records the peak that a pool's counter reports since it was last read.
     fn highest(&self, py: Python<'_>, pool: &str, size: u64) {
         self.state.with(py, |state| {
             let pool = state.recorder.pool(pool, true);
@@ -376,9 +376,9 @@ impl Watch {
         });
     }
 
-    /// What a profiler says of all calls of an operation.
+    /// Records a profiler's totals of an operation.
     #[pyo3(signature = (name, count, cpu_time, device_time, cpu_bytes, device_bytes, shapes))]
-    #[allow(clippy::too_many_arguments, reason = "it is a row")]
+    #[allow(clippy::too_many_arguments, reason = "they are the columns of a row")]
     fn op_totals(
         &self,
         py: Python<'_>,
@@ -398,8 +398,8 @@ impl Watch {
         });
     }
 
-    /// What classes should take, as keys and values say it.
-    #[expect(clippy::needless_pass_by_value, reason = "Python lends no lists")]
+    /// Records the expected sizes of tensor classes, given as keys and values.
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 converts a list to this")]
     fn expect(&self, py: Python<'_>, words: Vec<(String, String)>) -> PyResult<()> {
         let expected = Expectations::of(&words).map_err(PyValueError::new_err)?;
         self.state.with(py, |state| {
@@ -411,18 +411,18 @@ impl Watch {
         Ok(())
     }
 
-    /// What people should know.
+    /// Records a warning.
     fn warn(&self, py: Python<'_>, message: String) {
         self.state.with(py, |state| state.recorder.warn(message));
     }
 
-    /// The program ends with an exception: its text, and the messages of all that led to it.
+    /// Records the exception that ends the program: its text, and the messages of its chain of causes.
     #[allow(clippy::needless_pass_by_value, reason = "Python's list is converted")]
     fn ended_by(&self, py: Python<'_>, text: &str, messages: Vec<String>) {
         self.program_ended_by(py, text, &messages);
     }
 
-    /// For each device: what is there, the most that was, how many storages there are and were.
+    /// For each device: current bytes, peak bytes, number of live storages, number of allocations.
     fn figures(&self, py: Python<'_>) -> Vec<(String, u64, u64, u64, u64)> {
         let figures = self.state.with(py, |state| {
             let pools = state.recorder.pools();
@@ -431,27 +431,27 @@ impl Watch {
         figures.unwrap_or_default()
     }
 
-    /// For each device: the peak above the start, and the bytes of all allocations and of all frees, since this was last
-    /// asked for. What was there before and was only found later is no allocation; that it is gone is a free.
+    /// For each device: the peak above the start, and the bytes allocated and freed since the last call. A storage
+    /// whose allocation was not tracked does not count as allocated, but counts as freed.
     fn next_phase(&self, py: Python<'_>) -> Vec<(String, i64, u64, u64)> {
         let phases = self.state.with(py, State::next_phase).unwrap_or_default().into_iter();
         phases.map(|(name, of)| (name, of.peak, of.total_allocations, of.total_deallocations)).collect()
     }
 
-    /// How many errors of the watcher's own were kept from the program. A recording that ended early is one.
+    /// Number of internal errors that were kept from the program, including a recording that ended early.
     #[getter]
     fn errors(&self, py: Python<'_>) -> u64 {
         let errors = |state: &mut State| state.errors + u64::from(state.recorder.failure().is_some());
         self.state.with(py, errors).unwrap_or(0)
     }
 
-    /// Why the recording is not written any more, if that is so.
+    /// Why the recording is no longer written; `None` if it is.
     #[getter]
     fn failure(&self, py: Python<'_>) -> Option<String> {
         self.state.with(py, |state| state.recorder.failure().map(str::to_owned)).flatten()
     }
 
-    /// Whether anything is taken down.
+    /// Whether anything is recorded.
     #[getter]
     fn get_is_on(&self) -> bool {
         self.is_on()
@@ -462,20 +462,23 @@ impl Watch {
         self.is_on.store(is_on, Ordering::Relaxed);
     }
 
-    /// Waits until all that was seen is in the file.
+    /// Waits until all recorded events are written.
     fn flush(&self, py: Python<'_>) {
         let flushing = self.state.with(py, |state| state.recorder.begin_flush()).flatten();
-        // Others go on meanwhile.
+        // Other threads run meanwhile.
         py.detach(|| flushing.map(Flushing::wait));
     }
 
-    /// Writes what is left, and the end.
+    /// Completes the recording.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.is_on.store(false, Ordering::Relaxed);
         let finishing = self.state.with(py, |state| {
             let errors = state.errors;
             if errors > 0 {
-                state.recorder.warn(format!("{errors} things that happened could not be followed"));
+                let events = if errors == 1 { "event" } else { "events" };
+                let message =
+                    format!("{errors} {events} could not be tracked, so the numbers may be incomplete");
+                state.recorder.warn(message);
             }
             state.recorder.begin_finish()
         });
@@ -483,7 +486,7 @@ impl Watch {
         let gone = self.gone.with(py, Option::take);
         let state =
             self.state.with(py, |state| std::mem::replace(state, State::new(Recorder::new(), Vec::new())));
-        // What they hold is given back here, where calls into Python may be made.
+        // Dropped outside the cells, because dropping them calls into Python.
         drop((gone, state));
         finished.unwrap_or(Ok(())).map_err(|error| raised(py, error))
     }
@@ -496,7 +499,7 @@ impl Watch {
 }
 
 impl Watch {
-    /// Which of all watchers it is.
+    /// A number that identifies this tracker.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -509,7 +512,7 @@ impl Watch {
         self.tells_allocators.load(Ordering::Relaxed)
     }
 
-    /// What a tensor is, and what people call it.
+    /// Sets the class and name of a tensor.
     pub(super) fn classify_as(
         slf: &Bound<'_, Self>,
         tensor: &Bound<'_, PyAny>,
@@ -520,10 +523,10 @@ impl Watch {
     ) -> PyResult<()> {
         let (py, watch) = (slf.py(), slf.get());
         watch.label_tensor(tensor, class, name, requires_grad)?;
-        for (place, is_new) in watch.places(slf, tensor, SEEN_LATER, Some(class))? {
+        for (place, is_new) in watch.places(slf, tensor, NOT_TRACKED, Some(class))? {
             watch.state.with(py, |state| {
                 let known = state.recorder.held_at(place).map_or(Class::Unknown, |held| held.class);
-                // What is new here has its class already, and no name yet.
+                // A storage that was unknown has its class now, but no name yet.
                 if !is_new && (known == class || only_unknown && known != Class::Unknown) {
                     return;
                 }
@@ -537,7 +540,7 @@ impl Watch {
         Ok(())
     }
 
-    /// A call of a scope begins, inside of the one that the context holds: which is this one now.
+    /// Begins a call inside the context's current one and makes it the current one.
     pub(super) fn begin_scope<'py>(
         slf: &Bound<'py, Self>,
         name: &str,
@@ -545,7 +548,7 @@ impl Watch {
         tag: u64,
     ) -> PyResult<Option<Bound<'py, Call>>> {
         let (py, watch) = (slf.py(), slf.get());
-        // A call that has ended is not held on to: tasks that begin each other would make a chain without end.
+        // Skips ended calls: tasks that start each other would build an endless chain.
         let mut outer = watch.within(py);
         while let Some(Within(call)) = outer.take_if(|outer| !watch.runs(py, outer.at())) {
             outer = call.get().outer(py).map(Within);
@@ -566,7 +569,7 @@ impl Watch {
         Ok(Some(call))
     }
 
-    /// The innermost call with that tag ends that the context is inside of, and those inside of it.
+    /// Ends the context's innermost call with that tag, and calls inside it.
     pub(super) fn end_innermost(&self, py: Python<'_>, tag: u64) -> PyResult<()> {
         let mut inside = Vec::new();
         let mut next = self.within(py).map(|Within(call)| call);
@@ -584,14 +587,14 @@ impl Watch {
         Ok(())
     }
 
-    /// Whether this context is in a forward pass.
-    pub(super) fn goes_forward(&self, py: Python<'_>) -> bool {
+    /// Whether the context's current call is a forward pass.
+    pub(super) fn is_in_forward(&self, py: Python<'_>) -> bool {
         let Some(within) = self.within(py) else { return false };
         let kind = self.state.with(py, |state| state.recorder.kind_of(Some(within.at()))).flatten();
         kind == Some(ScopeKind::Forward)
     }
 
-    /// Whether what this call gives is to be labelled. Of the calls of a scope some are, ever fewer.
+    /// Whether to label the output of this call: that of the 1st, 2nd, 3rd, 5th, 9th … call of a scope.
     pub(super) fn labels_are_wanted(&self, py: Python<'_>) -> bool {
         let Some(within) = self.within(py) else { return false };
         let before = self.state.with(py, |state| {
@@ -601,7 +604,7 @@ impl Watch {
         before.is_some_and(|before| before & before.wrapping_sub(1) == 0)
     }
 
-    /// Waits for the disk where the program is far ahead of it: here, where nothing is held, and without Python's lock.
+    /// Waits for the disk if the program is far ahead of it. Called when nothing is locked; releases the GIL.
     #[inline]
     fn keep_pace(&self, py: Python<'_>) {
         if let Some(backlog) = self.state.with(py, |state| state.recorder.backlog()).flatten() {
@@ -621,7 +624,7 @@ impl Watch {
         self.state.with(py, |state| state.recorder.release(at));
     }
 
-    /// The call that this context holds.
+    /// The context's current call.
     pub(super) fn within<'py>(&self, py: Python<'py>) -> Option<Within<'py>> {
         if !self.state.with(py, |state| state.has_calls).unwrap_or(false) {
             return None;
@@ -641,7 +644,7 @@ impl Watch {
         error.map_or(Ok(lane), Err)
     }
 
-    /// A weak reference to a storage, which will say when it is gone.
+    /// A weak reference to a storage, with `gone` as its callback.
     #[allow(unsafe_code)]
     pub(super) fn weak<'py>(
         &self,
@@ -649,14 +652,14 @@ impl Watch {
         storage: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let gone = self.gone_of(this)?;
-        // SAFETY: both are objects of Python that are held, and the lock is held; what is returned is ours, or null
-        // with an exception set.
+        // SAFETY: both are live Python objects, and the GIL is held. The result is a new reference, or null with an
+        // exception set.
         unsafe {
             Bound::from_owned_ptr_or_err(this.py(), ffi::PyWeakref_NewRef(storage.as_ptr(), gone.as_ptr()))
         }
     }
 
-    /// `self.gone`, which is made the first time.
+    /// `self.gone`, created on first use.
     pub(super) fn gone_of<'py>(&self, this: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = this.py();
         let known = self.gone.with(py, |gone| gone.as_ref().map(|gone| gone.bind(py).clone()));
@@ -668,8 +671,8 @@ impl Watch {
         Ok(gone)
     }
 
-    /// Counts an error, unless it is none of ours: Ctrl-C may come while Python's part runs, and handlers of other signals
-    /// raise whatever they like.
+    /// Counts an internal error. Returns errors of the program: Ctrl-C and other signal handlers may raise while our
+    /// Python code runs.
     pub(super) fn kept_from_program(&self, py: Python<'_>, result: PyResult<()>) -> PyResult<()> {
         let Err(error) = result else { return Ok(()) };
         if !error.is_instance_of::<PyException>(py) || self.is_programs(py, &error) {
@@ -680,35 +683,39 @@ impl Watch {
     }
 
     fn is_programs(&self, py: Python<'_>, error: &PyErr) -> bool {
-        // As an object that knows where it was raised, which `value` does not in older Pythons.
+        // An exception object with its traceback, which `value` lacks in older versions of Python.
         let error = error.clone_ref(py);
         self.is_programs.call1(py, (error,)).is_ok_and(|is| is.is_truthy(py).unwrap_or(false))
     }
 
-    /// Does something to tensors of which the program's own `__torch_function__`, of a mode or of a class, is not told.
-    pub(super) fn unseen<R>(&self, py: Python<'_>, act: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-        let plainly = self.plainly.bind(py).call0()?;
-        plainly.call_method0(intern!(py, "__enter__"))?;
+    /// Runs `act` without calling the program's `__torch_function__` overrides, of modes and classes.
+    pub(super) fn without_torch_function<R>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce() -> PyResult<R>,
+    ) -> PyResult<R> {
+        let guard = self.disable_torch_function.bind(py).call0()?;
+        guard.call_method0(intern!(py, "__enter__"))?;
         let done = act();
         let none = py.None();
-        plainly.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
+        guard.call_method1(intern!(py, "__exit__"), (&none, &none, &none))?;
         done
     }
 
-    /// Counts an error of our own; the first one is said.
+    /// Counts an internal error; logs the first one.
     pub(super) fn failed(&self, py: Python<'_>, error: PyErr) {
         let first = self.state.with(py, |state| {
             state.errors += 1;
             state.errors == 1
         });
         if first == Some(true) {
-            // Who complains must not fail either.
+            // An error while logging is ignored.
             let _ = self.complain.call1(py, (error,));
         }
     }
 }
 
-/// A call that a context holds, and that is held here as long as it is looked at.
+/// The current call of a context, kept alive while it is used.
 pub(super) struct Within<'py>(pub Bound<'py, Call>);
 
 fn thread_name(py: Python<'_>) -> PyResult<String> {
@@ -719,7 +726,7 @@ fn class_of(name: &str) -> PyResult<Class> {
     let found = Class::ALL.into_iter().find(|class| class.as_str() == name);
     found.ok_or_else(|| {
         let known = Class::ALL.map(Class::as_str).join(", ");
-        PyValueError::new_err(format!("there is no class {name:?}; the classes are {known}"))
+        PyValueError::new_err(format!("invalid class {name:?}: expected one of {known}"))
     })
 }
 
@@ -727,10 +734,10 @@ fn kind_of(name: &str) -> PyResult<ScopeKind> {
     let found = ScopeKind::ALL.into_iter().find(|kind| kind.as_str() == name);
     found.ok_or_else(|| {
         let known = ScopeKind::ALL.map(ScopeKind::as_str).join(", ");
-        PyValueError::new_err(format!("there is no kind {name:?}; the kinds are {known}"))
+        PyValueError::new_err(format!("invalid kind {name:?}: expected one of {known}"))
     })
 }
 
 pub(super) fn busy() -> PyErr {
-    PyRuntimeError::new_err("the watcher was asked from inside of itself")
+    PyRuntimeError::new_err("nested call into the tracker")
 }

@@ -1,4 +1,4 @@
-//! Which tensors are caches of keys and values. Suggestions and expectations both ask here.
+//! Identifies KV caches, for suggestions and expectations.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{Class, OpId, Profile, Rank, StrId, TensorId};
@@ -6,11 +6,11 @@ use ttmem_model::{Class, OpId, Profile, Rank, StrId, TensorId};
 use super::Span;
 use super::names::Names;
 
-/// The caches of keys and values of a rank.
+/// The KV caches of a rank.
 ///
-/// A cache is a tensor that the evidence classifies as one, that an operation of the span updates in place
-/// (`ttnn.update_cache`, `ttnn.paged_fill_cache` …), or an argument that a step of decoding attends over. A weight is
-/// never a cache.
+/// A KV cache is a tensor that the input classifies as one, a tensor that an operation of the span updates in place
+/// (`ttnn.update_cache`, `ttnn.paged_fill_cache`, …), or an argument that the attention of a decode step reads. A
+/// weight is never a KV cache.
 pub fn key_value_caches(profile: &Profile, rank: &Rank, span: Span) -> FxHashSet<TensorId> {
     let class = |tensor: &TensorId| rank.tensors.class.get(tensor.index()).copied();
     let mut caches = used_as_caches(profile, rank, span);

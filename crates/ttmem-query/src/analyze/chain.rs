@@ -1,18 +1,18 @@
-//! The longest chain of calls without overlap: what no further thread makes shorter.
+//! The longest chain of calls without overlap: the time that more threads cannot reduce.
 //!
-//! The chain is made of the innermost calls of all lanes: those with no other call inside of them. They are the work
-//! itself; a call around them spans their pauses as well, and where all is inside of one call, that one would be the
-//! chain and say nothing. Of all sets of such calls in which none begins before another has ended, the chain is the one
-//! that takes longest: weighted interval scheduling, by sorting and one pass.
+//! The chain consists of innermost calls of all lanes: calls without nested calls. These do the actual work; a call
+//! that encloses them also spans the pauses between them, and a single call around everything would be the whole chain.
+//! Of all sets of innermost calls that do not overlap, the chain is the one with the longest total time: weighted
+//! interval scheduling, by sorting and one pass.
 
 use ttmem_model::{Nanoseconds, Rank};
 
 use super::clock::Stretch;
 
-/// Calls of which each begins when the one before has ended, or later.
+/// Calls that each begin after the previous one has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// How long they take together, pauses between them not counted.
+    /// Their total duration, without the pauses between them.
     pub time: Nanoseconds,
     /// The calls, in order.
     pub calls: Vec<usize>,
@@ -44,7 +44,7 @@ struct Interval {
 
 fn heaviest(mut intervals: Vec<Interval>) -> Chain {
     intervals.sort_by_key(|interval| (interval.end, interval.began));
-    // The longest chain of the first n, for every n; and how many of them come before the last of them.
+    // For every n, the longest chain of the first n intervals; for each interval, the number that end before it starts.
     let mut best: Vec<Nanoseconds> = vec![0];
     let mut before = Vec::with_capacity(intervals.len());
     for (index, interval) in intervals.iter().enumerate() {
@@ -99,7 +99,7 @@ mod tests {
             evidence.call(scope, other, Some(around), (30, 80)),
         ];
         evidence.call(scope, main, Some(around), (30, 60));
-        // Calls without duration and calls with an unknown end are left out.
+        // Calls without duration and calls with an unknown end are skipped.
         evidence.call(scope, main, None, (85, 85));
         let unknown = evidence.open_call(scope, main, None, 86);
         evidence.say(RankEvent::Seen(unknown, Seen::default()));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against trying all sets.
+        /// Compares the result with all possible sets.
         #[test]
         fn no_set_without_overlap_takes_longer(times in vec((0..40_u64, 1..15_u64), 0..10)) {
             let all = intervals(&times);

@@ -1,21 +1,21 @@
-//! When things happened: the times of moments, and the stretch of time that a rank speaks of.
+//! Times of moments, and the time range of a rank.
 
 use ttmem_model::{CallEnd, Moment, Nanoseconds, Rank};
 
 use super::Account;
 use super::held;
 
-/// The stretch of time that a rank speaks of.
+/// The time range of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// When the first thing happened.
+    /// The time of the first event.
     pub first: Nanoseconds,
-    /// When the last one did.
+    /// The time of the last event.
     pub last: Nanoseconds,
 }
 
 impl Stretch {
-    /// All of a rank, from its first call, step or snapshot to its last. `None` where nothing has a time.
+    /// The range from a rank's first call, step or snapshot to its last. `None` if nothing has a time.
     pub fn of(rank: &Rank) -> Option<Self> {
         let ends = (0..rank.calls.len()).filter_map(|call| match rank.call_end(call) {
             CallEnd::At(end) => Some(end),
@@ -29,13 +29,13 @@ impl Stretch {
         })
     }
 
-    /// How long it is.
+    /// The length of the range.
     pub fn length(self) -> Nanoseconds {
         self.last.saturating_sub(self.first)
     }
 
-    /// Until when the call in a row ran, as far as that was seen: one that still runs has run until the last moment.
-    /// `None` where only its time is known.
+    /// The end of a call, which for a call that was still running is the end of the range. `None` if only the call's
+    /// start is known.
     pub fn until(self, rank: &Rank, call: usize) -> Option<Nanoseconds> {
         match rank.call_end(call) {
             CallEnd::At(end) => Some(end),
@@ -45,19 +45,19 @@ impl Stretch {
     }
 }
 
-/// A value in time, held as its changes.
+/// A value over time, stored as its changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeCurve {
-    /// When it changed, in order; at most two changes have the same time: the highest, and the one that holds.
+    /// The times of the changes, in order. At most two changes have the same time: the highest and the last value.
     pub at: Vec<Nanoseconds>,
-    /// To what.
+    /// The values after the changes.
     pub value: Vec<u64>,
 }
 
-/// What each bank of a pool holds, in time. Empty where steps have no times.
+/// The memory held by each bank of a pool over time. Empty if steps have no times.
 ///
-/// A change is as late as its step. What was read between two steps is as late as the snapshot that it was read for; where
-/// there was none, as the step before.
+/// A change has the time of its step. A reading between two steps has the time of its snapshot, or of the preceding
+/// step if there was no snapshot.
 pub fn held_in_time(account: &Account<'_>) -> TimeCurve {
     let (rank, held) = (account.rank, held::over_time(account));
     let mut curve = TimeCurve::default();
@@ -81,7 +81,7 @@ impl TimeCurve {
     fn push(&mut self, at: Nanoseconds, value: u64) {
         let same = self.at.iter().rev().take(2).filter(|time| **time == at).count();
         if same == 2 {
-            // The first of the two is the highest.
+            // The first of the two values is the highest.
             let first = self.value.len() - 2;
             self.value[first] = self.value[first].max(self.value[first + 1]);
             self.value[first + 1] = value;
@@ -92,7 +92,7 @@ impl TimeCurve {
     }
 }
 
-/// The time of the next snapshot at a moment; the last one's where there are fewer than readings.
+/// The time of the next snapshot at a moment, or of the last one if there are fewer snapshots than readings.
 fn snapshot_at(rank: &Rank, at: Moment, next: &mut usize) -> Option<Nanoseconds> {
     while rank.snapshots.get(*next).is_some_and(|snapshot| snapshot.at < at) {
         *next += 1;
@@ -185,7 +185,7 @@ mod tests {
         for (at, time) in [(START, 1), (before(0), 3), (after(0), 15), (after(0), 18)] {
             evidence.snapshot(at, time);
         }
-        // The last two readings have no snapshot of their own. Time doesn't go back to that of the step.
+        // The last two readings have no snapshot. Time doesn't go back to that of the step.
         for (at, held) in [(before(0), 5), (after(0), 7), (after(0), 9), (after(0), 8), (before(1), 4)] {
             evidence.state(host, at, held);
         }
@@ -193,7 +193,7 @@ mod tests {
         let curve = held_in_time(&account(&profile, host));
         assert_eq!(curve.at, [3, 15, 18, 18]);
         assert_eq!(curve.value, [5, 7, 9, 4]);
-        // Without times of steps, too.
+        // The same without step times.
         let mut evidence = Evidence::new();
         let host = evidence.pool("host");
         evidence.step("aten::mm");

@@ -1,19 +1,19 @@
-//! What is in the pools at many moments: totals, counts and the largest, in one pass over all tensors.
+//! The contents of pools at many moments: totals, counts and the largest tensors, computed in one sweep.
 
 use std::collections::BTreeSet;
 
 use ttmem_model::{Moment, PoolId, Rank, TensorId};
 
-/// What is in a pool at a moment.
+/// The contents of a pool at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Which pool.
+    /// The pool.
     pub pool: PoolId,
-    /// The bytes of all tensors in it.
+    /// The size of all tensors.
     pub bytes: u64,
-    /// How many there are.
+    /// The number of tensors.
     pub count: u64,
-    /// The largest of them, largest first; rows that stand for several are not among them.
+    /// The largest tensors, largest first, without rows that stand for several allocations.
     pub largest: Vec<TensorId>,
 }
 
@@ -21,11 +21,11 @@ pub struct Content {
 struct Held {
     bytes: u64,
     count: u64,
-    /// By size: the last is the largest. Of the same size, the earlier is the larger.
+    /// Sorted by size, the largest last. Of equal sizes, the earlier one counts as larger.
     by_size: BTreeSet<(u64, std::cmp::Reverse<usize>)>,
 }
 
-/// What is in the pools at each of some moments, which are in order. Pools that never had a tensor are left out.
+/// The contents of the pools at the given moments, which must be in order. Pools without tensors are skipped.
 pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>> {
     let tensors = &rank.tensors;
     let mut changes: Vec<(Moment, bool, usize)> = Vec::with_capacity(2 * tensors.len());
@@ -35,7 +35,7 @@ pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>
             changes.push((tensors.dies[index], false, index));
         }
     }
-    // What is gone at a moment goes first: something else may have come in its place.
+    // Frees come first: another tensor may have been allocated in the same place.
     changes.sort_unstable();
     let mut held: Vec<Option<Held>> = vec![None; rank.pools.len()];
     let mut next = changes.into_iter().peekable();
@@ -61,13 +61,13 @@ pub fn contents(rank: &Rank, moments: &[Moment], top: usize) -> Vec<Vec<Content>
     moments.iter().map(at).collect()
 }
 
-/// The tensors that are alive at some moment. The death of any other would be applied before its birth.
+/// The tensors that are live at some moment. For the others, the free would be applied before the allocation.
 fn lived(rank: &Rank) -> impl Iterator<Item = usize> + '_ {
     let tensors = &rank.tensors;
     (0..tensors.len()).filter(|&index| tensors.born[index] < tensors.dies[index])
 }
 
-/// How many allocations a row is, if it is not one.
+/// The number of allocations that a row stands for, if it is more than one.
 fn stands_for(rank: &Rank, tensor: usize) -> Option<u64> {
     rank.stands_for.get(&TensorId::new(tensor)?).copied()
 }
@@ -82,7 +82,7 @@ fn content(held: &[Option<Held>], top: usize) -> Vec<Content> {
     rows.collect()
 }
 
-/// The bytes of all tensors at every position, from the first to the last.
+/// The total size of all tensors at every position, from the first to the last.
 pub fn totals(rank: &Rank) -> Vec<u64> {
     let mut changes = vec![0_i64; rank.end() as usize + 2];
     let tensors = &rank.tensors;

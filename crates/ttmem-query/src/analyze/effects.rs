@@ -1,30 +1,31 @@
-//! What each step added: the steps that added most.
+//! The effect of each step on memory, and the steps with the largest increases.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use ttmem_model::{Cursor, CurveKind, Moment, Step, difference};
+use rustc_hash::FxHashMap;
+use ttmem_model::{Cursor, CurveKind, Moment, Profile, Step, TypeId, difference};
 
 use super::{Account, Span};
 
-/// What the steps of a span changed in each bank of a pool, in order; `None` where nothing tells.
+/// The change per bank that each step of a span caused in a pool, in order; `None` if unknown.
 ///
-/// Measured where both sides of a step were observed, otherwise what the tensors say. What happens between two
-/// programs belongs to no step.
+/// The change is measured if the states before and after the step were observed, otherwise it is the sum of the tensors
+/// that the step allocated and freed. Changes between two programs belong to no step.
 pub fn effects<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = (Step, Option<i64>)> + 'a {
     let mut sweep = Sweep {
         account,
         measured: account.pool.curve(CurveKind::Allocated).map(|curve| curve.cursor()),
-        rebuilt: account.explained_cursor(Moment::before(span.first)),
+        reconstructed: account.explained_cursor(Moment::before(span.first)),
     };
     (span.first..span.end).map(move |step| (step, sweep.effect(step)))
 }
 
-/// Goes through the steps in order.
+/// A sweep through the steps in order.
 struct Sweep<'a> {
     account: &'a Account<'a>,
     measured: Option<Cursor<'a>>,
-    rebuilt: Option<Cursor<'a>>,
+    reconstructed: Option<Cursor<'a>>,
 }
 
 impl Sweep<'_> {
@@ -36,15 +37,15 @@ impl Sweep<'_> {
             Some(difference(after, before))
         });
         measured.or_else(|| {
-            let cursor = self.rebuilt.as_mut()?;
+            let cursor = self.reconstructed.as_mut()?;
             let before = cursor.value_at(before).unwrap_or(0);
             Some(difference(cursor.value_at(after).unwrap_or(0), before))
         })
     }
 
-    /// When the state after a step was observed, if the one before it was too.
+    /// The moment when the state after a step was observed, if the state before it was observed too.
     ///
-    /// Nothing happens between two steps of one program, so the state before the next is the one after this.
+    /// Nothing happens between two steps of one program, so the state before the next step is the state after this one.
     fn state_after(&self, step: Step) -> Option<Moment> {
         let observed = &self.account.pool.observed;
         let (before, after) = (Moment::before(step), Moment::after(step));
@@ -63,7 +64,7 @@ impl Sweep<'_> {
     }
 }
 
-/// The steps of a span that added most, the largest first.
+/// The steps of a span with the largest increases, largest first.
 pub fn largest(account: &Account<'_>, span: Span, most: usize) -> Vec<(Step, u64)> {
     let added = |(step, effect): (Step, Option<i64>)| Some((u64::try_from(effect?).ok()?, Reverse(step)));
     let mut heap = BinaryHeap::new();
@@ -74,4 +75,39 @@ pub fn largest(account: &Account<'_>, span: Span, most: usize) -> Vec<(Step, u64
         }
     }
     heap.into_sorted_vec().into_iter().map(|Reverse((added, Reverse(step)))| (step, added)).collect()
+}
+
+/// Steps that do the same: the same operation with a result of the same type, and the same effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    /// The first of them.
+    pub first: Step,
+    /// The last of them.
+    pub last: Step,
+    /// Their number.
+    pub count: usize,
+    /// The memory that each of them added, per bank.
+    pub added: u64,
+}
+
+/// The steps of a span that added the most memory, those that do the same as one; the largest increase first.
+pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: usize) -> Vec<Repeated> {
+    let mut found: FxHashMap<(Option<&str>, Option<TypeId>, u64), Repeated> = FxHashMap::default();
+    for (step, effect) in effects(account, span) {
+        let Some(added) = effect.and_then(|effect| u64::try_from(effect).ok()) else { continue };
+        if added <= account.pool.quantum {
+            continue;
+        }
+        let result =
+            profile.op_of(account.rank, step).and_then(|op| op.result_types.first().copied().flatten());
+        let key = (profile.op_name(account.rank, step), result, added);
+        let new = Repeated { first: step, last: step, count: 0, added };
+        let repeated = found.entry(key).or_insert(new);
+        repeated.last = step;
+        repeated.count += 1;
+    }
+    let mut increases: Vec<Repeated> = found.into_values().collect();
+    increases.sort_unstable_by_key(|repeated| (Reverse(repeated.added), repeated.first));
+    increases.truncate(count);
+    increases
 }

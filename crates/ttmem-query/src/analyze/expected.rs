@@ -1,8 +1,8 @@
-//! What the tensors of a class took at most: what an expectation is held against.
+//! The maximum size of a tensor class, which is compared with its expected size.
 //!
-//! A class is measured at the moment at which its own tensors took most, not at the peak of a pool: weights and caches
-//! are whole then, whatever else is there. Tensors count with all that they take of the device, padding included, in all
-//! pools together. Caches of keys and values are those of [`key_value_caches`], whatever their class is in the evidence.
+//! A class is measured at its own maximum and not at the peak of a pool: all weights and caches are allocated then,
+//! whatever else is. The size of a tensor is its size on the device, including padding, over all pools. KV caches are
+//! those of [`key_value_caches`], whatever their class in the input.
 
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Class, Moment, PoolId, Profile, Rank, TensorId};
@@ -10,31 +10,31 @@ use ttmem_model::{Class, Moment, PoolId, Profile, Rank, TensorId};
 use super::Span;
 use super::caches::key_value_caches;
 
-/// What a class took.
+/// The measured size of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The most that it took at one moment.
+    /// Its maximum.
     Most(Most),
-    /// The evidence has no tensors.
+    /// The input has no tensors.
     NoTensors,
-    /// No tensor is known to be of the class.
+    /// No tensor is known to belong to the class.
     NoneOfClass,
-    /// So many tensors of the class have a size that is not known.
+    /// The number of tensors of the class whose size is unknown.
     NoSize(usize),
 }
 
-/// The most that a class took at one moment.
+/// The maximum size of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Most {
-    /// In all pools together.
+    /// The size over all pools.
     pub bytes: u64,
-    /// When that was first reached.
+    /// The moment when it was first reached.
     pub at: Moment,
-    /// In each pool then; those without are left out.
+    /// The size in each pool at that moment. Pools without tensors of the class are skipped.
     pub by_pool: Vec<(PoolId, u64)>,
 }
 
-/// The most that the tensors of a class took at one moment of a span.
+/// The maximum size of a class in a span.
 pub fn taken(profile: &Profile, rank: &Rank, class: Class, span: Span) -> Taken {
     if !rank.has_tensors() {
         return Taken::NoTensors;
@@ -59,7 +59,7 @@ pub fn taken(profile: &Profile, rank: &Rank, class: Class, span: Span) -> Taken 
     }
     let life =
         |(index, bytes): &(usize, u64)| (tensors.born[*index].max(start), tensors.dies[*index], *bytes);
-    // All of them may be empty.
+    // All tensors may have size 0.
     let (at, bytes) = LiveSums::of(sized.iter().map(life)).highest().unwrap_or((start, 0));
     let mut by_pool: Vec<(PoolId, u64)> = Vec::new();
     for (index, bytes) in sized {
@@ -74,12 +74,12 @@ pub fn taken(profile: &Profile, rank: &Rank, class: Class, span: Span) -> Taken 
     Taken::Most(Most { bytes, at, by_pool })
 }
 
-/// Whether a tensor is known to be of a class.
+/// Whether a tensor is known to belong to a class.
 pub fn has(rank: &Rank, class: Class) -> bool {
     rank.tensors.class.contains(&class)
 }
 
-/// What a tensor takes of the device.
+/// The size of a tensor on the device.
 fn bytes(rank: &Rank, tensor: usize) -> Option<u64> {
     let per_bank = rank.tensors.per_bank[tensor].get()?;
     let banks = rank.pools.get(rank.tensors.pool[tensor].index())?.banks?;

@@ -1,4 +1,4 @@
-//! Fragmentation: how much is free, and how much of it in one piece.
+//! Fragmentation: the free memory compared with the largest free block.
 
 use std::cmp::Reverse;
 
@@ -7,51 +7,51 @@ use ttmem_model::{Curve, CurveKind, Moment, Pool};
 
 use super::{Account, Span};
 
-/// What is free at a moment, and the largest piece of it.
+/// The free memory and the largest free block at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragmented {
-    /// When.
+    /// The moment.
     pub at: Moment,
-    /// What is free, in each bank.
+    /// The free bytes per bank.
     pub free: u64,
-    /// The largest piece.
+    /// The largest free block.
     pub largest_free: u64,
 }
 
 impl Fragmented {
-    /// The free bytes outside the largest piece.
+    /// The free bytes outside the largest free block.
     fn in_pieces(&self) -> u64 {
         self.free.saturating_sub(self.largest_free)
     }
 
-    /// Whether at least a share of what is free, in percent, lies outside the largest piece.
+    /// Whether at least a share of the free bytes, in percent, is outside the largest free block.
     fn has_share_in_pieces(&self, percent: u64) -> bool {
         self.in_pieces() > 0
             && u128::from(self.in_pieces()) * 100 >= u128::from(self.free) * u128::from(percent)
     }
 }
 
-/// How much fragmentation matters.
+/// How serious fragmentation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Less than 1% of what was free lay outside the largest piece at any moment.
+    /// At every moment, less than 1% of the free bytes was outside the largest free block.
     Negligible,
-    /// Less than 5% of what was free lay outside it at the worst moment.
+    /// At the worst moment, less than 5% of the free bytes was outside the largest free block.
     Minor,
-    /// At least 5% did.
+    /// At the worst moment, at least 5% of the free bytes was outside the largest free block.
     Notable,
 }
 
-/// Below this share of what is free, in percent, fragmentation is negligible.
+/// Fragmentation below this share of the free bytes, in percent, is negligible.
 const NEGLIGIBLE: u64 = 1;
-/// Below this share it is minor.
+/// Fragmentation below this share of the free bytes, in percent, is minor.
 const MINOR: u64 = 5;
-/// The number of stretches that a span is divided into; each contributes at most its worst moment.
+/// The number of intervals that a span is divided into; each contributes at most its worst moment.
 const STRETCHES: usize = 60;
 
-/// Two ordered lists of moments as one.
+/// Merges two sorted lists of moments.
 fn merged<'a>(a: &'a [Moment], b: &'a [Moment]) -> impl Iterator<Item = Moment> + 'a {
     let (mut a, mut b) = (a.iter().copied().peekable(), b.iter().copied().peekable());
     std::iter::from_fn(move || match (a.peek(), b.peek()) {
@@ -61,18 +61,18 @@ fn merged<'a>(a: &'a [Moment], b: &'a [Moment]) -> impl Iterator<Item = Moment> 
     })
 }
 
-/// Both curves of a pool; `None` where the evidence does not state them.
+/// The free bytes and the largest free block of a pool over time; `None` if the input does not contain them.
 fn curves(pool: &Pool) -> Option<(&Curve, &Curve)> {
     let curve = |kind| pool.curve(kind).filter(|curve| !curve.at.is_empty());
     Some((curve(CurveKind::Free)?, curve(CurveKind::LargestFree)?))
 }
 
-/// What is free whenever that or its largest piece changes, in order.
+/// The free bytes and the largest free block at each change of one of them, in order.
 fn readings<'a>(account: &Account<'a>, span: Span) -> Option<impl Iterator<Item = Fragmented> + use<'a>> {
     let (rank, pool) = (account.rank, account.pool);
     let (free, largest) = curves(pool)?;
     let (mut free_values, mut largest_values) = (free.cursor(), largest.cursor());
-    // A span may begin with what has not changed for long.
+    // The last change may be before the start of the span.
     let first = pool.observed.range(span.start(), span.last(rank)).next();
     let changes = merged(&free.at, &largest.at).filter(move |at| span.contains(*at, rank));
     Some(first.into_iter().chain(changes).filter_map(move |at| {
@@ -81,12 +81,12 @@ fn readings<'a>(account: &Account<'a>, span: Span) -> Option<impl Iterator<Item 
     }))
 }
 
-/// The moment of a span at which the most free bytes lie outside the largest piece.
+/// The moment of a span with the most free bytes outside the largest free block.
 pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
     let quantum = account.pool.quantum;
     let mut worst: Option<Fragmented> = None;
     for found in readings(account, span)? {
-        // As much in pieces hurts more where less is free.
+        // The same amount of fragmentation is worse if less memory is free.
         let is_worse = |worst: Fragmented| {
             let (new, old) = (found.in_pieces(), worst.in_pieces());
             new > old.saturating_add(quantum) || (new.abs_diff(old) <= quantum && found.free < worst.free)
@@ -96,7 +96,7 @@ pub fn worst(account: &Account<'_>, span: Span) -> Option<Fragmented> {
     worst.filter(|worst| worst.in_pieces() > quantum)
 }
 
-/// How much the fragmentation of a span matters, given its worst moment.
+/// The severity of the fragmentation of a span, given its worst moment.
 pub fn severity(account: &Account<'_>, span: Span, worst: &Fragmented) -> Severity {
     if worst.has_share_in_pieces(MINOR) {
         return Severity::Notable;
@@ -109,8 +109,8 @@ pub fn severity(account: &Account<'_>, span: Span, worst: &Fragmented) -> Severi
     }
 }
 
-/// The worst moment of a span and further ones in other parts of it, the worst first. It is empty where free memory was
-/// always in one piece, and `None` where the evidence does not state it.
+/// The worst moments in different parts of a span, worst first. Empty if the free memory was always contiguous, `None`
+/// if the input does not contain it.
 pub fn worst_moments(account: &Account<'_>, span: Span, most: usize) -> Option<Vec<Fragmented>> {
     let readings = readings(account, span)?;
     let Some(worst) = worst(account, span) else { return Some(Vec::new()) };
@@ -120,7 +120,7 @@ pub fn worst_moments(account: &Account<'_>, span: Span, most: usize) -> Option<V
     Some(apart(readings.filter(|reading| reading.in_pieces() > quantum), worst, stretch, most))
 }
 
-/// The worst reading, then the summits of others that are more than a stretch of moments away, the highest first.
+/// The worst reading, followed by local maxima that are more than `stretch` moments apart, highest first.
 fn apart(
     readings: impl Iterator<Item = Fragmented>,
     worst: Fragmented,
@@ -139,7 +139,7 @@ fn apart(
         }
     }
     let height = |index: usize| stretches.get(index).copied().flatten().map(|reading| reading.in_pieces());
-    // The slopes of a summit are high as well: a stretch counts only if neither neighbour is higher.
+    // Readings around a maximum are high as well: an interval counts only if neither neighbour is higher.
     let is_summit = |index: usize| {
         height(index) > index.checked_sub(1).and_then(height) && height(index) >= height(index + 1)
     };
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::analyze::tests::{Evidence, START, account, before, whole};
 
-    /// Readings of 100 free bytes: at which moment, and the largest piece.
+    /// Readings with 100 free bytes, from their moments and largest free blocks.
     fn readings(changes: &[(usize, u64)]) -> Vec<Fragmented> {
         let reading = |&(at, largest_free): &(usize, u64)| {
             Some(Fragmented { at: Moment::from_index(at)?, free: 100, largest_free })
@@ -176,7 +176,7 @@ mod tests {
 
     const STEPS: u32 = 1000;
 
-    /// A rank with a pool of that quantum, and what is free before each position: all of it, and the largest piece.
+    /// A rank with one pool, from its quantum and its readings: position, free bytes, and largest free block.
     fn rank(quantum: u64, readings: &[(u32, u64, u64)]) -> Profile {
         let (name, op, pool, rank) = (StrId::new(0), OpId::new(0), PoolId::new(0), RankId::new(0));
         let (Some(name), Some(op), Some(pool), Some(rank)) = (name, op, pool, rank) else { panic!("ids") };
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_within_the_rounding_of_a_state_are_no_fragmentation() {
+    fn fragmentation_within_the_rounding_is_ignored() {
         let listed = |pieces: u64| {
             let profile = rank(10, &[(0, 1000, 950), (500, 1000, 1000 - pieces), (501, 1000, 1000)]);
             let moments = asked(&profile, |account, span| worst_moments(account, span, 10)).flatten();
@@ -232,7 +232,7 @@ mod tests {
     fn found(changes: &[(usize, u64)], worst: usize, most: usize) -> Vec<usize> {
         let all = readings(changes);
         let in_pieces = all.iter().copied().filter(|reading| reading.in_pieces() > 0);
-        // 300 steps: 12 moments a stretch.
+        // 300 steps: 12 moments per interval.
         apart(in_pieces, all[worst], 12, most).iter().map(|reading| reading.at.index()).collect()
     }
 
@@ -244,9 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_next_to_the_worst_moment_is_part_of_it() {
+    fn readings_next_to_the_worst_moment_are_skipped() {
         assert_eq!(found(&[(1, 100), (50, 40), (60, 45), (61, 41), (70, 100)], 1, 10), [50]);
-        // Neighbouring stretches: only the higher one is a summit.
+        // Of neighbouring intervals, only the higher one is a maximum.
         assert_eq!(found(&[(1, 20), (100, 40), (110, 30), (121, 50)], 0, 10), [1, 110]);
     }
 
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn fragmentation_is_unknown_where_the_largest_piece_is_not_stated() {
+    fn fragmentation_is_unknown_without_the_largest_free_block() {
         let mut evidence = Evidence::new();
         let dram = evidence.pool("DRAM");
         evidence.reading(dram, START, Reading { free: Some(100), ..Reading::default() });

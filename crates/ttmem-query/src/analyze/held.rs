@@ -1,13 +1,13 @@
-//! What a pool holds, at every moment: as measured, and rebuilt where the evidence is silent.
+//! The memory held by a pool at every moment: measured, or reconstructed between measurements.
 
 use ttmem_model::{Cursor, Curve, CurveKind, Moment};
 
 use super::Account;
 
-/// All changes of what a bank holds, in order: [`Account::held`] for every moment at once. Where that is unknown, the
-/// curve stays at the last reading.
+/// All changes of a bank's memory use, in order: [`Account::held`] for every moment. While it is unknown, the curve
+/// stays at the last reading.
 ///
-/// Several readings that share a moment are all kept; the last of them holds.
+/// Several readings at the same moment are all kept; the last one is the value at that moment.
 pub fn over_time(account: &Account<'_>) -> Curve {
     let Some(measured) = account.pool.curve(CurveKind::Allocated) else { return Curve::default() };
     let mut held = Curve::default();
@@ -28,7 +28,7 @@ pub fn over_time(account: &Account<'_>) -> Curve {
         if let Some(value) = walk.at(at) {
             push(&mut held, at, value);
         }
-        // What changes on the late side of a position at which nothing happens shows at the next moment.
+        // A change on the late side of a position without a reading becomes visible at the next moment.
         let next = Moment::from_index(at.index() + 1);
         if let Some(next) =
             next.filter(|next| walk.hides_a_change(at) && !account.pool.observed.contains(*next))
@@ -47,32 +47,32 @@ fn push(curve: &mut Curve, at: Moment, value: u64) {
     }
 }
 
-/// The moments at which something may change: those that were looked at, and those at which tensors come or go.
+/// The moments that may have a change: observed moments, and those when tensors are allocated or freed.
 fn moments<'a>(account: &'a Account<'a>) -> impl Iterator<Item = Moment> + 'a {
     let mut observed = account.pool.observed.iter().peekable();
-    let mut rebuilt = account.explained_moments().iter().copied().peekable();
-    std::iter::from_fn(move || match (observed.peek(), rebuilt.peek()) {
+    let mut reconstructed = account.explained_moments().iter().copied().peekable();
+    std::iter::from_fn(move || match (observed.peek(), reconstructed.peek()) {
         (Some(a), Some(b)) if a == b => {
-            rebuilt.next();
+            reconstructed.next();
             observed.next()
         }
-        (Some(a), Some(b)) if b < a => rebuilt.next(),
-        (None, _) => rebuilt.next(),
+        (Some(a), Some(b)) if b < a => reconstructed.next(),
+        (None, _) => reconstructed.next(),
         _ => observed.next(),
     })
 }
 
-/// Goes through the moments in order.
+/// A walk through the moments in order.
 struct Walk<'a> {
     account: &'a Account<'a>,
     readings: Cursor<'a>,
     sums: Option<Cursor<'a>>,
-    /// The last reading: when, what it was, and what the tensors added up to then.
+    /// The last reading: its moment, its value, and the sum of the tensors at that moment.
     last: Option<(Moment, u64, u64)>,
 }
 
 impl Walk<'_> {
-    /// Whether a moment shows the last reading although tensors came or went since.
+    /// Whether a moment shows the last reading although tensors were allocated or freed since.
     fn hides_a_change(&self, at: Moment) -> bool {
         self.last.is_some_and(|(since, _, _)| self.account.is_same_state(since, at))
     }

@@ -1,41 +1,42 @@
-//! Where the time goes: scopes by how often they run, times how long.
+//! Hot paths: scopes sorted by the total time of their calls.
 //!
-//! A scope that only waits for what is inside of it is no hot path. So what counts is a call's own time: its length less
-//! that of the calls inside of it on the same lane. (What it began on other lanes ran beside it.)
+//! A scope that only waits for nested calls is not a hot path. Scopes are therefore ranked by own time: the duration of
+//! a call minus that of the calls nested in it on the same lane. Calls on other lanes run in parallel and are not
+//! subtracted.
 
 use ttmem_model::{CallId, Nanoseconds, Rank, ScopeId};
 
 use super::clock::Stretch;
 
-/// What all calls of a scope came to.
+/// The totals of all calls of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// The scope.
     pub scope: ScopeId,
-    /// How often it was called.
+    /// The number of calls.
     pub count: u64,
-    /// Of how many calls it is known how long they took.
+    /// The number of calls whose duration is known.
     pub timed: u64,
-    /// How long those took together, with what is inside of them.
+    /// The total duration of these calls, including nested calls.
     pub total: Nanoseconds,
-    /// The same without what is inside; `None` where calls are not kept one by one.
+    /// The total duration without nested calls; `None` if the individual calls were not kept.
     pub own: Option<Nanoseconds>,
-    /// The longest.
+    /// The duration of the longest call.
     pub longest: Nanoseconds,
-    /// Which call that was; the first, where no length is known; `None` where it is not kept.
+    /// The longest call, or the first if no duration is known; `None` if the call was not kept.
     pub longest_call: Option<usize>,
-    /// What the calls allocated less what they gave back; `None` where that is not known of all of them.
+    /// Bytes allocated minus bytes freed; `None` if unknown for one of the calls.
     pub change: Option<i64>,
 }
 
 impl HotPath {
-    /// What scopes are sorted by: how often, times how long on average, which is how long together.
+    /// The sort key: the own time if known, otherwise the total time.
     pub fn heat(&self) -> Nanoseconds {
         self.own.unwrap_or(self.total)
     }
 }
 
-/// All scopes that were called, the hottest first.
+/// All scopes that were called, hottest first.
 pub fn hot_paths(rank: &Rank) -> Vec<HotPath> {
     let Some(stretch) = Stretch::of(rank) else { return Vec::new() };
     let own = own_times(rank, stretch);
@@ -81,7 +82,7 @@ pub fn hot_paths(rank: &Rank) -> Vec<HotPath> {
     paths
 }
 
-/// How long each call took without the calls inside of it; 0 where its length is not known.
+/// The duration of each call without nested calls; 0 if unknown.
 fn own_times(rank: &Rank, stretch: Stretch) -> Vec<Nanoseconds> {
     let calls = &rank.calls;
     let until = |call: usize| stretch.until(rank, call).unwrap_or(calls.began[call]);
@@ -89,7 +90,7 @@ fn own_times(rank: &Rank, stretch: Stretch) -> Vec<Nanoseconds> {
         (0..calls.len()).map(|call| until(call).saturating_sub(calls.began[call])).collect();
     let mut order: Vec<usize> = (0..calls.len()).collect();
     order.sort_by_key(|&call| calls.began[call]);
-    // Until when each call is covered by calls inside of it: tasks may overlap, and count once.
+    // The end of the part of each call that nested calls cover. Nested calls may overlap, and count once.
     let mut covered: Vec<Nanoseconds> = calls.began.clone();
     for call in order {
         let Some(parent) = calls.parent[call].map(CallId::index) else { continue };

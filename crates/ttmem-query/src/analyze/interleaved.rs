@@ -1,15 +1,15 @@
-//! What a tensor would take of a bank if it had another shape, or narrower elements.
+//! The size of a tensor per bank with another shape or narrower elements.
 //!
-//! Told only where it is understood what it takes now: whole tiles, spread one by one over all banks.
+//! It is only computed for tensors whose current size is understood: whole tiles, interleaved over all banks.
 
 use ttmem_model::TensorType;
 
 use super::tiles;
 
-/// The bytes of a 32x32 tile of bfp_bf8: a byte for each value, and one exponent for sixteen of them.
+/// The size of a 32x32 tile of bfp_bf8: one byte per value, and one exponent per 16 values.
 const BFP8_TILE: u64 = 1024 + 64;
 
-/// The tiles of a tensor, spread over all banks.
+/// The tiles of a tensor that is interleaved over all banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interleaved {
     tiles: u64,
@@ -18,7 +18,7 @@ pub struct Interleaved {
 }
 
 impl Interleaved {
-    /// The tiles of a tensor that takes so much of each bank; `None` where it lies otherwise.
+    /// The tiles of a tensor that takes `per_bank` bytes of each bank; `None` if it has another layout.
     pub fn new(ty: &TensorType, per_bank: u64, banks: u32) -> Option<Self> {
         let tiles = tiles::count(ty, &ty.shape)?;
         let padded = ty.padded.get()?;
@@ -37,17 +37,17 @@ impl Interleaved {
         now.checked_sub(then).filter(|saved| *saved > 0)
     }
 
-    /// What another shape would save of each bank.
+    /// The bytes per bank that another shape would save.
     pub fn saved_as(&self, ty: &TensorType, shape: &[u64]) -> Option<u64> {
         self.saved(tiles::count(ty, shape)?, self.tile_bytes)
     }
 
-    /// What elements of half the width would save of each bank: bf16 where there is f32.
+    /// The bytes per bank that elements of half the width would save: bf16 instead of f32.
     pub fn saved_by_halves(&self) -> Option<u64> {
         self.saved(self.tiles, self.tile_bytes / 2)
     }
 
-    /// What bfp_bf8 would save of each bank where there is bf16; `None` for tiles of another size.
+    /// The bytes per bank that bfp_bf8 would save instead of bf16; `None` for tiles of another size.
     pub fn saved_by_bfp8(&self) -> Option<u64> {
         if self.tile_bytes == 2048 { self.saved(self.tiles, BFP8_TILE) } else { None }
     }

@@ -1,20 +1,20 @@
-//! Calls packed into rows, as a chart draws them: no two in a row at a time, and what is inside of a call below it.
+//! Packs calls into the rows of a chart: calls in one row do not overlap, and nested calls are below their parent.
 //!
-//! Each lane (a thread, a stream) has rows of its own. Those of one depth lie together: first the calls that are inside
-//! of no other call of their lane, beneath them the calls inside of those, and so on. A depth has as many rows as it has
-//! calls at a time, mostly one: calls of a thread follow each other. Tasks that run at once take further rows.
+//! Each lane (a thread or stream) has its own rows, grouped by nesting depth: first the outermost calls of the lane,
+//! below them the calls nested in those, and so on. A depth has as many rows as it has concurrent calls, usually one,
+//! because the calls of a thread are sequential. Concurrent tasks need more rows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ttmem_model::{CallEnd, CallId, Nanoseconds, Rank};
 
-/// Where calls are drawn.
+/// The rows where calls are drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packing {
     /// The row of each call within its lane, from 0.
     pub row: Vec<u32>,
-    /// How many rows each lane has.
+    /// The number of rows of each lane.
     pub rows: Vec<u32>,
 }
 
@@ -31,7 +31,7 @@ pub fn pack(rank: &Rank) -> Packing {
     pack_bars(rank.lanes.len(), &bars)
 }
 
-/// Until when nothing else may be drawn in the row of a call. A call that is only a moment needs a place, too.
+/// The time until which a call occupies its row. A call without a known end occupies one nanosecond.
 fn room_until(rank: &Rank, call: usize) -> Nanoseconds {
     match rank.call_end(call) {
         CallEnd::At(end) => end,
@@ -40,7 +40,7 @@ fn room_until(rank: &Rank, call: usize) -> Nanoseconds {
     }
 }
 
-/// How many calls of its own lane each call is inside of.
+/// The nesting depth of each call in its lane.
 fn depths(rank: &Rank) -> Vec<u32> {
     let calls = &rank.calls;
     let mut depths: Vec<u32> = Vec::with_capacity(calls.len());
@@ -53,7 +53,7 @@ fn depths(rank: &Rank) -> Vec<u32> {
     depths
 }
 
-/// What is packed.
+/// A call to be packed.
 #[derive(Clone, Copy, Debug)]
 struct Bar {
     lane: usize,
@@ -81,14 +81,14 @@ fn pack_bars(lanes: usize, bars: &[Bar]) -> Packing {
 #[derive(Default)]
 struct Rows {
     count: u32,
-    /// The rows in which something is drawn, the one that ends first on top.
+    /// The occupied rows, with the one that becomes free first on top.
     taken: BinaryHeap<Reverse<(Nanoseconds, u32)>>,
-    /// The rows in which all has ended, the highest on top.
+    /// The free rows, with the uppermost on top.
     free: BinaryHeap<Reverse<u32>>,
 }
 
 impl Rows {
-    /// A row for what begins no earlier than what was placed before.
+    /// Returns a row for a call. Calls must be placed in the order of their start times.
     fn place(&mut self, began: Nanoseconds, end: Nanoseconds) -> u32 {
         while let Some(&Reverse((ended, row))) = self.taken.peek()
             && ended <= began
@@ -148,23 +148,24 @@ mod tests {
         times.iter().map(|&(began, end)| Bar { lane: 0, depth: 0, began, end }).collect()
     }
 
-    /// Defect 26 of the tool before: the third bar was painted over the second.
+    /// Defect 26 of the earlier tool: the third bar was painted over the second.
     #[test]
-    fn a_row_that_is_free_again_is_taken_again() {
+    fn a_free_row_is_reused() {
         assert_eq!(pack_bars(1, &bars(&[(0, 10), (5, 15), (10, 12)])).row, [0, 1, 0]);
     }
 
-    /// Defect 27: calls of 20 µs were given 100 µs, and so took six lanes.
+    /// Defect 27: calls of 20 µs were drawn as 100 µs, and so took six lanes.
     #[test]
-    fn what_follows_each_other_takes_one_row() {
+    fn sequential_calls_take_one_row() {
         let times: Vec<(u64, u64)> = (0..1000).map(|n| (n * 20_000, (n + 1) * 20_000)).collect();
         let packing = pack_bars(1, &bars(&times));
         assert_eq!(packing.rows, [1]);
-        // By a clock that stands still, too.
+        // The same with a clock that stands still.
         assert_eq!(pack_bars(1, &bars(&[(7, 7); 1000])).rows, [1]);
     }
 
-    /// Defect 28: 16,000 calls took 82 s, a square. Five million comparisons are no square of 200,000.
+    /// Defect 28: 16,000 calls took 82 s because the algorithm was quadratic. With a quadratic one, 200,000 calls would
+    /// not finish here.
     #[test]
     fn many_calls_at_once_are_packed_in_a_few_comparisons() {
         let times: Vec<(u64, u64)> = (0..200_000).map(|n| (n, n + 1000)).collect();
@@ -186,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_bars_lie_over_each_other(bars in any_bars()) {
+        fn bars_in_one_row_do_not_overlap(bars in any_bars()) {
             let packing = pack_bars(3, &bars);
             for (a, first) in bars.iter().enumerate() {
                 prop_assert!(packing.row[a] < packing.rows[first.lane]);
@@ -204,7 +205,7 @@ mod tests {
             for lane in 0..3 {
                 let most = |depth| {
                     let here = |bar: &&Bar| bar.lane == lane && bar.depth == depth;
-                    // A call that took no time is nowhere at a time, but has a place.
+                    // A call without duration overlaps nothing, but has a row.
                     let runs = |bar: &Bar, at: u64| bar.began == at || (bar.began < at && at < bar.end);
                     let long = |bar: &&Bar| bar.began < bar.end;
                     let at_a_time = |at| {
@@ -226,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_deeper_is_below(bars in any_bars()) {
+        fn nested_calls_are_below_outer_calls(bars in any_bars()) {
             let packing = pack_bars(3, &bars);
             for (a, first) in bars.iter().enumerate() {
                 for (b, second) in bars.iter().enumerate() {

@@ -1,23 +1,23 @@
-//! How much lower the peak of a pool would be if some of its tensors took less.
+//! The reduction of a pool's peak if some of its tensors were smaller.
 
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Moment, Rank, TensorId};
 
 use super::{Account, Span};
 
-/// Bytes of each bank that would stay free for a time.
+/// Bytes that would be free during a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saving {
-    /// The first moment at which they would be free.
+    /// The start of the period.
     pub from: Moment,
-    /// The first moment at which they no longer would.
+    /// The end of the period, exclusive.
     pub until: Moment,
-    /// How many.
+    /// The bytes per bank.
     pub per_bank: u64,
 }
 
 impl Saving {
-    /// Bytes of a tensor, for as long as it lives.
+    /// A saving for the lifetime of a tensor.
     pub fn of(rank: &Rank, tensor: TensorId, per_bank: u64) -> Option<Self> {
         let (from, until) =
             (*rank.tensors.born.get(tensor.index())?, *rank.tensors.dies.get(tensor.index())?);
@@ -25,10 +25,10 @@ impl Saving {
     }
 }
 
-/// By how much the peak of a span would fall, in each bank.
+/// The reduction of a span's peak, per bank.
 ///
-/// That is less than what is saved at the peak where another moment is then the highest: a second run that
-/// needs as much as the first, say. As for the peak itself, only what was observed counts.
+/// The reduction is smaller than the savings at the peak if another moment becomes the highest, such as a second run
+/// that needs as much as the first. As for the peak itself, only observed moments count.
 pub fn fall(account: &Account<'_>, span: Span, savings: &[Saving]) -> u64 {
     let saved = LiveSums::of(savings.iter().map(|saving| (saving.from, saving.until, saving.per_bank)));
     let mut saved = saved.cursor();

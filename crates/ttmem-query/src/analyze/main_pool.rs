@@ -1,23 +1,23 @@
-//! The pool that an answer is about, unless another one ran out of memory.
+//! The main pool of a response, unless another pool ran out of memory.
 
 use std::cmp::Reverse;
 
 use ttmem_model::{PoolId, Profile, Rank};
 
-/// Names of pools that are memory of the host. (`host` is what the system counts for the process.)
+/// The names of host memory pools. `host` is the process's memory as counted by the system.
 const HOST: [&str; 2] = ["cpu", "host"];
 
 /// The main pool of a rank, given the peak of each.
 ///
-/// It is DRAM; otherwise the pool with the highest peak of those that hold tensors. Evidence of PyTorch programs without
-/// tensors has one pool per device: then it is the accelerator with the highest peak, and the host where no accelerator
-/// was used. Of other evidence it is the first pool.
+/// This is DRAM if there is one, otherwise the pool with tensors that has the highest peak. Inputs of PyTorch programs
+/// without tensors have one pool per device: the main pool is the accelerator with the highest peak, or the host if no
+/// accelerator was used. For other inputs it is the first pool.
 pub fn main_pool(profile: &Profile, rank: &Rank, peak: impl Fn(PoolId) -> Option<u64>) -> Option<PoolId> {
     if let Some((dram, _)) = rank.pool_named(profile, "DRAM") {
         return Some(dram);
     }
     let pools = || (0..rank.pools.len()).filter_map(PoolId::new);
-    // Of equals the first.
+    // The first of several equal peaks.
     let highest = |pools: &mut dyn Iterator<Item = PoolId>| pools.max_by_key(|id| (peak(*id), Reverse(*id)));
     let is_host = |id: &PoolId| HOST.contains(&profile.text(rank.pools[id.index()].name));
     let is_used = |id: &PoolId| peak(*id).is_some_and(|peak| peak > 0);

@@ -1,6 +1,6 @@
-//! The questions: one file each, pure functions over a profile.
+//! The analyses: one file each, pure functions over a profile.
 //!
-//! Everything here answers with ids and whole bytes. Names, shares and units are for `query` and `report`.
+//! Results are ids and bytes. Names, shares and units are added by the rest of the crate and by `ttmem-report`.
 
 pub mod caches;
 pub mod chain;
@@ -25,11 +25,12 @@ pub mod phases;
 pub mod reshaping;
 pub mod residue;
 pub mod scopes;
+pub mod survivors;
 #[cfg(test)]
 mod tests;
 pub mod tiles;
 pub mod traced;
 pub mod weights;
 
-// Questions whose answers the readers need, too.
+// Analyses that the readers also need.
 pub use ttmem_model::rules::{Account, Span, live, outcomes, passes, peak, span};

@@ -1,20 +1,20 @@
-//! Which allocation a name means at a step.
+//! Resolves the name of an operand at a step to an allocation.
 //!
-//! Each run of a program makes its own `%12`; `%arg3`, and what is loaded from a cache, is the same allocation in all of
-//! them, and the model says that name once. So an allocation that got the name in the step's own run is meant, else one
-//! of the same program that is kept from run to run.
+//! Each run of a program allocates its own `%12`. `%arg3`, and a tensor loaded from a cache, is the same allocation in
+//! all runs, and is named only once in the profile. So a name refers to the allocation that got the name in the step's
+//! own run, or else to one of the same program that is kept from run to run.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{ModuleId, Moment, Profile, Rank, RunId, Step, StrId, TensorId};
 
-/// Names of a rank's allocations.
+/// The names of a rank's allocations.
 #[derive(Debug)]
 pub struct Names<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
-    /// What got a name in a run, last.
+    /// The last allocation that got a name in a run.
     own: FxHashMap<(RunId, StrId), TensorId>,
-    /// What may be kept from run to run.
+    /// Allocations that may be kept from run to run.
     kept: FxHashMap<StrId, Vec<Kept<'a>>>,
 }
 
@@ -22,12 +22,12 @@ pub struct Names<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Kept<'a> {
     tensor: TensorId,
-    /// In which program; `None`: in one that was cut away.
+    /// Its program; `None` if that is outside the cut-out.
     program: Option<&'a str>,
 }
 
 impl<'a> Names<'a> {
-    /// What the wanted names mean in a rank; all names of a large one would take much memory.
+    /// Indexes only the `wanted` names, because all names of a large rank would take a lot of memory.
     pub fn of(profile: &'a Profile, rank: &'a Rank, wanted: &FxHashSet<StrId>) -> Self {
         let mut names = Self { profile, rank, own: FxHashMap::default(), kept: FxHashMap::default() };
         for tensor in (0..rank.tensors.len()).filter_map(TensorId::new) {
@@ -51,7 +51,7 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// What a step means by a name, of what is alive when it begins.
+    /// The allocation that a name refers to at a step. It must be live when the step begins.
     pub fn meant(&self, step: Step, name: StrId) -> Option<TensorId> {
         let run = self.rank.steps.run.get(step as usize).copied().flatten();
         let own = run.and_then(|run| self.own.get(&(run, name)).copied());
@@ -70,7 +70,7 @@ impl<'a> Names<'a> {
         Some(of_graph.or_else(|| found().next())?.tensor)
     }
 
-    /// Whether an allocation goes back to arguments of a graph.
+    /// Whether an allocation comes from arguments of a graph.
     fn is_of(&self, tensor: TensorId, graph: ModuleId) -> bool {
         self.rank.origins.iter().any(|origin| origin.tensor == tensor && origin.module == graph)
     }

@@ -1,23 +1,23 @@
-//! Out of memory: why, and whose the bytes are that did not fit.
+//! Out-of-memory errors: their cause, and the tensor that did not fit.
 
 use ttmem_model::{CurveKind, Fault, FaultKind, Moment, Profile, Rank, StrId, TypeId};
 
-/// Why there was no memory.
+/// The cause of an out-of-memory error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Enough was free, but not in one piece.
+    /// Enough memory was free, but not contiguously.
     Fragmentation,
-    /// Not enough was free.
+    /// Not enough memory was free.
     Capacity,
-    /// It is larger than a bank.
+    /// The request is larger than a bank.
     NeverFits,
-    /// Circular buffers and L1 buffers do not fit together.
+    /// Circular buffers and L1 buffers do not fit into L1 together.
     CircularBuffers,
-    /// A trace does not fit its region.
+    /// A trace does not fit into the trace region.
     TraceRegion,
-    /// An address below the lowest that is allowed.
+    /// The allocation would lie below the lowest allowed address.
     AddressLimit,
-    /// The evidence does not tell.
+    /// The input does not contain the cause.
     Unknown,
 }
 
@@ -32,12 +32,12 @@ impl Cause {
         Self::Unknown,
     ];
 
-    /// The cause of that name; unknown for any other.
+    /// Parses the name of a cause; [`Cause::Unknown`] for any other text.
     pub fn parse(name: &str) -> Self {
         Self::ALL.into_iter().find(|cause| cause.as_str() == name).unwrap_or(Self::Unknown)
     }
 
-    /// Its name in the answer.
+    /// The name of the cause in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fragmentation => "fragmentation",
@@ -56,24 +56,24 @@ impl Cause {
 pub struct Verdict<'a> {
     /// The error.
     pub fault: &'a Fault,
-    /// Why it happened.
+    /// The cause of the error.
     pub cause: Cause,
-    /// Whether the numbers are from the message; if not, they are from the last state before it.
+    /// Whether the numbers are from the error message; if not, they are from the last state before it.
     pub from_message: bool,
-    /// What was free of each bank.
+    /// The free bytes of each bank.
     pub free: Option<u64>,
     /// The largest free block of a bank.
     pub largest_free: Option<u64>,
     /// The size of a bank.
     pub capacity: Option<u64>,
-    /// By how much circular buffers do not fit, on a core.
+    /// The excess of circular buffers over the available L1 of a core.
     pub overlap: Option<u64>,
-    /// The tensors of the size that did not fit.
+    /// The tensors whose size matches the request.
     pub belongs_to: Vec<Owner>,
 }
 
 impl Verdict<'_> {
-    /// How many more bytes of each bank would have been enough; in one block if fragmentation is the cause.
+    /// The missing bytes per bank; contiguous bytes if fragmentation is the cause.
     pub fn lacks(&self) -> Option<u64> {
         let requested = self.fault.requested_per_bank;
         match self.cause {
@@ -86,41 +86,41 @@ impl Verdict<'_> {
     }
 }
 
-/// A tensor of just the size that was asked for.
+/// A tensor whose size matches the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// What it is to the step.
+    /// Its role in the step.
     pub part: Part,
-    /// Its name there.
+    /// Its SSA name in the step.
     pub ssa: StrId,
-    /// What people call it.
+    /// Its name in the model.
     pub name: Option<StrId>,
     /// Its type.
     pub ty: TypeId,
-    /// The size fits if the elements are twice as wide as declared: converted to f32 on the way.
+    /// The size matches only if the elements are twice as wide as declared, such as bf16 converted to f32.
     pub widened: bool,
 }
 
-/// What a tensor is to a step.
+/// The role of a tensor in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The step was to make it.
+    /// The step would have allocated it.
     Result,
     /// The step reads it.
     Operand,
-    /// It is an argument of the program.
+    /// An argument of the program.
     Argument,
 }
 
-/// The error of memory that ended the program: the last one that did.
+/// The out-of-memory error that ended the program; the last one if there are several.
 pub fn fatal(rank: &Rank) -> Option<&Fault> {
     rank.faults.iter().rfind(|fault| fault.ended_program && fault.kind != FaultKind::Exception)
 }
 
-/// Why an error happened.
+/// The cause of an error, with the numbers that show it.
 pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<'a> {
     let (mut free, mut largest_free, mut capacity) = (fault.free, fault.largest_free, fault.bank_size);
-    // Only where memory ran out are the free bytes what the verdict is made of.
+    // Only the verdict on a plain out-of-memory error depends on the free bytes.
     let needs_state = fault.kind == FaultKind::OutOfMemory && (free.is_none() || largest_free.is_none());
     let from_message = !needs_state;
     if needs_state {
@@ -160,8 +160,8 @@ fn out_of_memory(need: Option<u64>, capacity: Option<u64>, free: Option<u64>, la
     }
 }
 
-/// Free, largest free and capacity of the fault's pool, as of the state before its step; for one that ended it all
-/// outside of programs, as of the last state.
+/// Free bytes, largest free block and capacity of the fault's pool in the state before its step; if the fault happened
+/// outside programs, in the last state.
 fn state_before(
     profile: &Profile,
     rank: &Rank,
@@ -174,7 +174,7 @@ fn state_before(
     Some((value(CurveKind::Free), value(CurveKind::LargestFree), value(CurveKind::Capacity)))
 }
 
-/// The tensors of just the size that was asked for: of the step, or else of the arguments.
+/// The tensors whose size matches the request: those of the step, or else the arguments.
 fn owners(profile: &Profile, rank: &Rank, fault: &Fault) -> Vec<Owner> {
     let Some(requested) = fault.requested_total else { return Vec::new() };
     let of_step = of_step(profile, rank, fault, requested);
@@ -195,7 +195,8 @@ fn of_step(profile: &Profile, rank: &Rank, fault: &Fault, requested: u64) -> Vec
     fitting(profile, candidates, requested)
 }
 
-/// Those of just the size; if there are none, those of half the size, for a conversion to wider elements.
+/// The candidates of exactly the requested size; if there are none, those of half the size, which a conversion to wider
+/// elements explains.
 fn fitting(
     profile: &Profile,
     candidates: impl Iterator<Item = (Part, StrId, Option<StrId>, TypeId)>,

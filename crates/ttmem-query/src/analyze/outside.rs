@@ -1,4 +1,4 @@
-//! What changed between two programs: inputs that arrived, results that were dropped.
+//! Changes between two programs, such as inputs that were copied or results that were dropped.
 
 use ttmem_model::{Moment, Position, difference};
 
@@ -9,11 +9,11 @@ use super::{Account, Span};
 pub struct Gap {
     /// The position between the programs.
     pub position: Position,
-    /// What changed, in each bank.
+    /// The change per bank.
     pub per_bank: i64,
 }
 
-/// The changes of a pool between programs that rounding cannot explain.
+/// The changes of a pool between programs that are larger than the rounding.
 pub fn gaps(account: &Account<'_>, span: Span) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for (_, run) in account.rank.top_level_runs().skip(1) {

@@ -1,29 +1,29 @@
-//! Padding over time: what the tensors alive before each step take, and how much of it is padding.
+//! Padding over time: the size of the live tensors before each step, and how much of it is padding.
 //!
-//! [`padding`](super::padding) answers for one moment by looking at every tensor. Who asks for every step walks
-//! through the births and deaths once instead, in order.
+//! [`padding`](super::padding) examines every tensor for one moment. To get all moments, this module goes through the
+//! allocations and frees once, in order.
 
 use ttmem_model::{Moment, PoolId, Profile, Rank, Tensors};
 
-/// What the tensors of a pool add up to at a moment.
+/// The sums of a pool's tensors at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaddedSum {
-    /// All bytes, on one device.
+    /// The size on one device, including padding.
     pub padded: u64,
-    /// The bytes of the elements alone.
+    /// The size of the elements.
     pub logical: u64,
-    /// How many tensors that are.
+    /// The number of tensors.
     pub tensors: usize,
 }
 
-/// Walks through the lives of a pool's tensors.
+/// A walk through the allocations and frees of a pool's tensors.
 #[derive(Debug)]
 pub struct PaddingOverTime<'a> {
     profile: &'a Profile,
     tensors: &'a Tensors,
     births: Events,
     deaths: Events,
-    /// Sizes come from evidence: sums of them may be larger than one of them can be.
+    /// Sizes come from the input, so their sums may exceed 64 bits.
     padded: u128,
     logical: u128,
     count: usize,
@@ -50,7 +50,7 @@ impl<'a> PaddingOverTime<'a> {
         }
     }
 
-    /// The sum at a moment, which must not be before the one that was asked for last.
+    /// The sums at a moment. Moments must be passed in order.
     pub fn at(&mut self, at: Moment) -> PaddedSum {
         while let Some((padded, logical)) = self.births.next_until(at).and_then(|row| self.sizes(row)) {
             self.padded += u128::from(padded);
@@ -74,13 +74,13 @@ impl<'a> PaddingOverTime<'a> {
     }
 }
 
-/// The padded and the logical bytes of a tensor, where both are known.
+/// The padded and the logical size of a tensor, if both are known.
 fn sizes(profile: &Profile, tensors: &Tensors, index: usize) -> Option<(u64, u64)> {
     let ty = profile.tensor_type(tensors.ty[index]?)?;
     Some((ty.padded.get()?, ty.logical.get()?))
 }
 
-/// Rows by the moment at which something happens to them.
+/// Rows sorted by the moment of their event.
 #[derive(Debug)]
 struct Events {
     rows: Vec<(Moment, u32)>,
@@ -89,14 +89,14 @@ struct Events {
 
 impl Events {
     fn new(rows: impl Iterator<Item = (Moment, usize)>) -> Self {
-        // Rows are numbered with 32 bits (`TensorId`).
+        // Row numbers have 32 bits (`TensorId`).
         let mut rows: Vec<(Moment, u32)> =
             rows.filter_map(|(at, row)| Some((at, u32::try_from(row).ok()?))).collect();
         rows.sort_unstable();
         Self { rows, next: 0 }
     }
 
-    /// The next row that something happens to until a moment.
+    /// The next row whose event is not after a moment.
     fn next_until(&mut self, at: Moment) -> Option<usize> {
         let &(when, row) = self.rows.get(self.next)?;
         (when <= at).then(|| {

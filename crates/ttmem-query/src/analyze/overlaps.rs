@@ -1,8 +1,8 @@
-//! What ran at once: scopes that lanes were in at the same time, and for how long.
+//! Overlaps: scopes that ran at the same time on different lanes, and for how long.
 //!
-//! A lane is in the call that began last of those that run on it. For every stretch of time in which two or more lanes
-//! are in calls, their scopes are a set; stretches with the same set are added up. So a list of overlaps is as long as
-//! there are different sets, whatever the number of calls, and no pair of calls is looked at that did not meet.
+//! The current call of a lane is the running call that began last. Whenever two or more lanes have a current call, the
+//! scopes of these calls form a set; intervals with the same set are added up. The number of overlaps is therefore the
+//! number of different sets, however many calls there are, and only calls that overlap are compared.
 
 use std::collections::{BTreeSet, BinaryHeap};
 
@@ -12,39 +12,39 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::clock::Stretch;
 
-/// More different sets than this nobody reads; their time is said together.
-const MOST_SETS: usize = 1 << 16;
-/// So many calls of a set are named.
-pub const MOST_NAMED: usize = 8;
+/// Maximum number of different sets to list. The others only count towards the total time.
+const MAX_SETS: usize = 1 << 16;
+/// Maximum number of calls to name in a set.
+pub const MAX_NAMED: usize = 8;
 
-/// Scopes that lanes were in at once.
+/// Scopes that ran at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// How many lanes.
+    /// The number of lanes.
     pub lanes: usize,
-    /// How long, all stretches together.
+    /// The total duration of all intervals.
     pub time: Nanoseconds,
-    /// How many stretches.
+    /// The number of intervals.
     pub count: u64,
-    /// The longest stretch: from when to when.
+    /// The start and end of the longest interval.
     pub longest: (Nanoseconds, Nanoseconds),
-    /// The calls that ran in the longest stretch, one of each lane; [`MOST_NAMED`] of them.
+    /// The calls that ran in the longest interval, one per lane; at most [`MAX_NAMED`].
     pub calls: Vec<usize>,
 }
 
-/// What ran at once.
+/// The overlaps of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlaps {
-    /// The sets, those first that lasted longest.
+    /// The sets of scopes, longest first.
     pub sets: Vec<Overlap>,
-    /// How long two or more lanes were in calls, all sets together.
+    /// The total time during which two or more lanes had a running call.
     pub time: Nanoseconds,
 }
 
-/// What ran at once in a rank.
+/// The overlaps of a rank.
 pub fn overlaps(rank: &Rank) -> Overlaps {
     let Some(stretch) = Stretch::of(rank) else { return Overlaps::default() };
-    // Ends come before beginnings of the same time: what follows each other is no overlap.
+    // Ends come before starts of the same time: consecutive calls do not overlap.
     let mut changes: Vec<(Nanoseconds, bool, usize)> = Vec::with_capacity(rank.calls.len() * 2);
     for call in 0..rank.calls.len() {
         let (began, Some(until)) = (rank.calls.began[call], stretch.until(rank, call)) else { continue };
@@ -60,14 +60,14 @@ pub fn overlaps(rank: &Rank) -> Overlaps {
     sweep.finish()
 }
 
-/// Goes through time.
+/// A sweep through time.
 struct Sweep<'a> {
     rank: &'a Rank,
     lanes: Vec<Lane>,
     runs: Vec<bool>,
-    /// The lanes that are in a call.
+    /// The lanes that have a running call.
     busy: BTreeSet<usize>,
-    /// A sum that stands for the set of their scopes.
+    /// A sum of hashes that identifies the set of their scopes.
     mark: u64,
     since: Nanoseconds,
     sets: FxHashMap<(u64, usize), Overlap>,
@@ -76,7 +76,7 @@ struct Sweep<'a> {
 
 #[derive(Clone, Default)]
 struct Lane {
-    /// Calls that run, the one that began last on top; and some that have ended.
+    /// The running calls, with the one that began last on top, and some calls that have ended.
     calls: BinaryHeap<(Nanoseconds, usize)>,
     current: Option<usize>,
 }
@@ -95,7 +95,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Takes all changes of one time.
+    /// Applies all changes of one time.
     fn at(&mut self, changes: &[(Nanoseconds, bool, usize)]) {
         let Some(&(time, ..)) = changes.first() else { return };
         let mut touched: Vec<usize> = Vec::with_capacity(changes.len());
@@ -130,7 +130,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The call that a lane is in.
+    /// The current call of a lane.
     fn innermost(&mut self, lane: usize) -> Option<usize> {
         let calls = &mut self.lanes.get_mut(lane)?.calls;
         while let Some(&(_, call)) = calls.peek() {
@@ -142,14 +142,14 @@ impl<'a> Sweep<'a> {
         None
     }
 
-    /// What a call's scope adds to the sum.
+    /// The contribution of a call's scope to the sum.
     fn mark_of(&self, call: Option<usize>) -> u64 {
-        // Sums of it must differ for different sets: a hash that is nearly linear will not do.
+        // Sums must differ for different sets, so the hash must not be nearly linear.
         let hash = |scope: ScopeId| xxh3_64(&scope.index().to_le_bytes());
         call.map_or(0, |call| hash(self.rank.calls.scope[call]))
     }
 
-    /// Ends the stretch that lasted until now.
+    /// Ends the current interval.
     fn close(&mut self, now: Nanoseconds) {
         let (from, lasted) = (self.since, now.saturating_sub(self.since));
         if self.busy.len() < 2 || lasted == 0 {
@@ -157,7 +157,7 @@ impl<'a> Sweep<'a> {
         }
         self.time = self.time.saturating_add(lasted);
         let key = (self.mark, self.busy.len());
-        if self.sets.len() >= MOST_SETS && !self.sets.contains_key(&key) {
+        if self.sets.len() >= MAX_SETS && !self.sets.contains_key(&key) {
             return;
         }
         let set = self.sets.entry(key).or_insert(Overlap {
@@ -172,7 +172,7 @@ impl<'a> Sweep<'a> {
         if lasted > set.longest.1 - set.longest.0 {
             set.longest = (from, now);
             set.calls =
-                self.busy.iter().take(MOST_NAMED).filter_map(|lane| self.lanes[*lane].current).collect();
+                self.busy.iter().take(MAX_NAMED).filter_map(|lane| self.lanes[*lane].current).collect();
         }
     }
 

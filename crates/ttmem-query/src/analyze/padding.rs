@@ -1,19 +1,19 @@
-//! Padding: what the tensors take beyond their elements.
+//! Padding: the size of tensors beyond their elements.
 
 use ttmem_model::{Moment, PoolId, Profile, Rank, TensorId};
 
-/// The padding of the tensors alive at a moment.
+/// The padding of the tensors that are live at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Padding {
-    /// All bytes, on one device.
+    /// The size on one device, including padding.
     pub padded: u64,
-    /// The bytes of the elements alone.
+    /// The size of the elements.
     pub logical: u64,
-    /// The tensors with most bytes of padding, each with those bytes.
+    /// The tensors with the most padding, and the size of that padding.
     pub worst: Vec<(TensorId, u64)>,
 }
 
-/// The padding of what is alive in a pool; `None` where the evidence has no types.
+/// The padding of the live tensors of a pool; `None` if the input has no tensor types.
 pub fn padding(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment, most: usize) -> Option<Padding> {
     if !rank.has_tensors() {
         return None;
@@ -34,6 +34,6 @@ pub fn padding(profile: &Profile, rank: &Rank, pool: PoolId, at: Moment, most: u
     let born = |tensor: TensorId| rank.tensors.born[tensor.index()];
     found.worst.sort_by_key(|&(tensor, wasted)| (std::cmp::Reverse(wasted), born(tensor), tensor));
     found.worst.truncate(most);
-    // Tensors without types (blocks of a CUDA allocator) may be padded or not; nobody knows.
+    // The padding of tensors without types (blocks of a CUDA allocator) is unknown.
     (typed || rank.live(pool, at).next().is_none()).then_some(found)
 }

@@ -1,25 +1,26 @@
-//! What the phases of a training session say of the model, and what its peak is made of.
+//! Derives the sizes of model, optimizer, gradients and activations, and the parts of the peak, from the phases of a
+//! training session.
 //!
-//! Phases are matched by what they are called, without the numbers that trackers append: `FORWARD_PASS`,
-//! `FORWARD_PASS_micro_3` and `FORWARD_PASS__000042` are all forward passes. With gradient accumulation they come
-//! several times, so each figure says which of them it takes:
+//! Phases are matched by name, without the numbers that trackers append: `FORWARD_PASS`, `FORWARD_PASS_micro_3` and
+//! `FORWARD_PASS__000042` are all forward passes. With gradient accumulation there are several of each kind, so each
+//! figure has a rule:
 //!
 //! | figure | rule |
 //! |---|---|
-//! | model, optimizer | the changes of all phases that create it, added up |
-//! | activations | the changes of the forward passes that no backward pass has followed yet, added up; the highest of these sums |
-//! | gradients | what is in use after the last backward pass, less what was after the last creation of an optimizer before it |
+//! | model, optimizer | the sum of the changes of all phases that create it |
+//! | activations | the sum of the changes of the forward passes since the last backward pass; the highest such sum |
+//! | gradients | the use after the last backward pass minus the use after the last optimizer creation before it |
 //!
-//! A sum with a part that is not known is not known.
+//! If one part of a sum is unknown, so is the sum.
 
 use ttmem_model::{Phase, Session};
 
-/// What happens in a phase.
+/// The kind of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The parameters are made.
+    /// Creates the parameters.
     Model,
-    /// The state of the optimizer is made.
+    /// Creates the optimizer state.
     Optimizer,
     /// A forward pass.
     Forward,
@@ -30,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Of the phase that has this label.
+    /// The kind of the phase with this label.
     pub fn of(label: &str) -> Self {
         match base_name(label) {
             "MODEL_CREATION" => Self::Model,
@@ -55,29 +56,29 @@ pub fn base_name(label: &str) -> &str {
     }
 }
 
-/// A phase and what happens in it.
+/// A phase and its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// What happens in it.
+    /// Its kind.
     pub kind: Kind,
     /// Its figures.
     pub phase: &'a Phase,
 }
 
-/// Bytes that were measured; `None` where that is not known.
+/// Measured sizes; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// The parameters.
     pub model: Option<i64>,
     /// The state of the optimizer.
     pub optimizer: Option<i64>,
-    /// The gradients, and whatever else the last backward pass left behind.
+    /// The gradients, and anything else that the last backward pass left allocated.
     pub gradients: Option<i64>,
-    /// What forward passes keep for the backward pass.
+    /// The activations that forward passes keep for the backward pass.
     pub activations: Option<i64>,
 }
 
-/// What the phases of one session measured.
+/// The sizes measured by the phases of one session.
 pub fn measured(phases: &[Known<'_>]) -> Measured {
     Measured {
         model: changes(phases, Kind::Model),
@@ -87,7 +88,7 @@ pub fn measured(phases: &[Known<'_>]) -> Measured {
     }
 }
 
-/// All phases of a kind, added up; `None` where there is none, or one is not known.
+/// The sum of the changes of all phases of a kind; `None` if there are none, or if one is unknown.
 fn changes(phases: &[Known<'_>], kind: Kind) -> Option<i64> {
     let mut of_kind = phases.iter().filter(|known| known.kind == kind).peekable();
     of_kind.peek()?;
@@ -111,20 +112,19 @@ fn activations(phases: &[Known<'_>]) -> Option<i64> {
     highest
 }
 
-/// The phases behind the last backward pass.
+/// The phases after the last backward pass.
 fn since_backward<'p, 'a>(phases: &'p [Known<'a>]) -> &'p [Known<'a>] {
     let last = phases.iter().rposition(|known| known.kind == Kind::Backward);
     &phases[last.map_or(0, |last| last + 1)..]
 }
 
-/// The highest use of a session: as its totals say, else the highest of its phases.
+/// The peak of a session, from its totals if available, otherwise the highest peak of its phases.
 pub fn peak(session: &Session, phases: &[Known<'_>]) -> Option<i64> {
     let known = phases.iter().filter_map(|known| known.phase.cumulative_peak).max();
     session.totals.and_then(|totals| totals.peak).or(known)
 }
 
-/// The phase in which the peak was reached: the first whose highest use so far is the peak, to the byte; else within
-/// what figures are rounded to.
+/// The phase that reaches the peak: the first whose cumulative peak equals it exactly, or else within the rounding.
 pub fn holder(session: &Session, phases: &[Known<'_>]) -> Option<usize> {
     let peak = peak(session, phases)?;
     let reaches = |slack: i64| {
@@ -136,14 +136,14 @@ pub fn holder(session: &Session, phases: &[Known<'_>]) -> Option<usize> {
     reaches(0).or_else(|| reaches(i64::try_from(session.quantum).unwrap_or(0)))
 }
 
-/// What something takes at a moment.
+/// The memory that a component holds at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It is not there yet, or not any more.
+    /// It is not allocated yet, or has been freed.
     Nothing,
-    /// It is there; a figure that would say how much it takes is missing.
+    /// It is allocated, but a figure needed for its size is missing.
     Unknown,
-    /// It takes so much.
+    /// Its size.
     Bytes(i64),
 }
 
@@ -156,7 +156,7 @@ impl Held {
         }
     }
 
-    /// What it takes, if it is there and that is known.
+    /// Its size, if it is allocated and the size is known.
     pub fn bytes(self) -> Option<i64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -164,30 +164,30 @@ impl Held {
         }
     }
 
-    /// Whether it is there.
+    /// Whether it is allocated.
     pub fn is_there(self) -> bool {
         self != Self::Nothing
     }
 }
 
-/// What was in memory when the peak was reached, from the phases up to the one that holds it.
+/// The contents of memory at the peak, derived from the phases up to the one that reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtPeak {
     /// The parameters.
     pub model: Held,
     /// The state of the optimizer.
     pub optimizer: Held,
-    /// The gradients that earlier backward passes left behind.
+    /// The gradients kept from earlier backward passes.
     pub gradients: Held,
-    /// What earlier forward passes keep for a backward pass to come, or for the one that holds the peak.
+    /// The activations that earlier forward passes keep for the current or a later backward pass.
     pub activations: Held,
-    /// How far the phase that holds the peak went above its start.
+    /// The peak of the phase that reaches the session's peak, relative to the phase's start.
     pub rise: Option<i64>,
-    /// What of that rise are activations: the change of a forward pass.
+    /// The part of `rise` that is activations: the change of a forward pass.
     pub activations_in_rise: Held,
 }
 
-/// What was in memory when a phase reached the peak.
+/// The contents of memory when the phase `holder` reached the peak.
 pub fn at_peak(phases: &[Known<'_>], holder: usize) -> Option<AtPeak> {
     let held = phases.get(holder)?;
     let before = &phases[..holder];
@@ -204,7 +204,7 @@ pub fn at_peak(phases: &[Known<'_>], holder: usize) -> Option<AtPeak> {
     })
 }
 
-/// Whether a figure of device memory is missing: its line was torn or cut off.
+/// Whether a figure of device memory is missing because its line was corrupt or cut off.
 pub fn is_torn(phase: &Phase) -> bool {
     let figures = [phase.segment_peak, phase.change, phase.cumulative_peak, phase.cumulative_current];
     figures.iter().any(Option::is_none) || phase.allocations.is_none() || phase.deallocations.is_none()
@@ -215,8 +215,8 @@ mod tests {
     use super::*;
     use ttmem_model::{SessionId, StrId, Totals};
 
-    /// A phase as a tracker would see it: its change, and how far it went above its start.
-    fn session(said: &[(&str, i64, i64)]) -> (Session, Vec<(Kind, Phase)>) {
+    /// A session of phases: their labels, their changes, and their peaks relative to their starts.
+    fn session(rows: &[(&str, i64, i64)]) -> (Session, Vec<(Kind, Phase)>) {
         let (mut current, mut highest) = (0, 0);
         let phase = |&(label, change, rise): &(&str, i64, i64)| {
             highest = i64::max(highest, current + rise);
@@ -238,7 +238,7 @@ mod tests {
             };
             (Kind::of(label), phase)
         };
-        let phases: Vec<(Kind, Phase)> = said.iter().map(phase).collect();
+        let phases: Vec<(Kind, Phase)> = rows.iter().map(phase).collect();
         let totals = Some(Totals { peak: Some(highest), current: Some(current) });
         (Session { totals, ..Session::default() }, phases)
     }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn one_iteration_is_measured_as_it_stands() {
+    fn one_iteration_is_measured() {
         let (session, phases) = session(&[
             ("MODEL_CREATION", 10, 10),
             ("OPTIMIZER_CREATION", 20, 20),
@@ -294,7 +294,7 @@ mod tests {
         );
     }
 
-    /// Each micro batch gives its activations back: they are not added up, the largest counts.
+    /// Each micro-batch frees its activations, so the largest counts and not the sum.
     #[test]
     fn activations_of_micro_batches_are_those_of_the_largest() {
         let (session, phases) = session(&[
@@ -307,14 +307,14 @@ mod tests {
         ]);
         let phases = known(&phases);
         assert_eq!(measured(&phases).activations, Some(52));
-        // What the last one left, not the first.
+        // After the last backward pass, not the first.
         assert_eq!(measured(&phases).gradients, Some(10));
         assert_eq!(holder(&session, &phases), Some(5));
         let at = at_peak(&phases, 5).unwrap();
         assert_eq!((at.activations, at.gradients), (Held::Bytes(52), Held::Bytes(10)));
     }
 
-    /// Forward passes that wait for one backward pass keep their activations at the same time.
+    /// Forward passes before a single backward pass keep their activations at the same time.
     #[test]
     fn activations_that_wait_together_are_added_up() {
         let (_, phases) = session(&[
@@ -325,14 +325,14 @@ mod tests {
         ]);
         let phases = known(&phases);
         assert_eq!(measured(&phases).activations, Some(12));
-        // Without an optimizer nobody knows what was there before the gradients.
+        // Without an optimizer, the level before the gradients is unknown.
         assert_eq!(measured(&phases).gradients, None);
         assert_eq!(at_peak(&phases, 2).unwrap().activations, Held::Bytes(12));
         assert_eq!(at_peak(&phases, 3).unwrap().activations, Held::Nothing);
     }
 
     #[test]
-    fn models_and_optimizers_that_are_made_in_parts_are_added_up() {
+    fn models_and_optimizers_created_in_parts_are_added_up() {
         let (_, phases) = session(&[
             ("MODEL_CREATION__000001", 10, 10),
             ("MODEL_CREATION__000002", 4, 6),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_makes_no_sum() {
+    fn a_sum_with_an_unknown_part_is_unknown() {
         let (session, mut phases) = session(&[
             ("MODEL_CREATION", 10, 10),
             ("OPTIMIZER_CREATION", 20, 20),

@@ -1,9 +1,9 @@
-//! Which tensors could have another shape of the same elements without changing what a program computes.
+//! Identifies tensors that could be reshaped (with the same elements) without changing the program's results.
 //!
-//! A tensor is free to change its shape only together with every tensor that an element-wise operation ties it to, and only
-//! if nothing else uses or makes any of them: any other operation reduces, broadcasts, indexes or lays out dimensions, or
-//! may do so. So the list of operations that do not care about a shape is short, and whatever is not on it is named as an
-//! operation that would have to change, too.
+//! A tensor can only be reshaped together with every tensor that an element-wise operation ties it to, and only if no
+//! other operation uses or produces any of them: other operations may reduce, broadcast, index or lay out dimensions.
+//! The list of operations that are independent of the shape is short; every other operation is reported as one that
+//! would have to change too.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use ttmem_model::{Op, OpId, OpKind, Profile, Rank, Step, StepNumber, StrId, Tens
 use super::names::Names;
 use super::tiles::friendly_shape;
 
-/// Operations that compute each element of their result from the elements at the same place of their operands. (Shapes are
-/// checked besides: with operands of different shapes they broadcast.)
+/// Operations that compute each element of their result from the elements at the same index of their operands. Shapes
+/// are checked as well, because operands of different shapes are broadcast.
 const ELEMENT_WISE: [&str; 62] = [
     "abs",
     "add",
@@ -82,33 +82,33 @@ const ELEMENT_WISE: [&str; 62] = [
 /// Operations that fill a tensor whose shape is an attribute.
 const CREATION: [&str; 4] = ["empty", "full", "ones", "zeros"];
 
-/// What speaks against another shape of a tensor.
+/// Whether a tensor can be reshaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Freedom {
-    /// Nothing: it is only used element by element.
+    /// Yes: it is only used by element-wise operations.
     Free,
-    /// These operations would have to change, too: their names, each once, those that use most of it first.
+    /// These operations would have to change too. Their names are unique, most frequent first.
     Tied(Vec<StrId>),
-    /// A program returns it, or something tied to it, so its callers would have to change.
+    /// A program returns it, or a tensor tied to it, so its callers would have to change.
     Returned,
-    /// The layout is fixed by the operation that made it (`ttnn.prepare_conv2d_bias`).
+    /// The operation that produced it fixes its layout (`ttnn.prepare_conv2d_bias`).
     Fixed,
-    /// The evidence does not say which operations use it.
+    /// The input does not contain the operations that use it.
     Unknown,
 }
 
-/// The tensors of a rank that a better shape could be proposed for, with what is tied to them.
+/// The padded tensors of a rank that have a better shape, and the tensors tied to them.
 #[derive(Debug)]
 pub struct Reshaping<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
-    /// Types for which there is a shape with less padding.
+    /// Types that have an alternative shape with less padding.
     padded: FxHashSet<TypeId>,
     groups: Groups,
 }
 
 impl<'a> Reshaping<'a> {
-    /// Looks at every step that uses or makes a tensor with padding.
+    /// Examines every step that uses or produces a padded tensor.
     pub fn new(profile: &'a Profile, rank: &'a Rank) -> Self {
         let types = (0..profile.types.len()).filter_map(TypeId::new);
         let is_padded = |ty: &TypeId| profile.tensor_type(*ty).is_some_and(|ty| friendly_shape(ty).is_some());
@@ -118,7 +118,7 @@ impl<'a> Reshaping<'a> {
         reshaping
     }
 
-    /// What speaks against another shape of a tensor.
+    /// Whether a tensor can be reshaped.
     pub fn freedom(&self, tensor: TensorId) -> Freedom {
         let Some(group) = self.groups.of(tensor).filter(|_| self.is_padded(tensor)) else {
             return Freedom::Unknown;
@@ -126,7 +126,7 @@ impl<'a> Reshaping<'a> {
         if group.is_fixed {
             Freedom::Fixed
         } else if group.has_cut_uses {
-            // Operations that were cut away may tie it, too.
+            // Operations outside the cut-out may also tie it.
             Freedom::Unknown
         } else if !group.tied.is_empty() {
             let mut names: Vec<(StrId, usize)> = group.tied.iter().map(|(op, uses)| (*op, *uses)).collect();
@@ -164,7 +164,7 @@ impl<'a> Reshaping<'a> {
             let operands: Vec<TensorId> =
                 used.op.operands.iter().filter_map(|name| names.meant(step, *name)).collect();
             let results = made.get(&step).map_or(&[][..], Vec::as_slice);
-            self.take(used, &operands, results);
+            self.record(used, &operands, results);
         }
         for tensor in made.into_values().flatten().filter(|tensor| is_returned(self.rank, *tensor)) {
             self.groups.at(tensor).is_returned = true;
@@ -174,7 +174,7 @@ impl<'a> Reshaping<'a> {
         }
     }
 
-    /// What was there before a cut-out begins was used by passes that are not in it.
+    /// Marks tensors from before a cut-out, which earlier passes used.
     fn note_cut_uses(&mut self) {
         let tensors = (0..self.rank.tensors.len()).filter_map(TensorId::new);
         for tensor in tensors.filter(|tensor| self.rank.tensors.step[tensor.index()].is_none()) {
@@ -184,14 +184,14 @@ impl<'a> Reshaping<'a> {
         }
     }
 
-    /// The operations that use or make a tensor with padding, and how.
+    /// The operations that use or produce a padded tensor, and how.
     fn uses(&self) -> FxHashMap<OpId, Used> {
         let ids = (0..self.profile.ops.len()).filter_map(OpId::new);
         let used = |id: OpId| {
             let op = self.profile.ops.get(id)?;
             let mut types = op.operand_types.iter().chain(&op.result_types).flatten();
             let is_one = types.any(|ty| self.padded.contains(ty));
-            // What gives memory back, and what brings a tensor that another program made, uses no shape.
+            // Deallocations, and operations that load a tensor of another program, do not depend on a shape.
             let is_use = matches!(op.kind, OpKind::Compute | OpKind::Call);
             (is_one && is_use).then(|| (id, Used { manner: self.manner(&op), op }))
         };
@@ -225,7 +225,7 @@ impl<'a> Reshaping<'a> {
             .all(|ty| shape(ty).is_some_and(|shape| shape == result || shape.iter().all(|dim| *dim == 1)))
     }
 
-    /// The tensors with padding that each step made.
+    /// The padded tensors that each step produced.
     fn made(&self) -> FxHashMap<Step, Vec<TensorId>> {
         let mut made: FxHashMap<Step, Vec<TensorId>> = FxHashMap::default();
         let tensors = (0..self.rank.tensors.len()).filter_map(TensorId::new);
@@ -243,8 +243,8 @@ impl<'a> Reshaping<'a> {
         }
     }
 
-    /// Takes down what a step does to the shapes of its tensors.
-    fn take(&mut self, used: &Used, operands: &[TensorId], results: &[TensorId]) {
+    /// Records how a step uses the shapes of its tensors.
+    fn record(&mut self, used: &Used, operands: &[TensorId], results: &[TensorId]) {
         let is_padded = |tensor: &&TensorId| self.is_padded(**tensor);
         let operands: Vec<TensorId> = operands.iter().filter(is_padded).copied().collect();
         for tensor in &operands {
@@ -275,22 +275,22 @@ impl<'a> Reshaping<'a> {
     }
 }
 
-/// Whether a tensor is what a program returns: it outlives the run that made it. What a const-eval program keeps is used by
-/// other programs, whose steps say how.
+/// Whether a program returns a tensor, that is, whether the tensor outlives the run that produced it. Const-eval
+/// results are excluded: the steps of other programs show how they are used.
 fn is_returned(rank: &Rank, tensor: TensorId) -> bool {
     let index = tensor.index();
     let run = rank.tensors.run[index].and_then(|run| rank.run(run));
     run.is_some_and(|run| !run.const_eval && run.finished && rank.tensors.dies[index].position() > run.end)
 }
 
-/// An operation that uses or makes a tensor with padding.
+/// An operation that uses or produces a padded tensor.
 #[derive(Debug)]
 struct Used {
     op: Op,
     manner: Manner,
 }
 
-/// What an operation does to shapes.
+/// How an operation depends on shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     ElementWise,
@@ -299,23 +299,23 @@ enum Manner {
     Other,
 }
 
-/// Tensors that must have one shape.
+/// Tensors that must have the same shape.
 #[derive(Clone, Debug, Default)]
 struct Group {
     uses: usize,
-    /// What uses or makes one of them otherwise than element by element, and how often.
+    /// The operations that use or produce one of them and are not element-wise, with their counts.
     tied: BTreeMap<StrId, usize>,
     is_fixed: bool,
     is_returned: bool,
-    /// Operations that are not in the evidence may have used one of them.
+    /// Whether operations that are not in the input may have used one of them.
     has_cut_uses: bool,
 }
 
-/// Groups, found by their tensors.
+/// Groups of tensors (a union-find structure).
 #[derive(Debug, Default)]
 struct Groups {
     places: FxHashMap<TensorId, usize>,
-    /// By place: the place of the group that this one has become a part of, or its own.
+    /// For each group, the index of the group it was merged into, or its own index.
     parents: Vec<usize>,
     rows: Vec<Group>,
 }
@@ -326,7 +326,7 @@ impl Groups {
         self.rows.get(place)
     }
 
-    /// The group of a tensor, which is new if nothing is known of it yet.
+    /// The group of a tensor. Creates one if the tensor has none.
     fn at(&mut self, tensor: TensorId) -> &mut Group {
         let place = self.place(tensor);
         &mut self.rows[place]

@@ -1,8 +1,8 @@
-//! What is in memory that no tensor explains, by the operations that left it behind.
+//! Memory that no tensor explains, attributed to the operations that left it allocated.
 //!
-//! On a real card some operations keep memory that their layouts do not show: mapping tables, prepared weights,
-//! cached kernels. Here the unexplained bytes are followed from state to state, and each change is given to the
-//! operation that ran between.
+//! On a real card, some operations keep memory that is not part of a tensor layout: mapping tables, prepared weights,
+//! cached kernels. The unexplained bytes are compared from state to state, and each change is attributed to the
+//! operation that ran between the two states.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use ttmem_model::{Moment, OpId, OpKind, Profile, Rank, Step, StrId, TypeId, diff
 
 use super::Account;
 
-/// Who left bytes behind.
+/// The cause of a change of the unexplained bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// They were there before the first step.
+    /// Allocated before the first step.
     Before,
-    /// They came between two programs.
+    /// Changed between two programs.
     Outside,
     /// The step between two states.
     Step(Step),
@@ -27,16 +27,16 @@ pub enum Who {
 /// A change of the unexplained bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When it was seen.
+    /// The moment when it was observed.
     pub at: Moment,
-    /// By how much, in each bank.
+    /// The change per bank.
     pub per_bank: i64,
-    /// Who did it.
+    /// Its cause.
     pub who: Who,
 }
 
-/// The changes of the unexplained bytes of a pool up to a moment. They add up to what is unexplained then, but
-/// for the rounding of one state.
+/// The changes of a pool's unexplained bytes up to a moment. They add up to the unexplained bytes at that moment,
+/// except for the rounding of one state.
 pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<Change> {
     let (rank, pool) = (account.rank, account.pool);
     let starts: FxHashSet<u32> = rank.top_level_runs().map(|(_, run)| run.first).collect();
@@ -48,7 +48,7 @@ pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<C
         let unexplained = difference(allocated, explained);
         let (since, level) = before.unwrap_or((Moment::START, 0));
         let change = unexplained.saturating_sub(level);
-        // What rounding alone can do is no change; the level stays, so that small changes still add up.
+        // A change within the rounding is ignored. The level is kept, so that small changes still add up.
         if change.unsigned_abs() <= pool.quantum {
             before = Some((at, level));
             continue;
@@ -60,7 +60,7 @@ pub fn changes(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<C
     found
 }
 
-/// Who ran between two states.
+/// The cause of a change between two states.
 fn who(profile: &Profile, rank: &Rank, since: Moment, at: Moment, starts: &FxHashSet<u32>) -> Who {
     let steps = since.position()..at.position();
     if steps.is_empty() || (at == Moment::late(at.position()) && starts.contains(&at.position())) {
@@ -75,22 +75,22 @@ fn who(profile: &Profile, rank: &Rank, since: Moment, at: Moment, starts: &FxHas
     }
 }
 
-/// What an operation left behind, over all its steps.
+/// The unexplained bytes attributed to an operation, over all its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// The operation's name; `None` for what no operation did, with what is known of that.
+    /// The operation's name; `None` if the bytes are not attributed to a single operation.
     pub op: Option<StrId>,
-    /// Where it is from, if not from one operation.
+    /// The cause, if it is not a single operation.
     pub who: Option<Who>,
-    /// In each bank.
+    /// The unexplained bytes per bank.
     pub per_bank: i64,
-    /// The steps that did it.
+    /// The steps that changed them.
     pub steps: Vec<Step>,
-    /// How many of them ran their operation with these types and attributes for the first time.
+    /// The number of these steps that ran with types and attributes not used before.
     pub first_uses: usize,
 }
 
-/// The unexplained bytes of a pool at a moment, by operation, the largest first.
+/// The unexplained bytes of a pool at a moment, by operation, largest first.
 pub fn by_operation(profile: &Profile, account: &Account<'_>, until: Moment) -> Vec<LeftBehind> {
     let rank = account.rank;
     let changes = changes(profile, account, until);
@@ -124,10 +124,10 @@ pub fn by_operation(profile: &Profile, account: &Account<'_>, until: Moment) -> 
     rows
 }
 
-/// What makes two executions the same to a program cache: everything but names and locations.
+/// The key of an execution in a program cache: everything except names and locations.
 type Signature = (StrId, Vec<Option<TypeId>>, Vec<Option<TypeId>>, Option<StrId>);
 
-/// The steps that run their operation with these types and attributes for the first time.
+/// The steps that run their operation with types and attributes not used before.
 fn first_uses(profile: &Profile, rank: &Rank) -> FxHashSet<Step> {
     let mut seen_ops: FxHashSet<OpId> = FxHashSet::default();
     let mut first: FxHashMap<Signature, Step> = FxHashMap::default();

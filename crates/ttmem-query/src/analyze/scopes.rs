@@ -1,12 +1,12 @@
-//! What a program says it does, and what came of it: its scopes with the sums of their calls, and where tensors were made.
+//! The scopes of a program: totals of their calls, and names of similar layers.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{CallTotals, Profile, Rank, ScopeId, ScopeKind};
 
-/// No model nests deeper: a file that says so is not followed.
-const DEEPEST: usize = 64;
+/// Maximum nesting depth of modules. A malicious file could nest deeper.
+const MAX_DEPTH: usize = 64;
 
-/// What the calls of each scope came to that have ended, by scope.
+/// The totals of the finished calls, by scope.
 pub fn totals(rank: &Rank) -> Vec<CallTotals> {
     let mut totals = vec![CallTotals::default(); rank.scopes.len()];
     for call in rank.calls.iter() {
@@ -22,27 +22,27 @@ pub fn totals(rank: &Rank) -> Vec<CallTotals> {
     totals
 }
 
-/// The names of modules, with the numbers of layers left out: those of one kind have the same.
+/// The names of modules without layer numbers, so that similar layers have the same name.
 #[derive(Debug)]
 pub struct Alike<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
-    /// The modules that have others inside.
+    /// The modules that contain others.
     blocks: FxHashSet<&'a str>,
 }
 
 impl<'a> Alike<'a> {
-    /// Looks at all modules of a rank.
+    /// Collects all modules of a rank.
     pub fn new(profile: &'a Profile, rank: &'a Rank) -> Self {
         let names = rank.scopes.iter().filter(|scope| is_module(scope.kind));
         let names = names.map(|scope| profile.text(scope.name));
-        let outer = |name: &'a str| name.match_indices('.').take(DEEPEST).map(|(at, _)| &name[..at]);
+        let outer = |name: &'a str| name.match_indices('.').take(MAX_DEPTH).map(|(at, _)| &name[..at]);
         let blocks = names.flat_map(outer).collect();
         Self { profile, rank, blocks }
     }
 
-    /// The name of a scope. That of a layer has `*` for its number: `h.*.mlp`. A number that no name stands before is
-    /// kept, and so is that of something that has nothing inside: neighbours may be of another kind.
+    /// The name of a scope, with `*` in place of a layer's number: `h.*.mlp`. A number without a name before it is
+    /// kept, and so is the number of a module that contains no others, because its neighbours may be of another kind.
     pub fn name(&self, scope: ScopeId) -> Option<String> {
         let scope = self.rank.scopes.get(scope.index())?;
         let name = self.profile.text(scope.name);

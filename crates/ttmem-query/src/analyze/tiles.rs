@@ -1,46 +1,46 @@
-//! Shapes that fit into tiles: what a tensor could look like to need no padding.
+//! Shapes that fit into tiles with little or no padding.
 
 use ttmem_model::TensorType;
 
-/// A shape near the tensor's own that needs less padding, or none; `None` where there is nothing to save.
+/// A shape close to the tensor's shape that needs less padding; `None` if there is none.
 ///
-/// 1. The same elements, see [`same_elements`].
-/// 2. Where that does not help, rows and columns rounded to the nearest whole tile: `50257x768` as `50272x768`.
+/// 1. A shape with the same elements, see [`same_elements`].
+/// 2. If that does not help, rows and columns rounded to the nearest whole tile: `50257x768` as `50272x768`.
 pub fn friendly_shape(ty: &TensorType) -> Option<Vec<u64>> {
     if let Some(shape) = same_elements(ty) {
         return Some(shape);
     }
-    // Other sizes: only if then nearly nothing is padding.
+    // A shape of another size is only proposed if it has almost no padding.
     let (tile, now, elements) = padded_now(ty)?;
     let rounded = tile.rounded(&ty.shape)?;
     let then = tile.padded(&rounded)?.saturating_sub(product(&rounded)?);
     (then <= (now - elements) / 10).then_some(rounded)
 }
 
-/// A shape of the same elements that needs less padding.
+/// A shape with the same elements that needs less padding.
 ///
-/// Outer dims are folded into the rows (`32x1x64` as `1x32x64`), which leaves the columns as they are; or, where that
-/// leaves more than a tenth of padding, rows and columns are cut anew if one of them is smaller than a tile
-/// (`1024x1` as `32x32`) and if that takes less.
+/// Outer dimensions are folded into the rows (`32x1x64` as `1x32x64`), which keeps the columns. If more than 10%
+/// padding remains and the rows or columns are smaller than a tile, rows and columns are redistributed (`1024x1` as
+/// `32x32`) if that takes less.
 pub fn same_elements(ty: &TensorType) -> Option<Vec<u64>> {
     let (tile, now, elements) = padded_now(ty)?;
     let folded = folded(&ty.shape, elements);
     let is_enough = |shape: &Vec<u64>| {
         tile.padded(shape).is_some_and(|padded| padded.saturating_sub(elements) <= elements / 10)
     };
-    let cut_anew =
-        if folded.as_ref().is_some_and(is_enough) { None } else { tile.cut_anew(&ty.shape, elements) };
-    let best = [folded, cut_anew].into_iter().flatten().min_by_key(|shape| tile.padded(shape))?;
+    let redistributed =
+        if folded.as_ref().is_some_and(is_enough) { None } else { tile.redistributed(&ty.shape, elements) };
+    let best = [folded, redistributed].into_iter().flatten().min_by_key(|shape| tile.padded(shape))?;
     (tile.padded(&best)? < now).then_some(best)
 }
 
-/// How many tiles a tensor would have in some shape; `None` where it has no tiles.
+/// The number of tiles that a tensor would have in a shape; `None` if its layout is not tiled.
 pub fn count(ty: &TensorType, shape: &[u64]) -> Option<u64> {
     let tile = Tile::of(ty)?;
     tile.padded(shape)?.checked_div(tile.height.checked_mul(tile.width)?)
 }
 
-/// The tile of a tensor with padding, its elements with and without it.
+/// The tile of a padded tensor, and the number of its elements with and without padding.
 fn padded_now(ty: &TensorType) -> Option<(Tile, u64, u64)> {
     if ty.padded.get()? <= ty.logical.get()? {
         return None;
@@ -65,14 +65,14 @@ impl Tile {
         (height > 0 && width > 0).then(|| Self { height: height.into(), width: width.into() })
     }
 
-    /// How many elements a shape takes with its last two dims padded; `None` beyond all measure.
+    /// The number of elements of a shape with its last two dimensions padded; `None` if it overflows.
     fn padded(&self, shape: &[u64]) -> Option<u64> {
         let (outer, rows, columns) = parts(shape);
         let whole = |dim: u64, tile: u64| dim.div_ceil(tile).checked_mul(tile);
         product(outer)?.checked_mul(whole(rows, self.height)?)?.checked_mul(whole(columns, self.width)?)
     }
 
-    fn cut_anew(&self, shape: &[u64], elements: u64) -> Option<Vec<u64>> {
+    fn redistributed(&self, shape: &[u64], elements: u64) -> Option<Vec<u64>> {
         let (_, rows, columns) = parts(shape);
         let is_small = rows < self.height || columns < self.width;
         (is_small && elements.is_multiple_of(self.width))
@@ -80,7 +80,7 @@ impl Tile {
     }
 
     fn rounded(&self, shape: &[u64]) -> Option<Vec<u64>> {
-        // What is smaller than a tile cannot be rounded: nobody makes one row thirty-two.
+        // A dimension smaller than a tile is not rounded: one row would become 32.
         let nearest = |dim: u64, tile: u64| match dim {
             0.. if dim < tile => Some(dim),
             _ => (dim.checked_add(tile / 2)? / tile).checked_mul(tile),
@@ -95,14 +95,14 @@ impl Tile {
     }
 }
 
-/// Outer dims folded into the rows.
+/// The shape with its outer dimensions folded into the rows.
 fn folded(shape: &[u64], elements: u64) -> Option<Vec<u64>> {
     let (outer, _, columns) = parts(shape);
     let rows = elements.checked_div(columns)?;
     (outer.iter().any(|dim| *dim > 1)).then(|| with_last(shape, rows, columns))
 }
 
-/// Outer dims, rows and columns; a vector has one row.
+/// Outer dimensions, rows and columns; a vector has one row.
 fn parts(shape: &[u64]) -> (&[u64], u64, u64) {
     match shape {
         [outer @ .., rows, columns] => (outer, *rows, *columns),
@@ -111,7 +111,7 @@ fn parts(shape: &[u64]) -> (&[u64], u64, u64) {
     }
 }
 
-/// A shape of as many dims, with everything in the last two.
+/// A shape with the same number of dimensions and all elements in the last two.
 fn with_last(shape: &[u64], rows: u64, columns: u64) -> Vec<u64> {
     let mut whole = vec![1; shape.len().saturating_sub(2)];
     whole.extend([rows, columns]);
@@ -147,29 +147,29 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_needs_no_other_shape() {
+    fn a_shape_without_padding_is_kept() {
         assert_eq!(friendly(&[64, 96]), None);
         assert_eq!(friendly(&[7, 32, 32]), None);
     }
 
     #[test]
-    fn outer_dims_are_folded_into_the_rows() {
+    fn outer_dimensions_are_folded_into_the_rows() {
         assert_eq!(friendly(&[8, 64, 1, 128]), Some(vec![1, 1, 512, 128]));
         assert_eq!(friendly(&[32, 1, 64]), Some(vec![1, 32, 64]));
         assert_eq!(friendly(&[3, 20, 64]), Some(vec![1, 60, 64]));
-        // A little padding is left, but 8192 columns are 8192 columns still.
+        // A little padding remains, but the 8192 columns are kept.
         assert_eq!(friendly(&[3, 21, 8192]), Some(vec![1, 63, 8192]));
     }
 
     #[test]
-    fn thin_tensors_are_cut_anew() {
+    fn thin_tensors_are_redistributed() {
         assert_eq!(friendly(&[1024, 1]), Some(vec![32, 32]));
         assert_eq!(friendly(&[4096]), Some(vec![128, 32]));
         assert_eq!(friendly(&[64, 1, 4]), Some(vec![1, 8, 32]));
     }
 
     #[test]
-    fn all_else_is_rounded_to_whole_tiles() {
+    fn other_shapes_are_rounded_to_whole_tiles() {
         assert_eq!(friendly(&[50257, 768]), Some(vec![50272, 768]));
         assert_eq!(friendly(&[1, 33, 65]), Some(vec![1, 32, 64]));
     }

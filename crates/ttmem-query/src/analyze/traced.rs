@@ -1,8 +1,8 @@
-//! Which weights a step reads: traced from the arguments of its graph, never guessed from a shape.
+//! The weights that a step reads, traced from the arguments of its graph and never guessed from a shape.
 //!
-//! A step reads a weight when one of its operands is an argument of kind parameter or constant, or was computed
-//! from such arguments by a const-eval program; inside const-eval programs, also by the steps before. Arguments
-//! count wherever they lie: weights often arrive in host memory, where they are no allocation of the device.
+//! A step reads a weight if one of its operands is an argument of kind parameter or constant, or was computed from such
+//! arguments by a const-eval program, or, inside a const-eval program, by earlier steps. Arguments count wherever they
+//! are stored: weights are often passed in host memory, where they are not allocations of the device.
 
 use std::rc::Rc;
 
@@ -16,19 +16,19 @@ use ttmem_model::{
 pub struct WeightRef {
     /// The graph.
     pub module: ModuleId,
-    /// Its place among the graph's arguments.
+    /// Its index in the graph's arguments.
     pub argument: u32,
 }
 
-/// Follows the weights of a rank through its steps.
+/// Traces the weights of a rank through its steps.
 #[derive(Debug)]
 pub struct Traced<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
     sets: Sets,
-    /// For each graph the weights behind its arguments, by the arguments' numbers.
+    /// For each graph, the weights that its arguments refer to, by argument number.
     arguments: Vec<Rc<[SetId]>>,
-    /// The programs that run, the innermost last.
+    /// The running programs, innermost last.
     frames: Vec<Frame>,
 }
 
@@ -38,18 +38,18 @@ type SetId = u32;
 #[derive(Debug)]
 struct Frame {
     run: Option<RunId>,
-    /// The graph of the top-level program; `None`: not known, so that arguments have no names.
+    /// The graph of the top-level program; `None` if unknown, and then arguments have no names.
     module: Option<ModuleId>,
     const_eval: bool,
     arguments: Rc<[SetId]>,
-    /// The weights behind results, where there are any.
+    /// The weights that results were computed from, if any.
     names: FxHashMap<StrId, SetId>,
-    /// What the operands of the last call carry: the arguments of a program that starts now.
+    /// The weights of the last call's operands, which become the arguments of a program that starts now.
     call: Rc<[SetId]>,
 }
 
 impl<'a> Traced<'a> {
-    /// Prepares to follow the weights of a rank.
+    /// Prepares to trace the weights of a rank.
     pub fn new(profile: &'a Profile, rank: &'a Rank) -> Self {
         let mut sets = Sets::default();
         let modules = rank.modules.iter().enumerate();
@@ -57,9 +57,9 @@ impl<'a> Traced<'a> {
         Self { profile, rank, sets, arguments, frames: Vec::new() }
     }
 
-    /// The weights that a step reads; `None` where it is not known which graph it belongs to.
+    /// The weights that a step reads; `None` if its graph is unknown.
     ///
-    /// To be asked for each step in order; steps that make no results may be left out.
+    /// Must be called for the steps in order; steps without results may be skipped.
     pub fn of(&mut self, step: Step, op: &Op) -> Option<&[WeightRef]> {
         self.enter(self.rank.steps.run.get(step as usize).copied().flatten());
         let frame = self.frames.last_mut()?;
@@ -78,7 +78,7 @@ impl<'a> Traced<'a> {
         frame.module.map(|_| self.sets.get(set))
     }
 
-    /// Goes to the frame of a run, which may have begun, or ended others.
+    /// Switches to the frame of a run, and drops the frames of runs that have ended.
     fn enter(&mut self, run: Option<RunId>) {
         if let Some(depth) = self.frames.iter().rposition(|frame| frame.run == run) {
             self.frames.truncate(depth + 1);
@@ -103,7 +103,7 @@ impl<'a> Traced<'a> {
 }
 
 impl Frame {
-    /// The weights behind a name.
+    /// The weights that a name refers to.
     fn carried(&self, name: StrId, profile: &Profile) -> SetId {
         if let Some(&set) = self.names.get(&name) {
             return set;
@@ -115,7 +115,7 @@ impl Frame {
     }
 }
 
-/// The weights behind the arguments of a graph.
+/// The weights that the arguments of a graph refer to.
 fn by_number(profile: &Profile, index: usize, module: &Module, sets: &mut Sets) -> Rc<[SetId]> {
     let mut by_number = Vec::new();
     let Some(id) = ModuleId::new(index) else { return Rc::default() };
@@ -130,12 +130,12 @@ fn by_number(profile: &Profile, index: usize, module: &Module, sets: &mut Sets) 
     by_number.into()
 }
 
-/// The number of an argument in its function's signature: that of its name, else its place.
+/// The number of an argument in its function's signature: the number in its name, or else its index.
 pub fn number_of(profile: &Profile, argument: &Argument, place: u32) -> Option<usize> {
-    /// Numbers come from the evidence, and tables are sized by them.
-    const MOST: usize = 1 << 20;
+    /// Limits the size of tables, because the numbers come from the input.
+    const MAX_NUMBER: usize = 1 << 20;
     let named = argument_number(profile.text(argument.ssa));
-    named.or(usize::try_from(place).ok()).filter(|number| *number < MOST)
+    named.or(usize::try_from(place).ok()).filter(|number| *number < MAX_NUMBER)
 }
 
 /// 7 for `%arg7`.
@@ -143,17 +143,17 @@ fn argument_number(name: &str) -> Option<usize> {
     name.strip_prefix("%arg")?.parse().ok()
 }
 
-/// Sets of weights, each held once.
+/// Interned sets of weights.
 #[derive(Debug)]
 struct Sets {
     rows: Vec<Rc<[WeightRef]>>,
     ids: FxHashMap<Rc<[WeightRef]>, SetId>,
-    /// How many weights all sets have together.
+    /// The total number of weights in all sets.
     held: usize,
 }
 
-/// No const-eval programs that compute anything sensible need so many; a hostile file could ask for more.
-const MOST_HELD: usize = 1 << 23;
+/// Maximum number of weights in all sets. Real const-eval programs need fewer; a malicious file could ask for more.
+const MAX_HELD: usize = 1 << 23;
 
 impl Default for Sets {
     fn default() -> Self {
@@ -186,7 +186,7 @@ impl Sets {
         }
         let Ok(id) = SetId::try_from(self.rows.len()) else { return 0 };
         self.held += set.len();
-        if self.held > MOST_HELD {
+        if self.held > MAX_HELD {
             return 0;
         }
         self.rows.push(Rc::clone(&set));

@@ -1,18 +1,18 @@
-//! Weights and inputs: what the graphs declare, and what is kept twice.
+//! Weights and inputs declared by the graphs, and weights that are in memory twice.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{Argument, ArgumentKind, Class, Moment, PoolId, Profile, Rank, StrId, TensorId, TypeId};
 
-/// The arguments that the graphs of a rank declare, of some kinds.
+/// Totals of the arguments that the graphs of a rank declare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
-    /// How many there are, those that several graphs share counted once.
+    /// The number of arguments. An argument shared by several graphs counts once.
     pub count: usize,
-    /// The bytes of their elements.
+    /// The size of their elements.
     pub bytes: u64,
 }
 
-/// All distinct arguments: those of the same name, kind and type are one.
+/// All distinct arguments: those with the same name, kind and type count once.
 pub fn declared<'a>(rank: &'a Rank, kinds: &'a [ArgumentKind]) -> impl Iterator<Item = &'a Argument> + 'a {
     let mut seen: FxHashSet<(StrId, Option<TypeId>)> = FxHashSet::default();
     rank.modules
@@ -22,7 +22,7 @@ pub fn declared<'a>(rank: &'a Rank, kinds: &'a [ArgumentKind]) -> impl Iterator<
         .filter(move |argument| argument.name.is_none_or(|name| seen.insert((name, argument.ty))))
 }
 
-/// How much the graphs of a rank declare; `None` where no graph was printed.
+/// The totals of the arguments of some kinds; `None` if no graph was printed.
 pub fn total(profile: &Profile, rank: &Rank, kinds: &[ArgumentKind]) -> Option<Declared> {
     if rank.modules.iter().all(|module| module.arguments.is_empty()) {
         return None;
@@ -44,11 +44,11 @@ pub const WEIGHTS: [ArgumentKind; 2] = [ArgumentKind::Parameter, ArgumentKind::C
 pub struct Weight<'a> {
     /// The argument.
     pub argument: &'a Argument,
-    /// Whether it is kept twice; `None` where nothing tells.
+    /// Whether it is kept twice; `None` if unknown.
     pub kept_twice: Option<bool>,
 }
 
-/// All distinct weights, the largest first. `twice` are those that are [kept twice](kept_twice).
+/// All distinct weights, largest first. `twice` are those that are [kept twice](kept_twice).
 pub fn by_size<'a>(profile: &Profile, rank: &'a Rank, twice: Option<&[TensorId]>) -> Vec<Weight<'a>> {
     let twice = twice.map(|twice| arguments_of(rank, twice));
     let by_name = |arguments: &[&Argument]| -> FxHashSet<(StrId, Option<TypeId>)> {
@@ -67,7 +67,7 @@ pub fn by_size<'a>(profile: &Profile, rank: &'a Rank, twice: Option<&[TensorId]>
     list
 }
 
-/// The arguments that tensors are.
+/// The arguments that the given tensors come from.
 fn arguments_of<'a>(rank: &'a Rank, tensors: &[TensorId]) -> Vec<&'a Argument> {
     let argument =
         |origin: ttmem_model::Origin| rank.module(origin.module)?.arguments.get(origin.argument as usize);
@@ -75,8 +75,7 @@ fn arguments_of<'a>(rank: &'a Rank, tensors: &[TensorId]) -> Vec<&'a Argument> {
     rank.origins.iter().filter(is_one).filter_map(argument).collect()
 }
 
-/// The weights that are in a pool although what was computed from them is there too; `None` where the evidence has
-/// no tensors.
+/// The weights that are live in a pool together with a tensor computed from them; `None` if the input has no tensors.
 pub fn kept_twice(rank: &Rank, pool: PoolId, at: Moment) -> Option<Vec<TensorId>> {
     if !rank.has_tensors() {
         return None;
@@ -99,7 +98,7 @@ pub fn kept_twice(rank: &Rank, pool: PoolId, at: Moment) -> Option<Vec<TensorId>
     Some(originals)
 }
 
-/// The bytes of the elements of tensors, as declared.
+/// The total declared size of tensors.
 pub fn declared_bytes(profile: &Profile, rank: &Rank, tensors: &[TensorId]) -> u64 {
     let declared = |id: &TensorId| profile.tensor_type(rank.tensors.ty[id.index()]?)?.declared.get();
     tensors.iter().filter_map(declared).fold(0, u64::saturating_add)

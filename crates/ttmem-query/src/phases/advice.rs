@@ -1,22 +1,22 @@
-//! What helps a session that does not fit, and how sessions differ: numbers and the sentences about them.
+//! Advice for a session that does not fit into the device, and comparisons between sessions.
 
 use super::answer::{Advice, Comparison, SessionPhases};
 use super::percent_of;
 use crate::analyze::phases::{AtPeak, Held};
 use crate::words::{brief, size};
 
-/// Names have at most this many characters in a sentence.
+/// Maximum number of characters of a name in a sentence.
 const MAX_NAME: usize = 60;
 
-/// Everything advice is computed from.
+/// A session that does not fit: the input of its advice.
 pub(super) struct Excess<'a> {
-    /// The peak beyond the device.
+    /// The excess of the peak over the device memory.
     pub over: u64,
-    /// What is in memory at the peak.
+    /// The memory at the peak.
     pub at: AtPeak,
-    /// What the gradients take, measured or else expected.
+    /// The size of the gradients, as measured or else as expected.
     pub gradients: Option<i64>,
-    /// The phase that holds the peak.
+    /// The phase that reaches the peak.
     pub phase: &'a str,
 }
 
@@ -32,7 +32,7 @@ impl Excess<'_> {
         }
     }
 
-    /// What activations take at the peak; `None` where a figure of theirs is missing.
+    /// The size of the activations at the peak; `None` if one of their figures is missing.
     fn activations(&self) -> Option<i64> {
         let known = |held: Held| match held {
             Held::Nothing => Some(0),
@@ -41,8 +41,8 @@ impl Excess<'_> {
         Some(known(self.at.activations)?.saturating_add(known(self.at.activations_in_rise)?))
     }
 
-    /// What the phase that holds the peak needed for itself, above what it kept, if that and the activations could be
-    /// enough together: it grows with the batch as well, but it is unknown how much of it does.
+    /// The memory that the peak phase needed temporarily, if it and the activations together could be enough. It also
+    /// grows with the batch, but it is unknown how much of it does.
     fn passing(&self, activations: i64) -> Option<i64> {
         let kept = self.at.activations_in_rise.bytes().unwrap_or(0);
         let passing = self.at.rise?.saturating_sub(kept.max(0));
@@ -50,7 +50,7 @@ impl Excess<'_> {
         (passing > 0 && activations.saturating_add(passing) > over).then_some(passing)
     }
 
-    /// An advice that says only what to do and why.
+    /// Advice without further figures.
     fn of_kind(
         &self,
         kind: &'static str,
@@ -72,7 +72,7 @@ impl Excess<'_> {
         }
     }
 
-    /// What may stay of the activations, if nothing else changes and `more` comes on top.
+    /// The maximum size of the activations that fits, if nothing else changes and `more` bytes are added.
     fn may_stay(&self, activations: i64, more: i64) -> Option<i64> {
         let over = i64::try_from(self.over).unwrap_or(i64::MAX);
         let rest = activations.saturating_sub(over).saturating_sub(more);
@@ -82,12 +82,12 @@ impl Excess<'_> {
     fn recomputation(&self, activations: i64) -> Advice {
         let enough = self.may_stay(activations, 0).is_some();
         let verdict = if enough {
-            format!("that can be enough, if it saves {} of them", share(self.over, activations))
+            format!("this is enough if it saves more than {} of them", share(self.over, activations))
         } else {
-            "that cannot be enough alone".to_owned()
+            "this is not enough on its own".to_owned()
         };
         let detail = format!(
-            "it has to save more than {}, and activations take {} at the peak; {verdict}.",
+            "it must save more than {}, and activations take {} at the peak; {verdict}.",
             size(self.over),
             shown(activations)
         );
@@ -101,21 +101,21 @@ impl Excess<'_> {
         let passing = self.passing(activations).filter(|_| rest.is_none());
         let detail = match rest {
             _ if passing.is_some() => format!(
-                "more than {} have to go, and activations take {} only; what {} needs besides while it \
-                 runs ({}) shrinks with the batch as well, but it is unknown by how much.",
+                "more than {} must be saved, but activations take only {}; the memory that {} needs while it runs \
+                 ({}) also shrinks with the batch, but by an unknown amount.",
                 size(self.over),
                 shown(activations),
                 brief(self.phase, MAX_NAME),
                 shown(passing.unwrap_or(0))
             ),
             Some(rest) => format!(
-                "activations grow with it, and would have to shrink below {} of what they take \
-                 (to {}), so the batch to that share.",
+                "activations grow with the batch size; both must shrink to less than {} of their size (activations \
+                 to {}).",
                 share(rest.unsigned_abs(), activations),
                 shown(rest)
             ),
             None => format!(
-                "more than {} have to go, and activations take {} only; it cannot be enough alone.",
+                "more than {} must be saved, but activations take only {}; this is not enough on its own.",
                 size(self.over),
                 shown(activations)
             ),
@@ -127,35 +127,37 @@ impl Excess<'_> {
         }
     }
 
-    /// Smaller batches, one after the other. From the second on, the gradients of the first are there as well.
+    /// Micro-batches, one after the other. From the second one on, the gradients of the first are also in memory.
     fn gradient_accumulation(&self, activations: i64) -> Advice {
         let kept = if self.at.gradients.is_there() { Some(0) } else { self.gradients };
         let rest = self.may_stay(activations, kept.unwrap_or(0).max(0));
         let passing = self.passing(activations).filter(|_| rest.is_none());
-        // Activations of one in so many must be less than what may stay.
+        // The activations of one micro-batch must be smaller than the maximum that fits.
         let batches = rest.map(|rest| activations.unsigned_abs() / rest.unsigned_abs() + 1);
         let beside = match kept {
             Some(0) => String::new(),
-            Some(kept) => format!(", beside the gradients ({}) that stay from the second on", shown(kept)),
+            Some(kept) => {
+                format!(", next to the gradients ({}) that stay allocated after the first one", shown(kept))
+            }
             None => {
-                ", not counting the gradients that stay from the second on: their size is not known".into()
+                ", not counting the gradients that stay allocated after the first one (their size is unknown)"
+                    .into()
             }
         };
         let detail = match (rest, batches) {
             (Some(rest), Some(batches)) => format!(
-                "the same batch in {batches} or more micro-batches leaves activations below \
-                 {}{beside}.",
+                "splitting the batch into {batches} or more micro-batches keeps activations below {}{beside}.",
                 shown(rest)
             ),
             _ if passing.is_some() => format!(
-                "smaller micro-batches save more than the activations, but it is unknown how much of \
-                 what {} needs besides while it runs{beside}; more than {} have to go.",
+                "smaller micro-batches also shrink the memory that {} needs while it runs, but by an unknown \
+                 amount{beside}; more than {} must be saved.",
                 brief(self.phase, MAX_NAME),
                 size(self.over)
             ),
             _ => format!(
-                "however small the micro-batches, it cannot be enough alone{beside}; more than \
-                 {} have to go.",
+                "this is not enough on its own, however small the micro-batches are{beside}; more than {} must be \
+                 saved.",
                 size(self.over)
             ),
         };
@@ -166,23 +168,20 @@ impl Excess<'_> {
         }
     }
 
-    /// The peak is reached where no activations are kept, or it is unknown how much they take.
+    /// Advice if no activations are kept at the peak, or if their size is unknown.
     fn without_activations(&self, activations: Option<i64>) -> Advice {
         let over = size(self.over);
         let (headline, detail) = match activations {
             Some(_) => (
+                format!("The peak is reached in {}, when no activations are kept", brief(self.phase, MAX_NAME)),
                 format!(
-                    "The peak is reached in {}, where forward passes keep nothing",
-                    brief(self.phase, MAX_NAME)
-                ),
-                format!(
-                    "recomputing activations or a smaller batch does not help. More than {over} have to go: fewer \
+                    "recomputing activations or a smaller batch does not help. Save more than {over}: use fewer \
                      parameters, a narrower dtype, an optimizer with less state, or more devices."
                 ),
             ),
             None => (
-                format!("More than {over} have to go"),
-                "what the activations take is not known, because a figure is missing; recomputing them or a smaller \
+                format!("Save more than {over}"),
+                "the size of the activations is unknown because a figure is missing; recomputing them or a smaller \
                  batch may or may not be enough."
                     .to_owned(),
             ),
@@ -191,7 +190,7 @@ impl Excess<'_> {
     }
 }
 
-/// Each session of a rank against the one that needs least.
+/// Compares each session of a rank with the one that has the lowest peak.
 pub(super) fn comparisons(sessions: &[SessionPhases]) -> Vec<Comparison> {
     let mut found = Vec::new();
     let mut ranks: Vec<Option<&str>> = Vec::new();
@@ -220,16 +219,16 @@ fn compared(least: &SessionPhases, other: &SessionPhases) -> Option<Comparison> 
         .zip(least.activations.measured_bytes)
         .map(|(high, low)| high.saturating_sub(low));
     let saves_pct = percent_of(saves, high);
-    let pct = saves_pct.map_or_else(String::new, |pct| format!(" ({pct:.1} %)"));
+    let pct = saves_pct.map_or_else(String::new, |pct| format!(" ({pct:.1}%)"));
     let why = activations
         .filter(|saved| *saved > 0 && saves > 0)
         .map_or_else(String::new, |saved| format!("; its activations take {} less", shown(saved)));
     let (label, against) = (brief(&least.label, MAX_NAME), brief(&other.label, MAX_NAME));
     let message = if saves == 0 {
-        format!("{label} and {against} need the same at their peaks: {}.", shown(low))
+        format!("{label} and {against} have the same peak: {}.", shown(low))
     } else {
         format!(
-            "{label} saves {}{pct} at the peak against {against}: {} instead of {}{why}.",
+            "{label} needs {}{pct} less at its peak than {against}: {} instead of {}{why}.",
             shown(saves),
             shown(low),
             shown(high)
@@ -245,16 +244,16 @@ fn compared(least: &SessionPhases, other: &SessionPhases) -> Option<Comparison> 
     })
 }
 
-/// A size that may be below nothing.
+/// A size that may be negative.
 fn shown(bytes: i64) -> String {
     let sign = if bytes < 0 { "−" } else { "" };
     format!("{sign}{}", size(bytes.unsigned_abs()))
 }
 
-/// `35.1 %`.
+/// `35.1%`.
 fn share(part: u64, whole: i64) -> String {
     let part = i64::try_from(part).unwrap_or(i64::MAX);
-    percent_of(part, whole).map_or_else(|| "a share".into(), |pct| format!("{pct:.1} %"))
+    percent_of(part, whole).map_or_else(|| "a share".into(), |pct| format!("{pct:.1}%"))
 }
 
 #[cfg(test)]
@@ -282,16 +281,16 @@ mod tests {
         assert_eq!(kinds, ["recomputation", "smaller_batch", "gradient_accumulation"]);
         assert!(advice.iter().all(|one| one.can_suffice == Some(true)));
         assert_eq!(advice[1].activations_share_pct, Some(66.67));
-        // 9 GiB in three are 3 GiB, and 9 − 3 − 2 = 4 may stay; in two they are 4.5.
+        // 9 − 3 − 2 = 4 GiB of activations fit; a third of 9 GiB is 3 GiB, half of it is 4.5 GiB.
         assert_eq!(advice[2].micro_batches, Some(3));
     }
 
-    /// The limit itself does not fit: what may stay must be more than nothing, and parts must be below it.
+    /// The limits are exclusive: more than 0 bytes must remain, and micro-batches must be below the maximum.
     #[test]
-    fn what_is_just_not_enough_is_said() {
+    fn savings_that_just_miss_the_limit_are_not_enough() {
         let advice = excess(3 * GIB, Held::Bytes(3 * GIB), Some(0)).advice();
         assert!(advice.iter().all(|one| one.can_suffice == Some(false)), "{advice:?}");
-        assert!(advice.iter().all(|one| one.message.contains("cannot be enough alone")), "{advice:?}");
+        assert!(advice.iter().all(|one| one.message.contains("not enough on its own")), "{advice:?}");
         let exact = excess(2 * GIB, Held::Bytes(4 * GIB), Some(0)).advice();
         assert_eq!(exact[2].micro_batches, Some(3), "two would reach the limit exactly");
     }
@@ -302,25 +301,26 @@ mod tests {
         forward.at.activations_in_rise = Held::Bytes(5 * GIB);
         let advice = forward.advice();
         assert_eq!(advice[0].activations_bytes, Some(5 * GIB));
-        assert!(advice[2].message.contains("not known"), "{}", advice[2].message);
+        assert!(advice[2].message.contains("their size is unknown"), "{}", advice[2].message);
     }
 
     #[test]
-    fn what_a_forward_pass_needs_besides_may_shrink_with_the_batch() {
+    fn temporary_memory_of_a_forward_pass_may_shrink_with_the_batch() {
         let mut forward = excess(3 * GIB, Held::Nothing, Some(0));
         (forward.at.activations_in_rise, forward.at.rise) = (Held::Bytes(2 * GIB), Some(9 * GIB));
         let advice = forward.advice();
         let verdicts: Vec<Option<bool>> = advice.iter().map(|one| one.can_suffice).collect();
         assert_eq!(verdicts, [Some(false), None, None]);
         assert!(advice[1].message.contains("7.00 GiB"), "{}", advice[1].message);
-        // A torn figure is not nothing.
+        // A missing figure is not zero.
         forward.at.activations_in_rise = Held::Unknown;
-        assert!(forward.advice()[0].message.contains("is not known"));
+        assert!(forward.advice()[0].message.contains("is unknown"));
     }
 
     #[test]
-    fn where_nothing_is_kept_a_smaller_batch_is_no_advice() {
-        for (activations, words) in [(Held::Nothing, "keep nothing"), (Held::Unknown, "is not known")] {
+    fn without_activations_a_smaller_batch_is_not_suggested() {
+        let cases = [(Held::Nothing, "no activations are kept"), (Held::Unknown, "is unknown")];
+        for (activations, words) in cases {
             let advice = excess(GIB, activations, None).advice();
             assert_eq!(advice.len(), 1);
             assert!(advice[0].message.contains(words), "{}", advice[0].message);

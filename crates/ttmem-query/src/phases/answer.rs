@@ -1,108 +1,109 @@
-//! The answer of `ttmem phases`, field by field as docs/phases.md describes it.
+//! The response of `ttmem phases`. docs/phases.md documents every field.
 //!
-//! All sizes are whole bytes of one device. `None` is not known, never zero.
+//! All sizes are in bytes of one device. `None` means unknown, never zero.
 
 use serde::Serialize;
 
 use crate::answer::{PhaseSummary, SourceSummary};
 use crate::level::Level;
 
-/// The answer.
+/// The response of `ttmem phases`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Phases {
-    /// The version of this form.
+    /// The version of this format.
     pub schema: u32,
-    /// What was read.
+    /// The input files.
     pub source: SourceSummary,
     /// The sessions of all ranks of all files, in order.
     pub sessions: Vec<SessionPhases>,
-    /// Each session against the one of its rank that needs least.
+    /// Each session compared with the session of its rank that has the lowest peak.
     pub comparisons: Vec<Comparison>,
 }
 
-/// One session.
+/// A training session.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionPhases {
-    /// The file it is in.
+    /// The input file.
     pub file: String,
     /// The label of its rank.
     pub rank: Option<String>,
-    /// What it is called here: no other session of the answer has this label.
+    /// Its label, unique within the response.
     pub label: String,
-    /// What it is called in the evidence.
+    /// Its name in the input.
     pub name: Option<String>,
-    /// The line that it begins on, from 1.
+    /// The line number where it starts, from 1.
     pub line: Option<u64>,
-    /// The parameters of the model, as its own header says.
+    /// The number of parameters, from the session's header.
     pub parameters: Option<u64>,
-    /// Their element.
+    /// The element type of the parameters.
     pub dtype: String,
-    /// The evidence does not say the element.
+    /// Whether the element type is assumed because the input does not contain it.
     pub dtype_assumed: bool,
-    /// Nothing was allocated: the figures are what would have been.
+    /// Whether the figures are estimates: nothing was allocated.
     pub estimated: bool,
-    /// Whether its end was reached.
+    /// Whether the session finished.
     pub finished: bool,
-    /// The phases of which a figure of device memory is missing.
+    /// The phases with missing device memory figures.
     pub torn_phases: Vec<String>,
-    /// The memory of the device.
+    /// The device memory.
     pub device_memory_bytes: u64,
-    /// Who says so.
+    /// Where the device memory is from.
     pub device_memory_source: Origin,
-    /// The highest use.
+    /// The highest memory use.
     pub peak_bytes: Option<i64>,
-    /// The phase in which it was reached first.
+    /// The phase that first reached the peak.
     pub peak_phase: Option<String>,
-    /// The use at the end.
+    /// The memory use at the end.
     pub final_bytes: Option<i64>,
-    /// The highest use, in percent of the device.
+    /// The peak in percent of the device memory.
     pub device_usage_pct: Option<f64>,
-    /// How close the highest use is to what the device has.
+    /// How close the peak is to the device memory.
     pub level: Option<Level>,
-    /// Whether the highest use is below what the device has.
+    /// Whether the peak is below the device memory.
     pub fits: Option<bool>,
-    /// What is left of the device at the peak; negative where it does not fit.
+    /// The free device memory at the peak; negative if the session does not fit.
     pub left_bytes: Option<i64>,
     /// The parameters.
     pub model: Figure,
-    /// The state of the optimizer.
+    /// The optimizer state.
     pub optimizer: Figure,
     /// The gradients.
     pub gradients: Figure,
-    /// What forward passes keep for the backward pass; nothing tells what to expect.
+    /// The activations that forward passes keep for the backward pass. They have no expected size.
     pub activations: Figure,
-    /// What the peak is made of, bottom to top; empty where no phase is known to hold it.
+    /// The parts of the peak, bottom to top; empty if the phase that reaches it is unknown.
     pub parts: Vec<Part>,
-    /// What helps, where it does not fit.
+    /// What to change if the session does not fit.
     pub advice: Vec<Advice>,
-    /// What was assumed, and what is missing.
+    /// Notes on assumptions and missing figures.
     pub notes: Vec<String>,
     /// The phases.
     pub phases: Vec<PhaseSummary>,
 }
 
-/// Who says a number.
+/// Where a number is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The user.
+    /// An option set by the user.
     Option,
-    /// The session's own header.
+    /// The session's header.
     Header,
-    /// The size of the model that the user gave.
+    /// The model size set by the user.
     Model,
-    /// Nobody: it is what is usual.
+    /// A default value.
     Default,
 }
 
-/// What was expected and what was measured.
+/// An expected and a measured size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
-    /// What was expected.
+    /// The expected size.
     pub expected_bytes: Option<u64>,
-    /// Who says so: `option`, or `header`, whose parameters it follows from, or `model`, whose size was given.
+    /// Where the expected size is from: `option`, `header` (computed from its parameters) or `model` (computed from the
+    /// given model size).
     pub expected_source: Option<Origin>,
-    /// What was measured.
+    /// The measured size.
     pub measured_bytes: Option<i64>,
     /// (measured − expected) / expected, in percent.
     pub difference_pct: Option<f64>,
@@ -111,33 +112,33 @@ pub struct Figure {
 /// A part of the peak.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// What it is.
+    /// Its kind.
     pub kind: PartKind,
-    /// What people call it.
+    /// Its display name.
     pub name: String,
-    /// What it takes.
+    /// Its size.
     pub bytes: Option<i64>,
-    /// Where that is from.
+    /// Where the size is from.
     pub source: PartSource,
 }
 
-/// What a part of the peak is.
+/// The kind of a part of the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
-    /// What the other parts do not explain.
+    /// The rest, which the other parts do not explain.
     Other,
     /// The parameters.
     Model,
-    /// What earlier backward passes left behind.
+    /// The gradients kept from earlier backward passes.
     GradientsKept,
-    /// How far the backward pass that holds the peak went above its start.
+    /// The peak of the backward pass that reaches the session's peak, relative to its start.
     GradientsOverhead,
-    /// The same of another phase.
+    /// The same for another phase.
     Phase,
-    /// The state of the optimizer.
+    /// The optimizer state.
     Optimizer,
-    /// What forward passes keep.
+    /// The activations kept by forward passes.
     Activations,
 }
 
@@ -145,50 +146,50 @@ pub enum PartKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartSource {
-    /// What is expected.
+    /// The expected size.
     Expected,
-    /// What was measured.
+    /// The measured size.
     Measured,
-    /// What is left.
+    /// The difference between the peak and the other parts.
     Rest,
 }
 
-/// What may help a session that does not fit.
+/// A change that may help a session that does not fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// `recomputation`, `smaller_batch`, `gradient_accumulation` or `smaller_model`.
     pub kind: &'static str,
-    /// What the peak must come down by, at least.
+    /// The minimum reduction of the peak.
     pub must_save_bytes: u64,
-    /// What the activations take at the peak.
+    /// The size of the activations at the peak.
     pub activations_bytes: Option<i64>,
-    /// Whether it can be enough alone.
+    /// Whether it can be enough on its own.
     pub can_suffice: Option<bool>,
-    /// To which share of their size the activations would have to shrink, in percent.
+    /// The maximum size of the activations that fits, in percent of their current size.
     pub activations_share_pct: Option<f64>,
-    /// Into how many micro-batches the batch would have to be cut.
+    /// The minimum number of micro-batches.
     pub micro_batches: Option<u64>,
     /// What to do, in a few words.
     pub headline: String,
     /// Why, and how much it can save.
     pub detail: String,
-    /// Both as one text.
+    /// The headline and detail as one text.
     pub message: String,
 }
 
-/// Two sessions.
+/// A comparison of two sessions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The label of the one that needs least.
+    /// The label of the session with the lower peak.
     pub label: String,
-    /// The label of the other.
+    /// The label of the other session.
     pub against: String,
-    /// How much less the first needs at its peak.
+    /// The difference between the peaks.
     pub saves_bytes: i64,
-    /// The same, in percent of the other.
+    /// The difference in percent of the other session's peak.
     pub saves_pct: Option<f64>,
-    /// How much less its activations take.
+    /// The difference between the activations.
     pub activations_saved_bytes: Option<i64>,
-    /// In words.
+    /// The comparison as a sentence.
     pub message: String,
 }

@@ -1,6 +1,6 @@
-//! `ttmem phases`: what was expected of a training session and what was measured, as data.
+//! `ttmem phases`: the expected and measured memory of training sessions, as data.
 //!
-//! Each session is answered from its own header alone: parameters and device memory of another never count.
+//! Each session is described by its own header only; the parameters and device memory of other sessions are not used.
 
 mod advice;
 mod answer;
@@ -16,32 +16,32 @@ use super::summary::{is_rank, no_such_rank, source};
 use super::words::{brief, size};
 use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
 
-/// The memory of a device where the evidence does not state it: a Wormhole's 12 GiB.
+/// The device memory to assume if the input does not contain it: a Wormhole's 12 GiB.
 const USUAL_DEVICE: u64 = 12 << 30;
 
-/// The memory that sessions measure.
+/// The pool that sessions measure.
 const POOL: &str = "DRAM";
 
-/// What is asked.
+/// The parameters of a phases request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhasesRequest {
-    /// Which rank: `0` or `1,0`.
+    /// The rank to include, as `0` or `1,0`.
     pub rank: Option<String>,
-    /// The memory of the device, whatever the evidence says.
+    /// The device memory. Overrides the value in the input.
     pub device_memory: Option<u64>,
-    /// What the parameters are expected to take.
+    /// The expected size of the parameters.
     pub model: Option<u64>,
-    /// What the state of the optimizer is expected to take.
+    /// The expected size of the optimizer state.
     pub optimizer: Option<u64>,
-    /// What the gradients are expected to take.
+    /// The expected size of the gradients.
     pub gradients: Option<u64>,
-    /// Whether the parts of the peak have the measured sizes of model and optimizer.
+    /// Whether the parts of the peak use the measured sizes of model and optimizer.
     pub use_actual_sizes: bool,
-    /// The shares of the device above which a session is high or full.
+    /// The shares of the device memory above which a session is high or full.
     pub thresholds: Thresholds,
 }
 
-/// Answers for all sessions of all ranks of all files. A file without phases is an error.
+/// Describes all sessions of all ranks of all files. A file without phases is an error.
 pub fn phases(profiles: &[Profile], request: &PhasesRequest) -> Result<Phases> {
     let mut sessions = Vec::new();
     let mut ranks = Vec::new();
@@ -64,7 +64,7 @@ pub fn phases(profiles: &[Profile], request: &PhasesRequest) -> Result<Phases> {
     if let (Some(wanted), true) = (&request.rank, sessions.is_empty()) {
         return Err(no_such_rank(wanted, &ranks));
     }
-    tell_apart(&mut sessions);
+    make_labels_unique(&mut sessions);
     let mut source = source(profiles);
     source.warnings.extend(sessions.iter().filter_map(negative_rest));
     Ok(Phases { schema: 1, source, comparisons: advice::comparisons(&sessions), sessions })
@@ -74,16 +74,16 @@ fn without_phases(profile: &Profile) -> Error {
     Error::NoMemoryData {
         file: profile.source.file.clone(),
         message: format!(
-            "there are no phases in it (it was read as {}); they are printed by a training program that calls \
-             MemoryUsageTracker's begin_capture, snapshot(NAME) after each phase, and print_memory_usage (tt-train's \
-             examples: --track_memory)",
+            "no phases (read as {}); to print phases, the training program must call MemoryUsageTracker's \
+             begin_capture, snapshot(NAME) after each phase, and print_memory_usage (tt-train's examples: \
+             --track_memory)",
             profile.source.format
         ),
     }
 }
 
-/// Gives sessions of the same label a number, or the names of their files and ranks.
-fn tell_apart(sessions: &mut [SessionPhases]) {
+/// Makes the labels of sessions unique by adding their rank, file or number.
+fn make_labels_unique(sessions: &mut [SessionPhases]) {
     type Words = fn(usize, &SessionPhases) -> Option<String>;
     let further: [Words; 3] = [
         |_, session| session.rank.as_ref().map(|rank| format!("rank {rank}")),
@@ -98,13 +98,13 @@ fn tell_apart(sessions: &mut [SessionPhases]) {
         let labels: Vec<String> = sessions.iter().map(|session| session.label.clone()).collect();
         for label in labels {
             let Some(indices) = alike.remove(&label) else { continue };
-            let said: Vec<Option<String>> =
+            let suffixes: Vec<Option<String>> =
                 indices.iter().map(|&index| words(index, &sessions[index])).collect();
-            // Words that are the same for all of a label tell nothing.
-            if said.iter().all(|words| *words == said[0]) {
+            // A suffix that all of these sessions share does not distinguish them.
+            if suffixes.iter().all(|words| *words == suffixes[0]) {
                 continue;
             }
-            for (index, words) in indices.into_iter().zip(said) {
+            for (index, words) in indices.into_iter().zip(suffixes) {
                 sessions[index].label =
                     words.map_or_else(|| label.clone(), |words| format!("{label}, {words}"));
             }
@@ -112,7 +112,7 @@ fn tell_apart(sessions: &mut [SessionPhases]) {
     }
 }
 
-/// The parts add up to more than the peak.
+/// The warning for a session whose parts add up to more than its peak.
 fn negative_rest(session: &SessionPhases) -> Option<WarningSummary> {
     let rest = session.parts.iter().find(|part| part.kind == PartKind::Other)?.bytes?;
     let over = rest.checked_neg().filter(|over| *over > 0)?;
@@ -120,15 +120,15 @@ fn negative_rest(session: &SessionPhases) -> Option<WarningSummary> {
         file: session.file.clone(),
         line: session.line,
         message: format!(
-            "{}: the parts of the peak add up to {} more than the peak: model or optimizer is smaller than expected, \
-             or was not all allocated then (--use-actual-sizes takes what was measured)",
+            "{}: the parts of the peak add up to {} more than the peak: the model or optimizer is smaller than \
+             expected, or was not fully allocated at the peak (--use-actual-sizes shows the measured sizes)",
             session.label,
             size(over.unsigned_abs())
         ),
     })
 }
 
-/// A rank, as far as it is asked about.
+/// A rank and the request.
 struct View<'a> {
     profile: &'a Profile,
     rank: &'a Rank,
@@ -172,7 +172,7 @@ impl View<'_> {
             final_bytes: summary.final_bytes,
             device_usage_pct: peak
                 .and_then(|peak| percent_of(peak, i64::try_from(device_memory_bytes).unwrap_or(i64::MAX))),
-            // Of the device that the answer is about, which the request may have named.
+            // Relative to the device memory of the response, which the request may have set.
             level: level(&self.request.thresholds, peak, Some(device_memory_bytes)),
             fits: left.map(|left| left > 0),
             left_bytes: left,
@@ -210,7 +210,7 @@ impl View<'_> {
         let model = option(self.request.model).or(header.map(|bytes| (bytes, Origin::Header)));
         let from_model = model
             .map(|(bytes, source)| (bytes, if source == Origin::Option { Origin::Model } else { source }));
-        // AdamW keeps two moments of each parameter.
+        // AdamW keeps two moments per parameter.
         let moments = from_model.and_then(|(bytes, source)| Some((bytes.checked_mul(2)?, source)));
         Expected {
             model,
@@ -219,7 +219,7 @@ impl View<'_> {
         }
     }
 
-    /// What the peak is made of, bottom to top.
+    /// The parts of the peak, bottom to top.
     fn parts(&self, answer: &SessionPhases, holder: &Known<'_>, at: AtPeak) -> Vec<Part> {
         let measured = |kind: PartKind, name: &str, bytes: Option<i64>| Part {
             kind,
@@ -227,7 +227,7 @@ impl View<'_> {
             bytes,
             source: PartSource::Measured,
         };
-        // What is being made when the peak is reached is there in part only.
+        // A model or optimizer that is being created at the peak is only partly allocated.
         let sized = |kind: PartKind, name: &str, figure: Figure, there: Option<i64>, in_making: bool| {
             let expected = figure.expected_bytes.and_then(|bytes| i64::try_from(bytes).ok());
             let first_measured = self.request.use_actual_sizes || in_making;
@@ -270,56 +270,58 @@ impl View<'_> {
     }
 }
 
-/// What was assumed, and what is missing.
+/// Notes on assumptions and missing figures.
 fn notes(answer: &SessionPhases) -> Vec<String> {
     let mut notes = Vec::new();
     if answer.estimated {
         notes.push(
-            "Estimated: nothing was allocated (NO_DISPATCH), the figures are what would have been."
+            "Estimated: nothing was allocated (NO_DISPATCH); the figures show what a real run would allocate."
                 .to_owned(),
         );
     }
     if !answer.finished {
         notes.push(
-            "Cut off: its totals are missing, so the peak is the highest of the phases there are.".into(),
+            "Cut off: the totals are missing, so the peak is the highest peak of the recorded phases.".into(),
         );
     }
     if !answer.torn_phases.is_empty() {
         notes.push(format!(
-            "Torn: figures of {} are missing; what follows from them is unknown.",
+            "Incomplete: figures of {} are missing; values derived from them are unknown.",
             some_of(&answer.torn_phases)
         ));
     }
     if answer.device_memory_source == Origin::Default {
-        notes.push("Nothing says what the device has: 12 GiB are assumed (--device-memory).".to_owned());
+        notes.push("The device memory is unknown; assuming 12 GiB (set it with --device-memory).".to_owned());
     }
     let from_header = answer.model.expected_source == Some(Origin::Header);
     if answer.dtype_assumed && from_header {
         notes.push(format!(
-            "The log does not say the dtype of the parameters: {ASSUMED_DTYPE} is assumed (--model-size)."
+            "The log does not contain the dtype of the parameters; assuming {ASSUMED_DTYPE} (set the model size with \
+             --model-size)."
         ));
     }
     if answer.model.expected_bytes.is_none() {
         notes.push(match answer.parameters {
-            None => "The number of parameters is not known, so nothing is expected of the model and the parts have \
-                     measured sizes (--model-size)."
+            None => "The number of parameters is unknown, so the parts use measured sizes (set the model size with \
+                     --model-size)."
                 .to_owned(),
             Some(_) => format!(
-                "What a parameter of dtype {} takes is not known, so the parts have measured sizes (--model-size).",
+                "The element size of dtype {} is unknown, so the parts use measured sizes (set the model size with \
+                 --model-size).",
                 answer.dtype
             ),
         });
     }
     if answer.peak_phase.is_none() {
-        notes.push("No phase reaches the peak, so its parts cannot be told.".to_owned());
+        notes.push("No phase reaches the peak, so its parts are unknown.".to_owned());
     }
     for part in answer.parts.iter().filter(|part| part.bytes.is_none()) {
-        notes.push(format!("What {} takes at the peak is not known: it is in Other.", part.name));
+        notes.push(format!("The size of {} at the peak is unknown; it is included in Other.", part.name));
     }
     notes
 }
 
-/// The first of some names, and how many there are besides.
+/// The first few names, and the number of the others.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| brief(name, 60)).collect();
@@ -329,7 +331,7 @@ fn some_of(names: &[String]) -> String {
     shown.join(", ")
 }
 
-/// What is expected, and who says so.
+/// Expected sizes and where they are from.
 struct Expected {
     model: Option<(u64, Origin)>,
     optimizer: Option<(u64, Origin)>,
@@ -343,10 +345,10 @@ fn excess(answer: &SessionPhases, at: AtPeak) -> Option<advice::Excess<'_>> {
     Some(advice::Excess { over, at, gradients, phase: answer.peak_phase.as_deref()? })
 }
 
-/// What parameters are stored as where nothing says it.
+/// The dtype of parameters to assume if the log does not contain it.
 const ASSUMED_DTYPE: &str = "bf16";
 
-/// What so many parameters take; `None` for an element that is not known.
+/// The size of `count` parameters; `None` for an unknown dtype.
 fn parameter_bytes(count: u64, dtype: &str) -> Option<u64> {
     let bytes = match dtype.to_ascii_lowercase().as_str() {
         "bf16" | "bfloat16" | "f16" | "float16" | "fp16" | "half" => 2,
@@ -371,8 +373,8 @@ fn difference_pct(expected: Option<u64>, measured: Option<i64>) -> Option<f64> {
     percent_of(measured?.checked_sub(expected)?, expected)
 }
 
-/// A share in percent, with two digits behind the point.
-#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with two digits")]
+/// A share in percent, with two decimal places.
+#[allow(clippy::cast_precision_loss, reason = "a share, to be shown with two decimal places")]
 pub(super) fn percent_of(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 / whole as f64 * 10_000.0).round() / 100.0)
 }
@@ -388,7 +390,7 @@ fn by_session<'a>(profile: &Profile, rank: &'a Rank) -> Vec<Vec<Known<'a>>> {
     sessions
 }
 
-/// The sessions of a rank, as summaries have them.
+/// The sessions of a rank in a summary.
 pub(super) fn session_summaries(
     profile: &Profile,
     rank: &Rank,
@@ -399,12 +401,12 @@ pub(super) fn session_summaries(
     sessions.map(|(session, known)| session_summary(profile, session, known, thresholds)).collect()
 }
 
-/// What a peak leaves of the memory of a device; negative where it does not fit.
+/// The free device memory at a peak; negative if the peak does not fit.
 fn left_of(device_memory: u64, peak: i64) -> i64 {
     i64::try_from(device_memory).unwrap_or(i64::MAX).saturating_sub(peak)
 }
 
-/// The level of a peak; `None` where it or the memory of the device is unknown.
+/// The level of a peak; `None` if the peak or the device memory is unknown.
 fn level(thresholds: &Thresholds, peak: Option<i64>, device_memory: Option<u64>) -> Option<Level> {
     thresholds.level(POOL, peak.and_then(|peak| u64::try_from(peak).ok()), device_memory)
 }
@@ -432,7 +434,7 @@ fn session_summary(
     }
 }
 
-/// A phase, as summaries have it.
+/// A phase in a summary.
 pub(super) fn phase_summary(profile: &Profile, phase: &Phase) -> PhaseSummary {
     PhaseSummary {
         session: phase.session.index(),
@@ -456,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_take_what_their_dtype_says() {
+    fn the_size_of_parameters_depends_on_their_dtype() {
         let bytes = |dtype| parameter_bytes(1024, dtype);
         assert_eq!((bytes("bf16"), bytes("Float32"), bytes("int8")), (Some(2048), Some(4096), Some(1024)));
         assert_eq!((bytes("bfp8"), bytes("bfp4"), bytes("posit")), (Some(1088), Some(576), None));
@@ -464,14 +466,14 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_counted() {
+    fn long_lists_of_names_are_shortened() {
         let names: Vec<String> = (0..8).map(|number| format!("PHASE_{number}")).collect();
         assert_eq!(some_of(&names[..2]), "PHASE_0, PHASE_1");
         assert!(some_of(&names).ends_with("PHASE_4, 3 more"));
     }
 
     #[test]
-    fn shares_have_two_digits() {
+    fn shares_have_two_decimal_places() {
         assert_eq!(
             (percent_of(1, 3), percent_of(-1, 3), percent_of(1, 0)),
             (Some(33.33), Some(-33.33), None)

@@ -1,7 +1,7 @@
-//! Activations of layers are kept for a backward pass that could compute them again.
+//! Layers keep activations for a backward pass that could recompute them.
 //!
-//! A layer then keeps only its input, which is the output of the layer before it, and has its activations again when
-//! the backward pass reaches it.
+//! With recomputation, a layer keeps only its input, which is the output of the previous layer, and has its activations
+//! again when the backward pass reaches it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let layers = LayerOf::new(situation);
     let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
     let saves = situation.fall(&pool, &layers.kept_for_backward(situation, &pool, &found.name));
-    // Activations that are freed before a backward pass save nothing: the program does not train.
+    // Recomputing activations that are freed before a backward pass saves nothing: the program does not train.
     if saves.is_none() {
         return Vec::new();
     }
-    let how = "Computed again in the backward pass (torch.utils.checkpoint around each layer), they lower";
+    let how = "Recomputing them in the backward pass (torch.utils.checkpoint around each layer) lowers";
     let statement = Statement::new(format!(
-        "The activations of {} layers, {}, take {}.",
+        "The activations of {} layers ({}) take {}.",
         found.count,
         brief(&found.name),
         pool.share(found.per_bank),
@@ -40,20 +40,21 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     vec![pool.finding(NAME, statement).tensors(found.activations).saves(saves)]
 }
 
-/// Layers that are alike, and their activations at the peak.
+/// Similar layers and their activations at the peak.
 struct Layers {
     /// Their name: `h.*`.
     name: String,
     count: usize,
     activations: Vec<TensorId>,
-    /// The size of the activations in each bank.
+    /// The size of the activations per bank.
     per_bank: u64,
 }
 
-/// The layer of each scope: the outermost scope around it, or itself, that has others like it.
+/// The layer of each scope: the outermost enclosing scope (or the scope itself) whose name differs from others only in
+/// a number.
 struct LayerOf<'a> {
     rank: &'a Rank,
-    /// For each scope, its layer and the index of that layer's name without its number.
+    /// For each scope, its layer and the index in `names` of that layer's name without its number.
     layers: Vec<Option<(ScopeId, usize)>>,
     names: Vec<String>,
 }
@@ -63,7 +64,7 @@ impl<'a> LayerOf<'a> {
         let (rank, alike) = (situation.rank, Alike::new(situation.profile, situation.rank));
         let (mut layers, mut names): (Vec<Option<(ScopeId, usize)>>, Vec<String>) = (Vec::new(), Vec::new());
         let mut numbers: FxHashMap<String, usize> = FxHashMap::default();
-        // A forward pass inside a backward pass is a recomputation already.
+        // A forward pass inside a backward pass already is a recomputation.
         let mut is_again: Vec<bool> = Vec::new();
         for (index, scope) in rank.scopes.iter().enumerate() {
             // A parent is always an earlier row.
@@ -91,7 +92,7 @@ impl<'a> LayerOf<'a> {
         self.layers.get(scope.index()).copied().flatten()
     }
 
-    /// The layers whose activations take most of the peak, if that is a large share.
+    /// The layers whose activations take the largest share of the peak, if that share is large.
     fn heaviest(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Layers> {
         let mut found: FxHashMap<usize, (FxHashSet<StrId>, Vec<TensorId>)> = FxHashMap::default();
         for tensor in situation.alive(pool).filter(|tensor| self.is_activation(*tensor)) {
@@ -112,15 +113,15 @@ impl<'a> LayerOf<'a> {
         is_worth_it.then(|| Layers { name: self.names[name].clone(), count, activations, per_bank })
     }
 
-    /// What recomputation saves: the activations that calls of layers keep for a backward pass, without their outputs.
+    /// The savings from recomputation: the activations that layer calls keep for a backward pass, except their outputs.
     ///
-    /// All that outlives a call is kept; its output is made last. The activations of a layer are in memory again when
-    /// the backward pass reaches it: when those of the layers after it are freed, or its own begin to be.
+    /// Everything that outlives a call is kept; its output is allocated last. The activations of a layer are in memory
+    /// again when the backward pass reaches it: when those of the following layers are freed, or its own start to be.
     fn kept_for_backward(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, name: &str) -> Vec<Saving> {
         let mut activations: Vec<TensorId> =
             situation.ever_in(pool).filter(|tensor| self.is_activation(*tensor)).collect();
         activations.sort_by_key(|tensor| self.born(*tensor));
-        // For each pass (the call around the layers), what the calls of its layers keep.
+        // For each pass (the call that encloses the layers), the tensors that its layer calls keep.
         let mut passes: BTreeMap<Option<CallId>, BTreeMap<CallId, Vec<TensorId>>> = BTreeMap::new();
         for tensor in &activations {
             let Some((call, end)) = self.call_of_layer(*tensor, name) else { continue };
@@ -135,17 +136,17 @@ impl<'a> LayerOf<'a> {
         for (pass, layers) in passes.into_iter().rev() {
             let mut later = None;
             for (call, mut kept) in layers.into_iter().rev() {
-                // Of several results of one operation, the largest.
+                // If one operation has several results, the largest is the output.
                 let made_last = |made: &TensorId| (self.born(*made), situation.per_bank(*made), *made);
                 let given = kept.iter().copied().max_by_key(made_last);
                 kept.retain(|made| Some(*made) != given);
                 kept.sort_by_key(|made| self.dies(*made));
                 let Some(lets_go) = kept.get(kept.len() / 2).map(|made| self.dies(*made)) else { continue };
-                // One backward pass may go through several forward passes.
+                // One backward pass may cover several forward passes.
                 let turn = later.or(following.filter(|end| *end <= lets_go));
                 let turn = turn.or_else(|| self.end_of_rest(&activations, call, pass?, lets_go));
                 later = kept.last().map(|made| self.dies(*made));
-                // Unless it is known when the last layer is recomputed, that may be at the peak.
+                // If it is unknown when the last layer is recomputed, that may be at the peak.
                 let Some(until) = turn.map(|turn| turn.min(lets_go)) else { continue };
                 savings.extend(kept.iter().filter_map(|tensor| {
                     let saving = Saving::of(self.rank, *tensor, situation.per_bank(*tensor))?;
@@ -157,7 +158,8 @@ impl<'a> LayerOf<'a> {
         savings
     }
 
-    /// When the last activation that a pass made after its last layer is freed, if that is before the layer's own are.
+    /// The moment when the last activation allocated by a pass after its last layer is freed, if that is before the
+    /// layer's own activations are freed.
     fn end_of_rest(
         &self,
         activations: &[TensorId],
@@ -173,7 +175,7 @@ impl<'a> LayerOf<'a> {
         rest.map(|tensor| self.dies(*tensor)).filter(|dies| until < *dies && *dies <= lets_go).max()
     }
 
-    /// Whether a backward pass frees a tensor, which was therefore kept for it.
+    /// Whether a backward pass frees a tensor, which means that the tensor was kept for it.
     fn dies_in_backward(&self, tensor: TensorId) -> bool {
         let calls = &self.rank.calls;
         let kind = |call: &CallId| self.rank.scopes.kind.get(calls.scope.get(call.index())?.index());
@@ -192,7 +194,7 @@ impl<'a> LayerOf<'a> {
         self.rank.tensors.dies[tensor.index()]
     }
 
-    /// The call of a layer with that name that made a tensor, and the position where the call ended.
+    /// The call of a layer named `name` that allocated a tensor, and the position where the call ended.
     fn call_of_layer(&self, tensor: TensorId, name: &str) -> Option<(CallId, u32)> {
         let calls = &self.rank.calls;
         let (layer, of) = self.of(self.rank.made_in(tensor)?)?;

@@ -1,4 +1,4 @@
-//! A matmul or a reduction at the peak works on much of what is alive.
+//! The operands and result of a matmul or reduction at the peak are a large part of it.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{OpId, OpKind, Step, StrId, TensorId};
@@ -10,17 +10,17 @@ use crate::analyze::{Span, effects};
 pub(super) const RULE: Rule =
     Rule { names: &["matmul_at_peak", "reduction_at_peak"], urgency: Urgency::Change, find };
 
-/// Operations whose need for memory is known.
+/// Operations whose memory use is well understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
-    /// Their results have rows times columns elements.
+    /// The result has rows times columns elements.
     Matmul,
-    /// They need buffers between operand and result.
+    /// May need intermediate buffers.
     Reduction,
 }
 
 impl Family {
-    /// The family of an operation: `ttnn.matmul`, or `MatmulOp` where the evidence has only that.
+    /// The family of an operation, which is named `ttnn.matmul`, or `MatmulOp` in some inputs.
     fn of(op: &str) -> Option<Self> {
         let name = op.rsplit('.').next()?;
         let name = name.strip_suffix("Op").unwrap_or(name).replace('_', "").to_ascii_lowercase();
@@ -56,12 +56,12 @@ impl Family {
     }
 
     fn detail(self) -> Option<String> {
-        let in_between = "It may need buffers in between, which no state shows.";
-        (self == Self::Reduction).then(|| in_between.to_owned())
+        let intermediate = "It may need intermediate buffers, which are not included.";
+        (self == Self::Reduction).then(|| intermediate.to_owned())
     }
 }
 
-/// Looks at the step that brought the pool to its peak, and at the one that begins there.
+/// Examines the step that brought the pool to its peak, and the step that begins there.
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main() else { return Vec::new() };
     let caused = situation.cause(&pool);
@@ -86,16 +86,16 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, step: Step, caused: bo
     }
     let result = tensors.iter().copied().find(|tensor| situation.made_by(*tensor) == Some(step));
     let saves = result.and_then(|_| fall_by_halves(situation, pool, op));
-    let (does, place) = if caused { ("brings", "to its peak") } else { ("begins with", "at its peak") };
+    let (does, place) = if caused { ("brings", "to its peak") } else { ("starts with", "at its peak") };
     let takes = match result.and_then(|result| situation.ty(result)) {
         Some(ty) => format!("its operands and result, {}, take", situation.typed(ty)),
         None if rank.has_tensors() => "its operands take".into(),
         None => "it adds".into(),
     };
-    let split = "Split in two halves, each used before the next is made, its result lowers";
+    let split = "Computing its result in two halves, each consumed before the next is allocated, lowers";
     let split = pool
         .lowers(split, saves)
-        .unwrap_or_else(|| "Split it, so that less of that is there at once.".into());
+        .unwrap_or_else(|| "Split the operation so that less of this memory is live at once.".into());
     let statement = Statement::new(format!(
         "{} {does} {} {place}: {takes} {}.",
         situation.step(step),
@@ -107,14 +107,14 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, step: Step, caused: bo
     Some(pool.finding(family.name(), statement).steps([step]).tensors(tensors).saves(saves))
 }
 
-/// What a step added to each bank.
+/// The increase caused by a step, per bank.
 fn added(pool: &PoolAtPeak<'_>, step: Step) -> u64 {
     let only = Span { first: step, end: step.saturating_add(1) };
     let effect = effects::effects(pool.account, only).next().and_then(|(_, effect)| effect);
     effect.map_or(0, |effect| u64::try_from(effect).unwrap_or(0))
 }
 
-/// The operands and results of a step that are alive at the peak.
+/// The operands and results of a step that are live at the peak.
 fn alive_at(
     situation: &Situation<'_>,
     pool: &PoolAtPeak<'_>,
@@ -128,7 +128,7 @@ fn alive_at(
     situation.alive(pool).filter(is_part).collect()
 }
 
-/// By how much the peak would fall if an operation made its results in two halves, one after the other.
+/// The reduction of the peak if an operation computed its results in two halves, one after the other.
 fn fall_by_halves(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, op: OpId) -> Option<u64> {
     let is_made = |tensor: &TensorId| {
         let step = situation.made_by(*tensor).filter(|step| *step >= situation.span.first);

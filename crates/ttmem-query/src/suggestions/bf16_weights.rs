@@ -1,4 +1,4 @@
-//! Weights are stored as bf16 that would take about half as much as block floats.
+//! Weights are stored as bf16; block floats would take about half as much.
 
 use ttmem_model::{Class, TensorId};
 
@@ -9,8 +9,8 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "bf16_weights";
 
-/// The share of the peak, in percent, that such weights must take.
-const MOST_OF_IT: u64 = 50;
+/// Minimum share of the peak, in percent, that bf16 weights must take.
+const MIN_WEIGHT_SHARE: u64 = 50;
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors() else { return Vec::new() };
@@ -21,14 +21,14 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     };
     let alive: Vec<TensorId> = situation.alive(&pool).filter(is_bf16_weight).collect();
     let per_bank = situation.sum(&alive);
-    if !pool.is_share(per_bank, MOST_OF_IT) {
+    if !pool.is_share(per_bank, MIN_WEIGHT_SHARE) {
         return Vec::new();
     }
     let blocks = |tensor| Some((tensor, situation.interleaved(&pool, tensor)?.saved_by_bfp8()?));
     let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_bf16_weight).filter_map(blocks));
     let count = alive.len();
     let takes = by_count(count, "bf16 weight takes", "bf16 weights take");
-    let how = format!("As bfp_bf8, if accuracy allows, {}", by_count(count, "it lowers", "they lower"));
+    let how = format!("Storing {} as bfp_bf8, if accuracy allows, lowers", by_count(count, "it", "them"));
     let statement =
         Statement::new(format!("{count} {takes} {}.", pool.share(per_bank))).advice(pool.lowers(&how, saves));
     vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]

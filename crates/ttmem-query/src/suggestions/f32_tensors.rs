@@ -1,4 +1,4 @@
-//! Tensors are stored as f32 that would take half as much as bf16.
+//! Tensors are stored as f32; bf16 would take half as much.
 
 use ttmem_model::TensorId;
 
@@ -21,7 +21,7 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_wide).filter_map(halved));
     let count = alive.len();
     let takes = by_count(count, "f32 tensor takes", "f32 tensors take");
-    let how = format!("As bf16, if accuracy allows, {}", by_count(count, "it lowers", "they lower"));
+    let how = format!("Storing {} as bf16, if accuracy allows, lowers", by_count(count, "it", "them"));
     let statement =
         Statement::new(format!("{count} {takes} {}.", pool.share(per_bank))).advice(pool.lowers(&how, saves));
     vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]

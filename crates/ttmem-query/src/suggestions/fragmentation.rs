@@ -1,4 +1,4 @@
-//! Free memory is in pieces, at the peak or where that is worst.
+//! Free memory is fragmented, at the peak or at the worst moment.
 
 use super::{Finding, Rule, Situation, Statement, Urgency};
 use crate::about::Extent;
@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 const NAME: &str = "fragmentation";
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
-    // Where fragmentation ended the program, the verdict has said so.
+    // If fragmentation ended the program, the verdict already reports it.
     if situation.verdict.is_some_and(|verdict| verdict.cause == Cause::Fragmentation) {
         return Vec::new();
     }
@@ -21,28 +21,28 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let at_peak = state.free.zip(state.largest_free);
     let at_peak = at_peak.map(|(free, largest_free)| Fragmented { at: pool.peak.at, free, largest_free });
     let found = [at_peak, worst(pool.account, situation.span)];
-    let Some(found) = found.into_iter().flatten().find(|found| is_in_pieces(found, capacity)) else {
+    let Some(found) = found.into_iter().flatten().find(|found| is_fragmented(found, capacity)) else {
         return Vec::new();
     };
     let statement = Statement::new(format!(
-        "Before step {}, {} of {} are free, but the largest piece has {}: what needs more{} does not fit.",
+        "Before step {}, {} of {} is free, but the largest free block is {}: larger requests{} fail.",
         found.at.position(),
         pool.label.per_bank(found.free),
         pool.label.name,
         size(found.largest_free),
         match pool.label.extent() {
-            Extent::Bank => " of a bank",
-            Extent::Core => " of a core",
+            Extent::Bank => " per bank",
+            Extent::Core => " per core",
             Extent::Device => "",
         },
     ))
-    .advice("Allocate what lives long (weights, caches) before what lives short.".to_owned());
+    .advice("Allocate long-lived tensors (weights, caches) before short-lived ones.".to_owned());
     vec![pool.finding(NAME, statement).steps([found.at.position()])]
 }
 
-/// Whether the largest piece has less than half of what is free, and less than a quarter of a bank. If less than a hundredth of
-/// the bank is free, the bank is full, and fragmentation is not the problem.
-fn is_in_pieces(found: &Fragmented, capacity: u64) -> bool {
+/// Whether the largest free block is less than half of the free bytes and less than a quarter of a bank. If less than
+/// 1% of the bank is free, the bank is full, and fragmentation is not the problem.
+fn is_fragmented(found: &Fragmented, capacity: u64) -> bool {
     found.largest_free < found.free.div_ceil(2)
         && found.largest_free < capacity / 4
         && u128::from(found.free) * 100 >= u128::from(capacity)

@@ -11,12 +11,12 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
-/// A pool that is fuller than it should be.
+/// A pool whose peak is above its limit.
 #[derive(Clone, Copy, Debug)]
 struct Full {
     /// High or full.
     level: Level,
-    /// The share of its capacity that it should stay below, in percent.
+    /// The share of its capacity that its peak should not exceed, in percent.
     target: u64,
     peak: u64,
     capacity: u64,
@@ -28,13 +28,13 @@ impl Full {
         Some(Self { level, target: limits.high, peak, capacity })
     }
 
-    /// What is left of each bank at the peak.
+    /// The free bytes per bank at the peak.
     fn left(&self) -> u64 {
         self.capacity.saturating_sub(self.peak)
     }
 
-    /// By how much the peak must fall for the pool to be under its target.
-    fn too_much(&self) -> u64 {
+    /// The excess of the peak over the target, per bank.
+    fn excess(&self) -> u64 {
         let target = u128::from(self.capacity) * u128::from(self.target) / 100;
         self.peak.saturating_sub(u64::try_from(target).unwrap_or(u64::MAX))
     }
@@ -60,8 +60,8 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     situation.pools.iter().filter_map(look).collect()
 }
 
-/// Whether a full pool is a risk. The program chooses the sizes of the other regions (L1_SMALL, TRACE, circular buffers)
-/// for their contents, so a full one is as large as it needs to be.
+/// Whether it is a risk if the pool is full. The program sizes the other regions (L1_SMALL, TRACE, circular buffers) to
+/// fit their contents, so those may be full.
 fn is_judged(pool: &str) -> bool {
     matches!(pool, "DRAM" | "L1") || is_torch(pool)
 }
@@ -69,23 +69,23 @@ fn is_judged(pool: &str) -> bool {
 fn statement(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, full: Full) -> Statement {
     let label = pool.label;
     let found = Statement::new(format!(
-        "{} is {} full at its peak, {} are left.",
+        "{} is {} full at its peak; {} is free.",
         label.name,
         percent(full.peak, full.capacity),
         label.with_total(full.left())
     ));
-    let goal = format!("Taking {} off brings it to {}%", label.with_total(full.too_much()), full.target);
+    let goal = format!("To stay below {}%, save {}", full.target, label.with_total(full.excess()));
     if label.name == "L1" {
         return found
             .detail(
-                "Kernels need room there for circular buffers, too: operations may spill to DRAM and get slower, or \
+                "Kernels also need L1 for their circular buffers: operations may spill to DRAM and become slower, or \
                  fail."
                     .to_owned(),
             )
-            .advice(format!("{goal}: move tensors to DRAM, or shard them over more cores."));
+            .advice(format!("{goal}: move tensors to DRAM or shard them over more cores."));
     }
     let is_risky = full.level == Level::Full && situation.verdict.is_none();
     found
         .detail(is_risky.then(|| "Risk of running out of memory.".to_owned()))
-        .advice(format!("{goal}: reduce the batch or the model."))
+        .advice(format!("{goal}: reduce the batch size or the model size."))
 }

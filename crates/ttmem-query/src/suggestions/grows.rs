@@ -1,4 +1,4 @@
-//! Memory grows with every call of what a program repeats: a leak, or a cache.
+//! Memory grows with every call of a repeated part of the program: a leak or a cache.
 
 use std::cmp::Reverse;
 
@@ -11,9 +11,9 @@ use super::{Finding, MIN_SHARE, PoolAtPeak, Rule, Situation, Statement, Urgency}
 pub(super) const RULE: Rule =
     Rule { names: &["grows", "tensors_grow", "kv_cache_grows"], urgency: Urgency::Risk, find };
 
-/// Fewer calls than this do not show that memory grows.
+/// Minimum number of calls that can show whether memory grows.
 const MIN_CALLS: usize = 16;
-/// The later calls are divided into so many parts.
+/// The number of parts that the later calls are divided into.
 const PARTS: usize = 4;
 
 /// The operation whose tensors grew most.
@@ -21,22 +21,22 @@ const PARTS: usize = 4;
 struct Grown {
     op: OpId,
     how: How,
-    /// How many tensors were added, or replaced by larger ones.
+    /// The number of tensors that were added, or replaced by larger ones.
     count: usize,
-    /// How much larger they are in all, in each bank.
+    /// Their total growth per bank.
     per_bank: u64,
-    /// The tensors that are alive at the later moment only.
+    /// The tensors that are live only at the later moment.
     tensors: Vec<TensorId>,
 }
 
 /// How the tensors of an operation grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// Every call leaves more of them.
+    /// Every call leaves more tensors.
     More,
-    /// Their number stays; larger ones take their place, as with `torch.cat`.
+    /// The number of tensors is constant; larger ones replace them, as with `torch.cat`.
     Larger,
-    /// They are a KV cache.
+    /// The tensors are a KV cache.
     Cache,
 }
 
@@ -46,14 +46,14 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
 
 fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     let (scope, calls) = most_repeated(situation.rank)?;
-    // After the first half, a program has allocated what it needs all the time.
+    // In the first half, a program allocates memory that it keeps for the whole run.
     let later = &calls[calls.len() / 2..];
     let begins = |call: &CallId| Moment::late(situation.rank.calls.first[call.index()]);
     let level = |at: Moment| pool.account.held(at).map(|held| held.per_bank);
     let levels = later.iter().map(|call| level(begins(call))).collect::<Option<Vec<u64>>>()?;
     let low = low_points(&levels);
     let (&(first, lowest), &(last, highest)) = (low.first()?, low.last()?);
-    // Only the calls between the two low points have left this behind.
+    // Only the calls between the two low points caused the difference.
     let (count, per_bank) = (last - first, highest.saturating_sub(lowest));
     let at_end = level(Moment::late(situation.rank.end())).unwrap_or(0);
     let stays = at_end >= lowest.saturating_add(per_bank / 2);
@@ -82,10 +82,10 @@ fn headline(
     (count, per_bank): (usize, u64),
 ) -> String {
     let (profile, rank) = (situation.profile, situation.rank);
-    let name = rank.scopes.get(scope.index()).map_or("something", |scope| profile.text(scope.name));
+    let name = rank.scopes.get(scope.index()).map_or("an unnamed scope", |scope| profile.text(scope.name));
     let each = per_bank / u64::try_from(count.max(1)).unwrap_or(1);
     format!(
-        "Every call of {} leaves {} more in {}, on average: {} over {count} calls.",
+        "Every call of {} adds {} to {} on average: {} over {count} calls.",
         brief(name),
         pool.label.per_bank(each),
         pool.label.name,
@@ -94,20 +94,20 @@ fn headline(
 }
 
 impl Grown {
-    /// Adds whose tensors grow, and what to do about it.
+    /// Adds which operation's tensors grow, and what to do about it.
     fn explain(&self, situation: &Situation<'_>, pool: &PoolAtPeak<'_>, found: Statement) -> Statement {
         let ops = &situation.profile.ops;
         let loc = ops.loc(self.op).map(|loc| format!(" at {}", brief(situation.profile.text(loc))));
         let op = ops.name(self.op).map_or_else(|| "an operation".into(), |op| situation.op(op));
         let count = self.count;
         let tensors =
-            format!("{count} {} of {op}{}", by_count(count, "tensor", "tensors"), loc.unwrap_or_default());
+            format!("{count} {} from {op}{}", by_count(count, "tensor", "tensors"), loc.unwrap_or_default());
         let more = pool.label.per_bank(self.per_bank);
         let (detail, advice) = match self.how {
             How::More => (
                 format!("The largest part is {tensors}: {more}."),
-                "If this is a leak, keep less: `loss.item()` instead of the loss with its graph, and no lists that \
-                 only grow.",
+                "If this is a leak, retain less: keep `loss.item()` instead of the loss with its graph, and avoid \
+                 lists that only grow.",
             ),
             How::Larger => (
                 format!(
@@ -115,13 +115,13 @@ impl Grown {
                     by_count(count, "is", "are")
                 ),
                 "A KV cache grows like this with every token; to bound it, limit the number of tokens or allocate a \
-                 cache of fixed size. If it is not a cache, drop what is no longer needed before concatenating.",
+                 fixed-size cache. If this is not a cache, drop data that is no longer needed before concatenating.",
             ),
             How::Cache => (
                 format!(
                     "Most of it is the KV cache ({tensors}): {more}. It grows with every token, which is expected."
                 ),
-                "To bound it, limit the number of tokens, or use a cache of fixed size or a sliding window (in \
+                "To bound it, limit the number of tokens, or use a fixed-size cache or a sliding window (in \
                  transformers, `cache_implementation=\"static\"`).",
             ),
         };
@@ -129,8 +129,8 @@ impl Grown {
     }
 }
 
-/// The lowest level of each part of some calls, with the index of its call. A nested loop goes up and down: memory that
-/// grows has ever higher low points.
+/// The lowest level in each part of the calls, with the index of its call. In a nested loop the level goes up and down;
+/// if memory grows, each low point is higher than the one before.
 fn low_points(levels: &[u64]) -> Vec<(usize, u64)> {
     let len = levels.len().div_ceil(PARTS).max(1);
     let part = |(number, part): (usize, &[u64])| {
@@ -140,14 +140,14 @@ fn low_points(levels: &[u64]) -> Vec<(usize, u64)> {
     levels.chunks(len).enumerate().filter_map(part).collect()
 }
 
-/// The tensors of an operation that are alive at one of two moments: their number and their size in each bank.
+/// The tensors of an operation that are live at one of two moments: their number and their size per bank.
 #[derive(Default)]
 struct Alive {
     before: (usize, u64),
     after: (usize, u64),
-    /// Those of the later moment that are a KV cache.
+    /// The KV cache tensors at the later moment.
     cache: (usize, u64),
-    /// Those that are alive at the later moment only.
+    /// The tensors that are live only at the later moment.
     new: Vec<TensorId>,
 }
 
@@ -163,7 +163,7 @@ fn most_grown(
         tensors.born[tensor.index()] <= at && at < tensors.dies[tensor.index()]
     };
     let ops = &situation.profile.ops;
-    // People know an operation by its name and line, regardless of its stack.
+    // Users identify an operation by its name and line, regardless of the call stack.
     let mut found: FxHashMap<_, (OpId, Alive)> = FxHashMap::default();
     for tensor in situation.ever_in(pool) {
         let (before, after) = (is_alive(tensor, earlier), is_alive(tensor, later));
@@ -199,7 +199,7 @@ fn most_repeated(rank: &Rank) -> Option<(ScopeId, Vec<CallId>)> {
     let mut calls: FxHashMap<_, Vec<CallId>> = FxHashMap::default();
     for (index, call) in rank.calls.iter().enumerate() {
         let is_named = rank.scopes.get(call.scope.index())?.kind != ScopeKind::Framework;
-        // A recording that has reached its limit has only some of the earlier calls.
+        // A recording that reached its size limit contains only some of the earlier calls.
         let is_counted = rank.calls_since.is_none_or(|since| call.began >= since);
         if call.parent.is_none() && is_named && is_counted {
             calls.entry((call.scope, call.lane)).or_default().extend(CallId::new(index));
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn low_points_say_in_which_round_they_are() {
+    fn low_points_have_the_index_of_their_call() {
         let steady: Vec<u64> = (0..20).map(|round| 100 + round * 7).collect();
         assert_eq!(low_points(&steady), [(0, 100), (5, 135), (10, 170), (15, 205)]);
         assert_eq!(low_points(&[9, 5, 8, 6, 7]), [(1, 5), (3, 6), (4, 7)]);

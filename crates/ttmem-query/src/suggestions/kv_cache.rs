@@ -10,7 +10,7 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "kv_cache";
 
-/// Caches with at least this share of the peak, in percent, dominate it.
+/// KV caches dominate the peak if they take at least this share of it, in percent.
 const DOMINATES: u64 = 30;
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
@@ -26,6 +26,6 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let saves = situation.fall_of(&pool, situation.ever_in(&pool).filter(is_cache).map(halved));
     let takes = by_count(alive.len(), "KV cache takes", "KV caches take");
     let statement = Statement::new(format!("{} {takes} {}.", alive.len(), pool.share(per_bank)))
-        .advice(pool.lowers("Half the context length, or half the batch, lowers", saves));
+        .advice(pool.lowers("Halving the context length or the batch size lowers", saves));
     vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]
 }

@@ -1,4 +1,4 @@
-//! What const-eval programs prepared is a large part of the peak. That is normal, and explains it.
+//! Const-eval results are a large part of the peak. This is normal, and explains the peak.
 
 use ttmem_model::{Class, OpKind, Step, TensorId};
 
@@ -25,16 +25,16 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         count => format!("{count} ttcore.load_cached, steps {first} to {last} of {total}, load"),
     };
     let statement = Statement::new(format!(
-        "{who} weights that const-eval programs prepared once; they take {}, and stay.",
+        "{who} weights that const-eval programs computed once; they take {} and stay allocated.",
         pool.share(per_bank)
     ))
-    .detail("That is normal.".to_owned());
+    .detail("This is normal.".to_owned());
     vec![pool.finding(NAME, statement).steps(loads).tensors(made)]
 }
 
-/// The results of const-eval programs that are alive at the peak.
+/// The const-eval results that are live at the peak.
 pub(super) fn made_by_const_eval(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<TensorId> {
-    // No other operation makes weights.
+    // No other operation produces weights.
     let is_made = |tensor: &TensorId| {
         situation.rank.tensors.class[tensor.index()] == Class::Weight
             && situation.profile.made(situation.rank, *tensor).op.is_some()

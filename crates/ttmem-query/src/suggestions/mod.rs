@@ -1,9 +1,9 @@
-//! What could be changed, and what that would save.
+//! Suggestions: changes that would save memory, and how much.
 //!
 //! Each file is one suggestion: its names, its urgency, the rule that finds it and its sentences. Its [`Rule`] is
 //! registered in [`RULES`], and docs/json.md has a row for each name. A rule is a pure function of the
-//! [`Situation`] of a rank. It makes only certain claims: a tensor with an unknown layout is left out of a saving,
-//! and a change that saves nothing has no saving.
+//! [`Situation`] of a rank. It only claims savings that are certain: a tensor with an unknown layout does not count
+//! towards a saving, and a change that saves nothing has no saving.
 
 mod activations_of_layers;
 mod at_peak;
@@ -34,7 +34,7 @@ use super::answer::{Suggestion, SuggestionTensor};
 use super::statement::Statement;
 use ttmem_model::{PoolId, Step, StrId, TensorId};
 
-/// All rules. Findings that are equally urgent and save the same are reported in this order.
+/// All rules. Findings of equal urgency and equal saving are reported in this order.
 const RULES: &[Rule] = &[
     out_of_memory::RULE,
     full::RULE,
@@ -54,24 +54,24 @@ const RULES: &[Rule] = &[
     optimizer_state::RULE,
 ];
 
-/// A finding must concern at least this share of the peak, in percent, to be reported.
+/// Minimum share of the peak, in percent, that a finding must concern to be reported.
 const MIN_SHARE: u64 = 1;
-/// At least this share of the peak, in percent, is large.
+/// Minimum share of the peak, in percent, that counts as large.
 const LARGE_SHARE: u64 = 10;
-/// The number of suggestions in an answer, at most.
+/// Maximum number of suggestions in a response.
 const MAX_SUGGESTIONS: usize = 8;
 
-/// A suggestion that ttmem can make.
+/// A rule that finds suggestions of one kind.
 struct Rule {
-    /// The names of its findings in the answer; most rules have one.
+    /// The names of its findings in the response; most rules have one.
     names: &'static [&'static str],
     /// How urgent its findings are.
     urgency: Urgency,
-    /// Finds what applies to a rank.
+    /// Returns the findings for a rank.
     find: fn(&Situation<'_>) -> Vec<Finding>,
 }
 
-/// How urgent a suggestion is, the most urgent first.
+/// How urgent a suggestion is, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -80,13 +80,13 @@ pub enum Urgency {
     Failure,
     /// Memory may run out.
     Risk,
-    /// The program could need less memory.
+    /// The program could use less memory.
     Change,
-    /// An explanation; there is nothing to change.
+    /// An explanation that requires no action.
     Note,
 }
 
-/// A suggestion as a rule finds it, with ids instead of names.
+/// A suggestion as a rule returns it, with ids instead of names.
 #[derive(Debug)]
 struct Finding {
     /// One of the names of its rule.
@@ -97,7 +97,7 @@ struct Finding {
     tensors: Vec<TensorId>,
     /// The steps it is about, in order.
     steps: Vec<Step>,
-    /// By how much the peak of the pool would be lower, in each bank; `None` where that is unknown.
+    /// The reduction of the pool's peak, in bytes per bank; `None` if unknown.
     saves: Option<u64>,
 }
 
@@ -118,8 +118,8 @@ impl Finding {
         Self { saves, ..self }
     }
 
-    /// The suggestion in the answer. It lists at most `max` of its tensors, the largest first, and of its steps, the
-    /// earliest first.
+    /// The suggestion in the response. It lists at most `max` tensors, largest first, and at most `max` steps, earliest
+    /// first.
     fn suggestion(self, situation: &Situation<'_>, urgency: Urgency, max: usize) -> Suggestion {
         let pool = situation.pool_label(self.pool);
         let has_tensors = situation.rank.has_tensors();
@@ -150,13 +150,12 @@ impl Finding {
     }
 }
 
-/// The names of all suggestions: what `rule` in an answer can be.
+/// The names of all suggestions: the possible values of `rule`.
 pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|rule| rule.names).copied()
 }
 
-/// The suggestions for a rank: the most urgent first, then those that save most. Each lists at most `max` tensors and
-/// as many steps.
+/// The suggestions for a rank, most urgent first, then by saving. Each lists at most `max` tensors and `max` steps.
 pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggestion> {
     let find =
         |rule: &'static Rule| (rule.find)(situation).into_iter().map(|finding| (rule.urgency, finding));
@@ -176,13 +175,16 @@ impl Situation<'_> {
         };
         let ty = self.ty(id);
         let ssa = text(&tensors.ssa);
+        let step = self.made_by(id);
         SuggestionTensor {
             name: text(&tensors.name).or_else(|| ssa.clone()),
             ssa,
             shape: ty.map(|ty| ty.shape.clone()),
             dtype: ty.map(|ty| self.profile.text(ty.dtype).to_owned()),
             per_bank: tensors.per_bank.get(id.index()).and_then(|bytes| bytes.get()),
-            born_step: self.made_by(id),
+            born_step: step,
+            op: step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            loc: step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
         }
     }
 }

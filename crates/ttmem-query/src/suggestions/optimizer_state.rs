@@ -1,4 +1,4 @@
-//! The state of an optimizer could have fewer bits.
+//! The optimizer state could be stored in 8 bits.
 
 use ttmem_model::{Class, TensorId};
 
@@ -8,9 +8,9 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "optimizer_state";
 
-/// An 8-bit optimizer leaves tensors with fewer elements as they are.
+/// Minimum number of elements of a tensor whose state an 8-bit optimizer quantises.
 const MIN_ELEMENTS: u64 = 4096;
-/// It has a 32-bit factor for each block of this many elements.
+/// An 8-bit optimizer stores a 32-bit factor for each block of this many elements.
 const ELEMENTS_PER_FACTOR: u64 = 256;
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
@@ -32,8 +32,8 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     if saves.is_none() {
         return Vec::new();
     }
-    let how = "In 8 bits (bitsandbytes and torchao have such optimizers) it lowers";
-    let statement = Statement::new(format!("The state of the optimizer takes {}.", pool.share(per_bank)))
+    let how = "An 8-bit optimizer (from bitsandbytes or torchao) lowers";
+    let statement = Statement::new(format!("The optimizer state takes {}.", pool.share(per_bank)))
         .advice(pool.lowers_about(how, saves));
     vec![pool.finding(NAME, statement).tensors(alive).saves(saves)]
 }

@@ -1,4 +1,4 @@
-//! Memory ran out: how much was missing.
+//! The program ran out of memory: how much was missing.
 
 use ttmem_model::PoolId;
 
@@ -26,55 +26,56 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
     let pool = label.name;
     let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
     let requested = verdict.fault.requested_per_bank;
-    let asked = requested.map_or_else(|| "unknown".into(), |bytes| label.per_bank(bytes));
-    let asked = format!("asked for {asked}");
+    let amount = requested.map_or_else(|| "an unknown amount".into(), |bytes| label.per_bank(bytes));
+    let requests = format!("requested {amount}");
     let (free, largest) = (known(verdict.free), known(verdict.largest_free));
     match (verdict.cause, verdict.lacks()) {
         (Cause::Capacity, Some(lacks)) => Statement::new(format!(
-            "{who} lacks {} of {pool}: it {asked}, and {free} were free.",
+            "{who} lacks {} of {pool}: it {requests}, and {free} was free.",
             label.with_total(lacks)
         ))
         .advice(format!(
-            "Free that much before it, or ask for less: {}.",
+            "Free that amount before this step, or request less: {}.",
             if pool.starts_with("L1") {
-                "smaller blocks, more cores, or DRAM instead"
+                "use smaller blocks, more cores, or DRAM instead"
             } else {
-                "a smaller batch, a narrower dtype, more devices"
+                "use a smaller batch, a narrower dtype, or more devices"
             }
         )),
         (Cause::Fragmentation, Some(lacks)) => Statement::new(format!(
-            "{who} lacks {} of {pool} in one piece: it {asked}, {free} were free, but the largest piece had {largest}.",
+            "{who} lacks {} of contiguous {pool}: it {requests}, {free} was free, but the largest free block was \
+             {largest}.",
             label.per_bank(lacks)
         ))
-        .advice("Allocate what lives long first, or free what lies between the pieces.".to_owned()),
+        .advice("Allocate long-lived tensors first, or free the tensors between the free blocks.".to_owned()),
         (Cause::NeverFits, Some(_)) => {
             let whole = match label.extent() {
                 Extent::Bank => "a bank",
                 Extent::Core => "a core",
                 Extent::Device => "the device",
             };
-            Statement::new(format!("{who} {asked} of {pool}, and {whole} has {}.", known(verdict.capacity)))
+            Statement::new(format!("{who} {requests} of {pool}, but {whole} has {}.", known(verdict.capacity)))
                 .advice(never_fits(pool, requested.unwrap_or(0), verdict.capacity))
         }
         (Cause::CircularBuffers, Some(lacks)) => Statement::new(format!(
-            "{who} lacks {} of L1 on a core for its circular buffers.",
+            "{who} lacks {} of L1 per core for its circular buffers.",
             size(lacks)
         ))
         .advice(
-            "Move as much of what is alive in L1 to DRAM, shard over more cores, or use smaller blocks."
+            "Move that amount of live L1 tensors to DRAM, shard over more cores, or use smaller blocks."
                 .to_owned(),
         ),
-        (Cause::TraceRegion, _) => Statement::new(format!("{who} {asked} for a trace."))
+        (Cause::TraceRegion, _) => Statement::new(format!("{who} {requests} for a trace."))
             .advice("Open the device with a larger trace_region_size.".to_owned()),
         (Cause::Unknown, _) if requested.is_some() && verdict.largest_free.is_some() => {
-            Statement::new(format!("{who} {asked} of {pool}, though {largest} were free in one piece."))
+            Statement::new(format!("{who} {requests} of {pool}, although a block of {largest} was free."))
                 .advice(
-                    "Look for a limit that the program has set itself, and for others on the device."
+                    "Check whether the program sets its own memory limit, and whether other programs use the device."
                         .to_owned(),
                 )
         }
         _ => Statement::new(format!(
-            "{who} failed for lack of {pool}; the log does not tell how much it lacked."
+            "{who} ran out of {pool}; the log does not say how much was missing."
         )),
     }
 }
@@ -84,5 +85,5 @@ fn never_fits(pool: &str, requested: u64, capacity: Option<u64>) -> String {
         return format!("Open the device with an l1_small_size of {requested} B or more.");
     }
     let parts = capacity.map_or(2, |capacity| requested.div_ceil(capacity.max(1)));
-    format!("Split the tensor into {parts} parts or more, or shard it over as many devices.")
+    format!("Split the tensor into at least {parts} parts, or shard it over at least {parts} devices.")
 }

@@ -1,4 +1,4 @@
-//! Much of what is alive at the peak is padding.
+//! A large part of the memory at the peak is padding.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{TensorId, TypeId};
@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "padding_over_50";
 
-/// More padding than this share of the elements, in percent, is much.
+/// The ratio of padding to elements, in percent, above which a tensor has too much padding.
 const MUCH: u64 = 50;
 
 fn is_much(padded: u64, logical: u64) -> bool {
@@ -34,25 +34,27 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let saves = situation.fall_of(&pool, savings.into_iter());
     let wasted = found.padded.saturating_sub(found.logical);
     let statement = Statement::new(format!(
-        "Padding adds {} to what is alive at the {} peak: {} of {} on the device.",
+        "Padding adds {} to the tensors live at the {} peak: {} of {} on the device.",
         percent(wasted, found.logical),
         pool.label.name,
         size(wasted),
         size(found.padded),
     ))
-    .detail("Tiles are 32x32: shapes whose last two dimensions are multiples of 32 need none.".to_owned())
-    .advice(pool.lowers("Reshaping to fewer tiles, with the same elements, lowers", saves));
+    .detail(
+        "Tiles are 32x32: shapes whose last two dimensions are multiples of 32 need no padding.".to_owned(),
+    )
+    .advice(pool.lowers("Reshaping to fewer tiles (same elements) lowers", saves));
     let padded = found.worst.into_iter().map(|(tensor, _)| tensor).collect();
     vec![pool.finding(NAME, statement).tensors(padded).saves(saves)]
 }
 
-/// A shape of the same elements that needs less padding.
+/// A shape with the same elements that needs less padding.
 #[derive(Clone, Debug)]
 pub(super) struct BetterShape {
     pub shape: Vec<u64>,
-    /// What it saves of each bank.
+    /// The bytes saved per bank.
     pub saves: u64,
-    /// Whether the type as it is has much padding.
+    /// Whether the original type has too much padding.
     pub is_much: bool,
 }
 

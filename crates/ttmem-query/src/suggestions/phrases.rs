@@ -6,15 +6,15 @@ use super::{PoolAtPeak, Situation};
 use crate::about::Extent;
 use crate::words::{brief_line, percent, shape, size};
 
-/// Texts of the evidence have at most this many characters in a sentence.
+/// Maximum number of characters of a text from the input in a sentence.
 const MAX_CHARS: usize = 60;
 
-/// A text of the evidence as part of a sentence.
+/// A text from the input, shortened for a sentence.
 pub(super) fn brief(text: &str) -> String {
     brief_line(text, MAX_CHARS)
 }
 
-/// Selects a wording: `one` for a count of 1, `several` for any other.
+/// Selects the singular or the plural wording.
 pub(super) fn by_count<'t>(count: usize, one: &'t str, several: &'t str) -> &'t str {
     if count == 1 { one } else { several }
 }
@@ -35,12 +35,12 @@ impl<'a> PoolLabel<'a> {
         }
     }
 
-    /// What sizes of the pool are of.
+    /// The unit that the pool's sizes refer to.
     pub(super) fn extent(&self) -> Extent {
         Extent::of(self.name, self.banks)
     }
 
-    /// `146.3 MiB/bank`, with the unit of the pool.
+    /// `146.3 MiB/bank`, with the pool's unit.
     pub(super) fn per_bank(&self, bytes: u64) -> String {
         format!("{}{}", size(bytes), self.extent().suffix())
     }
@@ -66,7 +66,7 @@ impl PoolAtPeak<'_> {
         saves.map(|saves| format!("{how} the peak by {}.", self.label.with_total(saves)))
     }
 
-    /// The same for a change whose exact saving is unknown, because the program then does something else.
+    /// The same for a change whose exact saving is unknown because it changes what the program does.
     pub(super) fn lowers_about(&self, how: &str, saves: Option<u64>) -> Option<String> {
         saves.map(|saves| format!("{how} the peak by about {}.", self.label.with_total(saves)))
     }
@@ -96,6 +96,6 @@ impl Situation<'_> {
         let tensors = &self.rank.tensors;
         let name = tensors.name.get(tensor.index()).copied().flatten();
         let name = name.or_else(|| tensors.ssa.get(tensor.index()).copied().flatten());
-        name.map_or_else(|| "one without a name".into(), |name| brief(self.profile.text(name)))
+        name.map_or_else(|| "an unnamed tensor".into(), |name| brief(self.profile.text(name)))
     }
 }

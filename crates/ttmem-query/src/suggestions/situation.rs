@@ -1,4 +1,4 @@
-//! What rules look at: a rank, and its pools at their peaks.
+//! The input of the rules: a rank and its pools at their peaks.
 
 use ttmem_model::{Layout, PoolId, Profile, Rank, Step, StepNumber, TensorId, TensorType};
 
@@ -18,13 +18,13 @@ pub(crate) struct Situation<'a> {
     pub profile: &'a Profile,
     /// The rank.
     pub rank: &'a Rank,
-    /// The part of it that the request is about.
+    /// The requested range of steps.
     pub span: Span,
-    /// The pools that were in use.
+    /// The pools that were used.
     pub pools: Vec<PoolAtPeak<'a>>,
-    /// The index in `pools` of the one that most rules look at: DRAM, or the first.
+    /// The index in `pools` of the pool that most rules examine: DRAM, or the first.
     pub main: Option<usize>,
-    /// Why memory ran out, if that ended the program.
+    /// The verdict on the out-of-memory error that ended the program.
     pub verdict: Option<&'a Verdict<'a>>,
     /// The shares of a capacity above which a pool is high or full.
     pub thresholds: Thresholds,
@@ -44,17 +44,17 @@ pub(crate) struct PoolAtPeak<'a> {
 }
 
 impl<'a> Situation<'a> {
-    /// The pool that most rules look at, if it was used.
+    /// The pool that most rules examine, if it was used.
     pub(super) fn main(&self) -> Option<PoolAtPeak<'a>> {
         self.pools.get(self.main?).copied().filter(|pool| pool.peak.per_bank > 0)
     }
 
-    /// The same, if the evidence has tensors.
+    /// The same, if the input has tensors.
     pub(super) fn main_with_tensors(&self) -> Option<PoolAtPeak<'a>> {
         self.main().filter(|_| self.rank.has_tensors())
     }
 
-    /// The name and banks of a pool, also of one that was never in use.
+    /// The name and banks of a pool, including one that was never used.
     pub(super) fn pool_label(&self, pool: PoolId) -> PoolLabel<'a> {
         PoolLabel::of(self.profile, self.rank, pool)
     }
@@ -76,39 +76,39 @@ impl<'a> Situation<'a> {
         Interleaved::new(self.ty(tensor)?, per_bank, pool.account.pool.banks?)
     }
 
-    /// All tensors that were ever in a pool: a change to a model changes every run of it.
+    /// All tensors that were ever in a pool: a change to the model affects each of its runs.
     pub(super) fn ever_in(&self, pool: &PoolAtPeak<'a>) -> impl Iterator<Item = TensorId> + 'a {
         let (rank, id) = (self.rank, pool.account.id);
         (0..rank.tensors.len()).filter(move |&index| rank.tensors.pool[index] == id).filter_map(TensorId::new)
     }
 
-    /// The tensors that are alive at the peak of a pool.
+    /// The tensors that are live at a pool's peak.
     pub(super) fn alive(&self, pool: &PoolAtPeak<'_>) -> impl Iterator<Item = TensorId> + use<'a> {
         self.rank.live(pool.account.id, pool.peak.at).filter_map(TensorId::new)
     }
 
-    /// The size of a tensor in each bank.
+    /// The size of a tensor per bank.
     pub(super) fn per_bank(&self, tensor: TensorId) -> u64 {
         self.rank.tensors.per_bank.get(tensor.index()).map_or(0, |bytes| bytes.or_zero())
     }
 
-    /// The size of tensors in each bank.
+    /// The total size of tensors per bank.
     pub(super) fn sum(&self, tensors: &[TensorId]) -> u64 {
         tensors.iter().map(|tensor| self.per_bank(*tensor)).fold(0, u64::saturating_add)
     }
 
-    /// The step that made a tensor.
+    /// The step that allocated a tensor.
     pub(super) fn made_by(&self, tensor: TensorId) -> Option<Step> {
         self.rank.tensors.step.get(tensor.index()).copied().flatten().map(StepNumber::get)
     }
 
-    /// By how much the peak would fall; `None` where that is too little to report.
+    /// The reduction of the peak, per bank; `None` if it is too small to report.
     pub(super) fn fall(&self, pool: &PoolAtPeak<'_>, savings: &[Saving]) -> Option<u64> {
         let fall = lowered::fall(pool.account, self.span, savings);
         (fall > pool.account.pool.quantum && pool.is_share(fall, MIN_SHARE)).then_some(fall)
     }
 
-    /// By how much the peak would fall if tensors were smaller by so many bytes for as long as they live.
+    /// The reduction of the peak, per bank, if each tensor were smaller by the given bytes during its whole lifetime.
     pub(super) fn fall_of(
         &self,
         pool: &PoolAtPeak<'_>,

@@ -1,7 +1,7 @@
-//! Tensors of one shape have more padding than content, and another shape would need less.
+//! Tensors of one shape are mainly padding, and another shape would need less.
 //!
-//! A shape is proposed only for tensors that may have it. For others the suggestion names what would have to change,
-//! without a saving: the memory that the changed operations would need is unknown.
+//! A shape is proposed only for tensors that can be reshaped freely. For others the suggestion names the operations
+//! that would have to change, without a saving, because the memory that the changed operations need is unknown.
 
 use std::cmp::Reverse;
 
@@ -18,9 +18,9 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "tensor_padding_over_50";
 
-/// The number of shapes that are reported, at most.
+/// Maximum number of shapes to report.
 const MAX_SHAPES: usize = 3;
-/// The number of operations that a sentence names, at most.
+/// Maximum number of operations to name in a sentence.
 const MAX_OPERATIONS: usize = 4;
 
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
@@ -51,14 +51,14 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     found
 }
 
-/// Tensors of one shape and element that are alive at the peak.
+/// Tensors of one shape and element type that are live at the peak.
 struct Alike {
     /// A type of that shape.
     ty: TypeId,
     tensors: Vec<TensorId>,
 }
 
-/// A better shape for those tensors that may have it.
+/// Proposes a better shape for those tensors that can be reshaped freely.
 fn proposed(
     situation: &Situation<'_>,
     pool: &PoolAtPeak<'_>,
@@ -74,16 +74,16 @@ fn proposed(
         |tensor: &TensorId| situation.rank.tensors.ty[tensor.index()].is_some_and(|ty| types.contains(&ty));
     let of_shape = situation.ever_in(pool).filter(is_alike).filter(is_free);
     let saves = situation.fall_of(pool, of_shape.map(|tensor| (tensor, better.saves)))?;
-    let (lower, they) = if free.len() == 1 { ("it lowers", "it") } else { ("they lower", "them") };
-    let how = format!("As {}, the same elements, {lower}", brief(&shape(&better.shape)));
+    let it = if free.len() == 1 { "it" } else { "them" };
+    let how = format!("Reshaping {it} to {} (same elements) lowers", brief(&shape(&better.shape)));
     let lowers = pool.lowers(&how, Some(saves)).unwrap_or_default();
     let statement = Statement::new(padded_by(situation, alike.ty, &free)?)
-        .advice(format!("{lowers} Only element-wise operations use {they}."));
+        .advice(format!("{lowers} Only element-wise operations use {it}."));
     let finding = pool.finding(NAME, statement).steps(situation.made_by(example));
     Some(finding.tensors(free).saves(Some(saves)))
 }
 
-/// What would have to change for those tensors that may not have a better shape as things are.
+/// Names the operations that would have to change for those tensors that cannot be reshaped freely.
 fn hindered(
     situation: &Situation<'_>,
     pool: &PoolAtPeak<'_>,
@@ -107,8 +107,8 @@ fn hindered(
     }
     let example = *tied.first()?;
     let why = if changing.is_empty() && is_returned {
-        let they = if tied.len() == 1 { "it" } else { "them" };
-        format!("the program returns {they}, so what uses the result would need to change too")
+        let it = if tied.len() == 1 { "it" } else { "them" };
+        format!("the program returns {it}, so the code that uses the result would need to change too")
     } else {
         would_change(situation, &changing)
     };
@@ -117,14 +117,14 @@ fn hindered(
     Some(pool.finding(NAME, statement).steps(situation.made_by(example)).tensors(tied))
 }
 
-/// `2 tensors of 3x21x8192 (bf16) (%0 …) are padded by 52.4%.`
+/// `2 tensors of shape 3x21x8192 (bf16) (%0, …) are padded by 52.4%.`
 fn padded_by(situation: &Situation<'_>, ty: TypeId, tensors: &[TensorId]) -> Option<String> {
     let ty = situation.profile.tensor_type(ty)?;
     let (padded, logical) = (ty.padded.or_zero(), ty.logical.or_zero());
     let (name, typed) = (situation.name(*tensors.first()?), situation.typed(ty));
     let who = match tensors.len() {
         1 => format!("{name}, {typed}, is"),
-        count => format!("{count} tensors of {typed} ({name} …) are"),
+        count => format!("{count} tensors of shape {typed} ({name}, …) are"),
     };
     Some(format!("{who} padded by {}.", percent(padded.saturating_sub(logical), logical)))
 }
@@ -144,7 +144,7 @@ fn would_change(situation: &Situation<'_>, ops: &[StrId]) -> String {
     format!("{listed} would need to change too")
 }
 
-/// What people see of a type: types with the same of it may differ in their texts.
+/// The visible properties of a type. Types that share them may still differ in their texts.
 fn looks(ty: &TensorType) -> (&[u64], StrId, Bytes) {
     (&ty.shape, ty.dtype, ty.padded)
 }

@@ -1,4 +1,4 @@
-//! The device reports more than the tensors add up to at the peak.
+//! The device reports more memory than the tensors that are live at the peak.
 
 use ttmem_model::difference;
 
@@ -18,7 +18,7 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     let explained = pool.account.explained(pool.peak.at)?;
     let live = live_set(situation.rank, pool.account.id, pool.peak.at)?;
     let rest = u64::try_from(difference(pool.peak.per_bank, explained)).ok()?;
-    // A sum of which a part is unknown explains nothing.
+    // Without the size of every tensor, their sum explains nothing.
     if live.unknown > 0 || rest <= pool.account.pool.quantum || !pool.is_share(rest, MIN_SHARE) {
         return None;
     }
@@ -27,16 +27,16 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     let left = most.and_then(|row| Some((row.op?, row))).map_or_else(String::new, |(op, row)| {
         let (steps, s) = (row.steps.len(), if row.steps.len() == 1 { "" } else { "s" });
         let bytes = pool.label.per_bank(kept(row));
-        format!("; {} left {bytes} of that behind, in {steps} step{s}", situation.op(op))
+        format!("; {} left {bytes} of this allocated, in {steps} step{s}", situation.op(op))
     });
-    let found = Statement::new(format!("No tensor explains {}{left}.", pool.share(rest)));
+    let found = Statement::new(format!("Tensors do not explain {}{left}.", pool.share(rest)));
     let steps = most.map_or_else(Vec::new, |row| row.steps.clone());
     let is_cut_out = situation.rank.cut_out.is_some();
     Some(pool.finding(NAME, explain(found, pool, rest, &rows, is_cut_out)).steps(steps))
 }
 
-/// Adds where most of the rest comes from, and what to do about it. What was there before a pass that was cut out may be
-/// from earlier passes.
+/// Adds the main source of the unexplained bytes, and what to do about it. In a pass that was cut out of a log, memory
+/// allocated before the first step may be from earlier passes.
 fn explain(
     found: Statement,
     pool: &PoolAtPeak<'_>,
@@ -53,23 +53,26 @@ fn explain(
     let half = rest / 2;
     if once > half {
         return found.advice(format!(
-            "{} came when an operation first ran with its shapes: the program cache keeps that, and fewer \
-             different shapes keep it small.",
+            "{} was allocated when an operation first ran with new shapes and stays in the program cache. Use fewer \
+             different shapes to keep the cache small.",
             pool.label.per_bank(once)
         ));
     }
     if from_before > half {
         let bytes = pool.label.per_bank(from_before);
         return found.detail(if is_cut_out {
-            format!("{bytes} were there before this pass. A summary of the whole log shows which operation left them.")
+            format!(
+                "{bytes} was allocated before this pass. Run a summary of the whole log to see which operation \
+                 allocated it."
+            )
         } else {
             format!(
-                "{bytes} were there before the first step: arguments that no step has used, or another program on \
-                 the device."
+                "{bytes} was allocated before the first step, by arguments that no step used or by another program \
+                 on the device."
             )
         });
     }
-    found.advice("Compare --run 1 with --run last: if it grows, something leaks.".to_owned())
+    found.advice("Compare --run 1 with --run last: if this memory grows, there is a leak.".to_owned())
 }
 
 fn kept(row: &LeftBehind) -> u64 {

@@ -1,4 +1,4 @@
-//! Results of const-eval programs are much larger than the weights they were made from.
+//! Const-eval results are much larger than the weights they were computed from.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::TensorId;
@@ -50,12 +50,14 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         pool.share(per_bank),
         situation.name(largest),
     ))
-    .advice(pool.lowers("Broadcasting where they are used, instead of keeping them expanded, lowers", saves));
+    .advice(
+        pool.lowers("Broadcasting the weights at each use, instead of storing them expanded, lowers", saves),
+    );
     let finding = pool.finding(NAME, statement).steps(situation.made_by(largest));
     vec![finding.tensors(tensors).saves(saves)]
 }
 
-/// For each tensor that was computed from arguments, the bytes of their elements.
+/// For each tensor that was computed from arguments, the declared size of those arguments.
 fn declared_sources(situation: &Situation<'_>) -> FxHashMap<TensorId, u64> {
     let mut sources: FxHashMap<TensorId, u64> = FxHashMap::default();
     for origin in situation.rank.origins.iter() {

@@ -1,4 +1,4 @@
-//! Weights are in memory twice: as given, and const-evaluated.
+//! Weights are in memory twice: as originals and as const-eval results.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{Class, Moment, TensorId};
@@ -21,18 +21,19 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     }
     let saves = situation.fall(&pool, &savings(situation, &pool));
     let statement = Statement::new(format!(
-        "{} {} in {} twice at its peak, as given and const-evaluated; {} {}.",
+        "{} {} in {} twice at its peak, as an original and as a const-eval result; {} {}.",
         twice.len(),
         by_count(twice.len(), "weight is", "weights are"),
         pool.label.name,
         by_count(twice.len(), "the original takes", "the originals take"),
         pool.share(per_bank),
     ))
-    .advice(pool.lowers("Freeing what was given after const-eval, if nothing else reads it, lowers", saves));
+    .advice(pool.lowers("Freeing the originals after const-eval, if nothing else reads them, lowers", saves));
     vec![pool.finding(NAME, statement).tensors(twice).saves(saves)]
 }
 
-/// What freeing originals saves. An original can go once its result is computed: while that runs, both are there.
+/// The savings from freeing originals. An original can only be freed once its const-eval result is computed; both are
+/// live until then.
 fn savings(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Vec<Saving> {
     let rank = situation.rank;
     let in_pool = |tensor: TensorId| rank.tensors.pool.get(tensor.index()) == Some(&pool.account.id);

@@ -1,10 +1,10 @@
-//! One allocator's memory while its history is followed: what lies where, and the four levels.
+//! The state of one allocator while its history is replayed: the blocks by address, and the four levels.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::allocator::Tiling;
 use ttmem_model::{HistoryAction, HistoryRow, Reading};
 
-/// A tensor by its number among those that histories have made.
+/// The index of a tensor among those that histories allocate.
 pub(super) type Made = usize;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,32 +14,32 @@ struct Held {
     block: u64,
 }
 
-/// What a row of the history does to tensors.
+/// The effect of a history row on tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing, though levels may be others now.
+    /// No tensor changes, although the levels may.
     None,
-    /// There is a new tensor of that size, made by this row or found by it.
+    /// The row allocated a tensor of this size, or found an existing one.
     New(u64),
-    /// One is gone.
+    /// A tensor was freed.
     Gone(Made),
 }
 
-/// An allocator's memory.
+/// The memory of an allocator.
 #[derive(Debug, Default)]
 pub(super) struct Device {
     tiling: Tiling,
     held: FxHashMap<u64, Held>,
-    /// What the program has given back and streams may still use, and how large it is.
+    /// The sizes of blocks that the program has freed but streams may still use.
     waiting: FxHashMap<u64, u64>,
-    /// What was there before something was forgotten, and has not been said anew.
+    /// Blocks from before a gap in the history that have not been confirmed since.
     doubtful: FxHashMap<u64, Held>,
     allocated: u64,
     active: u64,
     requested: u64,
-    /// The most that was allocated since a counter was last read.
+    /// The highest allocated bytes since the counter was last read.
     highest: u64,
-    /// A row that makes no sense: something given back that was not there.
+    /// The number of inconsistent rows, such as a free of something that was not allocated.
     pub unmatched: u64,
 }
 
@@ -55,7 +55,7 @@ impl Device {
         }
     }
 
-    /// Follows a row. A tensor that it makes is to be number `next`.
+    /// Replays a row. A tensor that it allocates gets the index `next`.
     pub fn apply(&mut self, row: &HistoryRow, next: Made) -> Effect {
         match row.action {
             HistoryAction::Reserved => self.tiling.reserve(row.address, row.bytes, false),
@@ -76,29 +76,29 @@ impl Device {
         Effect::None
     }
 
-    /// Whether the allocator has no memory of its own that it gives out: then nobody has said what was there before.
+    /// Whether the allocator has no segments; then its earlier contents are unknown.
     pub fn is_unbounded(&self) -> bool {
         self.tiling.reserved() == 0
     }
 
-    /// What is free of the memory that the allocator has: all of it, and the largest piece.
+    /// The free bytes in the allocator's segments, and the largest free block.
     pub fn free_pieces(&self) -> (u64, u64) {
         self.tiling.free_pieces()
     }
 
-    /// What lies at an address.
+    /// The tensor at an address.
     pub fn at(&self, address: u64) -> Option<Made> {
         self.held.get(&address).map(|held| held.made)
     }
 
-    /// What was there before something was forgotten, and is not there any more.
+    /// Takes the tensors from before a gap in the history that no longer exist.
     pub fn take_doubtful(&mut self) -> Vec<Made> {
         let mut gone: Vec<Made> = self.doubtful.drain().map(|(_, held)| held.made).collect();
         gone.sort_unstable();
         gone
     }
 
-    /// A counter says what the most was since it was read last: whether that was not seen.
+    /// Whether the allocator's peak counter, since its last reading, exceeds the highest level replayed.
     pub fn was_higher(&mut self, counted: u64) -> bool {
         let seen = std::mem::replace(&mut self.highest, self.allocated);
         counted > seen
@@ -106,7 +106,7 @@ impl Device {
 
     fn allocate(&mut self, row: &HistoryRow, next: Made) -> Effect {
         if self.held.contains_key(&row.address) {
-            // Two at one place: the end of the first was not told.
+            // Two allocations at one address: the free of the first is missing.
             self.unmatched += 1;
             self.give_back(row.address);
             self.complete(row.address);
@@ -131,7 +131,7 @@ impl Device {
                 Effect::None
             }
             doubtful => {
-                // Put back: whoever asks learns that it is gone.
+                // Put back, so that it is reported as freed later.
                 self.doubtful.extend(doubtful.map(|held| (row.address, held)));
                 self.allocate(row, next)
             }

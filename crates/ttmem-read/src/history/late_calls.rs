@@ -1,5 +1,5 @@
-//! Calls that were learned of when they were over get their place: among the others in the order that they began, and
-//! inside of the call that ran then.
+//! Inserts calls that were only reported after they ended, ordered by start time, inside the call that was running at
+//! the time.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
@@ -7,7 +7,7 @@ use ttmem_model::{
     ScopeId, ScopeKind, StrId,
 };
 
-/// Puts the calls of a rank in order, if there are any that came late. They are operations of the framework.
+/// Orders the calls of a rank if some were reported late. These are framework operations.
 pub(super) fn order_calls(rank: &mut Rank) {
     let is_late = |scope: &ScopeId| rank.scopes.kind.get(scope.index()) == Some(&ScopeKind::Framework);
     if !rank.calls.scope.iter().any(is_late) {
@@ -39,14 +39,14 @@ pub(super) fn order_calls(rank: &mut Rank) {
     put_inside(rank);
 }
 
-/// The rows in the order that they began; of one time, as they were told: outer ones first.
+/// The rows ordered by start time; at equal times in their original order, outer calls first.
 fn in_order(rank: &Rank) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rank.calls.len()).collect();
     order.sort_by_key(|&row| rank.calls.began[row]);
     order
 }
 
-/// Finds what operations were inside of that nobody has said it of, and the scopes that follow from it.
+/// Finds the enclosing calls of operations that have none, and the resulting scopes.
 fn put_inside(rank: &mut Rank) {
     let mut scopes = Inner::of(rank);
     let mut open = OpenByLane::default();
@@ -61,7 +61,7 @@ fn put_inside(rank: &mut Rank) {
             open.push(row.lane, scope.kind, id, ended);
             continue;
         }
-        // Who said what it was inside of knows only operations: a call that began later is inside of that.
+        // The recorded parent can only be an operation; a call that began after that operation is the closer parent.
         let parent = row.parent.max(open.around(row.lane, row.began));
         let outer = parent.and_then(|parent| rank.calls.scope.get(parent.index()).copied());
         rank.calls.parent[index] = parent;
@@ -74,7 +74,7 @@ fn put_inside(rank: &mut Rank) {
     }
 }
 
-/// The calls that run on each thread; and the backward passes, which threads of the engine work for.
+/// The running calls of each thread, and the running backward passes, which autograd engine threads work for.
 #[derive(Default)]
 struct OpenByLane {
     lanes: FxHashMap<LaneId, Vec<(CallId, Nanoseconds)>>,
@@ -89,7 +89,7 @@ impl OpenByLane {
         }
     }
 
-    /// The innermost call on a thread at a time. On one that has no calls of its own, the backward pass.
+    /// The innermost call of a thread at a time. For a thread without calls, the backward pass.
     fn around(&mut self, lane: LaneId, now: Nanoseconds) -> Option<CallId> {
         let open = self.lanes.get_mut(&lane).unwrap_or(&mut self.backward);
         while open.last().is_some_and(|(_, ended)| *ended < now) {
@@ -99,13 +99,13 @@ impl OpenByLane {
     }
 }
 
-/// How many steps were seen before a time: when it was told of a call, there may have been more.
+/// The number of steps before a time. When the call was reported, there may have been more.
 fn steps_before(rank: &Rank, time: Nanoseconds) -> Position {
     let entry = rank.times.value.partition_point(|&step| step < time);
     rank.times.step.get(entry).copied().unwrap_or(rank.end())
 }
 
-/// The scopes of operations, by what they are inside of.
+/// The scopes of operations, by their enclosing scope.
 struct Inner(FxHashMap<(Option<ScopeId>, StrId), ScopeId>);
 
 impl Inner {

@@ -1,9 +1,10 @@
-//! The history of a caching allocator of PyTorch (CUDA, XPU).
+//! The history of PyTorch's caching allocators (CUDA, XPU).
 //!
-//! Such an allocator keeps its last actions in a ring that may have lost its beginning. `ttmem_model::rules::allocator`
-//! finds the contents of memory before the first action, and the sizes of blocks, which the ring lacks. Here, `place` assigns
-//! each action to a step of a profile, and `restored` finds the tensors of a peak in another file of the same recording.
-//! [`snapshot`] turns snapshots of the allocator into rows of a history; only a running program uses it so far, no reader.
+//! Such an allocator keeps its last actions in a ring buffer that may have lost its beginning.
+//! `ttmem_model::rules::allocator` derives the contents of memory before the first action, and the block sizes, which
+//! the ring buffer lacks. `place` assigns each action to a step of a profile, and `restored` finds the tensors live at
+//! a peak in another file of the same recording. [`snapshot`] turns allocator snapshots into history rows. So far only
+//! a running program uses it, no reader.
 
 mod device;
 mod late_calls;

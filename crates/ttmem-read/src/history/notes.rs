@@ -1,36 +1,36 @@
-//! What is to be said of a history: what it has lost, what makes no sense in it, and where memory ran out.
+//! Problems of a history to report: lost entries, inconsistent entries, and failed allocations.
 
 use std::collections::BTreeMap;
 
 use ttmem_model::{Fault, FaultKind, PoolId, Profile, Step, StrId, Warning};
 
-/// What is to be said of a history when it is placed.
+/// What to report about a history after it is placed.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// By pool: how many allocations were forgotten, and how many things were given back that were not there.
+    /// By pool: the number of lost allocations, and of frees without an allocation.
     pub forgotten: BTreeMap<usize, u64>,
     pub unmatched: BTreeMap<usize, u64>,
-    /// Where memory ran out.
+    /// Failed allocations.
     pub out_of_memory: Vec<OutOfMemory>,
 }
 
-/// Where memory ran out.
+/// A failed allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutOfMemory {
     pub pool: PoolId,
     pub step: Step,
-    /// What was asked for.
+    /// The requested bytes.
     pub requested: u64,
-    /// What the allocator and the driver had left together, and the largest piece of it.
+    /// The free bytes of the allocator and the driver together, and the largest free block.
     pub free: u64,
     pub largest_free: u64,
-    /// Nothing was allocated there afterwards.
+    /// Whether nothing was allocated in the pool afterwards.
     pub is_last: bool,
 }
 
 impl Notes {
-    /// Says it.
-    pub fn tell(self, profile: &mut Profile, rank: usize) {
+    /// Adds the warnings and faults to the profile.
+    pub fn report(self, profile: &mut Profile, rank: usize) {
         let name = |profile: &Profile, pool: usize| {
             profile.ranks[rank].pools.get(pool).map(|pool| (pool.name, profile.text(pool.name).to_owned()))
         };
@@ -38,20 +38,20 @@ impl Notes {
         for (pool, count) in self.forgotten {
             let Some((_, name)) = name(profile, pool) else { continue };
             let message = format!(
-                "{count} allocations of {name} fell out of the allocator's history before it was read: the most that was \
-                 in use is known, but not by what"
+                "{count} allocations in {name} were overwritten in the allocator's history before it was read: the \
+                 peak is known, but part of it can't be attributed to tensors"
             );
             warn(profile, message);
         }
         for (pool, count) in self.unmatched {
             let Some((_, name)) = name(profile, pool) else { continue };
             let message =
-                format!("{count} events of {name} do not follow from those before, and were left out");
+                format!("{count} events in {name} are inconsistent with earlier events and were skipped");
             warn(profile, message);
         }
         for fault in self.out_of_memory {
             let Some((pool, name)) = name(profile, fault.pool.index()) else { continue };
-            let message = format!("{name} is out of memory: {} bytes were asked for", fault.requested);
+            let message = format!("{name} is out of memory: {} bytes requested", fault.requested);
             let Some(message) = profile.strings.push(&message) else { continue };
             profile.ranks[rank].faults.push(out_of_memory(&fault, pool, message));
         }

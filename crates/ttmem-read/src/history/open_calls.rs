@@ -1,27 +1,27 @@
-//! The calls that run at a time, for what nobody has said the call of.
+//! The calls that are running at a given time, for events that do not name their call.
 
 use ttmem_model::{CallEnd, CallId, During, Nanoseconds, Rank, ScopeKind};
 
-/// Further out than this nobody looks.
-const DEEPEST: usize = 256;
+/// The maximum number of enclosing calls searched.
+const MAX_DEPTH: usize = 256;
 
-/// The calls that run, as time goes on.
+/// The running calls as time advances.
 #[derive(Debug)]
 pub(super) struct OpenCalls<'a> {
     rank: &'a Rank,
     now: Nanoseconds,
     next: usize,
-    /// In the order that they began, with their ends.
+    /// Ordered by start time, with their end times.
     open: Vec<(CallId, Nanoseconds)>,
 }
 
 impl<'a> OpenCalls<'a> {
-    /// Before the first.
+    /// Starts before the first call.
     pub fn new(rank: &'a Rank) -> Self {
         Self { rank, now: 0, next: 0, open: Vec::new() }
     }
 
-    /// It is later now.
+    /// Advances to a time.
     pub fn advance(&mut self, now: Nanoseconds) {
         self.now = now;
         while let Some(&began) = self.rank.calls.began.get(self.next).filter(|began| **began <= now) {
@@ -33,7 +33,7 @@ impl<'a> OpenCalls<'a> {
             self.open.extend(CallId::new(self.next).map(|call| (call, ended)));
             self.next += 1;
         }
-        // Only what is asked for has to be right: the innermost one.
+        // Only the innermost call matters, so it is enough to remove ended calls from the end.
         while self.open.last().is_some_and(|(_, ended)| *ended < now) {
             self.open.pop();
         }
@@ -44,18 +44,18 @@ impl<'a> OpenCalls<'a> {
         scope.and_then(|scope| self.rank.scopes.kind.get(scope.index())) == Some(&ScopeKind::Framework)
     }
 
-    /// The operation of the framework that runs inside of a call: whoever named the call knows of no operations.
+    /// The framework operation that runs inside a call. The program's own calls do not know about operations.
     fn operation_in(&self, call: CallId) -> Option<CallId> {
         let (last, _) = *self.open.last()?;
         let calls = &self.rank.calls;
         let outer = |call: &CallId| calls.parent.get(call.index()).copied().flatten();
-        let mut around = std::iter::successors(Some(last), outer).take(DEEPEST);
+        let mut around = std::iter::successors(Some(last), outer).take(MAX_DEPTH);
         (self.is_operation(last) && around.any(|around| around == call)).then_some(last)
     }
 
-    /// The innermost call with a name of the program's that began inside of an operation, in its thread, and still runs:
-    /// whoever names the operation knows of no such calls. PyTorch's profiler has a range around an optimizer's step, for
-    /// example, inside of which the step begins.
+    /// The innermost call named by the program that began inside an operation, on the same thread, and is still
+    /// running. The source of the operation does not know about such calls. For example, PyTorch's profiler has a range
+    /// around an optimizer's step, and the step begins inside it.
     fn named_in(&self, operation: CallId) -> Option<CallId> {
         let lane = |call: CallId| self.rank.calls.lane.get(call.index());
         let inside = self.open.iter().rev().take_while(|(call, _)| *call > operation);
@@ -65,7 +65,7 @@ impl<'a> OpenCalls<'a> {
         running.next().map(|(call, _)| *call)
     }
 
-    /// The call in which something happened.
+    /// The call that an event belongs to.
     pub fn during(&self, during: During) -> Option<CallId> {
         match during {
             During::Call(call) if self.is_operation(call) => Some(self.named_in(call).unwrap_or(call)),

@@ -1,5 +1,5 @@
-//! Gives the rows of a history their place among the steps of a profile, by their times: tensors, levels, calls and
-//! snapshots come out as if all had been seen as it happened.
+//! Assigns the rows of a history to the steps of a profile by their times. The resulting tensors, levels, calls and
+//! snapshots look as if they had been recorded live.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::rules::outcomes::outcomes;
@@ -15,10 +15,10 @@ use super::notes::{Notes, OutOfMemory};
 use super::open_calls::OpenCalls;
 use super::placed::Placed;
 
-/// Clocks differ by less than this.
+/// The maximum difference between clocks.
 const NEAR: Nanoseconds = 1_000_000;
 
-/// Gives the histories of all ranks their place. A profile without is left as it is.
+/// Places the histories of all ranks. A profile without a history is not changed.
 pub fn place(profile: &mut Profile) {
     for index in 0..profile.ranks.len() {
         let rank = &mut profile.ranks[index];
@@ -28,18 +28,18 @@ pub fn place(profile: &mut Profile) {
         let rank = std::mem::take(rank);
         let (rank, notes) = place_rank(rank);
         profile.ranks[index] = rank;
-        notes.tell(profile, index);
+        notes.report(profile, index);
     }
 }
 
-/// What has a place among others.
+/// An item on the timeline.
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    /// A step that was seen as it happened.
+    /// A step that was recorded live.
     Step(Step),
     /// A row of the history.
     Row(HistoryRow),
-    /// What was seen at an address.
+    /// A label recorded for an address.
     Label(Label),
 }
 
@@ -68,7 +68,7 @@ fn place_rank(mut rank: Rank) -> (Rank, Notes) {
     (rank, placed.notes)
 }
 
-/// Everything that has a time, in the order of times.
+/// All items with a time, ordered by time.
 fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
     let mut items = Vec::with_capacity(rank.steps.len() + rank.history.len() + rank.labels.len());
     let mut times = rank.times.iter().peekable();
@@ -82,7 +82,7 @@ fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
     let mut last: FxHashMap<PoolId, Nanoseconds> = FxHashMap::default();
     for row in rank.history.iter() {
         if row.action == HistoryAction::Highest {
-            // It is said when it is read, which is before the history is.
+            // Reported when it is read, which is before the history is.
             items.push((row.time, Item::Row(row)));
             continue;
         }
@@ -93,16 +93,16 @@ fn in_order(rank: &Rank) -> Vec<(Nanoseconds, Item)> {
     }
     let starts = starts(rank);
     items.extend(rank.labels.iter().map(|label| {
-        // What lasts may have been seen before the history begins that is left of it.
+        // A label of a long-lived tensor may be older than the remaining history.
         let start = starts.get(&label.pool).copied().filter(|_| lasts(label.class)).unwrap_or(0);
         (label.time.max(start), Item::Label(label))
     }));
-    // Stable: what is of one time stays in the order of the kinds above.
+    // Stable sort: items with the same time keep the order of the kinds above.
     items.sort_by_key(|(time, _)| *time);
     items
 }
 
-/// When the histories of pools begin.
+/// The start times of the pools' histories.
 fn starts(rank: &Rank) -> FxHashMap<PoolId, Nanoseconds> {
     let mut starts = FxHashMap::default();
     for row in rank.history.iter().filter(|row| row.action != HistoryAction::Highest) {
@@ -111,13 +111,13 @@ fn starts(rank: &Rank) -> FxHashMap<PoolId, Nanoseconds> {
     starts
 }
 
-/// Whether what is of a class is usually there for as long as the program.
+/// Whether tensors of a class usually live as long as the program.
 fn lasts(class: Class) -> bool {
     matches!(class, Class::Weight | Class::Parameter | Class::Optimizer | Class::Buffer | Class::KvCache)
 }
 
-/// In which call a row happened, and when: clocks that count in microseconds may put it beside the call. One that is far
-/// from its call is of a thread in which nobody has said that the call is over.
+/// The call that a row belongs to, and the row's time. Clocks with microsecond resolution may put a row just outside
+/// its call. A row that is far from its call belongs to a thread whose call was never reported as ended.
 fn within_call(rank: &Rank, row: &HistoryRow) -> (During, Nanoseconds) {
     let During::Call(call) = row.during else { return (row.during, row.time) };
     let began = rank.calls.began.get(call.index()).copied().unwrap_or(0);
@@ -129,7 +129,7 @@ fn within_call(rank: &Rank, row: &HistoryRow) -> (During, Nanoseconds) {
     if inside.abs_diff(row.time) > NEAR { (During::ByTime, row.time) } else { (row.during, inside) }
 }
 
-/// Whether a row says what is there, when the rest is not known any more.
+/// Whether a row confirms existing memory after a gap in the history.
 fn says_what_is_there(action: HistoryAction) -> bool {
     matches!(
         action,
@@ -137,7 +137,7 @@ fn says_what_is_there(action: HistoryAction) -> bool {
     )
 }
 
-/// Whether a row is a step of its own. What the allocator does with the driver belongs to the allocation that needs it.
+/// Whether a row is a separate step. Driver calls of the allocator belong to the allocation that needs them.
 fn is_step(action: HistoryAction) -> bool {
     matches!(
         action,
@@ -153,7 +153,7 @@ struct Placing<'a> {
     devices: FxHashMap<PoolId, Device>,
     open: OpenCalls<'a>,
     placed: Placed,
-    /// For each tensor that was made, by what operation, and how many bytes were asked for.
+    /// For each allocated tensor, its operation and the requested bytes.
     origin: Vec<Option<(OpId, u64)>>,
 }
 
@@ -216,7 +216,7 @@ impl<'a> Placing<'a> {
                 pool: row.pool,
                 step,
                 requested: row.bytes,
-                // What the driver has left is one piece more.
+                // The driver's free memory is one more free block.
                 free: reading.free.unwrap_or(0).saturating_add(row.address),
                 largest_free: reading.largest_free.unwrap_or(0).max(row.address),
                 is_last: true,
@@ -228,7 +228,7 @@ impl<'a> Placing<'a> {
     fn new_tensor(&mut self, row: &HistoryRow, block: u64, during: Option<CallId>) {
         let is_made = row.action == HistoryAction::Allocated;
         for fault in self.placed.notes.out_of_memory.iter_mut().filter(|fault| fault.pool == row.pool) {
-            // The program lives on.
+            // The program continued after the failed allocation.
             fault.is_last &= !is_made;
         }
         let step = self.placed.end().checked_sub(1).filter(|_| is_made);
@@ -247,7 +247,7 @@ impl<'a> Placing<'a> {
         self.origin.push(is_made.then_some((row.op, row.bytes)));
     }
 
-    /// What something is that is made in a call, as long as nothing better is known.
+    /// The class of a tensor allocated in a call, unless a label says otherwise.
     fn class_in(&self, call: Option<CallId>) -> Class {
         let call = call.and_then(|call| self.rank.named_call(call));
         let scope = call.and_then(|call| self.rank.calls.scope.get(call.index()));
@@ -262,7 +262,8 @@ impl<'a> Placing<'a> {
         let device = self.devices.entry(label.pool).or_default();
         let Some(made) = device.at(label.address).or_else(|| self.found(label)) else { return };
         let tensor = &mut self.placed.made[made];
-        // What a module gives or autograd keeps may be a parameter, too; and what it takes, the result of another.
+        // A module's result or a tensor saved by autograd may also be a parameter, and a module's argument another's
+        // result.
         let (was, is) = (strength(tensor.class), strength(label.class));
         if is > was || is == STRONGEST {
             (tensor.class, tensor.name) = (label.class, label.name.or(tensor.name));
@@ -274,7 +275,7 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Something was there before anybody looked, in memory of which no more is known than what is seen of it.
+    /// Adds a tensor that existed before recording began, in memory without segments.
     fn found(&mut self, label: &Label) -> Option<usize> {
         let device = self.devices.get_mut(&label.pool)?;
         let (made, op) = (self.placed.made.len(), OpId::new(0)?);
@@ -307,7 +308,7 @@ impl<'a> Placing<'a> {
         self.placed
     }
 
-    /// What the same line made in the same size is of the same type, unless that is not always so.
+    /// Tensors of the same size allocated by the same line get the same type, unless the known types differ.
     fn learn_types(&mut self) {
         let mut known: FxHashMap<(OpId, u64), Option<TypeId>> = FxHashMap::default();
         for (tensor, origin) in self.placed.made.iter().zip(&self.origin) {
@@ -328,7 +329,7 @@ impl<'a> Placing<'a> {
 
 const STRONGEST: u8 = 2;
 
-/// Which of two labels of one thing says more.
+/// The precedence of a class when a tensor has several labels.
 fn strength(class: Class) -> u8 {
     match class {
         Class::Unknown | Class::Temporary => 0,

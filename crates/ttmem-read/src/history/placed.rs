@@ -1,5 +1,5 @@
-//! What comes out when a history is given its place: steps, tensors and levels, and how those that were seen as they
-//! happened have moved.
+//! The result of placing a history: steps, tensors and levels, and the new positions of the steps that were recorded
+//! live.
 
 use ttmem_model::{
     CallId, FromStep, Moment, Nanoseconds, Pool, Position, Rank, Reading, Step, StepNumber, StepRow, Steps,
@@ -9,17 +9,17 @@ use ttmem_model::{
 use super::device::Made;
 use super::notes::Notes;
 
-/// What comes out.
+/// The result of placing a history.
 pub(super) struct Placed {
     pub steps: Steps,
     pub step_times: Vec<Nanoseconds>,
     pub times: FromStep<Nanoseconds>,
     pub within: FromStep<Option<CallId>>,
-    /// For each step that was seen as it happened, which one it is now.
+    /// The new number of each step that was recorded live.
     pub now: Vec<Step>,
     pub made: Vec<Tensor>,
     pub requires_grad: Vec<(usize, bool)>,
-    /// For each pool, what its levels were.
+    /// The levels of each pool.
     pub states: Vec<Vec<(Moment, Reading)>>,
     pub notes: Notes,
 }
@@ -40,19 +40,19 @@ impl Placed {
         self.within.set(step, within);
     }
 
-    /// These are gone from now on.
+    /// Marks these tensors as freed at the current position.
     pub fn all_gone(&mut self, gone: impl IntoIterator<Item = Made>) {
         let at = Moment::early(self.end());
         gone.into_iter().for_each(|gone| self.made[gone].dies = at);
     }
 
-    /// The levels of a pool from now on.
+    /// Sets the levels of a pool at the current position.
     pub fn state(&mut self, pool: usize, reading: Reading) {
         let at = Moment::early(self.end());
         self.states[pool].push((at, reading));
     }
 
-    /// The moment that an earlier one is now.
+    /// Converts an earlier moment to the new steps.
     fn moment(&self, at: Moment) -> Moment {
         if at == Moment::NEVER {
             return at;
@@ -62,13 +62,13 @@ impl Placed {
         if is_late { Moment::late(position) } else { Moment::early(position) }
     }
 
-    /// The position after the last of so many steps that were seen as they happened.
+    /// The position after the given number of steps that were recorded live.
     fn position_after(&self, steps: Position) -> Position {
         let last = (steps as usize).checked_sub(1).and_then(|last| self.now.get(last));
         last.map_or(0, |last| last + 1)
     }
 
-    /// The position at a time, of something that came after so many steps that were seen as they happened.
+    /// The position at a time, for an event that came after the given number of steps that were recorded live.
     fn position_at(&self, steps: Position, time: Nanoseconds, is_end: bool) -> Position {
         let (from, until) = (self.position_after(steps), self.now.get(steps as usize).copied());
         let (from, until) = (from as usize, until.map_or(self.steps.len(), |until| until as usize));
@@ -77,7 +77,7 @@ impl Placed {
         u32::try_from(from + inside).unwrap_or(u32::MAX)
     }
 
-    /// Gives what came out to the rank.
+    /// Writes the result to the rank.
     pub fn give(&self, rank: &mut Rank) {
         for fault in &mut rank.faults {
             fault.step = fault.step.and_then(|step| self.position_after(step + 1).checked_sub(1));
@@ -111,14 +111,14 @@ impl Placed {
         (rank.history, rank.labels) = Default::default();
     }
 
-    /// A pool with what was said of it before, and what its history says.
+    /// Combines the earlier states of a pool with those from its history.
     fn pool(&self, was: &Pool, states: &[(Moment, Reading)]) -> Pool {
         let mut all = states.to_vec();
         let said = was.replay(&mut |at, reading| {
             all.push((self.moment(at), reading.unwrap_or_default()));
             Ok(())
         });
-        debug_assert!(said.is_ok(), "nothing here can fail");
+        debug_assert!(said.is_ok(), "merging states cannot fail");
         all.sort_by_key(|(at, _)| *at);
         let mut pool = Pool::new(was.name, was.banks, was.quantum);
         (pool.totals, pool.maps) = (was.totals, was.maps.clone());

@@ -1,9 +1,10 @@
-//! The tensors of a peak, restored from the file that has it: a recording with a limit keeps it beside the newest.
+//! Restores the tensors live at a peak from the file that contains it, which a recording with a size limit keeps beside
+//! the newest file.
 //!
-//! The newest file knows how high each pool was and when, but what held the memory and is gone since is one row that
-//! stands for all of it. The file with the peak has them one by one. Both tell of the same allocations in the same
-//! words, since a file begins with all names of those before it: what both have is found by size, type, operation and
-//! time of birth, and what is left over must be just what the one row stands for.
+//! The newest file has the height and time of each pool's peak, but represents all tensors that have been freed since
+//! by a single row. The file with the peak has them individually. Both files describe the same allocations with the
+//! same strings, because a file begins with all strings of the files before it. Tensors in both files are matched by
+//! size, type, operation and time of allocation; the remaining ones must match exactly what the single row represents.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use ttmem_model::rules::peak::{Peak, peak};
 use ttmem_model::rules::{Account, Span};
 use ttmem_model::{Moment, Nanoseconds, OpId, PoolId, Profile, Rank, Restored, Tensor, TensorId, TypeId};
 
-/// What one allocation has that tells it from others.
+/// The properties that identify an allocation.
 type Key = (u64, Option<TypeId>, Option<OpId>, Option<Nanoseconds>);
 
-/// Whether the pool that was highest has a peak whose tensors are not told apart.
+/// Whether the tensors live at the peak of the pool with the highest usage are represented by a single row.
 pub fn lacks_peak(profile: &Profile) -> bool {
     profile
         .ranks
@@ -22,18 +23,19 @@ pub fn lacks_peak(profile: &Profile) -> bool {
         .any(|rank| highest(rank).is_some_and(|(pool, peak)| row_for_all(rank, pool, peak.at).is_some()))
 }
 
-/// Restores the tensors of peaks from another file of the same recording. An error says why it can't be used.
+/// Restores the tensors live at peaks from another file of the same recording. The error is the reason why it can't be
+/// used.
 pub fn restore_peak(profile: &mut Profile, other: &Profile) -> Result<(), &'static str> {
     if !is_of_same_recording(profile, other) {
-        return Err("it is of another recording");
+        return Err("the file belongs to another recording");
     }
     let (Some(rank), Some(from)) = (profile.ranks.first_mut(), other.ranks.first()) else {
-        return Err("it has no memory data");
+        return Err("the file has no memory data");
     };
     let main = highest(rank).map(|(pool, _)| pool);
     for pool in (0..rank.pools.len()).filter_map(PoolId::new) {
         let restored = restore(rank, from, pool);
-        // Of the other pools, the file may have the peak or not.
+        // For the other pools, the file need not contain the peak.
         if main == Some(pool) {
             restored?;
         }
@@ -46,22 +48,22 @@ fn restore(rank: &mut Rank, from: &Rank, pool: PoolId) -> Result<(), &'static st
     let Some(row) = row_for_all(rank, pool, here.at) else { return Ok(()) };
     let there = peak_of(from, pool).filter(|there| there.per_bank == here.per_bank);
     let there = there.filter(|there| from.time_of(there.at) == rank.time_of(here.at));
-    let there = there.ok_or("it does not have the peak")?;
+    let there = there.ok_or("the file does not contain the peak")?;
     if row_for_all(from, pool, there.at).is_some() {
-        return Err("it does not have the tensors of the peak");
+        return Err("the file does not contain the tensors live at the peak");
     }
     let gone = gone_since(rank, here.at, from, there.at, pool);
     let bytes: u64 = gone.iter().map(|tensor| from.tensors.per_bank[tensor.index()].or_zero()).sum();
     let fits = rank.tensors.per_bank[row.index()].or_zero() == bytes
         && rank.stands_for.get(&row).copied() == u64::try_from(gone.len()).ok();
     if !fits {
-        return Err("its tensors do not add up to the peak");
+        return Err("the tensors in the file do not add up to the peak");
     }
     put_in_place(rank, row, here.at, from, &gone);
     Ok(())
 }
 
-/// The pool with the highest peak of those in which there are tensors.
+/// The pool with the highest peak among those with tensors.
 fn highest(rank: &Rank) -> Option<(PoolId, Peak)> {
     rank.thinned?;
     let pools = (0..rank.pools.len()).filter_map(PoolId::new);
@@ -71,15 +73,15 @@ fn highest(rank: &Rank) -> Option<(PoolId, Peak)> {
 }
 
 fn peak_of(rank: &Rank, pool: PoolId) -> Option<Peak> {
-    peak(&Account::new(rank, pool)?, Span::told(rank))
+    peak(&Account::new(rank, pool)?, Span::recorded(rank))
 }
 
-/// The row that stands for several allocations at a moment.
+/// The row that represents several allocations at a moment.
 fn row_for_all(rank: &Rank, pool: PoolId, at: Moment) -> Option<TensorId> {
     rank.live(pool, at).filter_map(TensorId::new).find(|tensor| rank.stands_for.contains_key(tensor))
 }
 
-/// What another file has at the moment of the peak, and this one no longer.
+/// The tensors that another file has at the peak and this one no longer has.
 fn gone_since(rank: &Rank, at: Moment, from: &Rank, then: Moment, pool: PoolId) -> Vec<TensorId> {
     let mut kept: BTreeMap<Key, usize> = BTreeMap::new();
     for tensor in rank.live(pool, at).filter_map(TensorId::new) {
@@ -103,8 +105,8 @@ fn key(rank: &Rank, tensor: TensorId) -> Key {
     (tensors.per_bank[index].or_zero(), tensors.ty[index], op, rank.time_of(tensors.born[index]))
 }
 
-/// Has rows of their own stand at a moment where one stood for all of them. Before and after it, it still does: which
-/// were there then, nobody knows.
+/// Replaces the single row by individual rows at one moment. Before and after it the single row remains, because it is
+/// not known which of them were live then.
 fn put_in_place(rank: &mut Rank, row: TensorId, at: Moment, from: &Rank, gone: &[TensorId]) {
     let (born, dies) = (rank.tensors.born[row.index()], rank.tensors.dies[row.index()]);
     let after = Moment::early(at.position().saturating_add(1)).min(dies);
@@ -135,7 +137,7 @@ fn put_in_place(rank: &mut Rank, row: TensorId, at: Moment, from: &Rank, gone: &
     }
 }
 
-/// Whether both began at the same time, and one has the names of the other.
+/// Whether both began at the same time, and the strings, pools and rows of one are a prefix of the other's.
 fn is_of_same_recording(profile: &Profile, other: &Profile) -> bool {
     let ([rank], [from]) = (profile.ranks.as_slice(), other.ranks.as_slice()) else { return false };
     let has_names = other.strings.len() <= profile.strings.len()

@@ -1,28 +1,28 @@
-//! Descriptions of JSON by its first bytes, for messages about files that no reader knows.
+//! Describes JSON by its first bytes, for errors about files of unknown formats.
 
 use super::{Json, JsonError, Parsed, without_mark};
 
-/// JSON that people may take for evidence, by its keys.
+/// JSON formats that users may mistake for supported inputs, by their keys.
 const KNOWN: [(&[&str], &str); 7] = [
     (&["traceEvents"], "a Chrome or PyTorch profiler trace"),
     (&["segments", "device_traces"], "a PyTorch memory snapshot"),
     (&["nbformat"], "a notebook"),
-    (&["lockfileVersion"], "a lock file of npm"),
+    (&["lockfileVersion"], "an npm lock file"),
     (&["operation_name"], "operations and their arguments, without memory"),
-    (&["architectures"], "the configuration of a model"),
-    (&["weight_map"], "the index of a model's weights"),
+    (&["architectures"], "a model configuration"),
+    (&["weight_map"], "a model's weight index"),
 ];
 
-/// Describes a JSON document of which `head` are the first bytes; `None` where it is not JSON, or a line of JSON in some
-/// other text.
+/// Describes the JSON document that begins with `head`; `None` if it is not JSON, or if the JSON is only one line of
+/// another text.
 pub(crate) fn describe(head: &[u8]) -> Option<String> {
     let mut json = Json::new(head);
     let is_list = json.accept(b'[').ok()?;
     if is_list && json.accept(b']').ok()? {
-        return is_over(&mut json).then(|| "JSON: a list without elements".into());
+        return is_over(&mut json).then(|| "JSON: an empty list".into());
     }
     let (keys, is_whole) = keys_of(&mut json)?;
-    // A list may go on; an object that something follows is a line of a log.
+    // A list may continue; an object followed by other text is a log line.
     if !is_list && is_whole && !is_over(&mut json) {
         return None;
     }
@@ -33,15 +33,15 @@ pub(crate) fn describe(head: &[u8]) -> Option<String> {
     }
     let shown: Vec<String> = keys.iter().take(4).map(|key| format!("{key:?}")).collect();
     Some(if shown.is_empty() {
-        format!("JSON: {a} without entries")
+        format!("JSON: {a} without keys")
     } else {
         format!("JSON: {a} with {}", shown.join(", "))
     })
 }
 
-/// The keys of an object of which `head` are the first bytes; `None` where it is not an object.
+/// The keys of the object that begins with `head`; `None` if it is not an object.
 pub(crate) fn keys(head: &[u8]) -> Option<Vec<String>> {
-    // Asked of every log, and cheaper than to begin to read.
+    // This runs for every log, and is cheaper than starting the parser.
     if !without_mark(head).trim_ascii_start().starts_with(b"{") {
         return None;
     }
@@ -52,7 +52,7 @@ fn is_over(json: &mut Json<&[u8]>) -> bool {
     matches!(json.peek(), Ok(None))
 }
 
-/// The keys of an object as far as the bytes go, and whether it ends there; `None` where it is not an object.
+/// The keys of an object within the given bytes, and whether the object ends there; `None` if it is not an object.
 fn keys_of(json: &mut Json<&[u8]>) -> Option<(Vec<String>, bool)> {
     let mut keys = Vec::new();
     let mut is_in_value = false;
@@ -66,7 +66,7 @@ fn keys_of(json: &mut Json<&[u8]>) -> Option<(Vec<String>, bool)> {
     match walked {
         Ok(is_object) => is_object.then_some((keys, true)),
         Err(JsonError::Truncated) => Some((keys, false)),
-        // Whatever a value is, there was a key before it.
+        // Whatever the value is, the key before it was read.
         Err(_) => is_in_value.then_some((keys, false)),
     }
 }
@@ -87,9 +87,9 @@ mod tests {
             r#"JSON: an object with "name", "version""#
         );
         assert_eq!(said(r#"[{"id": 1}]"#).unwrap(), r#"JSON: a list of objects with "id""#);
-        assert_eq!(said("{}").unwrap(), "JSON: an object without entries");
-        assert_eq!(said("[]").unwrap(), "JSON: a list without elements");
-        // A line of JSON in a log, a tagged line, and what only begins so.
+        assert_eq!(said("{}").unwrap(), "JSON: an object without keys");
+        assert_eq!(said("[]").unwrap(), "JSON: an empty list");
+        // A line of JSON in a log, a tagged line, and text that only starts like JSON.
         assert_eq!(said("{\"epoch\": 1}\nMODEL_CREATION"), None);
         assert_eq!(said("{EngineCore} ready"), None);
         assert_eq!(said("[1,0]<stdout>: text"), None);

@@ -1,4 +1,4 @@
-//! The end of a JSON value, found without parsing it.
+//! Finds the end of a JSON value without parsing it.
 
 use memchr::memchr2;
 
@@ -8,7 +8,7 @@ pub(super) struct ValueEnd {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// The value is a number or a word, which nothing closes.
+    /// The value is a number or a literal, which has no closing character.
     bare: bool,
 }
 
@@ -43,7 +43,7 @@ impl ValueEnd {
         None
     }
 
-    /// How much of a piece still belongs to the string.
+    /// The length of the string's rest in the piece.
     fn leave_string(&mut self, piece: &[u8]) -> usize {
         let mut at = 0;
         if std::mem::take(&mut self.escaped) {
@@ -57,12 +57,12 @@ impl ValueEnd {
             }
             at += 2;
         }
-        // A backslash at the very end escapes the first byte of the next piece.
+        // A backslash at the end of the piece escapes the first byte of the next one.
         self.escaped = at > piece.len();
         piece.len()
     }
 
-    /// Whether the end of the document ends the value, too.
+    /// Whether the end of the document also ends the value.
     pub fn is_bare(&self) -> bool {
         self.bare && self.depth == 0
     }

@@ -1,6 +1,7 @@
-//! Values that may be of another type than expected.
+//! Values that may not have the expected type.
 //!
-//! `serde` rejects a whole document for one value of the wrong type. A [`Field`] accepts every value, and says which it was.
+//! `serde` rejects a whole document for one value of the wrong type. A [`Field`] accepts every value and records
+//! whether it had the right type.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +12,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAcce
 /// The value of a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field<T> {
-    /// There is none, or null.
+    /// Missing, or null.
     #[default]
     Missing,
     /// A value of the expected type.
@@ -20,21 +21,18 @@ pub(crate) enum Field<T> {
     Wrong,
 }
 
-/// What a field can be made from. Whatever a type does not accept is wrong there.
+/// A type that a field can have. Values that the type does not accept become [`Field::Wrong`].
 pub(crate) trait FieldValue: Sized {
     fn from_text(_text: &str) -> Field<Self> {
         Field::Wrong
     }
 
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "types that need all digits have this function of their own"
-    )]
+    #[allow(clippy::cast_precision_loss, reason = "types that need all digits override this function")]
     fn from_integer(number: i64) -> Field<Self> {
         Self::from_float(number as f64)
     }
 
-    /// Also for whole numbers beyond `i64`.
+    /// Also called for integers outside the range of `i64`.
     fn from_float(_number: f64) -> Field<Self> {
         Field::Wrong
     }
@@ -55,7 +53,7 @@ pub(crate) trait FieldValue: Sized {
 }
 
 impl<T> From<Option<T>> for Field<T> {
-    /// A value that was there: it is wrong if nothing could be made of it.
+    /// For a value that is present: [`Field::Wrong`] if it could not be converted.
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Wrong, Self::Is)
     }
@@ -88,7 +86,7 @@ impl<'de, T: FieldValue> Visitor<'de> for AnyValue<T> {
         Ok(T::from_flag(flag))
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "it is only known to be larger than any i64")]
+    #[allow(clippy::cast_precision_loss, reason = "the exact value is irrelevant, as it exceeds i64")]
     fn visit_u64<E>(self, number: u64) -> Result<Field<T>, E> {
         Ok(i64::try_from(number).map_or_else(|_| T::from_float(number as f64), T::from_integer))
     }
@@ -110,11 +108,11 @@ impl<'de, T: FieldValue> Visitor<'de> for AnyValue<T> {
     }
 }
 
-/// A whole number, as a number, as text, or as a flag.
+/// An integer, written as a number, as text, or as a flag.
 pub(crate) type Number = Field<i64>;
 
 impl Number {
-    /// A size or a place, which is never negative.
+    /// A size or an offset, which is never negative.
     pub fn get(self) -> Option<u64> {
         match self {
             Self::Is(number) => u64::try_from(number).ok(),
@@ -143,7 +141,7 @@ impl FieldValue for i64 {
     }
 }
 
-/// A row, a graph, a number of banks: only ever a number.
+/// A row, a graph or a number of banks, always written as a number.
 impl FieldValue for u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "its range was checked")]
     fn from_float(number: f64) -> Field<Self> {
@@ -164,7 +162,7 @@ impl FieldValue for bool {
     }
 }
 
-/// A list, whatever its elements are.
+/// A list with elements of any type.
 impl<T: FieldValue> FieldValue for Vec<Field<T>> {
     fn from_list<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Field<Self>, A::Error> {
         let mut all = Self::new();
@@ -185,7 +183,7 @@ impl<T: DeserializeOwned> FieldValue for Object<T> {
     }
 }
 
-/// An object whose keys are names, in their order.
+/// An object that maps names to objects, in document order.
 #[derive(Debug, Default)]
 pub(crate) struct ByName<T>(pub Vec<(String, Field<Object<T>>)>);
 
@@ -240,7 +238,7 @@ mod tests {
         for (text, value) in [("7", 7), ("\"7\"", 7), ("true", 1), ("\"false\"", 0), ("\"-2\"", -2)] {
             assert_eq!(number(text), Number::Is(value), "{text}");
         }
-        // As a double, the first would be another number.
+        // The first number cannot be represented as a double.
         assert_eq!(number("9007199254740993"), Number::Is(9_007_199_254_740_993));
         for text in ["1.5", "[1]", "{}", "\"x\"", "18446744073709551615"] {
             assert_eq!(number(text), Number::Wrong, "{text}");

@@ -1,12 +1,13 @@
-//! Streaming JSON: the one reader of JSON evidence, which may be larger than memory.
+//! Streaming JSON parser for inputs that may be larger than memory.
 //!
-//! [`Json`] walks the lists and objects of a document and hands out the values in them one at a time: parsed by
-//! `serde_json` ([`Json::parse`]), as bytes ([`Json::value`]), or not at all ([`Json::skip`]). It holds one value and never
-//! the document. Only `parse` checks the whole grammar of a value; the others check what finding its end requires.
+//! [`Json`] walks the lists and objects of a document and returns their values one at a time: parsed by `serde_json`
+//! ([`Json::parse`]), as bytes ([`Json::value`]), or skipped ([`Json::skip`]). It keeps one value in memory, never the
+//! whole document. Only `parse` checks the complete grammar of a value; the others check only what is needed to find
+//! its end.
 //!
-//! [`read`] runs a walk over a stream, and separates damage of the file, after which everything before it still counts, from
-//! failures of the program. [`field`] has the types of values that may be of another type than expected, [`describe`] names
-//! JSON that no reader knows.
+//! [`read`] runs a walk over a stream. It distinguishes a corrupt file, whose values before the corruption remain
+//! valid, from other failures. [`field`] has types for values that may not have the expected type, and [`describe`]
+//! describes JSON in unknown formats.
 
 mod describe;
 mod end;
@@ -23,20 +24,20 @@ use self::end::ValueEnd;
 pub(super) use self::field::Number;
 use ttmem_model::Error;
 
-/// The largest value that is held in memory, unless a reader sets another limit.
+/// The size limit of a value kept in memory, unless a reader sets another limit.
 pub(super) const MAX_VALUE: usize = 64 << 20;
-/// How much is read at once.
+/// The number of bytes read at a time.
 const CHUNK: usize = 256 << 10;
 
 /// A JSON document being read.
 pub(super) struct Json<R> {
     stream: R,
     buffer: Vec<u8>,
-    /// How much of the buffer was taken.
+    /// The number of bytes of the buffer that were consumed.
     taken: usize,
     /// The offset of the buffer in the stream.
     offset: u64,
-    /// The line of the first byte that was not taken, from 1.
+    /// The line of the first byte that was not consumed, from 1.
     line: u64,
     ended: bool,
 }
@@ -48,23 +49,23 @@ pub(super) enum JsonError {
     Read(io::Error),
     #[error("the file ends inside a value")]
     Truncated,
-    /// The structure is wrong at the current line.
+    /// The structure is invalid at the current line.
     #[error("{0}")]
     Syntax(&'static str),
-    /// A value that was parsed is wrong at a line of its own.
+    /// A parsed value is invalid; the error is at this line.
     #[error("{why}")]
     Value { line: u64, why: String },
 }
 
-/// What was read, or why it could not be.
+/// The result of reading JSON.
 pub(super) type Parsed<T> = Result<T, JsonError>;
 
-/// Why a walk ended early.
+/// The reason why a walk ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The document is damaged.
+    /// The document is corrupt.
     Damaged(JsonError),
-    /// The program failed, for example to write what it read.
+    /// Processing failed, for example because an event could not be written.
     Failed(Error),
 }
 
@@ -80,7 +81,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// Why and where a document could not be read to its end.
+/// Where and why a document could not be read to its end.
 #[derive(Debug)]
 pub(super) struct Damage {
     /// The line, from 1.
@@ -89,7 +90,7 @@ pub(super) struct Damage {
 }
 
 impl Damage {
-    /// The error for a file in which nothing useful precedes the damage. `lacks` says what it lacks.
+    /// The error for a file that has nothing useful before the corruption. `lacks` describes what it lacks.
     pub fn into_error(self, file: &str, lacks: &str) -> Error {
         let Self { line, why } = self;
         match why {
@@ -99,8 +100,8 @@ impl Damage {
     }
 }
 
-/// Reads a stream with `walk`, which must take the one value that the stream is. Returns the damage that ended the walk
-/// early, if the stream is damaged: what the walk has read until then is valid.
+/// Reads a stream with `walk`, which must consume the stream's single value. If the stream is corrupt, returns where
+/// and why the walk ended early; what the walk has read until then is valid.
 pub(super) fn read<R: Read, E: Into<Stop>>(
     stream: R,
     walk: impl FnOnce(&mut Json<R>) -> Result<(), E>,
@@ -126,7 +127,7 @@ impl<R: Read> Json<R> {
         self.offset + self.taken as u64
     }
 
-    /// The next byte that is not white space, without taking it; `None` at the end.
+    /// The next byte that is not white space, without consuming it; `None` at the end.
     pub fn peek(&mut self) -> Parsed<Option<u8>> {
         if self.offset() == 0 && (!self.buffer.is_empty() || self.fill()?) {
             self.take(self.buffer.len() - without_mark(&self.buffer).len());
@@ -144,8 +145,8 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// Calls `element` before each element of a list; it has to take the element. Returns `false`, having taken nothing, if
-    /// the next value is not a list.
+    /// Calls `element` before each element of a list; it has to consume the element. Returns `false` and consumes
+    /// nothing if the next value is not a list.
     pub fn list<E: From<JsonError>>(
         &mut self,
         mut element: impl FnMut(&mut Self) -> Result<(), E>,
@@ -161,8 +162,8 @@ impl<R: Read> Json<R> {
         Ok(true)
     }
 
-    /// Calls `entry` with the key of each entry of an object; it has to take the value. Returns `false`, having taken
-    /// nothing, if the next value is not an object.
+    /// Calls `entry` with the key of each entry of an object; it has to consume the value. Returns `false` and consumes
+    /// nothing if the next value is not an object.
     pub fn object<E: From<JsonError>>(
         &mut self,
         mut entry: impl FnMut(&mut Self, String) -> Result<(), E>,
@@ -179,8 +180,8 @@ impl<R: Read> Json<R> {
         Ok(true)
     }
 
-    /// Parses the next value; `None` if it is longer than `limit`, and then skips it. What `T` rejects is damage, at the line
-    /// where it stands in the document.
+    /// Parses the next value. Returns `None` and skips the value if it is longer than `limit`. A value that `T` rejects
+    /// counts as corrupt, at its line in the document.
     pub fn parse<'a, T: Deserialize<'a>>(&'a mut self, limit: usize) -> Parsed<Option<T>> {
         self.peek()?;
         let first_line = self.line;
@@ -188,13 +189,13 @@ impl<R: Read> Json<R> {
             Ok(Found::At(value)) if value.len() <= limit => value,
             Ok(Found::At(_)) => return Ok(None),
             Ok(Found::TooLarge(end)) => return self.skip_rest(end).map(|()| None),
-            // The parser knows best what the end of the file cuts off.
+            // The parser has the best description of what the end of the file cut off.
             Err(JsonError::Truncated) => self.taken..self.buffer.len(),
             Err(error) => return Err(error),
         };
         serde_json::from_slice(&self.buffer[value]).map(Some).map_err(|error| {
             let why = error.to_string();
-            // This place is relative to the value.
+            // The parser's position is relative to the value.
             let place = format!(" at line {} column {}", error.line(), error.column());
             let why = why.strip_suffix(&place).unwrap_or(&why).to_owned();
             JsonError::Value { line: first_line + (error.line() as u64).saturating_sub(1), why }
@@ -217,8 +218,8 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// Finds the next value in the buffer and takes it. If it does not end within the buffer, and the buffer has more than
-    /// `limit` of it, nothing is taken.
+    /// Finds the next value in the buffer and consumes it. If the value is longer than `limit` and does not end within
+    /// the buffer, consumes nothing.
     fn find_value(&mut self, limit: usize) -> Parsed<Found> {
         self.peek()?;
         let mut end = ValueEnd::default();
@@ -239,7 +240,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// Takes the rest of a value that does not end within the buffer.
+    /// Consumes the rest of a value that does not end within the buffer.
     fn skip_rest(&mut self, mut end: ValueEnd) -> Parsed<()> {
         loop {
             self.take(self.buffer.len() - self.taken);
@@ -253,14 +254,14 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// Takes the next byte that is not white space if it is `wanted`.
-    fn accept(&mut self, wanted: u8) -> Parsed<bool> {
-        let is_next = self.peek()? == Some(wanted);
+    /// Consumes the next byte that is not white space if it is `expected`.
+    fn accept(&mut self, expected: u8) -> Parsed<bool> {
+        let is_next = self.peek()? == Some(expected);
         self.take(usize::from(is_next));
         Ok(is_next)
     }
 
-    /// Whether a list or an object has another element. Takes the comma before it, or the closing bracket.
+    /// Whether a list or an object has another element. Consumes the comma before it, or the closing bracket.
     fn goes_on(&mut self, is_first: bool, close: u8) -> Parsed<bool> {
         match self.peek()? {
             None => Err(JsonError::Truncated),
@@ -277,7 +278,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// The key of the next entry. Takes the colon after it.
+    /// The key of the next entry. Consumes the colon after it.
     fn key(&mut self) -> Parsed<String> {
         if self.peek()? != Some(b'"') {
             return Err(JsonError::Syntax("an object has an entry without a key"));
@@ -287,7 +288,7 @@ impl<R: Read> Json<R> {
         if self.accept(b':')? { Ok(key) } else { Err(JsonError::Syntax("a colon is missing after a key")) }
     }
 
-    /// Checks that nothing follows.
+    /// Checks that the document has ended.
     fn end(&mut self) -> Parsed<()> {
         match self.peek()? {
             None => Ok(()),
@@ -310,7 +311,7 @@ impl<R: Read> Json<R> {
         self.buffer.drain(..self.taken);
         self.offset += self.taken as u64;
         self.taken = 0;
-        // A long value is read in ever larger pieces, so that what was read of it is not moved for every piece.
+        // A long value is read in increasingly large pieces, so that its beginning is not moved for every piece.
         let wanted = CHUNK.max(self.buffer.len());
         let read = self.stream.by_ref().take(wanted as u64).read_to_end(&mut self.buffer);
         self.ended = read.map_err(JsonError::Read)? == 0;
@@ -321,15 +322,15 @@ impl<R: Read> Json<R> {
 const MISSING_VALUE: JsonError = JsonError::Syntax("a value is missing");
 const TOO_LARGE: &str = "a value exceeds 64 MiB";
 
-/// Where a value is.
+/// The location of a value.
 enum Found {
-    /// There in the buffer.
+    /// Within the buffer.
     At(Range<usize>),
-    /// Beyond the end of the buffer; the search for its end, as far as the buffer goes.
+    /// Beyond the end of the buffer, with the state of the search for its end.
     TooLarge(ValueEnd),
 }
 
-/// Text without the byte order mark that some editors put before it.
+/// Removes the byte order mark that some editors put in front of a text.
 pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }

@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 
 use super::*;
 
-/// Hands its bytes out one at a time: every value spans pieces.
+/// Returns its bytes one at a time, so that every value spans several pieces.
 struct Drops<'a>(&'a [u8]);
 
 impl Read for Drops<'_> {
@@ -60,10 +60,10 @@ fn values_are_found_however_the_bytes_arrive() {
 
 #[test]
 fn what_is_cut_or_wrong_is_said() {
-    let trouble = |text: &str| Json::new(text.as_bytes()).value().map(drop).unwrap_err().to_string();
-    assert_eq!(trouble(r#"{"a": [1, 2"#), "the file ends inside a value");
-    assert_eq!(trouble("\"abc"), "the file ends inside a value");
-    assert_eq!(trouble(","), "a value is missing");
+    let error = |text: &str| Json::new(text.as_bytes()).value().map(drop).unwrap_err().to_string();
+    assert_eq!(error(r#"{"a": [1, 2"#), "the file ends inside a value");
+    assert_eq!(error("\"abc"), "the file ends inside a value");
+    assert_eq!(error(","), "a value is missing");
     assert_eq!(Json::new(&b",1"[..]).skip().unwrap_err().to_string(), "a value is missing");
 }
 
@@ -118,10 +118,10 @@ fn values_beyond_a_limit_are_skipped_and_the_next_is_read() {
     }
 }
 
-/// The document may be larger than memory: what is held of it is what is read at once.
+/// A document may be larger than memory; only the chunk being read is kept.
 #[test]
 fn memory_does_not_grow_with_the_document() {
-    /// The same element again and again, up to a number of bytes.
+    /// Repeats the same element, up to a number of bytes.
     struct Repeated(usize);
     impl Read for Repeated {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! The file, row by row: what is kept of snapshots and of invocations of operations.
+//! Reads the file row by row, and keeps the required parts of snapshots and operation calls.
 
 use std::io::Read;
 
@@ -8,66 +8,67 @@ use super::time::{Printed, When};
 use crate::json::{Json, JsonError, Parsed};
 
 const MIB: f64 = 1_048_576.0;
-/// What a number of MiB may be off a whole number of bytes for being a double.
+/// The tolerance for a number of MiB, stored as a double, to count as a whole number of bytes.
 const EXACT: f64 = 1e-3;
 
-/// All that is kept of a file.
+/// The parts of a file that are kept.
 #[derive(Debug, Default)]
 pub(super) struct Document {
-    /// Unix time of the tracker's beginning.
+    /// The start of the tracker as Unix time.
     pub began: Option<u64>,
     pub snapshots: Vec<Snapshot>,
     pub calls: Vec<Invocation>,
     pub operations: Vec<FrameworkOperation>,
-    /// The highest use of each device, where the file states it: between snapshots it may have been higher than in any.
+    /// The peak usage of each device, if the file states it. Between snapshots, usage may have been higher than in any
+    /// of them.
     pub peaks: Vec<(String, u64)>,
-    /// How often operations ran, as the file adds it up.
+    /// The number of calls of each operation, as stated by the file.
     pub counts: Vec<(String, u64)>,
-    /// How finely sizes are rounded; 0 where they are exact.
+    /// The rounding of sizes; 0 if they are exact.
     pub quantum: u64,
-    pub trouble: LeftOut,
+    pub skipped: Skipped,
 }
 
-/// Rows that were left out.
+/// The numbers of skipped rows.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LeftOut {
+pub(super) struct Skipped {
     /// Snapshots without a time or without sizes.
     pub snapshots: u64,
-    /// Invocations without a time.
+    /// Calls without a time.
     pub invocations: u64,
     /// Framework operations without a count, time or size.
     pub operations: u64,
-    /// Parts that are something else than they should be.
+    /// Parts with the wrong type.
     pub parts: u64,
 }
 
-/// What was in memory when somebody looked.
+/// The memory usage at one time.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub when: When,
     pub name: Option<String>,
     pub total: Option<u64>,
-    /// What each device held; empty where the file does not say.
+    /// The usage of each device; empty if the file does not contain it.
     pub devices: Vec<(String, u64)>,
 }
 
-/// An operation, once.
+/// One call of an operation.
 #[derive(Debug)]
 pub(super) struct Invocation {
     pub name: String,
-    /// When it began; where that was not counted, the time that was printed.
+    /// The start time; if it was not recorded, the printed time.
     pub when: When,
     pub duration: Option<u64>,
     pub thread: Option<String>,
-    /// The name of the operation around it.
+    /// The name of the enclosing operation.
     pub parent: Option<String>,
     pub change: Option<i64>,
-    /// What all devices held after it.
+    /// The usage of all devices after it.
     pub after: Option<u64>,
     pub outcome: Option<Bytes>,
 }
 
-/// What an operation did to memory, where it was watched.
+/// The effect of an operation on memory, if it was measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes {
     pub allocated: u64,
@@ -78,7 +79,7 @@ pub(super) struct Bytes {
     pub frees: u64,
 }
 
-/// What a profiler says of an operation of the framework.
+/// A profiler's totals of a framework operation.
 #[derive(Debug)]
 pub(super) struct FrameworkOperation {
     pub name: String,
@@ -91,12 +92,12 @@ pub(super) struct FrameworkOperation {
 }
 
 impl Document {
-    /// Whether nothing was read that could be told.
+    /// Whether the file contains nothing to report.
     pub fn is_empty(&self) -> bool {
         self.snapshots.is_empty() && self.calls.is_empty() && self.operations.is_empty()
     }
 
-    /// Reads all of it. What came before an error stays.
+    /// Reads the whole file. Everything before an error is kept.
     pub fn take_all(&mut self, json: &mut Json<impl Read>) -> Parsed<()> {
         let is_object = json.object(|json, key| match key.as_str() {
             "metadata" => {
@@ -124,7 +125,7 @@ impl Document {
         if is_object { Ok(()) } else { Err(JsonError::Syntax("expected an object")) }
     }
 
-    /// Takes the rows of a list. Counts a value of another type.
+    /// Reads the rows of a list. Counts a value of another type as skipped.
     fn rows<R: Read>(&mut self, json: &mut Json<R>, mut take: impl FnMut(&mut Self, &Value)) -> Parsed<()> {
         let is_list = json.list(|json| {
             take(self, &object(json)?);
@@ -133,7 +134,7 @@ impl Document {
         if is_list { Ok(()) } else { self.skip_part(json) }
     }
 
-    /// Takes the entries of an object, whose keys are names. Counts a value of another type.
+    /// Reads the entries of an object whose keys are names. Counts a value of another type as skipped.
     fn entries<R: Read>(
         &mut self,
         json: &mut Json<R>,
@@ -144,7 +145,7 @@ impl Document {
     }
 
     fn skip_part(&mut self, json: &mut Json<impl Read>) -> Parsed<()> {
-        self.trouble.parts += 1;
+        self.skipped.parts += 1;
         json.skip()
     }
 
@@ -160,14 +161,14 @@ impl Document {
             .unwrap_or_default();
         let total = self.total(row);
         if !when.is_known() || (total.is_none() && devices.is_empty()) {
-            self.trouble.snapshots += 1;
+            self.skipped.snapshots += 1;
             return;
         }
         let name = text(row, "checkpoint_name").filter(|name| !name.is_empty());
         self.snapshots.push(Snapshot { when, name, total, devices });
     }
 
-    /// `total_bytes`, or `total_mb` where there is none.
+    /// `total_bytes`, otherwise `total_mb`.
     fn total(&mut self, row: &Value) -> Option<u64> {
         let exact = row.get("total_bytes").and_then(Value::as_u64);
         exact.or_else(|| u64::try_from(self.mebibytes(row.get("total_mb")?)?).ok())
@@ -176,7 +177,7 @@ impl Document {
     fn invocation(&mut self, name: &str, row: &Value) {
         let when = when(row, "start_ns");
         if !when.is_known() {
-            self.trouble.invocations += 1;
+            self.skipped.invocations += 1;
             return;
         }
         let bytes = |key: &str| row.get(key).and_then(Value::as_u64);
@@ -194,7 +195,7 @@ impl Document {
         let call = Invocation {
             name: name.to_owned(),
             when,
-            // What has no beginning has no length on the axis.
+            // Without a start time, the duration cannot be placed on the timeline.
             duration: bytes("duration_ns").filter(|_| when.counted.is_some()),
             thread: text(row, "thread")
                 .or_else(|| row.get("thread")?.as_u64().map(|number| number.to_string())),
@@ -217,7 +218,7 @@ impl Document {
         let Some(((name, count, cpu_time), cpu_bytes)) =
             made().and_then(|made| Some((made, whole_mebibytes(row.get("cpu_memory_mb")?.as_f64()?)?)))
         else {
-            self.trouble.operations += 1;
+            self.skipped.operations += 1;
             return;
         };
         self.operations.push(FrameworkOperation {
@@ -231,7 +232,7 @@ impl Document {
         });
     }
 
-    /// The bytes of a number of MiB; and how finely it is rounded, where it is.
+    /// Converts MiB to bytes, and records the rounding, if any.
     fn mebibytes(&mut self, value: &Value) -> Option<i64> {
         let number = value.as_f64()?;
         let bytes = whole_mebibytes(number)?;
@@ -245,7 +246,7 @@ impl Document {
     }
 }
 
-/// The next value, if it is an object; else null, which has no entries.
+/// The next value if it is an object; otherwise null, which has no entries.
 fn object(json: &mut Json<impl Read>) -> Parsed<Value> {
     let value = serde_json::from_slice(json.value()?).ok();
     Ok(value.filter(Value::is_object).unwrap_or(Value::Null))
@@ -270,14 +271,14 @@ fn whole_mebibytes(mebibytes: f64) -> Option<i64> {
     whole((mebibytes * MIB).round())
 }
 
-/// A whole number that a double holds exactly.
+/// An integer that a double represents exactly.
 fn whole(number: f64) -> Option<i64> {
-    const MOST: f64 = 9_007_199_254_740_992.0;
-    #[allow(clippy::cast_possible_truncation, reason = "it is whole and not too large")]
-    (number.abs() <= MOST).then_some(number as i64)
+    const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+    #[allow(clippy::cast_possible_truncation, reason = "checked to be an integer within range")]
+    (number.abs() <= MAX_EXACT).then_some(number as i64)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it came from a double")]
+#[allow(clippy::cast_precision_loss, reason = "the value came from a double")]
 fn number_of(bytes: i64) -> f64 {
     bytes as f64
 }

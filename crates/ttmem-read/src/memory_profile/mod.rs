@@ -1,11 +1,11 @@
-//! Reads the JSON that a tracker of PyTorch programs leaves behind: `memory_profile_YYYYMMDD_HHMMSS.json`.
+//! Reads the JSON files of a tracker for PyTorch programs: `memory_profile_YYYYMMDD_HHMMSS.json`.
 //!
-//! `document` walks the file and keeps of each row what is needed; `time` reads its times; `tell` says it as events: a
-//! step and a reading of each device for each snapshot, a call for each invocation of an operation. Tensors of a snapshot
-//! are only the largest ones and have no identity from one snapshot to the next, so no lives are made of them.
+//! `document` walks the file and keeps the required parts of each row; `time` parses its times; `emit` turns it into
+//! events: a step and a reading of each device for each snapshot, and a call for each operation call. A snapshot only
+//! contains its largest tensors, which cannot be matched between snapshots, so the profile has no tensors.
 
 mod document;
-mod tell;
+mod emit;
 mod time;
 
 use memchr::memmem;
@@ -28,7 +28,7 @@ impl Reader for MemoryProfile {
     }
 
     fn capture(&self) -> &'static str {
-        "initialize_memory_tracker(output_dir), then `with tracker.track_operation(name)`; it is saved at the end"
+        "initialize_memory_tracker(output_dir), then `with tracker.track_operation(name)`; saved at the end"
     }
 
     fn is_json(&self) -> bool {
@@ -54,19 +54,20 @@ impl Reader for MemoryProfile {
         if document.is_empty() {
             return Err(nothing(input.name, damage));
         }
-        tell::tell(&document, damage, sink)
+        emit::emit(&document, damage, sink)
     }
 }
 
-/// Why there is nothing to answer.
+/// The error for a file without data.
 fn nothing(file: &str, damage: Option<Damage>) -> Error {
     match damage {
-        Some(damage) => damage.into_error(file, "there is nothing before it"),
+        Some(damage) => damage.into_error(file, "no data precedes it"),
         None => Error::NoMemoryData {
             file: file.into(),
-            message: "there are neither snapshots nor operations with a time in it: the tracker was never asked for \
-                      one (memory_checkpoint, track_operation), or stopped before its first interval"
-                .into(),
+            message:
+                "no snapshots and no operations with a time; the tracker recorded none (memory_checkpoint, \
+                      track_operation), or stopped before its first interval"
+                    .into(),
         },
     }
 }

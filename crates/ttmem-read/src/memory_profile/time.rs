@@ -1,58 +1,58 @@
-//! Times as the file has them: timestamps of a day, with a zone or without, and nanoseconds since the tracker began.
+//! Times in the file: timestamps with or without a time zone, and nanoseconds since the tracker started.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 
-/// A timestamp that was printed.
+/// A printed timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Printed {
-    /// Nanoseconds by the clock that was printed, whatever its zone.
+    /// Nanoseconds of the printed clock, in any time zone.
     wall: i128,
-    /// Nanoseconds of Unix time, where the zone was printed.
+    /// Nanoseconds of Unix time, if a time zone was printed.
     unix: Option<i128>,
 }
 
 impl Printed {
-    /// Reads `2025-01-13T10:29:45.123456`, with a zone behind it or none.
+    /// Parses `2025-01-13T10:29:45.123456`, with or without a time zone.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        // A `Z` says that the zone is not known to be that of the clock; what was printed is what counts here.
+        // `Z` means that the local time zone is unknown, so only the printed time is used.
         let civil: DateTime = text.strip_suffix(['Z', 'z']).unwrap_or(text).parse().ok()?;
         let wall = civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_nanosecond();
         Some(Self { wall, unix: text.parse().ok().map(Timestamp::as_nanosecond) })
     }
 }
 
-/// When something was: as printed, as counted, or both.
+/// The time of an event: as printed, as counted, or both.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct When {
     pub printed: Option<Printed>,
-    /// Nanoseconds since the tracker began.
+    /// Nanoseconds since the tracker started.
     pub counted: Option<i128>,
 }
 
 impl When {
-    /// Whether anything is known of it.
+    /// Whether a time is known.
     pub fn is_known(self) -> bool {
         self.printed.is_some() || self.counted.is_some()
     }
 }
 
-/// Turns times into nanoseconds since the first of them.
+/// Converts times to nanoseconds since the first of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// All timestamps have zones, and are compared by Unix time.
+    /// All timestamps have time zones and are compared by Unix time.
     has_zones: bool,
-    /// What to take from a timestamp so that it is nanoseconds since the tracker began.
+    /// The offset to subtract from a timestamp to get nanoseconds since the tracker started.
     shift: i128,
-    /// What to take from those so that nothing is before 0.
+    /// The offset to subtract from those so that no time is negative.
     start: i128,
-    /// Unix time of the tracker's beginning.
+    /// The start of the tracker as Unix time.
     began: Option<i128>,
 }
 
 impl Clock {
-    /// A clock for all times of a file. `began` is the Unix time that counted times are since.
+    /// A clock for all times of a file. `began` is the Unix time when counted times start.
     pub fn new(began: Option<u64>, times: impl Iterator<Item = When> + Clone) -> Self {
         let printed = || times.clone().filter_map(|when| when.printed);
         let has_zones = printed().next().is_some() && printed().all(|printed| printed.unix.is_some());
@@ -60,8 +60,8 @@ impl Clock {
         let both = times.clone().filter_map(|when| Some(clock.reading(when.printed?) - when.counted?));
         clock.shift = match (clock.began, has_zones) {
             (Some(began), true) => began,
-            // Without a zone, what was both printed and counted says how far the clocks are apart. What is printed when
-            // a call is over is late by its length, so the least counts.
+            // Without a time zone, events with both a printed and a counted time give the offset between the clocks. A
+            // call's time is printed when it ends, so it is late by its duration, and the minimum is used.
             _ => both.min().or_else(|| printed().map(|printed| clock.reading(printed)).min()).unwrap_or(0),
         };
         if clock.began.is_none() && has_zones && times.clone().all(|when| when.counted.is_none()) {
@@ -79,12 +79,12 @@ impl Clock {
         when.counted.or_else(|| Some(self.reading(when.printed?) - self.shift))
     }
 
-    /// Nanoseconds since the first time of the file, or since the tracker began if that was earlier.
+    /// Nanoseconds since the first time in the file, or since the tracker started if that was earlier.
     pub fn time(&self, when: When) -> Option<u64> {
         u64::try_from(self.since_began(when)? - self.start).ok()
     }
 
-    /// Unix time of 0; `None` where nobody printed a zone.
+    /// The Unix time of 0; `None` if no time zone was printed.
     pub fn began(&self) -> Option<u64> {
         u64::try_from(self.began? + self.start).ok()
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn without_a_zone_order_and_differences_are_as_printed() {
         let given = ["2025-03-30T01:59:59", "2025-03-30T03:00:00.5", "nonsense"].map(printed);
-        // Where clocks are put forward then, one second has passed; nobody says so.
+        // If the clock was put forward here, only one second has passed, but the file does not say so.
         assert_eq!(times(None, &given), (None, vec![Some(0), Some(3_601_500_000_000), None]));
     }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_counted_says_where_the_printed_clock_stands() {
         let both = |text: &str, counted| When { counted: Some(counted), ..printed(text) };
-        // The second was printed when it was over, half a second after it began.
+        // The second one was printed when it ended, half a second after it began.
         let given = [
             both("2025-01-13T10:00:05", 5_000_000_000),
             both("2025-01-13T10:00:07.5", 7_000_000_000),

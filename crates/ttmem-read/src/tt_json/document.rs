@@ -1,4 +1,4 @@
-//! The files of a report as the reader walks them: each is a list of rows, alone or under a key of an object.
+//! The structure of a report's files: each is a list of rows, either bare or under a key of an object.
 
 use std::io::Read;
 
@@ -9,21 +9,21 @@ use crate::json::{self, Damage, Json, JsonError, Stop};
 /// The stream of a file.
 pub(super) type JsonStream = Json<Box<dyn Read + Send>>;
 
-/// What takes the parts of a file.
+/// Receives the parts of a file.
 pub(super) trait Document {
-    /// The key of the list of rows. The list may also be all there is.
+    /// The key of the list of rows. The file may also consist of the list only.
     const ROWS: &'static str;
 
-    /// Takes the next row.
+    /// Reads the next row.
     fn row(&mut self, json: &mut JsonStream) -> Result<(), Stop>;
 
-    /// Takes the value under another key.
+    /// Reads the value under another key.
     fn entry(&mut self, _key: &str, json: &mut JsonStream) -> Result<(), Stop> {
         Ok(json.skip()?)
     }
 }
 
-/// Reads a file as far as it goes.
+/// Reads a file up to its end or its first corruption.
 pub(super) fn read<D: Document>(stream: Box<dyn Read + Send>, document: &mut D) -> Result<Option<Damage>> {
     json::read(stream, |json| {
         let is_known = json.list(|json| document.row(json))?

@@ -1,4 +1,4 @@
-//! The graphs of a report: their arguments from the inputs registry, their texts from the texts' file.
+//! The graphs of a report: their arguments from the inputs registry, their texts from the texts file.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,17 +16,17 @@ use crate::json::field::Object;
 use crate::json::{Parsed, Stop};
 use crate::tt_log::tables::Tables;
 
-/// The longest text of a graph that is kept.
+/// The maximum length of a graph text.
 const MAX_TEXT: usize = 64 << 20;
-/// What such a text takes in JSON, at most: each byte may be escaped as `\u0001`.
+/// The maximum length of such a text in JSON: each byte may be escaped as `\u0001`.
 const MAX_ESCAPED: usize = 6 * MAX_TEXT;
 
-/// The graphs, by the numbers that the files give them.
+/// The graphs, by their numbers in the files.
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
     by_number: BTreeMap<u32, Graph>,
     ids: FxHashMap<u32, ModuleId>,
-    /// How long the texts are so far: they are numbered as if they stood one behind the other.
+    /// The total length of the texts so far: their offsets are as if the texts were concatenated.
     texts: u64,
 }
 
@@ -38,7 +38,7 @@ struct Graph {
 }
 
 impl Graphs {
-    /// Says the graphs of a rank, in the order of their numbers.
+    /// Emits the graphs of a rank, in the order of their numbers.
     pub fn say(&self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         for (number, graph) in &self.by_number {
             let id = self.id(*number).ok_or_else(|| Error::NotThere("too many graphs".into()))?;
@@ -53,13 +53,13 @@ impl Graphs {
         Ok(())
     }
 
-    /// Numbers the graphs, once all of them are known.
+    /// Assigns IDs to the graphs when all of them are known.
     pub fn number(&mut self) {
         let ids = (0..).map_while(ModuleId::new);
         self.ids = self.by_number.keys().copied().zip(ids).collect();
     }
 
-    /// The graph of that number.
+    /// The graph with this number.
     pub fn id(&self, number: u32) -> Option<ModuleId> {
         self.ids.get(&number).copied()
     }
@@ -84,7 +84,7 @@ impl Graphs {
     }
 }
 
-/// The inputs registry, being read.
+/// Reads the inputs registry.
 pub(super) struct Registry<'a, 's> {
     pub graphs: &'a mut Graphs,
     pub notes: &'a mut Notes,
@@ -111,7 +111,7 @@ impl Registry<'_, '_> {
             let place = u32::try_from(graph.arguments.len()).unwrap_or(u32::MAX);
             format!("%arg{}", notes.known(row.index, "index").unwrap_or(place))
         });
-        // An argument that nobody named is called what it is.
+        // An unnamed argument has its SSA name instead of a name.
         let name = notes.known(row.name, "name").filter(|name| *name != ssa);
         let kind = notes.known(row.kind, "type");
         let ty = type_text(notes.known(row.shape, "shape"), notes.known(row.dtype, "dtype"));
@@ -131,7 +131,7 @@ impl Registry<'_, '_> {
     }
 }
 
-/// `tensor<1x32xbf16>`; `None` where shape or element are none. A scalar has no shape.
+/// `tensor<1x32xbf16>`; `None` if the shape or element is invalid. A scalar has no shape.
 pub(super) fn type_text(shape: Option<String>, dtype: Option<String>) -> Option<String> {
     let dtype = dtype?;
     match shape.filter(|shape| !shape.is_empty()) {
@@ -143,7 +143,7 @@ pub(super) fn type_text(shape: Option<String>, dtype: Option<String>) -> Option<
     }
 }
 
-/// The stages that a graph has texts of.
+/// The compiler stages of graph texts.
 const STAGES: [&str; 2] = ["ttir", "ttnn"];
 
 /// The texts of a graph, by stage.
@@ -158,12 +158,12 @@ enum StageText {
     TooLong,
 }
 
-/// The file of the graphs' texts, being read.
+/// Reads the file of graph texts.
 pub(super) struct Texts<'a, 's> {
     pub graphs: &'a mut Graphs,
     pub notes: &'a mut Notes,
     pub tables: &'a mut Tables<'s>,
-    /// The texts outside of the list: those of the first graph that ran, repeated where there is a list.
+    /// The texts outside the list: those of the first graph that ran. If there is a list, it contains them, too.
     first: StageTexts,
     listed: bool,
 }
@@ -173,7 +173,7 @@ impl<'a, 's> Texts<'a, 's> {
         Self { graphs, notes, tables, first: StageTexts::default(), listed: false }
     }
 
-    /// Takes the texts outside of the list, if there was no list.
+    /// Adds the texts outside the list if there was no list.
     pub fn finish(mut self) -> Result<()> {
         let first = std::mem::take(&mut self.first);
         if self.listed { Ok(()) } else { self.add(0, first) }
@@ -184,9 +184,9 @@ impl<'a, 's> Texts<'a, 's> {
             match text {
                 StageText::None => {}
                 StageText::Text(text) => self.graphs.add_text(graph, stage, text, self.tables)?,
-                StageText::TooLong => self.notes.warn(format!(
-                    "the {stage} text of graph {graph} is longer than 64 MiB and was left out"
-                )),
+                StageText::TooLong => self
+                    .notes
+                    .warn(format!("the {stage} text of graph {graph} exceeds 64 MiB and was skipped")),
             }
         }
         Ok(())
@@ -204,13 +204,13 @@ impl<'a, 's> Texts<'a, 's> {
             }
         })?;
         if !is_object {
-            // Null is not an error, and an object cannot follow.
+            // Null is allowed, and an object cannot follow.
             self.notes.parse::<Object<IgnoredAny>>(json, name)?;
         }
         Ok(text)
     }
 
-    /// A text that may be longer than any other value.
+    /// A text, with a higher size limit than other values.
     fn text(&mut self, json: &mut JsonStream) -> Parsed<StageText> {
         if json.peek()? != Some(b'"') {
             self.notes.parse::<String>(json, "text")?;

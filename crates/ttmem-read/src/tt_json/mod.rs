@@ -1,21 +1,22 @@
-//! Reads the JSON files of a report, where there is no profile: the earlier tool (tt-memory-profiler) wrote none.
+//! Reads the JSON files of a report without a profile, such as those of the earlier tool (tt-memory-profiler).
 //!
-//! | file | gives |
+//! | file | content |
 //! |---|---|
-//! | `<stem>_memory.json` | a step for each row, and what the pools held before it |
-//! | `<stem>_operations.json` | what each operation is, and the program that it ran in |
+//! | `<stem>_memory.json` | a step for each row, and the pool usage before it |
+//! | `<stem>_operations.json` | the operations and the programs that they ran in |
 //! | `<stem>_inputs_registry.json` | the arguments of the graphs |
 //! | `<stem>_ir.json` | the texts of the graphs |
 //!
-//! The first is the evidence; the others are read where they lie beside it. Types are taken apart as those of a log
-//! are: what the files derive from them (padding, weights, bytes) is derived anew, because the earlier tool was wrong
-//! about some of it.
+//! The first is the input; the others are read if they lie beside it. Types are parsed like those of a log. Values that
+//! the files derive from them (padding, weights, bytes) are computed again, because the earlier tool got some of them
+//! wrong.
 //!
-//! The lists leave deallocations out. So births of tensors are known and deaths are not: there is no saying what was
-//! alive, and no tensors are made. The states at deallocations are not in the files either; a warning says what
-//! that means.
+//! The lists do not include deallocations. It is known when a tensor was allocated but not when it was freed, so live
+//! tensors are unknown and no tensors are created. The files do not contain the states at deallocations either; a
+//! warning explains the consequences.
 //!
-//! No more of a file is held than a row, or a text of a graph. What the format does not have is skipped and counted.
+//! Only one row or one graph text is kept in memory at a time. Values that the format does not define are skipped and
+//! counted.
 
 mod document;
 mod graphs;
@@ -43,18 +44,18 @@ use super::json::{Damage, JsonError};
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sibling, Siblings, Sniff};
 
-/// How the name of the evidence ends, and those of the files beside it.
+/// The suffixes of the input and of the files beside it.
 pub(super) const MEMORY: &str = "_memory.json";
 const OPERATIONS: &str = "_operations.json";
 const REGISTRY: &str = "_inputs_registry.json";
 const TEXTS: &str = "_ir.json";
 
-/// What such files cannot tell.
-const NOT_IN_THEM: &str = "the JSON files of a report leave out what happened at deallocations: a peak that stood \
-    before one is not in them, what a step changed includes the deallocations behind it, and what was alive, what is \
-    left at the end and whether memory ran out is not known; make the report from the log, where there is one";
+/// The limitations of such files.
+const NOT_IN_THEM: &str = "the JSON files of a report do not include deallocations: a peak right before one is \
+    missing, the change of a step includes the deallocations after it, and live tensors, final usage and out-of-memory \
+    errors are unknown; if the log exists, create the report from it";
 
-/// Whether `ttmem` wrote a memory file: the earlier tool numbers no steps.
+/// Whether `ttmem` wrote a memory file. The earlier tool does not number steps.
 pub(super) fn is_ours(memory_file: &Path) -> bool {
     const HEAD: u64 = 64 << 10;
     let mut head = Vec::new();
@@ -62,11 +63,12 @@ pub(super) fn is_ours(memory_file: &Path) -> bool {
     read.is_ok() && memmem::find(&head, b"\"step\":").is_some()
 }
 
-/// What those of the earlier tool lack besides.
-const EARLIER_TOOL: &str = "the files are of the earlier tt-memory-profiler: operations that it found no state for have no \
-    rows, and of the arguments it has those of the first graph, not all of them where they are block floats";
+/// Additional limitations of the earlier tool's files.
+const EARLIER_TOOL: &str = "the files were written by the earlier tt-memory-profiler: operations without a memory \
+    state have no rows, and only the arguments of the first graph are listed, possibly without those that are block \
+    floats";
 
-/// The reader of the JSON files of a report.
+/// The reader of a report's JSON files.
 pub(super) struct TtJson;
 
 impl Reader for TtJson {
@@ -75,7 +77,7 @@ impl Reader for TtJson {
     }
 
     fn about(&self) -> &'static str {
-        "the JSON files of a report (NAME_memory.json and those beside it), where there is no profile"
+        "the JSON files of a report without a profile (NAME_memory.json and the files beside it)"
     }
 
     fn capture(&self) -> &'static str {
@@ -88,7 +90,7 @@ impl Reader for TtJson {
 
     fn sniff(&self, head: &[u8]) -> Sniff {
         const SIGNS: [&[u8]; 2] = [b"\"memory_config\"", b"\"totalBytesAllocatedPerBank_MB\""];
-        // A run without operations has both of these, and nothing in them.
+        // A run without operations has both of these keys with empty values.
         const EMPTY: [&[u8]; 2] = [b"\"metadata\"", b"\"operations\""];
         let is_there = |sign: &&[u8]| memmem::find(head, sign).is_some();
         let is_known = SIGNS.iter().any(is_there) || EMPTY.iter().all(is_there);
@@ -127,13 +129,13 @@ impl Reader for TtJson {
     }
 }
 
-/// Whether a text begins as a list of objects or as an object. A tagged line of a log (`[1,0]<stdout>:`) does not.
+/// Whether a text begins like a list of objects or an object. A tagged log line (`[1,0]<stdout>:`) does not.
 fn begins_like_rows(head: &[u8]) -> bool {
     let mut signs = head.iter().filter(|byte| !byte.is_ascii_whitespace());
     matches!((signs.next(), signs.next()), (Some(b'{'), Some(b'"' | b'}')) | (Some(b'['), Some(b'{' | b']')))
 }
 
-/// The files beside the evidence.
+/// The files beside the input.
 #[derive(Default)]
 struct Beside {
     operations: Option<Sibling>,
@@ -142,13 +144,13 @@ struct Beside {
 }
 
 impl Beside {
-    /// Opens those that are there; all at once, so that it is known how much there is to read.
+    /// Opens the existing files, all at once so that the total size is known.
     fn open(siblings: &Siblings, notes: &mut Notes) -> Self {
         let mut missing = Vec::new();
         let mut open = |end: &str, what: &str| match siblings.open(MEMORY, end) {
             Some(Ok(sibling)) => Some(sibling),
             found => {
-                let why = found.and_then(Result::err).map_or_else(String::new, |why| format!(", {why}"));
+                let why = found.and_then(Result::err).map_or_else(String::new, |why| format!("; {why}"));
                 missing.push(format!("*{end} ({what}{why})"));
                 None
             }
@@ -156,16 +158,19 @@ impl Beside {
         let beside = Self {
             operations: open(OPERATIONS, "operands, types, programs"),
             registry: open(REGISTRY, "weights and inputs"),
-            texts: open(TEXTS, "texts of graphs"),
+            texts: open(TEXTS, "graph texts"),
         };
         if !missing.is_empty() {
-            notes.warn(format!("not read, because it is not beside the memory file: {}", missing.join(", ")));
+            notes.warn(format!(
+                "data is missing because these files beside the memory file could not be read: {}",
+                missing.join(", ")
+            ));
         }
         beside
     }
 }
 
-/// Reads a file beside the evidence as far as it goes.
+/// Reads a file beside the input up to its end or its first corruption.
 fn read_sibling<D: Document>(
     sibling: Sibling,
     document: &mut D,
@@ -198,7 +203,7 @@ fn read_graphs(
     Ok(graphs)
 }
 
-/// The rows of the operations file, and its name, where there is one.
+/// The rows of the operations file and its name, if there is one.
 fn read_operations(
     file: Option<Sibling>,
     graphs: &Graphs,
@@ -217,25 +222,27 @@ fn no_memory_data(name: &str, rows: u32, damage: Option<Damage>) -> Error {
         Some(Damage { why: JsonError::Read(source), .. }) => Error::Read { path: name.into(), source },
         Some(Damage { why, .. }) => Error::NoMemoryData {
             file: name.into(),
-            message: format!("the file is damaged before its first state ({why}); make it anew from the log"),
+            message: format!(
+                "the file is corrupt before its first state ({why}); create it again from the log"
+            ),
         },
         None => Error::NoMemoryData {
             file: name.into(),
             message: format!(
-                "there are {rows} operations in it, and none has a memory state; capture the log with \
-                 TT_RUNTIME_MEMORY_LOG_LEVEL=operation and make the report from it"
+                "{rows} operations, but none has a memory state; capture the log with \
+                 TT_RUNTIME_MEMORY_LOG_LEVEL=operation and create the report from it"
             ),
         },
     }
 }
 
-/// Wants people to know that there are other ranks, if this is the one whose files have the report's own names.
+/// Warns that there are other ranks, if the input is the main rank's file.
 fn say_ranks(label: Option<&str>, stem: Option<&str>, notes: &mut Notes) {
     if let (Some(label), Some(stem)) = (label, stem)
         && !stem.contains("_rank")
     {
         notes.warn(format!(
-            "these are the files of rank {label}; the other ranks have their own, {stem}_rank*{MEMORY}: name them to see all"
+            "these are the files of rank {label}; to see the other ranks, open {stem}_rank*{MEMORY}"
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! What the reader noticed, said as warnings at the end.
+//! Collects the reader's warnings, which are emitted at the end.
 
 use serde::Deserialize;
 use ttmem_model::Result;
@@ -8,10 +8,10 @@ use crate::json::field::Field;
 use crate::json::{Damage, JsonError, MAX_VALUE, Parsed};
 use crate::tt_log::tables::Tables;
 
-/// What was noticed while the files were read.
+/// Problems found while reading the files.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// The file that is read, and its row, from 0.
+    /// The current file and its row, from 0.
     file: String,
     row: u64,
     wrong: u64,
@@ -24,12 +24,12 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Another file is read from here on.
+    /// Starts another file.
     pub fn begin(&mut self, file: &str) {
         (self.file, self.row) = (file.to_owned(), 0);
     }
 
-    /// What stands in a field, if it is what belongs there.
+    /// The value of a field if it has the right type.
     pub fn known<T>(&mut self, field: Field<T>, name: &str) -> Option<T> {
         match field {
             Field::Is(value) => Some(value),
@@ -44,7 +44,7 @@ impl Notes {
         }
     }
 
-    /// Parses a field, as [`Notes::known`]. One that is too large is skipped.
+    /// Parses a field, like [`Notes::known`]. A value that is too large is skipped.
     pub fn parse<T>(&mut self, json: &mut JsonStream, name: &str) -> Parsed<Option<T>>
     where
         Field<T>: for<'a> Deserialize<'a>,
@@ -53,7 +53,7 @@ impl Notes {
         Ok(field.and_then(|field| self.known(field, name)))
     }
 
-    /// Parses the next row, if it is an object. One that is too large is skipped.
+    /// Parses the next row if it is an object. A row that is too large is skipped.
     pub fn parse_row<T>(&mut self, json: &mut JsonStream) -> Parsed<Option<T>>
     where
         Field<T>: for<'a> Deserialize<'a>,
@@ -82,29 +82,30 @@ impl Notes {
         Ok(value)
     }
 
-    /// A row is done.
+    /// Ends a row.
     pub fn next_row(&mut self) {
         self.row += 1;
     }
 
-    /// Wants people to know something.
+    /// Adds a warning.
     pub fn warn(&mut self, message: impl Into<String>) {
         self.warnings.push((None, message.into()));
     }
 
-    /// Wants people to know that the file that is read was not read to its end.
+    /// Warns that the current file was not read to its end.
     pub fn damaged(&mut self, damage: &Damage) {
-        let message = format!("{} is damaged ({}); what stands before is answered", self.file, damage.why);
-        // A failure to read says nothing about the content of a line.
+        let message =
+            format!("{} is corrupt ({}); the report covers what precedes it", self.file, damage.why);
+        // A read error does not belong to a line.
         let line = (!matches!(damage.why, JsonError::Read(_))).then_some(damage.line);
         self.warnings.push((line, message));
     }
 
-    /// Says everything.
+    /// Emits all warnings.
     pub fn say(mut self, tables: &mut Tables<'_>) -> Result<()> {
         if let Some(first) = self.first_no_object {
             let message =
-                format!("{} rows are no objects and were left out; the first is {first}", self.no_objects);
+                format!("{} rows are not objects and were skipped; the first is {first}", self.no_objects);
             self.warnings.push((None, message));
         }
         if let Some(first) = self.first_too_large {
@@ -117,10 +118,8 @@ impl Notes {
             self.warnings.push((None, message));
         }
         if let Some(first) = self.first_wrong {
-            let message = format!(
-                "{} values are none that belong there and were left out; the first is {first}",
-                self.wrong
-            );
+            let message =
+                format!("{} values have the wrong type and were skipped; the first is {first}", self.wrong);
             self.warnings.push((None, message));
         }
         self.warnings.into_iter().try_for_each(|(line, message)| tables.warn(line, message))

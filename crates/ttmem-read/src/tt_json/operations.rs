@@ -1,4 +1,4 @@
-//! The operations file: what each operation is, and the program that it ran in.
+//! The operations file: the operations, and the programs that they ran in.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{ModuleId, Result, StrId};
@@ -13,38 +13,38 @@ use crate::json::field::{Field, Object};
 use crate::tt_log::operation::ParsedOp;
 use crate::tt_log::tables::{OpRef, Tables};
 
-/// What is kept of a row.
+/// The kept parts of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listed {
     pub op: OpRef,
-    /// The name as the row has it.
+    /// The name as written in the row.
     pub name: StrId,
     pub loc: Option<StrId>,
-    /// The number of its first result: 7 of `%7`.
+    /// The number of its first result: 7 for `%7`.
     pub result: Option<u32>,
     /// The program that it ran in, and the number of the top-level run.
     pub program: Option<StrId>,
     pub run: Option<u32>,
-    /// The graph of that run, where the row tells.
+    /// The graph of that run, if the row contains it.
     pub module: Option<ModuleId>,
 }
 
 /// The rows of the operations file.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// In the order of the file; `None` for those that are no operations.
+    /// In file order; `None` for rows that are not operations.
     rows: Vec<Option<Listed>>,
-    /// Where the row of an index is, as soon as one is not where it should be.
+    /// The position of each index; only set once an index does not match its position.
     places: Option<FxHashMap<u32, u32>>,
 }
 
 impl Operations {
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The row of an index, or the one at that place where a row of the other file has no index.
+    /// The row with an index, or the row at a position if the memory file's row has no index.
     pub fn find(&self, place: usize, index: Option<u32>) -> Option<&Listed> {
         let place = match (index, &self.places) {
             (None, _) => place,
@@ -67,7 +67,7 @@ impl Operations {
     }
 }
 
-/// The operations file, being read.
+/// Reads the operations file.
 pub(super) struct Reading<'a, 's> {
     pub operations: Operations,
     pub graphs: &'a Graphs,
@@ -93,7 +93,7 @@ impl Document for Reading<'_, '_> {
 }
 
 impl Reading<'_, '_> {
-    /// What is kept of a row; `None` where it does not say which operation it is.
+    /// The kept parts of a row; `None` if it does not name its operation.
     fn listed(&mut self, mut row: OperationRow) -> Result<Option<Listed>> {
         let Self { graphs, notes, tables, .. } = self;
         let Some(name) = notes.known(std::mem::take(&mut row.mlir_op), "mlir_op") else { return Ok(None) };
@@ -119,7 +119,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// A location as the log has it. The earlier tool took the quotes off, and made some up.
+/// A location as in the log. The earlier tool removed the quotes, and invented some locations.
 pub(super) fn location(loc: String, is_ours: bool) -> Option<String> {
     match loc.as_str() {
         "" | "N/A" | "unknown" => None,
@@ -129,9 +129,9 @@ pub(super) fn location(loc: String, is_ours: bool) -> Option<String> {
     }
 }
 
-/// The operation of that name, and the function that it calls: where one is called, the earlier tool has its name.
+/// The operation name and the function that it calls. For a call, the earlier tool writes the function's name.
 pub(super) fn operation_name(name: &str, is_ours: bool) -> (&str, Option<&str>) {
-    // All other operations have that of their dialect in front.
+    // All other operations have a dialect prefix.
     if is_ours || name.contains('.') { (name, None) } else { ("func.call", Some(name)) }
 }
 
@@ -151,7 +151,7 @@ impl OwnedParts {
     fn new(row: OperationRow, notes: &mut Notes) -> Self {
         let Names(inputs) = notes.known(row.inputs, "inputs").unwrap_or_default();
         let (operands, mut callee) = operands(inputs);
-        // `ttmem` has no callee among the operands.
+        // `ttmem` does not list the callee among the operands.
         let graph = notes.known(row.const_eval_graph, "const_eval_graph");
         if callee.is_none() {
             callee = graph;
@@ -185,7 +185,7 @@ impl OwnedParts {
     fn parts<'a>(&'a self, name: &'a str, is_ours: bool, loc: Option<&'a str>) -> ParsedOp<'a> {
         let all = |texts: &'a [String]| texts.iter().map(String::as_bytes).collect();
         let is_load = name.ends_with(".load_cached") || name == "LoadCachedOp";
-        // What else has the name of a const-eval program only ran inside of it.
+        // Other operations with the name of a const-eval program ran inside it.
         let loaded = self.callee.as_deref().filter(|_| is_load);
         let (name, called) = operation_name(name, is_ours);
         ParsedOp {
@@ -217,7 +217,7 @@ fn operands(inputs: Vec<String>) -> (Vec<String>, Option<String>) {
     (operands, callee)
 }
 
-/// Types of which only shapes and elements are known.
+/// Types with only a shape and an element.
 fn plain_types(shapes: Vec<Field<String>>, dtypes: Vec<Field<String>>) -> Vec<String> {
     let known = |field| if let Field::Is(text) = field { Some(text) } else { None };
     shapes

@@ -1,4 +1,4 @@
-//! What stands in the files. Keys that are not listed here are passed over.
+//! The rows of the files. Keys that are not listed here are ignored.
 
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ pub(super) struct Metadata {
     pub rank: Field<String>,
 }
 
-/// What is said of a pool once.
+/// The properties of a pool that do not change.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PoolConfig {
@@ -28,7 +28,7 @@ pub(super) struct PoolConfig {
 #[serde(default)]
 pub(super) struct MemoryRow {
     pub index: Field<u32>,
-    /// Only `ttmem` writes it.
+    /// Only written by `ttmem`.
     pub step: Field<u32>,
     pub mlir_op: Field<String>,
     pub loc: Field<String>,
@@ -55,13 +55,13 @@ pub(super) struct PoolState {
     pub largest_free: Field<Mib>,
 }
 
-/// A row of the operations file. Its layout is in the types, too, and is taken from there; its weights the earlier tool
-/// guessed from shapes.
+/// A row of the operations file. The layout is taken from the types, not from its key, and weights are ignored, because
+/// the earlier tool guessed them from shapes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OperationRow {
     pub index: Field<u32>,
-    /// Only `ttmem` writes it, as well as `program`, `run`, `graph` and `results`.
+    /// Only written by `ttmem`, like `program`, `run`, `graph` and `results`.
     pub step: Field<u32>,
     pub mlir_op: Field<String>,
     pub loc: Field<String>,

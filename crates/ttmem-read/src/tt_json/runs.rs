@@ -1,8 +1,8 @@
-//! The programs that ran, rebuilt from the rows: each has the name of its program.
+//! Reconstructs the program runs from the rows, which name their programs.
 //!
-//! A program starts where a row has another name than the one before, and goes on where that name comes back. The
-//! earlier tool names const-eval programs only. What it does not name is of a program that nobody named, which runs
-//! anew where the numbers of its results (`%0`, `%1` …) start again.
+//! A program starts when a row has a different name than the previous one, and continues when that name occurs again.
+//! The earlier tool only names const-eval programs. All other rows belong to an unnamed program, which starts a new run
+//! when its result numbers (`%0`, `%1` …) start again.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
@@ -11,23 +11,23 @@ use ttmem_model::{
 
 use crate::tt_log::tables::{OpFacts, Tables};
 
-/// What a program is called that the files do not name.
+/// The name of a program that the files do not name.
 const UNNAMED: &str = "unnamed program";
 
-/// Programs call programs, but no sensible ones so deep.
-const DEEPEST: usize = 64;
+/// The maximum nesting depth of programs.
+const MAX_DEPTH: usize = 64;
 
-/// Where a row says that it ran.
+/// Where a row's operation ran.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     /// The program, and the number of the top-level run.
     pub program: Option<StrId>,
     pub number: Option<u32>,
-    /// The const-eval program that it is part of.
+    /// The const-eval program that it belongs to.
     pub const_eval: Option<StrId>,
     /// The graph of the top-level run.
     pub module: Option<ModuleId>,
-    /// The number of its first result: 7 of `%7`.
+    /// The number of its first result: 7 for `%7`.
     pub result: Option<u32>,
 }
 
@@ -36,19 +36,19 @@ pub(super) struct Place {
 pub(super) struct Runs {
     rank: RankId,
     count: usize,
-    /// Those that are under way, the innermost last.
+    /// The running programs, innermost last.
     frames: Vec<Frame>,
-    /// The number of the top-level run that is under way, and whether its graph was said.
+    /// The number of the current top-level run, and whether its graph was emitted.
     number: Option<u32>,
     has_module: bool,
     results: Results,
-    /// The programs without names, by the operations that they begin with.
+    /// The unnamed programs, by their first operation.
     unnamed: FxHashMap<OpId, StrId>,
 }
 
-/// The numbers of the results of a program without a name, and of the functions that it calls.
+/// The result numbers of an unnamed program and of the functions that it calls.
 ///
-/// They grow from step to step. Where one does not, a function was called, or has returned; or the program starts
+/// They increase from step to step. If one does not, a function was called or has returned, or the program starts
 /// again.
 #[derive(Debug, Default)]
 struct Results(Vec<u32>);
@@ -56,7 +56,7 @@ struct Results(Vec<u32>);
 impl Results {
     /// Whether the program starts again with this result.
     fn start_again(&mut self, result: u32, after_call: bool) -> bool {
-        if after_call && self.0.len() < DEEPEST && self.0.last().is_some_and(|last| result <= *last) {
+        if after_call && self.0.len() < MAX_DEPTH && self.0.last().is_some_and(|last| result <= *last) {
             self.0.push(result);
             return false;
         }
@@ -68,7 +68,7 @@ impl Results {
         starts
     }
 
-    /// Forgets the numbers of a program that has ended; whether there were any.
+    /// Discards the numbers of a program that has ended. Returns whether there were any.
     fn end(&mut self) -> bool {
         let were_any = !self.0.is_empty();
         self.0.clear();
@@ -91,7 +91,7 @@ struct Last {
 }
 
 impl Last {
-    /// Whether it starts programs.
+    /// Whether it starts a program.
     fn calls(&self) -> bool {
         matches!(self.op.kind, OpKind::LoadCached | OpKind::Call)
     }
@@ -132,7 +132,7 @@ impl Runs {
         Ok(frame.run)
     }
 
-    /// What a program without a name is called: those that begin alike are one.
+    /// The name of an unnamed program. Programs with the same first operation are the same program.
     fn unnamed(&mut self, first: OpFacts, tables: &mut Tables<'_>) -> Result<StrId> {
         if let Some(&known) = self.unnamed.get(&first.id) {
             return Ok(known);
@@ -151,33 +151,33 @@ impl Runs {
         let starts = if place.program.is_some() || place.const_eval.is_some() {
             place.number.is_some() && place.number != self.number
         } else if let Some(result) = place.result {
-            // A program with a name has a frame of its own, and numbers that are not looked at.
+            // A named program has its own frame, and its numbers are ignored.
             let last = if let [only] = &self.frames[..] { only.last } else { None };
             self.results.start_again(result, last.is_some_and(|last| last.op.kind == OpKind::Call))
         } else {
-            // The earlier tool knows no number of several results. But one program has one operation only once.
+            // The earlier tool has no number for multiple results. But an operation occurs only once in a program.
             self.unnamed.contains_key(&op.id) && self.results.end()
         };
         starts || self.frames.is_empty()
     }
 
-    /// Goes to the program that a step ran in, which may have begun, or ended others.
+    /// Enters the program that a step ran in. It may start, or end other programs.
     fn enter(&mut self, program: StrId, place: Place, step: Step, tables: &mut Tables<'_>) -> Result<()> {
         if let Some(depth) = self.frames.iter().rposition(|frame| frame.program == program) {
             return self.leave(depth + 1, step, true, tables);
         }
-        // Programs are started by calls: those whose last step was none have ended.
+        // Only calls start programs, so programs whose last step was not a call have ended.
         let calls = |frame: &Frame| frame.last.is_some_and(|last| last.calls());
         let depth = self.frames.iter().rposition(calls).unwrap_or(0) + 1;
-        self.leave(depth.min(DEEPEST), step, true, tables)?;
+        self.leave(depth.min(MAX_DEPTH), step, true, tables)?;
         let last = self.frames.last().and_then(|frame| frame.last);
         let const_eval = match last.filter(|last| last.op.callee == Some(program)) {
             Some(Last { step: load, op }) if op.kind == OpKind::LoadCached => {
-                // What is found in the cache runs no program.
+                // A cache hit runs no program.
                 tables.say(self.rank, RankEvent::Marks(load, StepMarks::CACHE_MISS))?;
                 true
             }
-            // The earlier tool went by names alone: a function may be called `const_eval`, too.
+            // The earlier tool only checked names, but a function may also be called `const_eval`.
             Some(_) => false,
             None => place.const_eval == Some(program),
         };
@@ -207,7 +207,7 @@ impl Runs {
         tables.say(self.rank, RankEvent::Run(row))
     }
 
-    /// Ends all but the outermost programs.
+    /// Ends all programs except the `keep` outermost ones.
     fn leave(&mut self, keep: usize, end: Step, finished: bool, tables: &mut Tables<'_>) -> Result<()> {
         while self.frames.len() > keep {
             let Some(Frame { run, .. }) = self.frames.pop() else { break };
@@ -216,7 +216,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Ends everything.
+    /// Ends all programs.
     pub fn end(&mut self, end: Step, finished: bool, tables: &mut Tables<'_>) -> Result<()> {
         self.leave(0, end, finished, tables)
     }

@@ -1,4 +1,4 @@
-//! What the pools held before each operation.
+//! The pool usage before each operation.
 
 use ttmem_model::{Error, Moment, PoolId, RankEvent, RankId, Reading, Result};
 
@@ -9,18 +9,18 @@ use crate::json::field::{ByName, Object};
 use crate::tt_log::tables::Tables;
 use crate::tt_log::view::QUANTUM;
 
-/// No device has so many pools.
-const MOST: usize = 64;
+/// The maximum number of pools.
+const MAX_POOLS: usize = 64;
 
 /// The pools of a rank.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    /// Those that the file lists before its rows and that have not been said.
+    /// The pools listed before the rows that were not emitted yet.
     listed: Vec<Listed>,
     known: Vec<Known>,
-    /// Whether anything was ever seen of them.
+    /// Whether any state of the pools was read.
     pub observed: bool,
-    /// States of pools beyond the last that is taken.
+    /// The number of states of pools beyond the limit.
     beyond: u64,
 }
 
@@ -66,20 +66,20 @@ impl State {
 }
 
 impl Pools {
-    /// Takes what is said of the pools before the rows.
+    /// Adds the pools listed before the rows.
     pub fn list(&mut self, config: ByName<PoolConfig>, notes: &mut Notes) {
         for (name, config) in config.0 {
             let Some(Object(config)) = notes.known(config, "memory_config") else { continue };
             self.listed.push(Listed {
                 name,
-                // The earlier tool writes 0 where it does not know.
+                // The earlier tool writes 0 if the number is unknown.
                 banks: notes.known(config.num_banks, "num_banks").filter(|banks| *banks > 0),
                 total: notes.known(config.total, "total_bytes_per_bank_MB"),
             });
         }
     }
 
-    /// Takes the states before a step down.
+    /// Records the states before a step.
     pub fn observe(
         &mut self,
         rank: RankId,
@@ -102,10 +102,10 @@ impl Pools {
         Ok(())
     }
 
-    /// Says the pools that are listed before the rows, in that order. The first states tell how they are rounded.
+    /// Emits the pools listed before the rows, in that order. Their first states show how they are rounded.
     fn say_listed(&mut self, rank: RankId, first: &[(String, State)], tables: &mut Tables<'_>) -> Result<()> {
         for Listed { name, banks, total } in std::mem::take(&mut self.listed) {
-            if self.known.len() >= MOST || self.known.iter().any(|known| known.name == name) {
+            if self.known.len() >= MAX_POOLS || self.known.iter().any(|known| known.name == name) {
                 continue;
             }
             let state = first.iter().find(|(other, _)| *other == name);
@@ -124,7 +124,7 @@ impl Pools {
         state: State,
         tables: &mut Tables<'_>,
     ) -> Result<Option<usize>> {
-        if self.known.len() >= MOST {
+        if self.known.len() >= MAX_POOLS {
             return Ok(None);
         }
         let index = self.known.len();
@@ -157,7 +157,7 @@ impl Pools {
             pool.banks = Some(banks);
             tables.say(rank, RankEvent::Banks(pool.id, banks))?;
         }
-        // A pool that was not looked at is null in the file.
+        // A pool without a reading is null in the file.
         if state.sizes().iter().all(Option::is_none) {
             return Ok(());
         }
@@ -173,13 +173,13 @@ impl Pools {
         tables.say(rank, RankEvent::State(pool.id, at, reading))
     }
 
-    /// Says the pools that no row has, and wants people to know what was left out.
+    /// Emits the pools that no row has, and warns about skipped states.
     pub fn finish(&mut self, rank: RankId, notes: &mut Notes, tables: &mut Tables<'_>) -> Result<()> {
         self.say_listed(rank, &[], tables)?;
         if self.beyond > 0 {
             let beyond = self.beyond;
             notes.warn(format!(
-                "the file has more than {MOST} pools; {beyond} states of the others were left out"
+                "the file has more than {MAX_POOLS} pools; {beyond} states of the others were skipped"
             ));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The memory file: a step for each row, with what the pools held before it.
+//! The memory file: a step for each row, with the pool usage before it.
 
 use ttmem_model::{Error, Moment, OpKind, RankEvent, RankId, Result, Step, StepMarks, StepRow, StrId};
 
@@ -14,24 +14,24 @@ use crate::json::field::{Field, Object};
 use crate::tt_log::operation::ParsedOp;
 use crate::tt_log::tables::{OpRef, Tables};
 
-/// What an operation is called of which a row says nothing.
+/// The name of an operation that a row does not name.
 const UNKNOWN: &str = "unknown";
 
-/// The memory file, being read.
+/// Reads the memory file.
 pub(super) struct Steps<'a, 's> {
     operations: &'a Operations,
     graphs: &'a Graphs,
     notes: &'a mut Notes,
     tables: &'a mut Tables<'s>,
     pub pools: Pools,
-    /// What stands before the rows: the rank's label, and how many rows there should be.
+    /// The values before the rows: the rank's label, and the expected number of rows.
     pub label: Option<String>,
-    /// Whether `ttmem` wrote the last row: the earlier tool numbers no steps.
+    /// Whether `ttmem` wrote the last row. The earlier tool does not number steps.
     pub is_ours: bool,
     total: Option<u32>,
-    /// The rank, from the first row on.
+    /// The rank; set at the first row.
     rank: Option<(RankId, Runs)>,
-    /// How many rows there were, and how many became steps.
+    /// The number of rows, and of those that became steps.
     rows: usize,
     pub count: Step,
     misplaced: usize,
@@ -111,14 +111,14 @@ impl<'a, 's> Steps<'a, 's> {
         }
     }
 
-    /// Says the rank and its graphs.
+    /// Emits the rank and its graphs.
     fn begin(&mut self) -> Result<(RankId, Runs)> {
         let rank = self.tables.rank(self.label.as_deref().map(str::as_bytes))?;
         self.graphs.say(rank, self.tables)?;
         Ok((rank, Runs::new(rank)))
     }
 
-    /// What a row says of its operation.
+    /// The operation of a row.
     fn operation(&mut self, row: MemoryRow, runs: &mut Runs) -> Result<StepRow> {
         let index = self.notes.known(row.index, "index");
         if index.is_some_and(|index| index as usize != self.rows) {
@@ -149,7 +149,7 @@ impl<'a, 's> Steps<'a, 's> {
         let place = Place {
             program: listed.and_then(|listed| listed.program),
             number: listed.and_then(|listed| listed.run),
-            // What loads results has the name of the program that it loads them of.
+            // An operation that loads results has the name of the program that computed them.
             const_eval: graph.filter(|_| !loads),
             module: listed.and_then(|listed| listed.module),
             result: listed.and_then(|listed| listed.result),
@@ -182,7 +182,7 @@ impl<'a, 's> Steps<'a, 's> {
         Ok(Some(listed))
     }
 
-    /// An operation of which nothing is known but this.
+    /// An operation that is only known by these parts.
     fn bare_op(&mut self, name: &str, callee: Option<&str>, loc: Option<&str>) -> Result<OpRef> {
         let (callee, loc) = (callee.map(str::as_bytes), loc.map(str::as_bytes));
         let parts = ParsedOp { name: name.as_bytes(), callee, loc, ..ParsedOp::default() };
@@ -190,7 +190,7 @@ impl<'a, 's> Steps<'a, 's> {
         op.ok_or_else(|| Error::Bug("an operation without operands has too many".into()))
     }
 
-    /// Ends the programs, and wants people to know what did not fit.
+    /// Ends the programs, and warns about inconsistent rows.
     pub fn finish(&mut self, is_whole: bool) -> Result<()> {
         if let Some((rank, runs)) = &mut self.rank {
             runs.end(self.count, is_whole, self.tables)?;
@@ -198,36 +198,38 @@ impl<'a, 's> Steps<'a, 's> {
         }
         let rows = self.rows;
         if let Some(total) = self.total.filter(|total| is_whole && *total as usize != rows) {
-            self.notes.warn(format!("the file counts {total} operations, but has {rows}"));
+            self.notes.warn(format!("the file states {total} operations but contains {rows}"));
         }
         if self.misplaced > 0 {
             let misplaced = self.misplaced;
             self.notes.warn(format!(
-                "{misplaced} rows have an index that is not their place; steps are in the order of the rows"
+                "{misplaced} rows have an index that does not match their position; steps follow the order of the rows"
             ));
         }
         Ok(())
     }
 
-    /// Wants people to know how far the two lists agree.
+    /// Warns about differences between the two lists.
     pub fn compare(&mut self, operations: &str) {
         let (listed, rows) = (self.operations.len(), self.rows);
         if self.mismatched > 0 {
             let mismatched = self.mismatched;
             self.notes.warn(format!(
-                "{mismatched} rows of {operations} are other operations than those of the memory file and were left out: is it of another run?"
+                "{mismatched} rows of {operations} do not match the operations in the memory file and were skipped; \
+                 the file may belong to another run"
             ));
         }
         if listed != rows {
             let missing = self.not_listed;
             self.notes.warn(format!(
-                "{operations} has {listed} rows, the memory file {rows}; of {missing} operations only the name is known"
+                "{operations} has {listed} rows and the memory file has {rows}; only the names of {missing} \
+                 operations are known"
             ));
         }
     }
 }
 
-/// Whether cached results were found, as far as a row of what loads them tells.
+/// Whether a load of cached results was a hit or a miss, if the row contains it.
 fn marks(loads: bool, cache_miss: Option<bool>) -> StepMarks {
     match (loads, cache_miss) {
         (true, Some(true)) => StepMarks::CACHE_MISS,

@@ -1,4 +1,4 @@
-//! The values of the files that are more than numbers and texts.
+//! Values in the files other than numbers and texts.
 
 use serde::de::SeqAccess;
 
@@ -11,7 +11,7 @@ pub(super) struct Mib(f64);
 
 impl FieldValue for Mib {
     fn from_float(number: f64) -> Field<Self> {
-        /// No bank is so large: 2^60 bytes.
+        /// Larger than any bank: 2^60 bytes.
         const MAX: f64 = 1_099_511_627_776.0;
         (0.0..=MAX).contains(&number).then_some(Self(number)).into()
     }
@@ -24,14 +24,14 @@ impl Mib {
         (self.0 * f64::from(1 << 20)).round() as u64
     }
 
-    /// Whether it has at most three decimal places, as the rounded numbers of logs have.
+    /// Whether it has at most three decimal places, like the rounded numbers in logs.
     pub fn is_rounded(self) -> bool {
         let thousandths = self.0 * 1000.0;
         (thousandths - thousandths.round()).abs() < 1e-6
     }
 }
 
-/// Names, as a list or as one text with commas.
+/// Names, as a list or as one comma-separated text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names(pub Vec<String>);
 
@@ -53,14 +53,14 @@ impl FieldValue for Names {
     }
 }
 
-/// Types of operands or results, as a list or as one text in MLIR's syntax: `tensor<2xf32>, !ttnn.device`.
+/// Types of operands or results, as a list or as one text in MLIR syntax: `tensor<2xf32>, !ttnn.device`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Types(pub Vec<String>);
 
 impl FieldValue for Types {
     fn from_text(text: &str) -> Field<Self> {
         let text = text.trim().as_bytes();
-        // Several results stand in parentheses.
+        // Several results are enclosed in parentheses.
         let in_parentheses = text.starts_with(b"(") && closing(text, 0) == text.len().checked_sub(1);
         let list = if in_parentheses { &text[1..text.len() - 1] } else { text };
         Field::Is(Self(parts(list).map(|ty| String::from_utf8_lossy(ty).into_owned()).collect()))

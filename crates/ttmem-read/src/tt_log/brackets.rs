@@ -1,6 +1,6 @@
-//! Finding one's way in MLIR text: brackets that nest, strings that hold brackets, arrows that are none.
+//! Finds matching brackets in MLIR text: nested brackets, brackets in strings, and `->` arrows.
 
-/// What a byte does to the nesting.
+/// The effect of a byte on the nesting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Nothing,
@@ -12,7 +12,7 @@ enum Part {
     Comma,
 }
 
-/// [`Part`] of every byte: most bytes of a text are nothing, and are passed over with one look.
+/// The [`Part`] of every byte. Most bytes have no effect and are skipped with one lookup.
 const PARTS: [Part; 256] = {
     let mut parts = [Part::Nothing; 256];
     parts[b'<' as usize] = Part::Opens;
@@ -28,21 +28,21 @@ const PARTS: [Part; 256] = {
     parts
 };
 
-/// The next byte at or behind `at` that is not nothing.
+/// The next byte at or after `at` that has an effect.
 fn next_part(text: &[u8], at: usize) -> Option<(usize, Part)> {
     let rest = text.get(at..)?;
     let found = rest.iter().position(|byte| PARTS[*byte as usize] != Part::Nothing)?;
     Some((at + found, PARTS[rest[found] as usize]))
 }
 
-/// Where the bracket that opens at `open` closes. `None` if it does not.
+/// The position of the bracket that closes the one at `open`, or `None`.
 pub(crate) fn closing(text: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut from = open;
     while let Some((mut at, part)) = next_part(text, from) {
         match part {
             Part::Opens => depth += 1,
-            // The head of an arrow closes nothing.
+            // The head of an arrow does not close a bracket.
             Part::Angle if at > 0 && text[at - 1] == b'-' => {}
             Part::Closes | Part::Angle => {
                 depth = depth.checked_sub(1)?;
@@ -58,7 +58,7 @@ pub(crate) fn closing(text: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// The parts of a list that opens at the start of a text, and what is behind it: `(a, b) rest`.
+/// The elements of the list at the start of a text, and the text after it: `(a, b) rest`.
 pub(super) fn list(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     let mut found = Vec::new();
     let (mut begin, mut from) = (1, 1);
@@ -85,7 +85,7 @@ pub(super) fn list(text: &[u8]) -> Option<(Vec<&[u8]>, &[u8])> {
     }
 }
 
-/// Where the string that opens at `open` ends: the place of its closing quote.
+/// The position of the closing quote of the string that opens at `open`.
 pub(super) fn string_end(text: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     loop {
@@ -97,7 +97,7 @@ pub(super) fn string_end(text: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// The parts of a list that commas separate outside of all brackets and strings.
+/// The elements of a list that is separated by commas outside brackets and strings.
 pub(crate) fn parts(text: &[u8]) -> Parts<'_> {
     Parts { rest: Some(text) }
 }

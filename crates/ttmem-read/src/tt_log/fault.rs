@@ -1,4 +1,4 @@
-//! The texts of out-of-memory and circular-buffer errors, of every era since 2023.
+//! Parses the texts of out-of-memory and circular-buffer errors, in all variants since 2023.
 
 use std::sync::LazyLock;
 
@@ -7,11 +7,11 @@ use ttmem_model::{Fault, FaultKind, Result, Step};
 
 use super::tables::Tables;
 
-/// An error, taken apart.
+/// A parsed error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParsedFault<'a> {
     pub kind: FaultKind,
-    /// The text from its first word, without the source file that the logger puts behind it.
+    /// The text from its first word, without the source file that the logger appends.
     pub message: &'a [u8],
     pub pool: Option<&'a [u8]>,
     pub requested_total: Option<u64>,
@@ -23,28 +23,28 @@ pub(crate) struct ParsedFault<'a> {
     pub largest_free: Option<u64>,
     pub region_end: Option<u64>,
     pub limit: Option<u64>,
-    /// The message stops before its end.
+    /// The message is truncated.
     is_cut: bool,
 }
 
 impl<'a> ParsedFault<'a> {
-    /// Whether the message stops before its end. What it would have said is not known.
+    /// Whether the message is truncated; then some of its values are unknown.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// The error of a line that has no end: a number in last place may lack digits.
+    /// The error of a line without a line ending: a number at its end may lack digits.
     pub fn without_last_number(self) -> Self {
         if !self.message.last().is_some_and(u8::is_ascii_digit) {
             return self;
         }
-        // The one message that ends in a number says it of a region.
+        // The only message that ends in a number ends in the end of a region.
         Self { region_end: None, is_cut: true, ..self }
     }
 
-    /// Finds an error in a line, wherever it begins.
+    /// Finds an error anywhere in a line.
     pub fn find(line: &'a [u8]) -> Option<Self> {
-        // Nearly all lines end here.
+        // Almost all lines are rejected here.
         HINTS.iter().find(|hint| hint.find(line).is_some())?;
         let from = |phrase: &[u8]| memmem::find(line, phrase).map(|at| without_source(&line[at..]));
         if let Some(message) = from(b"Out of Memory:") {
@@ -65,7 +65,7 @@ impl<'a> ParsedFault<'a> {
         Self::circular_buffers(message)
     }
 
-    /// The fault, of a step and a line.
+    /// The fault, at a step and a line.
     pub fn fault(&self, step: Option<Step>, line: u64, tables: &mut Tables<'_>) -> Result<Fault> {
         Ok(Fault {
             kind: self.kind,
@@ -174,12 +174,12 @@ impl<'a> ParsedFault<'a> {
     }
 }
 
-/// Words that every error has one of.
+/// Every error contains at least one of these phrases.
 static HINTS: LazyLock<[memmem::Finder<'static>; 3]> = LazyLock::new(|| {
     ["Out of Memory", " buffers ", "Trace buffer "].map(|hint| memmem::Finder::new(hint).into_owned())
 });
 
-/// How the texts about circular buffers begin.
+/// The beginnings of circular-buffer errors.
 const CIRCULAR: [&[u8]; 5] = [
     b"Statically allocated circular buffers ",
     b"Statically allocated dataflow buffers ",
@@ -188,7 +188,7 @@ const CIRCULAR: [&[u8]; 5] = [
     b"Local buffers on core ",
 ];
 
-/// The logger puts ` (assert.hpp:107)` behind its copy.
+/// Removes the suffix that the logger adds, such as ` (assert.hpp:107)`.
 fn without_source(message: &[u8]) -> &[u8] {
     let message = message.trim_ascii_end();
     match memmem::rfind(message, b" (") {
@@ -207,8 +207,8 @@ fn first_word(text: &[u8]) -> &[u8] {
     text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').next().unwrap_or(text)
 }
 
-/// Whether the text of an out-of-memory error stops inside what later versions add to it: the size of the banks, and what
-/// was free.
+/// Whether the text of an out-of-memory error is truncated within the part that later versions add: the bank size and
+/// the free memory.
 fn stops_early(message: &[u8]) -> bool {
     let stops_in =
         |rest: &[u8], words: &[u8]| !rest.is_empty() && rest.len() < words.len() && words.starts_with(rest);
@@ -225,13 +225,13 @@ fn stops_early(message: &[u8]) -> bool {
         || stops_in(rest.trim_ascii_end(), b" (allocated: ")
 }
 
-/// The pool that a text begins with, if it is one: a name that was cut off is none.
+/// The pool at the start of a text; `None` for a truncated name.
 fn pool_name(text: &[u8]) -> Option<&[u8]> {
     let word = first_word(text);
     (word.len() < text.len()).then_some(word)
 }
 
-/// The number after a phrase, if its unit follows: a number that was cut off has none.
+/// The number after a phrase if its unit follows; a truncated number has no unit.
 fn unit_after(text: &[u8], phrase: &[u8], unit: &[u8]) -> Option<u64> {
     number_with_unit(after(text, phrase)?, unit)
 }
@@ -247,7 +247,7 @@ fn number_after(text: &[u8], phrase: &[u8]) -> Option<u64> {
     number(after(text, phrase)?)
 }
 
-/// Digits, with or without separators of thousands.
+/// Digits, with or without thousands separators.
 fn number(text: &[u8]) -> Option<u64> {
     let mut value = None;
     for (at, byte) in text.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The compiled graphs of a rank, and which of them a program run belongs to.
+//! The compiled graphs of a rank, and the assignment of program runs to them.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{Argument, ArgumentKind, Error, ModuleId, RankEvent, RankId, Result, Stage, StrId};
@@ -7,11 +7,11 @@ use super::module::{Dump, Function, FunctionArgument, stage_order};
 use super::processes::EndedDump;
 use super::tables::{Tables, TypeRef};
 
-/// A compiled graph: its dumps, one for each stage.
+/// A compiled graph, with one dump per stage.
 #[derive(Debug)]
 struct Graph {
     id: ModuleId,
-    /// How far down the compiler the last stage was.
+    /// The position of the last dumped stage in the compiler pipeline.
     last_stage: Option<usize>,
     stages: Vec<String>,
     /// The line of its first dump.
@@ -21,41 +21,41 @@ struct Graph {
     returns: Vec<Option<Vec<StrId>>>,
     /// The name of the main function.
     main: Option<String>,
-    /// The arguments of the main function, from all stages: a later one knows the layout, an earlier one may
-    /// know the name.
+    /// The arguments of the main function, merged from all stages: a later stage has the layout, an earlier one may
+    /// have the name.
     arguments: Vec<FunctionArgument>,
     /// Whether the arguments come from the stage that the runtime executes.
     executable: bool,
 }
 
-/// Which function of which graph.
+/// A function of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FunctionRef {
     graph: usize,
     function: Option<usize>,
 }
 
-/// What a run showed of itself.
+/// The observed properties of a run.
 #[derive(Debug)]
 pub(super) struct RunTraits<'a> {
     pub program: &'a str,
     pub operations: u32,
     pub fingerprint: u64,
     pub finished: bool,
-    /// Operations of it are missing from the log.
+    /// Operations of the run are missing from the log.
     pub has_gaps: bool,
     /// The arguments that it used, with the types it used them with.
     pub arguments: &'a [(u32, Option<TypeRef>)],
 }
 
-/// Which graph a run belongs to.
+/// The graph that a run belongs to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// This one, for certain.
+    /// Exactly one graph.
     One(FunctionRef),
-    /// Several that differ in their arguments; their lines.
+    /// Several graphs with different arguments, given by their lines.
     Ambiguous(Vec<u64>),
-    /// None that was printed.
+    /// None of the dumped graphs.
     None,
 }
 
@@ -63,22 +63,22 @@ pub(super) enum Match {
 #[derive(Debug, Default)]
 pub(super) struct Graphs {
     graphs: Vec<Graph>,
-    /// Hashes of the dumps that were taken.
+    /// Hashes of the dumps that were added.
     dumps: FxHashSet<u64>,
 }
 
 impl Graphs {
-    /// Whether any graph was printed.
+    /// Whether no graph was dumped.
     pub fn is_empty(&self) -> bool {
         self.graphs.is_empty()
     }
 
-    /// Whether a dump with that hash was taken.
+    /// Whether a dump with this hash was added.
     pub fn has_dump(&self, hash: u64) -> bool {
         self.dumps.contains(&hash)
     }
 
-    /// Takes a dump that has ended.
+    /// Adds a complete dump.
     pub fn add(&mut self, ended: EndedDump, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let EndedDump { dump, stage, source, line, hash, .. } = ended;
         self.dumps.insert(hash);
@@ -104,7 +104,7 @@ impl Graphs {
     fn begin(&mut self, dump: &Dump, line: u64, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         self.say_arguments(rank, tables)?;
         let id = ModuleId::new(self.graphs.len())
-            .ok_or_else(|| Error::NotThere("the log has more graphs than can be numbered".into()))?;
+            .ok_or_else(|| Error::NotThere("the log has too many graphs; split it".into()))?;
         let name = dump.name.as_ref().map(|name| tables.text(name.as_bytes())).transpose()?;
         tables.say(rank, RankEvent::Module { name })?;
         self.graphs.push(Graph {
@@ -121,7 +121,7 @@ impl Graphs {
         Ok(())
     }
 
-    /// Says the arguments of the last graph, when all its stages are known.
+    /// Emits the arguments of the last graph when all its stages are known.
     pub fn say_arguments(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let Some(graph) = self.graphs.last() else { return Ok(()) };
         for argument in &graph.arguments {
@@ -137,8 +137,8 @@ impl Graphs {
         Ok(())
     }
 
-    /// The graph that a run belongs to: by its sequence of operations; where no bodies were printed, by the
-    /// arguments that it uses.
+    /// The graph that a run belongs to, found by its sequence of operations, or by the arguments that it uses if the
+    /// dumps have no function bodies.
     pub fn find(&self, run: &RunTraits<'_>, tables: &mut Tables<'_>) -> Result<Match> {
         let mut candidates = self.by_operations(run);
         if candidates.is_empty() {
@@ -147,7 +147,7 @@ impl Graphs {
         if candidates.is_empty() && run.has_gaps {
             candidates = self.by_name(run, tables)?;
         }
-        // Later graphs first: a graph that was compiled again is the one that runs.
+        // The last match is used: if a graph was compiled again, the new one runs.
         let Some(&last) = candidates.last() else { return Ok(Match::None) };
         let differs = |other: &&FunctionRef| self.arguments(**other) != self.arguments(last);
         if candidates.iter().any(|other| differs(&other)) {
@@ -184,7 +184,7 @@ impl Graphs {
         Ok(found)
     }
 
-    /// Where operations are missing, a function of the program's name that has the arguments it used must do.
+    /// If operations are missing, any function with the program's name and matching arguments is accepted.
     fn by_name(&self, run: &RunTraits<'_>, tables: &mut Tables<'_>) -> Result<Vec<FunctionRef>> {
         let mut found = Vec::new();
         for (graph, candidate) in self.graphs.iter().enumerate() {
@@ -196,7 +196,7 @@ impl Graphs {
         Ok(found)
     }
 
-    /// Whether it is the function whose arguments the module's registry has.
+    /// Whether it is the main function, whose arguments the module lists.
     pub fn is_main(&self, function: FunctionRef) -> bool {
         let graph = &self.graphs[function.graph];
         let is_main = |index: usize| graph.main.as_deref() == Some(graph.functions[index].name.as_str());
@@ -217,7 +217,7 @@ impl Graphs {
         }
     }
 
-    /// The names that a function returns; `None` where its body was not printed.
+    /// The names that a function returns; `None` if its body was not dumped.
     pub fn returns(&self, function: FunctionRef) -> Option<&[StrId]> {
         self.graphs[function.graph].returns.get(function.function?)?.as_deref()
     }
@@ -250,7 +250,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A later stage knows the arguments better; what it does not say is kept from an earlier one.
+    /// Merges the arguments of a stage. A later stage takes precedence; missing values are kept from an earlier one.
     fn merge_arguments(&mut self, mut arguments: Vec<FunctionArgument>, executable: bool) {
         if self.executable && !executable {
             return;

@@ -1,10 +1,10 @@
 //! The last pass of a log: `ttmem last-run`.
 //!
-//! The log is read twice. The first reading builds its profile and finds the lines at which the last pass of each rank
-//! begins and ends. The second copies these lines and all module dumps, unchanged (`cutter`). They do not say what was
-//! allocated before the pass: the profile of the pass does (`excerpt`).
+//! The log is read twice. The first reading builds its profile and finds the lines where the last pass of each rank
+//! begins and ends. The second one copies these lines and all module dumps, unchanged (`cutter`). The lines do not
+//! contain what was allocated before the pass; the profile of the pass does (`excerpt`).
 //!
-//! `rules::passes` says what a pass is; with a marker, each line that contains it ends one.
+//! `rules::passes` defines a pass. With a marker, each line that contains the marker ends a pass.
 
 mod cutter;
 mod excerpt;
@@ -29,14 +29,14 @@ use crate::input::{Packing, Progress, pick};
 use crate::lines::{Line, is_damage};
 use crate::reread::Reread;
 
-/// How the last pass is found, and what of it is needed.
+/// How to find the last pass, and which parts of it to keep.
 #[derive(Clone, Debug, Default)]
 pub struct Cutting {
-    /// A pass ends at each line with this text, instead of where the sequence of programs repeats.
+    /// Ends a pass at each line with this text, instead of when the sequence of programs repeats.
     pub marker: Option<String>,
     /// Keep the texts of compiled graphs for [`LastPass::profile`].
     pub keep_texts: bool,
-    /// Counts the bytes that were read.
+    /// Receives the read progress.
     pub progress: Option<Arc<Progress>>,
 }
 
@@ -50,7 +50,7 @@ pub struct LastPass {
     parts: Vec<Part>,
     /// The warning that several processes wrote the log.
     processes: Option<Warning>,
-    /// The number of lines of the log.
+    /// The number of lines in the log.
     lines: u64,
 }
 
@@ -61,7 +61,7 @@ struct Part {
     label: Option<Vec<u8>>,
     /// The index of the rank.
     rank: usize,
-    /// The offset at which the lines of its process begin: earlier modules belong to other processes.
+    /// The offset where the lines of its process begin. Earlier modules belong to other processes.
     from: u64,
     /// The number of passes.
     of: usize,
@@ -73,12 +73,13 @@ struct Part {
     end: Option<At>,
 }
 
-/// Where a pass begins.
+/// The beginning of a pass.
 #[derive(Clone, Copy, Debug)]
 struct Begin {
     /// The first line of its first run.
     run: At,
-    /// The first line that others wrote during the pass: a marker ends the pass before, even while a program runs.
+    /// The first line of other writers during the pass: a marker ends the previous pass, even while a program is
+    /// running.
     others: At,
 }
 
@@ -89,7 +90,7 @@ impl LastPass {
         let content = source.content()?;
         let (reader, _) = pick(name, &content.head, None)?;
         if reader.name() != TtLog.name() {
-            let message = format!("{name} is {}: only logs have passes to cut out", reader.about());
+            let message = format!("{name} is {}; only logs have passes", reader.about());
             return Err(Error::NotThere(message));
         }
         let mut builder = Builder::new();
@@ -114,36 +115,36 @@ impl LastPass {
         &self.profile.warnings
     }
 
-    /// The number of passes of each rank, with its label where lines are tagged.
+    /// The number of passes of each rank, with its label if lines are tagged.
     pub fn passes(&self) -> impl Iterator<Item = (Option<String>, usize)> {
         self.parts.iter().map(|part| (part.label(), part.of))
     }
 
-    /// Whether there is only one pass, so that nothing is cut away.
+    /// Whether the log has only one pass, so that the pass is the whole log.
     pub fn is_everything(&self) -> bool {
         self.parts.iter().all(|part| part.begin.is_none())
     }
 
-    /// The first and the last line of the pass, and the number of lines of the log.
+    /// The first and the last line of the pass, and the number of lines in the log.
     pub fn lines(&self) -> (u64, u64, u64) {
         let first = self.parts.iter().map(|part| part.begin.map_or(1, |begin| begin.others.line)).min();
         let last = self.parts.iter().map(|part| part.end.map_or(self.lines, |end| end.line)).max();
         (first.unwrap_or(1), last.unwrap_or(self.lines), self.lines)
     }
 
-    /// The profile of the pass, with the tensors that were alive before it.
+    /// The profile of the pass, including tensors allocated before it that are still live.
     pub fn profile(&self) -> Result<Profile> {
         excerpt::profile(&self.name, &self.profile, &self.parts, self.processes.as_ref())
     }
 
-    /// Writes the profile of the pass as a `.ttmem` file. `path` is for messages only.
+    /// Writes the profile of the pass as a `.ttmem` file. `path` is only used in error messages.
     pub fn write_profile(&self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let mut writer = Writer::create(out, path)?;
         self.profile()?.replay(&mut writer)?;
         writer.finish().map(drop)
     }
 
-    /// Writes the lines of the pass, compressed if the log is. `path` is for messages only.
+    /// Writes the lines of the pass, compressed like the log. `path` is only used in error messages.
     pub fn write_alike(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let failed = |source| Error::Write { path: path.into(), source };
         match self.packing {
@@ -161,7 +162,7 @@ impl LastPass {
         }
     }
 
-    /// Writes the lines of the pass, as text. `path` is for messages only.
+    /// Writes the lines of the pass as text. `path` is only used in error messages.
     pub fn write(&mut self, out: &mut dyn Write, path: &Path) -> Result<()> {
         let content = self.source.content()?;
         if self.is_everything() {
@@ -184,7 +185,7 @@ fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -
         let read = match from.read(&mut block) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // The first reading has warned of it.
+            // The first reading has already warned about it.
             Err(error) if is_damage(&error) => 0,
             Err(source) => return Err(Error::Read { path: name.into(), source }),
         };
@@ -195,24 +196,24 @@ fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -
     }
 }
 
-/// What the first reading found of a rank.
+/// What the first reading found out about a rank.
 struct Course {
     label: Option<Vec<u8>>,
-    /// Which process it is, counted from 1, and the offset at which its lines begin.
+    /// The number of its process, from 1, and the offset where its lines begin.
     process: u32,
     from: u64,
-    /// Where its top-level runs begin; without programs, where the first activity after each marker begins.
+    /// The starts of its top-level runs; without programs, the first activity after each marker.
     begins: Vec<At>,
-    /// Whether these are runs.
+    /// Whether `begins` are runs.
     has_runs: bool,
 }
 
 /// The lines that end passes.
 struct Markers {
     finder: Option<Finder<'static>>,
-    /// The label of each, and its line.
+    /// The label and line of each marker.
     found: Vec<(Option<Vec<u8>>, At)>,
-    /// For each rank, where the first activity outside programs began after each marker.
+    /// For each rank, the first activity outside programs after each marker.
     nameless: Vec<Vec<At>>,
 }
 
@@ -232,7 +233,7 @@ impl Markers {
         self.gather(log);
     }
 
-    /// Records where activity began since the last marker.
+    /// Records the first activity since the last marker.
     fn gather(&mut self, log: &mut Log<'_, '_>) {
         self.nameless.resize_with(log.ranks.len(), Vec::new);
         for (rank, begins) in log.ranks.iter_mut().zip(&mut self.nameless) {
@@ -240,7 +241,7 @@ impl Markers {
         }
     }
 
-    /// What was found of each rank, after the last line.
+    /// The findings for each rank, after the last line.
     fn courses(&mut self, log: &mut Log<'_, '_>) -> Vec<Course> {
         self.gather(log);
         let nameless = std::mem::take(&mut self.nameless);
@@ -253,7 +254,7 @@ impl Markers {
         log.ranks.iter().zip(nameless).map(course).collect()
     }
 
-    /// The markers of a rank: its own and those without a tag; all of them where there are none of these.
+    /// The markers of a rank: its own and those without a tag, or all markers if it has neither.
     fn of(&self, label: Option<&[u8]>) -> Vec<At> {
         let is_its = |of: &Option<Vec<u8>>| of.is_none() || of.as_deref() == label;
         let any = self.found.iter().any(|(of, _)| is_its(of));
@@ -264,10 +265,10 @@ impl Markers {
 /// The last passes of all ranks that have any.
 fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers) -> Result<Vec<Part>> {
     if markers.finder.is_some() && markers.found.is_empty() {
-        return Err(Error::NotThere(format!("no line of {name} has the marker's text")));
+        return Err(Error::NotThere(format!("{name}: no line contains the marker")));
     }
     let mut parts = Vec::new();
-    // Of the processes of a label, the last one has the last pass.
+    // The last process of each label has the last pass.
     let mut last: FxHashMap<Option<Vec<u8>>, u32> = FxHashMap::default();
     for course in &courses {
         last.insert(course.label.clone(), course.process);
@@ -280,21 +281,21 @@ fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers)
             None if course.has_runs => repeated(rank, &course),
             None => None,
         };
-        let Some(Found { first, of, begin, end }) = found else { continue };
+        let Some(PassBounds { first, of, begin, end }) = found else { continue };
         parts.push(Part { label: course.label, rank: index, from: course.from, of, first, begin, end });
     }
     if parts.is_empty() {
         return Err(Error::NotThere(format!(
-            "{name} names no programs, so that its passes cannot be told apart: capture with \
-             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG, or name a text that stands on the last line of each pass \
-             with --marker"
+            "{name} does not name programs, so its passes can't be detected; capture with \
+             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG, or pass --marker with a text that appears on the last line of \
+             each pass"
         )));
     }
     Ok(parts)
 }
 
-/// A last pass.
-struct Found {
+/// The bounds of a last pass.
+struct PassBounds {
     /// The index of its first run.
     first: usize,
     of: usize,
@@ -302,17 +303,17 @@ struct Found {
     end: Option<At>,
 }
 
-/// The last pass of a rank by the sequence of its programs.
-fn repeated(rank: &Rank, course: &Course) -> Option<Found> {
+/// The last pass of a rank, by the repetition of its programs.
+fn repeated(rank: &Rank, course: &Course) -> Option<PassBounds> {
     let passes = Passes::of(rank);
     let first = passes.last_begins()?;
     let run = *course.begins.get(first)?;
     let begin = (first > 0 || course.process > 1).then_some(Begin { run, others: run });
-    Some(Found { first, of: passes.count(), begin, end: None })
+    Some(PassBounds { first, of: passes.count(), begin, end: None })
 }
 
-/// The last pass of a rank by markers: a run belongs to the pass in which it begins.
-fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<Found> {
+/// The last pass of a rank, by markers. A run belongs to the pass that it begins in.
+fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<PassBounds> {
     let pass_of = |begin: &At| markers.partition_point(|marker| marker.next <= begin.offset);
     let last = pass_of(course.begins.last()?);
     let first = course.begins.partition_point(|begin| pass_of(begin) < last);
@@ -320,11 +321,11 @@ fn marked(rank: &Rank, course: &Course, markers: &[At]) -> Option<Found> {
     passes.dedup();
     let run = course.begins[first];
     let others = last.checked_sub(1).map_or(run, |before| line_after(markers[before]));
-    // A marker may be printed while the last program still runs: then the pass goes on.
+    // A marker may be printed while the last program is still running; then the pass continues.
     let ended = rank.top_level_runs().last().map_or(0, |(_, run)| run.source.end);
     let end = markers.get(last).copied().filter(|marker| ended <= marker.next);
     let is_cut = first > 0 || course.process > 1;
-    Some(Found { first, of: passes.len(), begin: is_cut.then_some(Begin { run, others }), end })
+    Some(PassBounds { first, of: passes.len(), begin: is_cut.then_some(Begin { run, others }), end })
 }
 
 fn line_after(line: At) -> At {

@@ -1,12 +1,12 @@
-//! The lives of allocations, held against what the device says.
+//! The lifetimes of allocations, reconciled with the reported pool usage.
 //!
-//! An operation's text says what it makes; whether memory was really taken, only the device's numbers say. So
-//! after each step the layouts predict how the pools change, and when the next state comes the prediction is
-//! held against it. Where they differ by just the size of a tensor, the device is believed: the result is a
-//! view of an operand, or the operand was consumed, or a deallocation gave nothing back.
+//! An operation's text lists its results, but only the reported usage shows whether memory was allocated. After each
+//! step, the layouts predict the change of each pool, and the next state is compared with the prediction. If they
+//! differ by the size of a tensor, the reported usage is taken as correct: the result is a view of an operand, the
+//! operand was consumed, or a deallocation freed nothing.
 //!
-//! Lives are held back until the run that they belong to has ended, because only then is it known which of its
-//! arguments are new. What is left over is not explained here; the analysis shows it.
+//! Lifetimes are only emitted when their run has ended, because only then it is known which of its arguments are new.
+//! Remaining differences are not explained here; the analysis reports them.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{
@@ -31,21 +31,21 @@ pub(super) struct Alloc {
     dies: Moment,
     class: Class,
     run: Option<RunId>,
-    /// The name of the program of that run.
+    /// The name of that run's program.
     program: StrId,
     ssa: StrId,
     step: Option<Step>,
     name: Option<StrId>,
-    /// How many hold it: see [`Lives::hold`].
+    /// The number of holders: see [`Lives::hold`].
     holders: u32,
-    /// It turned out to be the same memory as another.
+    /// It turned out to be the same memory as this allocation.
     same_as: Option<AllocRef>,
-    /// Its row, once it was said.
+    /// Its row, once it was emitted.
     tensor: Option<TensorId>,
 }
 
 impl Alloc {
-    /// An allocation with one holder that lives until it is ended.
+    /// An allocation with one holder, live until it is ended.
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         ty: TypeRef,
@@ -74,7 +74,7 @@ impl Alloc {
         }
     }
 
-    /// Whether it is still there.
+    /// Whether it is still allocated.
     pub fn is_alive(&self) -> bool {
         self.dies == Moment::NEVER
     }
@@ -83,13 +83,13 @@ impl Alloc {
         self.class
     }
 
-    /// The name that a graph gives it.
+    /// The name from a graph.
     pub fn name(&self) -> Option<StrId> {
         self.name
     }
 }
 
-/// What happened to a pool since it was last observed.
+/// A change of a pool since it was last observed.
 #[derive(Clone, Debug)]
 enum Change {
     Born {
@@ -98,18 +98,18 @@ enum Change {
         operands: Vec<AllocRef>,
     },
     Died(AllocRef),
-    /// A deallocation of something that others still hold.
+    /// A deallocation of something that has other holders.
     Released(AllocRef, Moment),
-    /// A deallocation whose line is missing, and what it may have freed, the likeliest first.
+    /// A deallocation whose line is missing, and the candidates it may have freed, the most likely first.
     Lost(Vec<AllocRef>, Moment),
 }
 
 /// The account of one pool.
 #[derive(Debug, Default)]
 struct Account {
-    /// What it held when it was last observed.
+    /// The usage when the pool was last observed.
     observed: Option<u64>,
-    /// What the layouts say has changed since.
+    /// The change since then according to the layouts.
     predicted: i64,
     since: Vec<Change>,
 }
@@ -119,9 +119,9 @@ struct Account {
 pub(super) struct Lives {
     slots: Vec<Alloc>,
     vacant: Vec<AllocRef>,
-    /// Born since lives were last said, in order.
+    /// Allocated since lifetimes were last emitted, in order.
     young: Vec<AllocRef>,
-    /// Said before, and changed since.
+    /// Emitted before and changed since.
     changed: Vec<AllocRef>,
     aliases: Vec<(AllocRef, Option<RunId>, StrId, StrId)>,
     derivations: Vec<(AllocRef, AllocRef)>,
@@ -132,7 +132,7 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    /// The allocation that a reference stands for, through all that it turned out to be.
+    /// The allocation that a reference stands for, following all merges.
     pub fn resolve(&self, alloc: AllocRef) -> AllocRef {
         let mut alloc = alloc;
         while let Some(same) = self.slots[alloc.0 as usize].same_as {
@@ -146,14 +146,14 @@ impl Lives {
         &self.slots[self.resolve(alloc).0 as usize]
     }
 
-    /// An allocation, to be changed.
+    /// A mutable allocation.
     fn get_mut(&mut self, alloc: AllocRef) -> &mut Alloc {
         let alloc = self.resolve(alloc);
         self.note_change(alloc);
         &mut self.slots[alloc.0 as usize]
     }
 
-    /// Adds an allocation that was there before the step that first named it.
+    /// Adds an allocation from before the step that first named it.
     pub fn add(&mut self, alloc: Alloc) -> AllocRef {
         let slot = match self.vacant.pop() {
             Some(slot) => {
@@ -162,7 +162,7 @@ impl Lives {
             }
             None => {
                 self.slots.push(alloc);
-                // Slots are reused; four billion living tensors do not fit in memory.
+                // Slots are reused, and four billion live tensors do not fit in memory.
                 AllocRef(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
             }
         };
@@ -170,7 +170,7 @@ impl Lives {
         slot
     }
 
-    /// Adds an allocation that a step made.
+    /// Adds an allocation made by a step.
     pub fn bear(&mut self, alloc: Alloc, step: Step, operands: Vec<AllocRef>) -> AllocRef {
         let (pool, size) = (alloc.pool, signed(alloc.per_bank));
         let alloc = self.add(alloc);
@@ -180,34 +180,34 @@ impl Lives {
         alloc
     }
 
-    /// The allocations that are alive.
+    /// The live allocations.
     pub fn alive(&self) -> impl Iterator<Item = &Alloc> {
         self.slots.iter().filter(|slot| slot.same_as.is_none() && slot.is_alive() && slot.holders != VACANT)
     }
 
-    /// The most bytes per bank that allocations can take of a pool at a moment of the first program. Those that were
-    /// deallocated before count: a deallocation need not give memory back.
-    pub fn most_at(&self, pool: PoolId, at: Moment) -> u64 {
+    /// The maximum bytes per bank that allocations can use in a pool at a moment of the first program. Deallocated
+    /// ones are included, because a deallocation may not free memory.
+    pub fn max_at(&self, pool: PoolId, at: Moment) -> u64 {
         let may_be = |slot: &&Alloc| slot.pool == pool && slot.born <= at && slot.same_as.is_none();
         self.slots.iter().filter(may_be).filter_map(|slot| slot.per_bank).fold(0, u64::saturating_add)
     }
 
-    /// The row that an allocation was said as, if it was.
+    /// The row of an allocation, if it was emitted.
     pub fn said_as(&self, alloc: AllocRef) -> Option<TensorId> {
         self.get(alloc).tensor
     }
 
-    /// What a pool held when it was last looked at.
+    /// The usage of a pool when it was last observed.
     pub fn observed(&self, pool: PoolId) -> Option<u64> {
         self.accounts.get(pool.index()).and_then(|account| account.observed)
     }
 
-    /// Sets the moment since which an allocation exists.
+    /// Sets the moment when an allocation began to exist.
     pub fn exists_since(&mut self, alloc: AllocRef, born: Moment) {
         self.get_mut(alloc).born = born;
     }
 
-    /// Sets the name that a graph gives an allocation.
+    /// Sets the name that a graph gives to an allocation.
     pub fn set_name(&mut self, alloc: AllocRef, name: Option<StrId>) {
         self.get_mut(alloc).name = name;
     }
@@ -216,14 +216,14 @@ impl Lives {
         self.get_mut(alloc).class = class;
     }
 
-    /// Adds a holder. Each name of a program (`Frame`), each result in the `Cache` and each output among the `Residents`
-    /// is one holder, as is what a nested program returns until the caller's step is settled. A new allocation is held by
-    /// what it was made for.
+    /// Adds a holder. Each name in a program (`Frame`), each result in the `Cache` and each output among the
+    /// `Residents` is a holder. So is the result of a nested program until the caller's step is settled. A new
+    /// allocation is held by the name it was made for.
     pub fn hold(&mut self, alloc: AllocRef) {
         self.get_mut(alloc).holders += 1;
     }
 
-    /// Takes a holder away; the last one ends the life, and force ends it for all.
+    /// Removes a holder. The last one ends the lifetime; `force` ends it for all holders.
     pub fn release(&mut self, alloc: AllocRef, at: Moment, force: bool) {
         let alloc = self.resolve(alloc);
         let held = self.get_mut(alloc);
@@ -240,14 +240,14 @@ impl Lives {
         }
     }
 
-    /// Something was freed, and the log does not say what: what shrinks by its size tells.
+    /// Records a deallocation of an unknown tensor. The next change of the pool identifies it by its size.
     pub fn release_unknown(&mut self, candidates: &[AllocRef], at: Moment) {
         for account in &mut self.accounts {
             account.since.push(Change::Lost(candidates.to_vec(), at));
         }
     }
 
-    /// Ends a life between programs: no step is charged with it.
+    /// Ends a lifetime between programs, without attributing it to a step.
     pub fn end_outside(&mut self, alloc: AllocRef, at: Moment) {
         let alloc = self.resolve(alloc);
         self.get_mut(alloc).dies = at;
@@ -261,7 +261,7 @@ impl Lives {
         account.predicted = account.predicted.saturating_sub(size);
     }
 
-    /// Makes one allocation another name of an older one.
+    /// Merges an allocation with an older one, as another name for it.
     pub fn unite(&mut self, younger: AllocRef, older: AllocRef) {
         let (younger, older) = (self.resolve(younger), self.resolve(older));
         if younger == older {
@@ -277,7 +277,7 @@ impl Lives {
         }
     }
 
-    /// Gives the allocations of a pool the sizes that could not be told when they were found.
+    /// Sets the sizes of a pool's allocations that were unknown when they were found.
     pub fn learn_sizes(&mut self, pool: PoolId, size: impl Fn(TypeRef) -> Option<u64>) {
         for slot in &self.young {
             let alloc = &mut self.slots[slot.0 as usize];
@@ -287,22 +287,22 @@ impl Lives {
         }
     }
 
-    /// Gives an allocation a further name.
+    /// Adds another name to an allocation.
     pub fn alias(&mut self, alloc: AllocRef, run: Option<RunId>, program: StrId, ssa: StrId) {
         self.aliases.push((alloc, run, program, ssa));
     }
 
-    /// Remembers what an allocation was computed from.
+    /// Records the source that an allocation was computed from.
     pub fn derive(&mut self, alloc: AllocRef, source: AllocRef) {
         self.derivations.push((alloc, source));
     }
 
-    /// Remembers which argument an allocation goes back to.
+    /// Records the argument that an allocation originates from.
     pub fn originate(&mut self, alloc: AllocRef, module: ModuleId, argument: u32) {
         self.origins.push((alloc, module, argument));
     }
 
-    /// Holds the account of a pool against what the device says. Says which step made a view, if one did.
+    /// Compares the account of a pool with the reported usage. Returns the step that created a view, if one did.
     pub fn observe(&mut self, pool: PoolId, allocated: u64) -> Option<(Step, StepMarks)> {
         let account = self.account(pool);
         let since = std::mem::take(&mut account.since);
@@ -312,14 +312,14 @@ impl Lives {
         let left = measured.saturating_sub(predicted);
         let explained = if near(left, 0) { None } else { self.explain(&since, left) };
         if let Some(account) = self.accounts.get_mut(pool.index()) {
-            // The vector is used again; its content is not.
+            // The vector is reused, without its content.
             account.since = since;
             account.since.clear();
         }
         explained
     }
 
-    /// Starts the account of a pool anew at a program's end, and says what it should hold now.
+    /// Restarts the account of a pool at the end of a program, and returns the expected usage.
     pub fn settle(&mut self, pool: PoolId) -> Option<u64> {
         let account = self.account(pool);
         account.since.clear();
@@ -329,7 +329,7 @@ impl Lives {
         Some(level)
     }
 
-    /// Believes the device where a difference is just the size of a tensor.
+    /// Corrects the account if the difference matches the size of a tensor.
     fn explain(&mut self, since: &[Change], left: i64) -> Option<(Step, StepMarks)> {
         let mut births = since.iter().filter(|change| matches!(change, Change::Born { .. }));
         match (births.next(), births.next()) {
@@ -340,7 +340,7 @@ impl Lives {
                 self.explain_deaths(since, left);
                 None
             }
-            // Several results between two observations: nobody knows which of them it was.
+            // Several results between two observations: it is unknown which of them it was.
             _ => None,
         }
     }
@@ -376,12 +376,12 @@ impl Lives {
 
     fn explain_deaths(&mut self, since: &[Change], left: i64) {
         match *since {
-            // It was deallocated, but nothing was given back: somebody holds it whom we do not know.
+            // Deallocated, but nothing was freed: it has a holder that the log does not show.
             [Change::Died(alloc)] if near(left, signed(self.get(alloc).per_bank)) => {
                 let alloc = self.get_mut(alloc);
                 (alloc.dies, alloc.holders) = (Moment::NEVER, 1);
             }
-            // We thought that others hold it, and the device took it back.
+            // Other holders were assumed, but the memory was freed.
             [Change::Released(alloc, at)] if near(left, -signed(self.get(alloc).per_bank)) => {
                 self.get_mut(alloc).dies = at;
             }
@@ -412,7 +412,7 @@ impl Lives {
         }
     }
 
-    /// Says all lives that were held back, and forgets those that have ended.
+    /// Emits all deferred lifetimes, and forgets those that have ended.
     pub fn say(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let mut touched = std::mem::take(&mut self.young);
         for &slot in &touched {
@@ -438,9 +438,8 @@ impl Lives {
     }
 
     fn say_one(&mut self, slot: AllocRef, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        let id = TensorId::new(self.tensors).ok_or_else(|| {
-            Error::NotThere("the log has more tensors than can be numbered; split it".into())
-        })?;
+        let id = TensorId::new(self.tensors)
+            .ok_or_else(|| Error::NotThere("the log has too many tensors; split it".into()))?;
         self.tensors += 1;
         let alloc = &mut self.slots[slot.0 as usize];
         alloc.tensor = Some(id);
@@ -469,7 +468,7 @@ impl Lives {
         Ok(())
     }
 
-    /// A name is said once, however many runs use it.
+    /// Emits each name once, regardless of the number of runs that use it.
     fn say_names(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         for (alloc, run, program, ssa) in std::mem::take(&mut self.aliases) {
             let alloc = self.get(alloc);
@@ -493,14 +492,14 @@ impl Lives {
     }
 }
 
-/// The number of holders of a slot that nobody uses.
+/// The number of holders of an unused slot.
 const VACANT: u32 = u32::MAX;
 
 fn signed(bytes: Option<u64>) -> i64 {
     i64::try_from(bytes.unwrap_or(0)).unwrap_or(i64::MAX)
 }
 
-/// Equal but for the rounding of the two states that a difference is made of.
+/// Whether two differences are equal within the rounding of the two states.
 pub(super) fn near(a: i64, b: i64) -> bool {
     a.saturating_sub(b).unsigned_abs() <= QUANTUM
 }

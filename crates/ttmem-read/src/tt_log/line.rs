@@ -1,35 +1,34 @@
-//! What one line of a log is: whose it is, and what it says.
+//! Parses one log line: its writer and its content.
 //!
-//! Lines come with and without colours, behind MPI tags, behind prefixes of pytest or vLLM, and between lines
-//! of writers that we do not know. Here a line is taken apart; what it means for the memory is decided
-//! elsewhere.
+//! Lines may have colours, MPI tags, and prefixes of pytest or vLLM, and are mixed with lines of unknown writers. This
+//! module only parses a line; its effect on memory is determined elsewhere.
 
 use memchr::memmem;
 
 use crate::wrapping::strip_colours;
 pub(super) use crate::wrapping::{Tag, split_tag};
 
-/// Finds the messages of the runtime's own logger: `TYPE | LEVEL | message`.
+/// Finds messages of the runtime's logger: `TYPE | LEVEL | message`.
 ///
-/// The prefix of a message hardly ever changes, so prefixes that were seen are remembered as bytes.
+/// The prefix of a message rarely changes, so known prefixes are cached as bytes.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes {
-    /// Prefixes and how often they were met since they were remembered.
+    /// Known prefixes, each with the number of uses since it was added.
     known: Vec<(Box<[u8]>, u32)>,
     plain: Vec<u8>,
 }
 
-/// What a line turned out to be.
+/// The kind of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Text<'a> {
     /// A message of the runtime's logger.
     Runtime(&'a [u8]),
-    /// A line of somebody else, without colours.
+    /// A line of another writer, without colours.
     Foreign(&'a [u8]),
 }
 
 impl Prefixes {
-    const MOST: usize = 8;
+    const MAX: usize = 8;
 
     /// The message of a line, or the line itself without colours.
     pub fn split<'a>(&'a mut self, line: &'a [u8]) -> Text<'a> {
@@ -59,9 +58,9 @@ impl Prefixes {
         }
     }
 
-    /// Remembers a prefix in the place of the one that was of least use: some carry the time of day.
+    /// Adds a prefix, replacing the least used one: some prefixes contain the time of day.
     fn remember(&mut self, prefix: &[u8]) {
-        if self.known.len() < Self::MOST {
+        if self.known.len() < Self::MAX {
             self.known.push((prefix.into(), 0));
         } else if let Some(least) = self.known.iter_mut().min_by_key(|(_, met)| *met) {
             *least = (prefix.into(), 0);
@@ -69,9 +68,9 @@ impl Prefixes {
     }
 }
 
-/// Where the message begins in a line without colours, if the runtime's logger wrote it.
+/// The start of the message in a line without colours, if the runtime's logger wrote the line.
 ///
-/// The logger's type need not stand in the first column: pytest, vLLM and others write in front of it.
+/// The logger's type need not be in the first column: pytest, vLLM and others print prefixes.
 fn message_start(line: &[u8]) -> Option<usize> {
     const BAR: &[u8] = b" | ";
     for bar in memchr::memchr_iter(b'|', line).filter_map(|at| at.checked_sub(1)) {
@@ -96,7 +95,7 @@ fn message_start(line: &[u8]) -> Option<usize> {
     None
 }
 
-/// What a message of the runtime says, as far as it concerns memory.
+/// The part of a runtime message that concerns memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     /// `Executing operation: …`, with the operation's text.
@@ -107,7 +106,7 @@ pub(super) enum Message<'a> {
     State {
         /// `DRAM`, `L1` …
         pool: &'a [u8],
-        /// What stands between the braces and behind.
+        /// The text after the opening brace.
         view: &'a [u8],
     },
     Starting(&'a [u8]),
@@ -120,7 +119,7 @@ pub(super) enum Message<'a> {
     Other,
 }
 
-/// What a group of states was taken before or after.
+/// When a group of states was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header<'a> {
     BeforeOperation(&'a [u8]),
@@ -129,7 +128,7 @@ pub(super) enum Header<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Understands a message.
+    /// Parses a message.
     pub fn of(text: &'a [u8]) -> Self {
         let after = |prefix: &[u8]| text.strip_prefix(prefix);
         match text.first() {

@@ -1,12 +1,12 @@
-//! Reads the log of the Tenstorrent runtime (tt-mlir under tt-xla or ttrt), as a run prints it.
+//! Reads the log of the Tenstorrent runtime (tt-mlir with tt-xla or ttrt), as a run prints it.
 //!
-//! Each line is taken apart on its own (`line`), goes to the state machine of the rank and stream that wrote
-//! it, and there to the rank's run through the log (`rank`), which knows the programs and settles what each
-//! step did (`life`). Module dumps (`module`) give arguments their names. Nothing here looks at "the next
-//! line": between any two lines there may be lines of other writers. `watch` looks over a log that is still being
-//! written.
+//! Each line is parsed separately (`line`) and passed to the state machine of the rank and stream that wrote it. From
+//! there it goes to the rank's state (`rank`), which tracks programs and determines the effect of each step (`life`).
+//! Module dumps (`module`) provide the names of arguments. No code relies on "the next line", because lines of other
+//! writers may appear between any two lines. `watch` follows a log that is still being written.
 
 pub(super) mod brackets;
+pub(super) mod execution;
 pub(super) mod fault;
 mod graphs;
 pub mod last_pass;
@@ -19,7 +19,6 @@ mod rank;
 mod streams;
 pub(super) mod tables;
 pub(super) mod texts;
-pub(super) mod told;
 pub(super) mod types;
 pub(super) mod view;
 mod watch;
@@ -41,7 +40,7 @@ impl Reader for TtLog {
     }
 
     fn about(&self) -> &'static str {
-        "a Tenstorrent runtime log (tt-mlir, tt-xla), or a file that debug.memory_snapshot wrote"
+        "a Tenstorrent runtime log (tt-mlir, tt-xla), or a file written by debug.memory_snapshot"
     }
 
     fn capture(&self) -> &'static str {
@@ -54,7 +53,7 @@ impl Reader for TtLog {
         if SIGNS.iter().any(|sign| memmem::find(head, sign).is_some()) {
             Sniff::Yes
         } else if looks_like_text(head) {
-            // The first lines of a program that has yet to start its runtime.
+            // The first lines of a program that has not started its runtime yet.
             Sniff::Maybe
         } else {
             Sniff::No
@@ -66,7 +65,7 @@ impl Reader for TtLog {
     }
 }
 
-/// Text has no NUL bytes and hardly any other control characters.
+/// Whether the bytes look like text: no NUL bytes and few other control characters.
 fn looks_like_text(head: &[u8]) -> bool {
     let control = |byte: &&u8| **byte < 0x20 && !matches!(**byte, b'\n' | b'\r' | b'\t' | 0x1b | 0x08 | 0x0c);
     !head.contains(&0) && head.iter().filter(control).count() * 50 <= head.len()

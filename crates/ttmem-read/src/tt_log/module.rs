@@ -1,8 +1,7 @@
-//! Module dumps: the compiled graphs, with their functions, arguments and aliases.
+//! Module dumps: the compiled graphs with their functions, arguments and aliases.
 //!
-//! A dump is read line by line as it comes, and nothing of it is held but what later questions need: where its
-//! text stands, the arguments of its functions, and a fingerprint of each function's operations, by which a
-//! program run is known to be a run of this function.
+//! A dump is read line by line. Only the parts needed later are kept: the position of its text, the arguments of its
+//! functions, and a fingerprint of each function's operations, which identifies the program runs of that function.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::ArgumentKind;
@@ -24,17 +23,17 @@ const STAGES: [&str; 9] = [
     "ttnn_runtime",
 ];
 
-/// How far down the compiler a stage is.
+/// The position of a stage in the compiler pipeline.
 pub(super) fn stage_order(stage: &str) -> Option<usize> {
     STAGES.iter().position(|known| *known == stage)
 }
 
-/// `… MLIR Module ttnn:`, whatever stands in front.
+/// Parses `… MLIR Module ttnn:` with any prefix.
 pub(super) fn stage_header(line: &[u8]) -> Option<&[u8]> {
-    // The header ends its line; long lines are operations.
-    const LONGEST: usize = 512;
+    // A header is at the end of its line; longer lines are operations.
+    const MAX_LEN: usize = 512;
     let line = line.trim_ascii_end();
-    if line.len() > LONGEST || line.last() != Some(&b':') {
+    if line.len() > MAX_LEN || line.last() != Some(&b':') {
         return None;
     }
     let at = memchr::memmem::find(line, b"MLIR Module ")?;
@@ -48,10 +47,10 @@ pub(super) fn is_end(line: &[u8]) -> bool {
     line.starts_with(b"-----") && memchr::memmem::find(line, b" END OF MLIR MODULE ").is_some()
 }
 
-/// One dump, being read.
+/// A dump that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Dump {
-    /// Whether its operations are those that the runtime executes.
+    /// Whether the runtime executes this stage.
     pub executable: bool,
     /// The module's own name.
     pub name: Option<String>,
@@ -59,7 +58,7 @@ pub(super) struct Dump {
     aliases: FxHashMap<Vec<u8>, Vec<u8>>,
     /// Whether the last function's body is still open.
     inside: bool,
-    /// The fingerprint of the operation that was read last.
+    /// The fingerprint of the last operation.
     last: Option<u64>,
     /// Whether an operation could not be parsed.
     unreadable: bool,
@@ -78,23 +77,23 @@ pub(super) struct Function {
     pub fingerprints: Vec<u64>,
 }
 
-/// An argument of a function, as its text says it.
+/// An argument of a function, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FunctionArgument {
     pub ssa: String,
     pub name: Option<String>,
     pub kind: Option<ArgumentKind>,
-    /// The type, with all aliases replaced by what they stand for.
+    /// The type, with all aliases resolved.
     pub ty: Vec<u8>,
 }
 
 impl Dump {
-    /// A dump of which nothing was read yet.
+    /// An empty dump.
     pub fn new(executable: bool) -> Self {
         Self { executable, ..Self::default() }
     }
 
-    /// Takes the next line of the dump. `false` when it looks like no line of a module.
+    /// Adds the next line of the dump. Returns `false` if it does not look like a line of a module.
     pub fn line(&mut self, line: &[u8]) -> bool {
         let line = line.trim_ascii();
         match line.first() {
@@ -115,7 +114,7 @@ impl Dump {
             return false;
         };
         let operation = fingerprint(&op);
-        // Names are given once, so that a line that repeats the one before is doubled.
+        // Names are unique, so a line that equals the previous one is a duplicate.
         if self.last.replace(operation) != Some(operation) {
             let before = function.fingerprints.last().copied().unwrap_or(0);
             function.fingerprints.push(extend(before, operation));
@@ -123,7 +122,7 @@ impl Dump {
         true
     }
 
-    /// What is missing in the dump, in words that go on after "the dump".
+    /// The defects of the dump, as sentence parts that follow "the dump".
     pub fn defects(&self) -> impl Iterator<Item = &'static str> {
         let is_open = |function: &Function| !function.fingerprints.is_empty() && function.returns.is_none();
         let is_unresolved = |argument: &FunctionArgument| has_alias(&argument.ty);
@@ -132,7 +131,7 @@ impl Dump {
             (self.functions.is_empty(), "has no functions; the names of its arguments are unknown"),
             (
                 self.functions.iter().any(is_open),
-                "has a function without a return; all that the function leaves behind is taken for its result",
+                "has a function without a return; everything that it leaves allocated is treated as its result",
             ),
             (
                 arguments().any(is_unresolved),
@@ -149,18 +148,18 @@ impl Dump {
         let Some(equals) = memchr::memmem::find(line, b" = ") else { return };
         let (name, value) = (&line[..equals], &line[equals + 3..]);
         if !name.starts_with(b"#loc") {
-            // Aliases of aliases can double with every line; no layout is so long.
-            const LONGEST: usize = 64 << 10;
+            // Aliases of aliases can grow exponentially; no real layout is this long.
+            const MAX_LEN: usize = 64 << 10;
             let open = memchr::memchr(b'<', value);
             self.unreadable |= open.is_none_or(|open| closing(value, open).is_none());
             let resolved = self.resolve(value);
             let value =
-                if resolved.len() <= LONGEST { resolved } else { value[..value.len().min(LONGEST)].to_vec() };
+                if resolved.len() <= MAX_LEN { resolved } else { value[..value.len().min(MAX_LEN)].to_vec() };
             self.aliases.insert(name.to_vec(), value);
         }
     }
 
-    /// A text with its aliases replaced.
+    /// Resolves the aliases in a text.
     fn resolve(&self, text: &[u8]) -> Vec<u8> {
         let mut resolved = Vec::with_capacity(text.len());
         let mut rest = text;
@@ -188,7 +187,7 @@ impl Dump {
             let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
             text(rest[..end].trim_ascii())
         });
-        // A device module may hold another; the outer name is the graph's.
+        // A device module may contain another module; the outer name is the graph's.
         if self.name.is_none() {
             self.name = name;
         }
@@ -255,7 +254,7 @@ impl Dump {
         }
     }
 
-    /// The function that programs outside run: `@main`, or the first that is neither private nor const-eval.
+    /// The entry point: `@main`, or the first function that is neither private nor const-eval.
     pub fn main(&self) -> Option<&Function> {
         let is_main = |function: &&Function| function.name == "main";
         let is_public = |function: &&Function| !function.private && !function.const_eval;
@@ -263,7 +262,7 @@ impl Dump {
     }
 }
 
-/// Whether a type names an alias that was not resolved: `#ttnn_layout3`, where attributes are `#ttnn.…`.
+/// Whether a type contains an unresolved alias such as `#ttnn_layout3`; attributes are `#ttnn.…`.
 fn has_alias(ty: &[u8]) -> bool {
     memchr::memchr_iter(b'#', ty).any(|at| {
         let word = ty[at + 1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
@@ -290,8 +289,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What makes an operation the same in a dump and in a run: its names and shapes. Layouts and locations are
-/// printed differently there.
+/// Identifies an operation in a dump and in a run by its names and shapes. Layouts and locations are printed
+/// differently in the two.
 pub(super) fn fingerprint(op: &ParsedOp<'_>) -> u64 {
     let mut hash = Xxh3::new();
     let mut add = |part: &[u8]| {
@@ -308,13 +307,13 @@ pub(super) fn fingerprint(op: &ParsedOp<'_>) -> u64 {
     hash.digest()
 }
 
-/// Shape and element of a tensor type; other types as they are.
+/// The shape and element of a tensor type; other types unchanged.
 fn type_signature(ty: &[u8]) -> &[u8] {
     let inner = ty.strip_prefix(b"tensor<").and_then(|inner| inner.strip_suffix(b">"));
     inner.and_then(|inner| parts(inner).next()).unwrap_or(ty)
 }
 
-/// The fingerprint of a sequence that goes on with one more operation.
+/// The fingerprint of a sequence extended by one operation.
 pub(super) fn extend(sequence: u64, operation: u64) -> u64 {
     (sequence.rotate_left(5) ^ operation).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -1,14 +1,14 @@
-//! The text of an operation, as the runtime prints it and as module dumps hold it.
+//! Parses the text of an operation, as printed by the runtime and in module dumps.
 //!
 //! `%2:3 = "ttnn.split"(%arg0, %1) <{dim = 2 : i32}> : (tensor<…>, …) -> (tensor<…>, …) loc("split.1")`
 
 use super::brackets::{closing, list, parts};
 
-/// An operation, taken apart. All parts are slices of the text.
+/// A parsed operation. All parts are slices of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ParsedOp<'a> {
     pub name: &'a [u8],
-    /// The name before ` = `, and how many results stand behind it (0 for none).
+    /// The name before ` = `, and the number of results after it (0 for none).
     pub result: &'a [u8],
     pub results: u16,
     pub operands: Vec<&'a [u8]>,
@@ -16,12 +16,12 @@ pub(crate) struct ParsedOp<'a> {
     pub attributes: Option<&'a [u8]>,
     pub operand_types: Vec<&'a [u8]>,
     pub result_types: Vec<&'a [u8]>,
-    /// What stands in `loc( )`.
+    /// The content of `loc( )`.
     pub loc: Option<&'a [u8]>,
 }
 
 impl<'a> ParsedOp<'a> {
-    /// Reads an operation. `None` for a text that is none.
+    /// Parses an operation. `None` if the text is not an operation.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let mut op = Self::default();
         let rest = op.read_head(text)?;
@@ -29,12 +29,12 @@ impl<'a> ParsedOp<'a> {
         Some(op)
     }
 
-    /// Whether a text is an operation's: its types and location, most of the text, need not be looked at.
+    /// Whether a text is an operation, without parsing its types and location, which are most of the text.
     pub fn is_operation(text: &[u8]) -> bool {
         ParsedOp::default().read_head(text).is_some()
     }
 
-    /// All that must be there; returns what is behind it.
+    /// Parses the required parts; returns the text after them.
     fn read_head(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
         let rest = self.read_results(text)?;
         let rest = self.read_name_and_operands(rest)?;
@@ -95,7 +95,7 @@ impl<'a> ParsedOp<'a> {
         }
     }
 
-    /// ` <{…}>` and ` {…}`, both optional.
+    /// Parses ` <{…}>` and ` {…}`, both optional.
     fn read_attributes(&mut self, text: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = text.trim_ascii_start();
         if rest.starts_with(b"<{") {
@@ -113,7 +113,7 @@ impl<'a> ParsedOp<'a> {
         Some(rest)
     }
 
-    /// `: (types) -> types loc(…)`. A text that ends early gives what it has.
+    /// Parses `: (types) -> types loc(…)`. A truncated text yields the parts that it has.
     fn read_types_and_loc(&mut self, text: &'a [u8]) {
         let mut rest = text;
         if let Some(types) = rest.strip_prefix(b":") {
@@ -128,7 +128,7 @@ impl<'a> ParsedOp<'a> {
     }
 }
 
-/// `(a, b)` or `a`, and what is behind it.
+/// Parses `(a, b)` or `a`; returns the text after it.
 fn read_types(text: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     if text.first() == Some(&b'(') {
         return list(text).unwrap_or((Vec::new(), b""));
@@ -153,7 +153,7 @@ mod tests {
         list.iter().map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()).collect()
     }
 
-    /// A layout as the runtime prints it, for examples that say "L".
+    /// A layout as the runtime prints it, for the examples below.
     const L: &str = "#ttnn.ttnn_layout<(d0, d1) -> (d0, d1), <1x1>, memref<2x4x!ttcore.tile<32x32, f32>, #ttnn.buffer_type<dram>>, <interleaved>>";
 
     // The numbers are those of the examples in the reference, 2.2.

@@ -1,9 +1,9 @@
-//! Where one process ends and the next begins, in a log that several processes wrote one after the other.
+//! Detects where one process ends and the next begins, in a log that several processes wrote one after the other.
 //!
-//! No line of the runtime names its process. A new process shows in what the old one could not have done: its banks have
-//! another size, its clock starts over, weights that were resident are gone. The evidence is the first memory state of
-//! a top-level program, so the lines from the program's start up to that state are held back until it is decided which
-//! process they belong to. Module dumps between two programs wait for the same decision.
+//! Runtime lines do not name their process. A new process is detected by what the old one could not have done: its
+//! banks have another size, its clock restarts, or resident weights are gone. The evidence is the first memory state of
+//! a top-level program, so the lines from the program's start up to that state are held back until their process is
+//! known. Module dumps between two programs wait for the same decision.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::rank::{At, RankState};
 use super::tables::{Tables, TypeRef};
 use super::view::{QUANTUM, View};
 
-/// What a log shows between two top-level programs.
+/// The observations between two top-level programs.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     /// The device was opened.
@@ -27,11 +27,11 @@ pub(super) struct Opening {
     pub held: Vec<HeldLine>,
     /// The states among the held lines.
     pub views: Vec<(Vec<u8>, View)>,
-    /// Whether the held lines name operations by their text, where they have any.
+    /// Whether the held lines contain operation texts, if they contain operations.
     pub has_texts: Option<bool>,
 }
 
-/// A line of the runtime that is held back.
+/// A held runtime line.
 #[derive(Debug)]
 pub(super) struct HeldLine {
     pub stream: usize,
@@ -40,12 +40,12 @@ pub(super) struct HeldLine {
     pub at: At,
 }
 
-/// A module dump that has ended.
+/// A complete module dump.
 #[derive(Debug)]
 pub(super) struct EndedDump {
     pub dump: Dump,
     pub stage: String,
-    /// Where its header begins, and where its text stands.
+    /// The offset of its header, and the position of its text.
     pub begins: u64,
     pub source: ByteRange,
     pub line: u64,
@@ -53,22 +53,22 @@ pub(super) struct EndedDump {
     pub hash: u64,
 }
 
-/// Why a new process must have begun.
+/// The evidence for a new process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// A pool has another number of banks, or banks of another size.
+    /// A pool has a different number or size of banks.
     OtherBanks,
     ClockRestarted,
     DeviceOpened,
     /// Operations are logged from here on, or no longer: the log level is read once per process.
     OtherLogLevel,
-    /// A graph is compiled again, and memory is back where the process began.
+    /// A graph is compiled again, and memory usage is back at its initial level.
     ModulesStartOver,
-    /// The program before was aborted, and memory holds just the arguments of a new graph.
+    /// The previous program was aborted, and memory contains exactly the arguments of a new graph.
     Aborted,
-    /// Weights that were resident no longer are.
+    /// Resident weights are gone.
     WeightsGone,
-    /// Memory holds just the arguments of a new graph, and none of them can have been there before.
+    /// Memory contains exactly the arguments of a new graph, and none of them can be from before.
     NothingLeft,
 }
 
@@ -76,15 +76,17 @@ impl fmt::Display for Sign {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::OtherBanks => "the number or size of the memory banks changes",
-            Self::ClockRestarted => "the clock of the log lines starts over",
+            Self::ClockRestarted => "the clock in the log lines restarts",
             Self::DeviceOpened => "the device is opened again",
             Self::OtherLogLevel => "the log level changes",
-            Self::ModulesStartOver => "a graph is compiled again and memory is back at its first level",
-            Self::Aborted => {
-                "the program before was aborted, and memory holds only the arguments of a new graph"
+            Self::ModulesStartOver => {
+                "a graph is compiled again and memory usage is back at its initial level"
             }
-            Self::WeightsGone => "the weights that were resident are gone",
-            Self::NothingLeft => "memory holds only the arguments of a new graph",
+            Self::Aborted => {
+                "the previous program was aborted and memory contains only the arguments of a new graph"
+            }
+            Self::WeightsGone => "the resident weights are gone",
+            Self::NothingLeft => "memory contains only the arguments of a new graph",
         })
     }
 }
@@ -95,17 +97,17 @@ impl Opening {
         !self.held.is_empty()
     }
 
-    /// Whether just the header of a state is held, and nothing points to a new process.
+    /// Whether only the header of a state is held, without evidence for a new process.
     pub fn is_bare_header(&self) -> bool {
         self.held.len() == 1 && self.has_texts == Some(false) && !self.has_signs()
     }
 
-    /// Whether anything points to a new process.
+    /// Whether there is any evidence for a new process.
     pub fn has_signs(&self) -> bool {
         self.device_opened || self.clock_restarted || !self.dumps.is_empty()
     }
 
-    /// Why the program that opens here belongs to a new process; `None` if it belongs to the rank's.
+    /// The evidence that the program belongs to a new process; `None` if it belongs to the rank's current one.
     pub fn sign(&self, rank: &RankState, tables: &mut Tables<'_>) -> Result<Option<Sign>> {
         if self.clock_restarted {
             return Ok(Some(Sign::ClockRestarted));
@@ -132,24 +134,24 @@ impl Opening {
         let resident = rank.resident(b"DRAM");
         let needed = resident.saturating_add(fits.unwrap_or(0));
         let gone = resident > QUANTUM && now + QUANTUM < needed;
-        // Without a new graph, some weights may have been freed, but not nearly all of them, nor what caches hold.
-        let least = rank.cached(b"DRAM").max(resident / 4);
-        if gone && fits.is_some() || is_back && least > QUANTUM && now + QUANTUM < least {
+        // Without a new graph, some weights may have been freed, but not nearly all of them, nor cached results.
+        let minimum = rank.cached(b"DRAM").max(resident / 4);
+        if gone && fits.is_some() || is_back && minimum > QUANTUM && now + QUANTUM < minimum {
             return Ok(Some(Sign::WeightsGone));
         }
-        // Results of programs come and go.
+        // Program results are allocated and freed all the time.
         let was_used = rank.has_arguments(b"DRAM");
         let all_new = fits.is_some_and(|new| new > QUANTUM && new.abs_diff(now) <= QUANTUM);
         Ok((was_used && all_new).then_some(Sign::NothingLeft))
     }
 
-    /// What a pool holds in the held states.
+    /// The usage of a pool in the held states.
     fn allocated(&self, pool: &[u8]) -> Option<u64> {
         self.views.iter().find(|(name, _)| name == pool).map(|(_, view)| view.allocated.bytes())
     }
 
-    /// Whether the arguments of the graph that was compiled last are all that DRAM holds, as in a process that has just
-    /// begun; if so, the bytes per bank of those arguments that cannot be tensors of the rank.
+    /// Whether DRAM contains exactly the arguments of the last compiled graph, as in a new process. If so, returns the
+    /// bytes per bank of those arguments that cannot be tensors of the rank.
     fn is_all_arguments(&self, now: u64, rank: &RankState, tables: &mut Tables<'_>) -> Result<Option<u64>> {
         let Some(main) = self.dumps.iter().rev().find(|ended| ended.dump.executable) else { return Ok(None) };
         let Some(main) = main.dump.main() else { return Ok(None) };
@@ -171,17 +173,17 @@ impl Opening {
     }
 }
 
-/// What the preamble of the compiler's log lines says of time: `2026-03-16 10:31:07.064 (  12.345s) [`.
+/// The times in the preamble of the compiler's log lines: `2026-03-16 10:31:07.064 (  12.345s) [`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Clock {
-    /// The seconds since the process began.
+    /// Seconds since the process started.
     uptime: f64,
-    /// When the process began, in seconds.
+    /// The start time of the process, in seconds.
     began: f64,
 }
 
 impl Clock {
-    /// Reads a preamble.
+    /// Parses a preamble.
     pub fn of(header: &[u8]) -> Option<Self> {
         const DATE: usize = "2026-03-16 10:31:07.064".len();
         let open = memchr::memmem::find(header, b" (")?;
@@ -198,9 +200,9 @@ impl Clock {
         Some(Self { uptime, began: wall - uptime })
     }
 
-    /// Whether a later line is of a process that began at another time.
+    /// Whether a later line belongs to a process that started at another time.
     pub fn is_of_another_process(self, before: Self) -> bool {
-        /// Threads print out of order, and clocks are set, by less.
+        /// Limits for lines printed out of order by threads, and for clock adjustments.
         const JITTER: f64 = 1.0;
         const SET: f64 = 5.0;
         self.uptime + JITTER < before.uptime || self.began > before.began + SET
@@ -209,8 +211,8 @@ impl Clock {
 
 /// `… Opening user mode device driver (tt_cluster.cpp:190)`
 pub(super) fn is_device_opened(text: &[u8]) -> bool {
-    const LONGEST: usize = 512;
-    text.len() < LONGEST && memchr::memmem::find(text, b"Opening user mode device driver").is_some()
+    const MAX_LEN: usize = 512;
+    text.len() < MAX_LEN && memchr::memmem::find(text, b"Opening user mode device driver").is_some()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The streams of a log: which rank a line belongs to, and what it is in the middle of.
+//! The streams of a log: the rank of each line, and the context it appears in.
 //!
-//! Standard output and standard error of each rank have a state machine of their own (modules come on one,
-//! operations on the other); both lead to the same rank.
+//! Standard output and standard error of each rank have separate state machines, because modules and operations are
+//! printed on different streams. Both belong to the same rank.
 
 mod damage;
 mod groups;
@@ -23,11 +23,11 @@ use super::processes::{Clock, EndedDump, HeldLine, Opening, is_device_opened};
 use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::Input;
-use crate::lines::{LONGEST_LINE, Line, Lines, is_damage};
+use crate::lines::{Line, Lines, MAX_LINE, is_damage};
 
-/// The beginning of the lines that `ttmem last-run` added to logs up to 0.1.0.
+/// The prefix of lines that `ttmem last-run` up to 0.1.0 added to logs.
 const ADDED: &[u8] = b"ttmem | ";
-/// What follows in such a line before the copy of a const-eval program of an earlier pass.
+/// The text after the prefix in the line before a copied const-eval program of an earlier pass.
 const COPIED_CONST_EVAL: &[u8] = b"const-eval of an earlier pass";
 
 /// Reads a whole log.
@@ -38,30 +38,30 @@ pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
     log.read(stream, |_, _| Ok(()))
 }
 
-/// A log, being read.
+/// A log that is being read.
 pub(super) struct Log<'s, 'n> {
     file: &'n str,
-    /// Whether module texts must be taken along, because the source cannot be read again.
+    /// Whether to keep module texts, because the source cannot be read again.
     keep_texts: bool,
-    /// Lines that look interleaved are read as those of one process.
+    /// Whether to read lines that look interleaved as lines of one process.
     allow_interleaved: bool,
     tables: Tables<'s>,
-    /// The ranks, in the order they appeared; a process that follows another is a rank of its own.
+    /// The ranks, in order of appearance. A process that follows another is a separate rank.
     pub ranks: Vec<RankLog>,
-    /// Where the processes after the first begin.
+    /// The starts of the processes after the first.
     processes: Vec<Boundary>,
     streams: Vec<Stream>,
     streams_by_tag: FxHashMap<OwnedTag, usize>,
     last_stream: usize,
     signs: Signs,
-    /// How often lines looked interleaved.
+    /// The number of times that lines looked interleaved.
     suspects: u32,
     skipped: Tally,
-    /// Lines that repeat the one before.
+    /// Lines that repeat the previous line.
     repeated: Tally,
-    /// States whose header is missing.
+    /// State groups without a header.
     headless: Tally,
-    /// Lines of module dumps outside of a dump.
+    /// Lines of module dumps outside a dump.
     stray_modules: Tally,
     /// States without the runtime's prefix.
     snapshots: Tally,
@@ -71,17 +71,17 @@ pub(super) struct Log<'s, 'n> {
     copied: Tally,
 }
 
-/// A rank of one process, being read.
+/// A rank of one process that is being read.
 pub(super) struct RankLog {
-    /// The label of its lines, where they are tagged.
+    /// The label of its lines, if they are tagged.
     pub label: Option<Vec<u8>>,
-    /// Which process it is, counted from 1.
+    /// The number of its process, from 1.
     pub process: u32,
-    /// Where the lines of the process begin.
+    /// The offset where the lines of the process begin.
     pub from: u64,
     pub state: RankState,
     opening: Opening,
-    /// What the compiler's last log line says of time.
+    /// The times in the compiler's last log line.
     clock: Option<Clock>,
     /// Another process has followed.
     ended: bool,
@@ -89,8 +89,8 @@ pub(super) struct RankLog {
     was_running: bool,
 }
 
-/// What the log contains, to tell what is missing in it.
-#[allow(clippy::struct_excessive_bools, reason = "each is a kind of line that was or was not seen")]
+/// The kinds of lines in the log, to determine what is missing.
+#[allow(clippy::struct_excessive_bools, reason = "one flag per kind of line")]
 #[derive(Debug, Default)]
 struct Signs {
     runtime: bool,
@@ -101,31 +101,31 @@ struct Signs {
     torn: bool,
 }
 
-/// A rank's label and the stream's name; none where lines are not tagged.
+/// A rank's label and the stream's name; `None` if lines are not tagged.
 type OwnedTag = Option<(Vec<u8>, Vec<u8>)>;
 
 /// One stream of one rank.
 struct Stream {
-    /// `1,0` and `stdout`, as its lines are tagged.
+    /// The tag of its lines, such as `1,0` and `stdout`.
     tag: OwnedTag,
-    /// The rank, once the stream has said something of its memory.
+    /// The rank; set when the stream first reports memory.
     rank: Option<usize>,
     group: Option<Group>,
-    /// The last states, by their place in a group.
+    /// The last states, by their position in a group.
     known: [Option<KnownState>; POOLS],
     /// Whether any group had all pools.
     has_whole_groups: bool,
     /// Groups that lack a pool.
     partial: Tally,
     dump: Option<OpenDump>,
-    /// The lines that follow are copies of const-eval programs that ran before the pass: see [`ADDED`].
+    /// The following lines are copies of const-eval programs that ran before the pass: see [`ADDED`].
     is_copy: bool,
 }
 
 struct OpenDump {
     dump: Dump,
     stage: String,
-    /// What somebody puts in front of every line.
+    /// A prefix that every line has.
     prefix: Vec<u8>,
     begins: u64,
     start: u64,
@@ -135,7 +135,7 @@ struct OpenDump {
 }
 
 impl<'s, 'n> Log<'s, 'n> {
-    /// A log of which nothing was read yet.
+    /// A log without any lines yet.
     pub fn new(file: &'n str, keep_texts: bool, sink: &'s mut dyn Sink) -> Self {
         Self {
             file,
@@ -159,7 +159,7 @@ impl<'s, 'n> Log<'s, 'n> {
         }
     }
 
-    /// Reads all of it. Who follows is shown every line when it was understood.
+    /// Reads the whole log. Calls the callback with every line after it was processed.
     pub fn read(
         &mut self,
         stream: impl Read + Send + 'static,
@@ -176,7 +176,7 @@ impl<'s, 'n> Log<'s, 'n> {
                     follow(self, &line)?;
                 }
                 Ok(None) => break,
-                // A packed log that was cut: a run that crashed is the normal case.
+                // A truncated compressed log, usually of a run that crashed.
                 Err(error) if is_damage(&error) && end.line > 0 => {
                     let message = format!(
                         "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
@@ -190,16 +190,16 @@ impl<'s, 'n> Log<'s, 'n> {
         self.finish(end)
     }
 
-    /// Takes the next line.
+    /// Processes the next line.
     pub fn line(&mut self, line: &Line<'_>, prefixes: &mut Prefixes) -> Result<()> {
-        // Some tools pad lines with blanks; no line of the runtime ends in one.
+        // Some tools pad lines with blanks; no runtime line ends in one.
         let line = &Line { bytes: line.bytes.trim_ascii_end(), ..*line };
         if self.repeats(line)? {
             return Ok(());
         }
         let replaced = self.tables.replaced;
         self.understand(line, prefixes)?;
-        // Said once: where one text is broken, many are.
+        // One warning is enough: invalid bytes usually occur repeatedly.
         if replaced == 0 && self.tables.replaced > 0 {
             let message = "text on this line is not UTF-8; invalid bytes are shown as �";
             self.tables.warn(Some(line.number), message)?;
@@ -211,8 +211,9 @@ impl<'s, 'n> Log<'s, 'n> {
         let at = At { line: line.number, offset: line.offset, next: line.next };
         if line.cut {
             let message = format!(
-                "this line is longer than {} MiB and was skipped; if it holds operations, keep large constants out of the log",
-                LONGEST_LINE >> 20
+                "this line exceeds {} MiB and was skipped; operations in it are missing (keep large \
+                 constants out of the log)",
+                MAX_LINE >> 20
             );
             self.tables.warn(Some(line.number), message)?;
             self.skipped.count += 1;
@@ -235,13 +236,13 @@ impl<'s, 'n> Log<'s, 'n> {
 
     fn warn_of_torn_line(&mut self, at: At) -> Result<()> {
         self.signs.torn = true;
-        let message = "the log ends inside this line; only complete facts are used";
+        let message = "the log ends inside this line; only its complete values are used";
         self.tables.warn(Some(at.line), message)
     }
 
-    /// Whether a line is, to the byte, the state that stood in this place of the group before.
+    /// Whether a line is identical to the previous state at this position in the group.
     ///
-    /// Three of the four states of most groups are: they are looked at no further.
+    /// Three of the four states in most groups are, and need no parsing.
     fn repeats(&mut self, line: &Line<'_>) -> Result<bool> {
         let Some(stream) = self.streams.get_mut(self.last_stream) else { return Ok(false) };
         let (Some(group), Some(rank)) = (&mut stream.group, stream.rank) else { return Ok(false) };
@@ -255,7 +256,7 @@ impl<'s, 'n> Log<'s, 'n> {
         Ok(true)
     }
 
-    /// Remembers the line of the state that was taken down last, by its place in the group.
+    /// Caches the line of the last recorded state by its position in the group.
     fn remember(&mut self, stream: usize, line: &[u8]) {
         let stream = &mut self.streams[stream];
         let (Some(rank), Some(group)) = (stream.rank, stream.group) else { return };
@@ -270,7 +271,7 @@ impl<'s, 'n> Log<'s, 'n> {
         (known.pool, known.mark) = (pool, group.marks[place]);
     }
 
-    /// The stream that a line belongs to. Most lines belong to the stream of the line before.
+    /// The stream of a line, usually that of the previous line.
     fn stream(&mut self, tag: Option<Tag<'_>>) -> usize {
         let is_it = |stream: &Stream| match (tag, &stream.tag) {
             (Some(tag), Some((rank, name))) => rank == tag.rank && name == tag.stream,
@@ -301,7 +302,7 @@ impl<'s, 'n> Log<'s, 'n> {
         self.last_stream
     }
 
-    /// The rank of a stream, which begins with the first thing it says of its memory.
+    /// The rank of a stream, created when the stream first reports memory.
     fn rank(&mut self, stream: usize) -> Result<usize> {
         if let Some(rank) = self.streams[stream].rank {
             return Ok(rank);
@@ -332,7 +333,7 @@ impl<'s, 'n> Log<'s, 'n> {
         Ok(self.ranks.len() - 1)
     }
 
-    /// A message of the runtime's logger.
+    /// Handles a message of the runtime's logger.
     fn message(&mut self, stream: usize, line: &Line<'_>, text: &[u8], at: At) -> Result<()> {
         let message = Message::of(text);
         if message == Message::Other {
@@ -354,7 +355,7 @@ impl<'s, 'n> Log<'s, 'n> {
         Ok(())
     }
 
-    /// Takes a message. Says whether it was a state that was taken down.
+    /// Processes a message. Returns whether it was a state that was recorded.
     fn take(&mut self, stream: usize, message: Message<'_>, at: At) -> Result<bool> {
         let index = self.rank(stream)?;
         let (rank, tables) = (&mut self.ranks[index].state, &mut self.tables);
@@ -398,7 +399,7 @@ impl<'s, 'n> Log<'s, 'n> {
         Ok(false)
     }
 
-    /// A line that the runtime's logger did not write.
+    /// Handles a line of another writer.
     fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
         if let Some(added) = text.strip_prefix(ADDED) {
             self.added.add(at.line);
@@ -406,7 +407,7 @@ impl<'s, 'n> Log<'s, 'n> {
             self.streams[stream].is_copy = added.starts_with(COPIED_CONST_EVAL);
             return Ok(());
         }
-        // Whoever writes in front of every line wrote in front of the dump's header, too.
+        // A writer that prefixes every line also prefixed the dump's header.
         let prefix = self.streams[stream].dump.as_ref().map_or(&b""[..], |open| &open.prefix);
         let text = text.strip_prefix(prefix).unwrap_or(text);
         if let Some(stage) = stage_header(text) {
@@ -473,21 +474,21 @@ impl<'s, 'n> Log<'s, 'n> {
         self.release(rank)?;
         let mut rank = self.rank(stream)?;
         if self.ranks[rank].opening.clock_restarted {
-            // It failed before its first program.
+            // The process failed before its first program.
             rank = self.begin_pending(rank, at)?;
         }
         if parsed.is_cut() || !ended {
             let message = if ended {
-                "this error message is cut off; the verdict uses only its complete numbers"
+                "this error message is truncated; the verdict uses only its complete numbers"
             } else {
-                "the log ends in this error message, without a line break; the verdict uses only its complete numbers"
+                "the log ends inside this error message; the verdict uses only its complete numbers"
             };
             self.tables.warn(Some(at.line), message)?;
         }
         self.ranks[rank].state.fault(&parsed, at, &mut self.tables)
     }
 
-    /// The device warns of it with every thread; once is enough.
+    /// The runtime repeats this warning in every thread; one is enough.
     fn unsafe_allocation(&mut self, at: At) -> Result<()> {
         if std::mem::replace(&mut self.signs.unsafe_allocation, true) {
             return Ok(());
@@ -548,8 +549,8 @@ impl<'s, 'n> Log<'s, 'n> {
         }
         let tagged = self.ranks.iter().any(|rank| rank.label.is_some() && rank.state.has_states());
         if tagged && self.ranks.iter().any(|rank| rank.label.is_none() && rank.state.has_states()) {
-            let message = "some lines carry the tag of a rank and some do not; those without are reported as a rank of \
-                           their own";
+            let message = "some lines have a rank tag and some do not; lines without one are reported as a separate \
+                           rank";
             self.tables.warn(None, message)?;
         }
         for rank in self.ranks.iter_mut().filter(|rank| !rank.ended) {
@@ -567,36 +568,33 @@ impl<'s, 'n> Log<'s, 'n> {
         self.tables.end()
     }
 
-    /// Which setting is missing, as far as the log tells.
+    /// The error for a log without memory data, naming the missing setting if it can be determined.
     fn no_memory_data(&self) -> Error {
         let signs = &self.signs;
         let file = self.file.to_owned();
         if !signs.runtime && !signs.modules {
-            let what = "text without a line of the Tenstorrent runtime".to_owned();
+            let what = "text without Tenstorrent runtime lines".to_owned();
             return Error::UnknownFormat { file, what };
         }
         let steps = self.ranks.iter().any(|rank| rank.state.has_steps());
         let missing = if steps || signs.debug {
-            "operations, but no memory states: set TT_RUNTIME_MEMORY_LOG_LEVEL=operation. tt-mlir without tt-xla \
-             does not read it: there, call tt::runtime::setMemoryLogLevel(tt::runtime::MemoryLogLevel::Operation) \
-             before the first submit"
+            "operations but no memory states; set TT_RUNTIME_MEMORY_LOG_LEVEL=operation. tt-mlir without tt-xla \
+             ignores it: call tt::runtime::setMemoryLogLevel(tt::runtime::MemoryLogLevel::Operation) \
+             before the first submit instead"
         } else if signs.runtime {
-            "lines of the runtime, but neither operations nor memory states: set \
-             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG and TT_RUNTIME_MEMORY_LOG_LEVEL=operation; if they are set, the \
-             runtime is no debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON)"
+            "runtime lines but no operations and no memory states; set \
+             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG and TT_RUNTIME_MEMORY_LOG_LEVEL=operation. If they are set, the \
+             runtime is not a debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON)"
         } else {
-            "compiled modules, but no line of the runtime: it prints to standard output, so capture both \
+            "compiled modules but no runtime lines; the runtime prints to standard output, so capture both streams \
              (`> run.log 2>&1`), with a debug build (-DTT_RUNTIME_DEBUG=ON), TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG \
              and TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
         };
-        Error::NoMemoryData {
-            file,
-            message: format!("there is no memory data in this log. It has {missing}"),
-        }
+        Error::NoMemoryData { file, message: format!("no memory data: the log has {missing}") }
     }
 }
 
-/// Whether a message without an end of line is not all there. Only long ones can be told.
+/// Whether a message without a line ending is truncated. Only long messages can be checked.
 pub(super) fn is_torn(message: &[u8]) -> bool {
     match Message::of(message) {
         Message::Executing(text) => !text.ends_with(b")"),
@@ -614,8 +612,8 @@ fn is_unsafe_allocation(text: &[u8]) -> bool {
     })
 }
 
-/// What stands in front of the compiler's own words: its preamble begins with the date; without one, all that is
-/// in front of the header itself.
+/// The text before the compiler's preamble, which begins with the date, or before the header itself if there is no
+/// preamble.
 pub(super) fn before_preamble(header: &[u8]) -> &[u8] {
     let is_date = |window: &[u8]| {
         window.iter().zip(b"0000-00-00 ").all(|(byte, like)| match like {
@@ -628,17 +626,17 @@ pub(super) fn before_preamble(header: &[u8]) -> &[u8] {
     &header[..end]
 }
 
-/// Whether a type of operation is whole: the names of all end so.
+/// Whether an operation type is complete: all type names end in `Op`.
 fn is_op_type(name: &[u8]) -> bool {
     name.ends_with(b"Op")
 }
 
-/// Whether the text of an operation goes up to its end, which is its location.
+/// Whether the text of an operation is complete: it ends with a location.
 fn is_whole_operation(text: &[u8]) -> bool {
     text.ends_with(b")") && memchr::memmem::rfind(text, b" loc(").is_some()
 }
 
-/// Whether a line is of a module's text, and of nothing else.
+/// Whether a line can only be part of a module's text.
 fn is_module_text(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"func.func ") || text.starts_with(b"module @")
 }

@@ -1,4 +1,4 @@
-//! What the reader remembers of the texts that it has passed on: ids, and the little that the replay needs.
+//! The tables of definitions emitted so far: their IDs, and the properties that the replay needs.
 
 use std::borrow::Cow;
 use std::hash::Hash;
@@ -23,18 +23,18 @@ pub(crate) struct TypeRef(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OpRef(u32);
 
-/// What the replay needs of a type.
+/// The properties of a type that the replay needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypeFacts {
     pub id: TypeId,
-    /// Where it is kept; its size may still be unknown.
+    /// The memory it is kept in; its size may still be unknown.
     pub place: Option<Place>,
     pub footprint: Option<Footprint>,
     /// The hash of shape and element.
     shape: u64,
 }
 
-/// What the replay needs of an operation; its lists are in the table's arena.
+/// The properties of an operation that the replay needs; its lists are in the table's arena.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpFacts {
     pub id: OpId,
@@ -42,14 +42,14 @@ pub(crate) struct OpFacts {
     /// See [`fingerprint`].
     pub fingerprint: u64,
     pub callee: Option<StrId>,
-    /// `ttnn.deallocate` with `force = true` frees what others still name.
+    /// `ttnn.deallocate` with `force = true` also frees tensors with other names.
     pub force: bool,
     start: u32,
     operands: u16,
     results: u16,
 }
 
-/// Passes definitions on to the sink and remembers them.
+/// Emits definitions to the sink and keeps track of them.
 pub(crate) struct Tables<'s> {
     sink: &'s mut dyn Sink,
     strings: FxHashMap<u128, StrId>,
@@ -58,10 +58,10 @@ pub(crate) struct Tables<'s> {
     ops: Vec<OpFacts>,
     ops_by_text: FxHashMap<u128, OpRef>,
     lists: Vec<u32>,
-    /// The numbers of texts of the form `%arg7`.
+    /// The argument numbers of texts such as `%arg7`.
     arguments: FxHashMap<StrId, u32>,
     ranks: usize,
-    /// How many texts were no UTF-8.
+    /// The number of texts with invalid UTF-8.
     pub replaced: u64,
 }
 
@@ -81,27 +81,27 @@ impl<'s> Tables<'s> {
         }
     }
 
-    /// Says something of a rank.
+    /// Emits an event of a rank.
     pub fn say(&mut self, rank: RankId, event: RankEvent) -> Result<()> {
         self.sink.take(Event::Of(rank, event))
     }
 
-    /// Passes a warning on.
+    /// Emits a warning.
     pub fn warn(&mut self, line: Option<u64>, message: impl Into<String>) -> Result<()> {
         self.sink.take(Event::Warning(Warning { line, message: message.into() }))
     }
 
-    /// Says that lines were not understood.
+    /// Emits the number of skipped lines.
     pub fn skipped(&mut self, lines: u64) -> Result<()> {
         if lines == 0 { Ok(()) } else { self.sink.take(Event::SkippedLines(lines)) }
     }
 
-    /// Passes a text of the source on.
+    /// Emits a text of the source.
     pub fn source_text(&mut self, range: ByteRange, text: Cow<'_, str>) -> Result<()> {
         self.sink.take(Event::SourceText(range, text))
     }
 
-    /// Ends the evidence.
+    /// Ends the input.
     pub fn end(&mut self) -> Result<()> {
         self.sink.take(Event::End)
     }
@@ -114,7 +114,7 @@ impl<'s> Tables<'s> {
         RankId::new(self.ranks - 1).ok_or_else(|| full("ranks"))
     }
 
-    /// The id of a text, which is defined when it is new.
+    /// The ID of a text, which is defined if it is new.
     pub fn text(&mut self, bytes: &[u8]) -> Result<StrId> {
         let key = xxh3_128(bytes);
         if let Some(&id) = self.strings.get(&key) {
@@ -136,7 +136,7 @@ impl<'s> Tables<'s> {
         self.arguments.get(&name).copied()
     }
 
-    /// The row of a type; `None` for what is no tensor.
+    /// The row of a type; `None` if it is not a tensor.
     pub fn tensor_type(&mut self, text: &[u8]) -> Result<Option<TypeRef>> {
         let key = xxh3_128(text);
         if let Some(&known) = self.types_by_text.get(&key) {
@@ -181,7 +181,7 @@ impl<'s> Tables<'s> {
         Ok(TypeRef(row))
     }
 
-    /// Defines a type that has no text; who does so remembers it.
+    /// Defines a type without a text; the caller must keep its ID.
     pub fn plain_type(&mut self, ty: TensorType) -> Result<TypeId> {
         let id = TypeId::new(self.types.len()).ok_or_else(|| full("types"))?;
         self.sink.take(Event::Type(ty))?;
@@ -189,17 +189,17 @@ impl<'s> Tables<'s> {
         Ok(id)
     }
 
-    /// What is known of a type.
+    /// The properties of a type.
     pub fn type_facts(&self, row: TypeRef) -> TypeFacts {
         self.types[row.0 as usize]
     }
 
-    /// Whether two types agree in shape and element, however they are laid out.
+    /// Whether two types have the same shape and element, regardless of their layouts.
     pub fn same_shape(&self, a: TypeRef, b: TypeRef) -> bool {
         self.type_facts(a).shape == self.type_facts(b).shape
     }
 
-    /// The row of an operation's text; `None` when the text is none.
+    /// The row of an operation's text; `None` if the text is not an operation.
     pub fn operation(&mut self, text: &[u8]) -> Result<Option<OpRef>> {
         let key = xxh3_128(text);
         if let Some(&known) = self.ops_by_text.get(&key) {
@@ -211,7 +211,7 @@ impl<'s> Tables<'s> {
         Ok(Some(row))
     }
 
-    /// The row of an operation of which the parts are known and not the text; `None` when it has too many.
+    /// The row of an operation given by its parts instead of its text; `None` if it has too many parts.
     pub fn operation_of(&mut self, parts: &ParsedOp<'_>) -> Result<Option<OpRef>> {
         let mut hash = Xxh3::new();
         parts.hash(&mut hash);
@@ -227,7 +227,7 @@ impl<'s> Tables<'s> {
         Ok(Some(row))
     }
 
-    /// The row of an operation of which only the OpType is known.
+    /// The row of an operation that is only known by its OpType.
     pub fn op_type(&mut self, name: &[u8]) -> Result<OpRef> {
         let key = xxh3_128(name);
         if let Some(&known) = self.ops_by_text.get(&key) {
@@ -239,7 +239,7 @@ impl<'s> Tables<'s> {
         Ok(row)
     }
 
-    /// The id of an operation that has a name, perhaps a place, and nothing more.
+    /// The ID of an operation that only has a name and possibly a location.
     pub fn plain_op(&mut self, name: &[u8], loc: Option<&[u8]>, kind: OpKind) -> Result<OpId> {
         let mut hash = Xxh3::new();
         (name, loc, kind as u8).hash(&mut hash);
@@ -297,7 +297,7 @@ impl<'s> Tables<'s> {
         match parsed.results {
             0 => Ok(Vec::new()),
             1 => Ok(vec![self.text(parsed.result)?]),
-            // The types say how many there really are; a number alone would be believed blindly.
+            // The types give the actual number of results; the printed number is not checked.
             _ => (0..parsed.result_types.len())
                 .map(|index| self.text(&[parsed.result, format!("#{index}").as_bytes()].concat()))
                 .collect(),
@@ -308,7 +308,7 @@ impl<'s> Tables<'s> {
         texts.iter().map(|text| self.tensor_type(text)).collect()
     }
 
-    /// What is known of an operation.
+    /// The properties of an operation.
     pub fn op_facts(&self, row: OpRef) -> OpFacts {
         self.ops[row.0 as usize]
     }
@@ -331,7 +331,7 @@ impl<'s> Tables<'s> {
     }
 }
 
-/// Names and types in pairs; a type is shifted by one, 0 is none.
+/// Names and types in pairs; a type is stored plus one, and 0 means none.
 fn push_list(lists: &mut Vec<u32>, names: &[StrId], types: &[Option<TypeRef>]) {
     for (index, name) in names.iter().enumerate() {
         let ty = types.get(index).copied().flatten().map_or(0, |ty| ty.0 + 1);
@@ -340,7 +340,7 @@ fn push_list(lists: &mut Vec<u32>, names: &[StrId], types: &[Option<TypeRef>]) {
     }
 }
 
-/// Whether the lists of an operation are as short as the model has them.
+/// Whether the lists of an operation fit the limits of the model.
 fn fits(op: &ParsedOp<'_>) -> bool {
     let longest = [op.operands.len(), op.operand_types.len(), op.result_types.len()].into_iter().max();
     longest.is_none_or(|longest| u16::try_from(longest).is_ok())
@@ -359,5 +359,5 @@ fn kind_of(op: &ParsedOp<'_>) -> OpKind {
 }
 
 fn full(what: &str) -> Error {
-    Error::NotThere(format!("the log has more {what} than ttmem can number; split it"))
+    Error::NotThere(format!("the log has too many {what}; split it"))
 }

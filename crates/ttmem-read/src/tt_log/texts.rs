@@ -1,7 +1,7 @@
-//! Module texts, read again: a profile knows where in its log they stand, and here they are fetched.
+//! Reads module texts again: a profile only has their positions in its log.
 //!
-//! A text comes out as the reader would have taken it along where the log cannot be read twice: the lines of the
-//! stream that printed it, without tags and colours, and without those of the runtime's logger.
+//! The result is the same as if the reader had kept the text: the lines of the stream that printed it, without tags and
+//! colours, and without lines of the runtime's logger.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,16 +10,16 @@ use ttmem_model::{ByteRange, Profile, Stage, Warning};
 
 use super::line::{Prefixes, Tag, Text, split_tag};
 use super::module::stage_header;
-use crate::lines::LONGEST_LINE;
+use crate::lines::MAX_LINE;
 
-/// A module text longer than this is not worth its place in a report.
-const LONGEST: u64 = 64 << 20;
-/// A header, its tag and its prefix are shorter.
+/// The maximum length of a module text in a report.
+const MAX_LEN: u64 = 64 << 20;
+/// The maximum length of a header with its tag and prefix.
 const HEADER: u64 = 1 << 10;
 
-/// Takes all module texts along that are not with the profile yet.
+/// Copies all module texts into the profile that it does not contain yet.
 ///
-/// What the file no longer has, because it is gone or is another file now, is left out, with a warning.
+/// Texts that the file no longer contains, because it was deleted or replaced, are skipped with a warning.
 pub(crate) fn embed(profile: &mut Profile) {
     let stages: Vec<Stage> = profile
         .ranks
@@ -50,7 +50,7 @@ pub(crate) fn embed(profile: &mut Profile) {
     }
     if let Some((line, why)) = failed {
         let message = format!(
-            "the text of a compiled graph could not be read again from {}: {why}; the report is without it",
+            "the text of a compiled graph could not be read again from {}: {why}; the report does not include it",
             profile.source.file
         );
         let warning = Warning { line, message };
@@ -60,22 +60,23 @@ pub(crate) fn embed(profile: &mut Profile) {
     }
 }
 
-/// The text of a stage, which stands behind its header. The bytes are read into `buffer`.
+/// The text of a stage, which follows its header. The bytes are read into `buffer`.
 fn text(file: &mut File, range: ByteRange, stage: &str, buffer: &mut Vec<u8>) -> io::Result<String> {
-    let length = range.end.checked_sub(range.start).filter(|length| *length <= LONGEST);
-    let length = length.ok_or_else(|| io::Error::other("it is too long"))?;
+    let length = range.end.checked_sub(range.start).filter(|length| *length <= MAX_LEN);
+    let length = length.ok_or_else(|| io::Error::other("the text is too long"))?;
     let from = range.start.saturating_sub(HEADER);
     buffer.clear();
     file.seek(SeekFrom::Start(from))?;
     file.take(range.start - from + length).read_to_end(buffer)?;
     if buffer.len() as u64 != range.start - from + length {
-        return Err(io::Error::other("the file has become shorter"));
+        return Err(io::Error::other("the file is shorter than before"));
     }
     let (before, inside) = buffer.split_at(buffer.len() - usize::try_from(length).unwrap_or(0));
     let header = last_line(before).ok_or_else(|| io::Error::other("the file has changed"))?;
     let (tag, rest) = split_tag(header);
     let mut prefixes = Prefixes::default();
-    // Whatever else stands there, it is not the log that was read; nor would we copy any file a profile names.
+    // Without this header, the file is not the log that was read. This also prevents copying arbitrary files named by a
+    // profile.
     let is_it =
         matches!(prefixes.split(rest), Text::Foreign(line) if stage_header(line) == Some(stage.as_bytes()));
     if !is_it {
@@ -84,7 +85,7 @@ fn text(file: &mut File, range: ByteRange, stage: &str, buffer: &mut Vec<u8>) ->
     let mut taken = Vec::with_capacity(inside.len());
     for line in lines(inside) {
         let (of, rest) = split_tag(line);
-        if line.len() >= LONGEST_LINE || !same_stream(tag, of) {
+        if line.len() >= MAX_LINE || !same_stream(tag, of) {
             continue;
         }
         if let Text::Foreign(text) = prefixes.split(rest) {
@@ -96,7 +97,7 @@ fn text(file: &mut File, range: ByteRange, stage: &str, buffer: &mut Vec<u8>) ->
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// The lines of a text, without their ends (LF or CRLF).
+/// The lines of a text, without their line endings (LF or CRLF).
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -111,7 +112,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The line that ends where the text does.
+/// The last line of a text.
 fn last_line(text: &[u8]) -> Option<&[u8]> {
     text.last().filter(|byte| **byte == b'\n')?;
     lines(text).last()

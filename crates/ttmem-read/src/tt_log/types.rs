@@ -1,38 +1,38 @@
-//! Tensor types and their layouts, in every spelling since 2024, and the bytes that they take.
+//! Parses tensor types and their layouts, in all spellings since 2024, and computes their sizes.
 //!
-//! `tensor<1x32x64xbf16, #ttnn.ttnn_layout<(d0, d1, d2) -> (…), <1x1>, memref<1x2x!ttcore.tile<32x32, bf16>,
-//! #ttnn.buffer_type<dram>>, <interleaved>>>`: the shape is logical, the memref is what one core or bank holds
-//! (the whole tensor where it is interleaved in DRAM), and its element is what is stored.
+//! In `tensor<1x32x64xbf16, #ttnn.ttnn_layout<(d0, d1, d2) -> (…), <1x1>, memref<1x2x!ttcore.tile<32x32, bf16>,
+//! #ttnn.buffer_type<dram>>, <interleaved>>>`, the shape is logical. The memref is the part of one core or bank (the
+//! whole tensor if it is interleaved in DRAM), and its element is the stored type.
 
 use super::brackets::{closing, parts};
 use super::view::decimal;
 
-/// A tensor type, taken apart.
+/// A parsed tensor type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParsedType<'a> {
     pub shape: Vec<u64>,
-    /// `bf16`, or the element of the tile where the type carries tiles.
+    /// `bf16`, or the element of the tile if the type contains tiles.
     pub element: &'a [u8],
-    /// Shape and element as printed: the part that is the same in a log and in a module dump.
+    /// Shape and element as printed, which are the same in a log and in a module dump.
     pub signature: &'a [u8],
     pub layout: Option<ParsedLayout<'a>>,
 }
 
-/// A layout, taken apart.
+/// A parsed layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ParsedLayout<'a> {
     pub buffer: &'a [u8],
-    /// `interleaved`, `height_sharded` …; none on the host.
+    /// `interleaved`, `height_sharded` …; `None` on the host.
     pub spread: Option<&'a [u8]>,
     pub grid: Vec<u64>,
-    /// The piece that one core or bank holds, in tiles or elements.
+    /// The part of one core or bank, in tiles or elements.
     pub shard: Vec<u64>,
     pub stored: &'a [u8],
     pub tile: Option<(u32, u32)>,
 }
 
 impl<'a> ParsedType<'a> {
-    /// Reads `tensor<…>`. Anything else (`!ttnn.device`, `i32`) is no tensor.
+    /// Parses `tensor<…>`. Anything else (`!ttnn.device`, `i32`) is not a tensor.
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let inner = text.strip_prefix(b"tensor<")?.strip_suffix(b">")?;
         let mut fields = parts(inner);
@@ -56,7 +56,7 @@ impl<'a> ParsedLayout<'a> {
             if let Some(content) = part.strip_prefix(b"memref<") {
                 memref = Some(content.strip_suffix(b">")?);
             } else if let Some(content) = part.strip_prefix(b"<").and_then(|part| part.strip_suffix(b">")) {
-                // Before the memref stands the grid, behind it how the tensor is spread; older grids carry maps.
+                // The grid precedes the memref and the distribution follows it; older grids contain maps.
                 match (memref, spread) {
                     (None, _) => grid = dims(parts(content).next()?).map_or_else(Vec::new, |(dims, _)| dims),
                     (Some(_), None) => spread = Some(content),
@@ -72,7 +72,7 @@ impl<'a> ParsedLayout<'a> {
     }
 }
 
-/// `2x4xf32` is two dims and an element; `8x8` is dims alone.
+/// Parses `2x4xf32` into two dims and an element; `8x8` has only dims.
 fn dims(text: &[u8]) -> Option<(Vec<u64>, &[u8])> {
     let mut dims = Vec::new();
     let mut rest = text;
@@ -90,14 +90,14 @@ fn dims(text: &[u8]) -> Option<(Vec<u64>, &[u8])> {
     }
 }
 
-/// `!ttcore.tile<32x32, bf16>` (`!tt.tile` until June 2025) is a tile and what is stored in it.
+/// Parses `!ttcore.tile<32x32, bf16>` (`!tt.tile` until June 2025) into the tile shape and the stored type.
 fn tile_of(element: &[u8]) -> Option<((u32, u32), &[u8])> {
     let dot = element.strip_prefix(b"!")?.iter().position(|&byte| byte == b'.')? + 2;
     let inner = element.get(dot..)?.strip_prefix(b"tile<")?.strip_suffix(b">")?;
     let mut fields = parts(inner);
     let (size, _) = dims(fields.next()?)?;
     let [height, width] = size[..] else { return None };
-    // Tiles have up to 32 rows and columns; what is far beyond is no tile.
+    // Tiles have up to 32 rows and columns; anything far larger is not a tile.
     let checked = |dim: u64| u32::try_from(dim).ok().filter(|dim| (1..=1024).contains(dim));
     Some(((checked(height)?, checked(width)?), fields.next()?))
 }
@@ -110,7 +110,7 @@ fn buffer_name(text: &[u8]) -> &[u8] {
     }
 }
 
-/// How many bytes a value of a scalar type takes; `None` for block formats and what is not known.
+/// The bytes of a scalar type; `None` for block formats and unknown types.
 pub(crate) fn scalar_bytes(element: &[u8]) -> Option<u64> {
     Some(match element {
         b"f64" | b"i64" | b"si64" | b"ui64" | b"u64" => 8,
@@ -121,7 +121,7 @@ pub(crate) fn scalar_bytes(element: &[u8]) -> Option<u64> {
     })
 }
 
-/// How many bytes a tile takes: block formats share an exponent among 16 values.
+/// The bytes of a tile. Block formats share an exponent among 16 values.
 pub(crate) fn tile_bytes(element: &[u8], (height, width): (u32, u32)) -> Option<u64> {
     const FACE: u64 = 16;
     let values = u64::from(height).checked_mul(width.into())?;
@@ -139,14 +139,14 @@ pub(crate) fn tile_bytes(element: &[u8], (height, width): (u32, u32)) -> Option<
     Some(mantissas + rows_of_faces.next_multiple_of(16))
 }
 
-/// Where the runtime keeps a tensor.
+/// The memory where the runtime keeps a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Dram,
     L1,
     L1Small,
     Trace,
-    /// On the host: no device memory.
+    /// On the host, without device memory.
     Host,
 }
 
@@ -174,20 +174,20 @@ impl Place {
     }
 }
 
-/// What a tensor takes, as far as that is known without the device.
+/// The size of a tensor, as far as it is known without the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footprint {
     pub place: Place,
     /// The unit of allocation: a tile, or a row.
     page: u64,
-    /// Interleaved: all pages; sharded: those of one shard.
+    /// Interleaved: all pages; sharded: the pages of one shard.
     pages: u64,
     sharded: bool,
-    /// All bytes, padding included, of the whole tensor.
+    /// The bytes of the whole tensor, including padding.
     pub padded: u64,
 }
 
-/// What the rules need to know of the device.
+/// Device properties that the size rules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alignment {
     /// 32 bytes on Wormhole, 64 on Blackhole.
@@ -195,7 +195,7 @@ pub(crate) struct Alignment {
 }
 
 impl Footprint {
-    /// What the allocator charges each of `banks` banks.
+    /// The bytes that the allocator uses in each of `banks` banks.
     pub fn per_bank(&self, banks: u32, alignment: Alignment) -> Option<u64> {
         const L1_ALIGNMENT: u64 = 16;
         let page_alignment = match self.place {
@@ -205,18 +205,18 @@ impl Footprint {
         };
         let page = self.page.checked_next_multiple_of(page_alignment)?;
         let pages = if self.sharded { self.pages } else { self.pages.div_ceil(u64::from(banks.max(1))) };
-        // The free list hands out multiples of the DRAM alignment, in L1 too.
+        // The allocator uses multiples of the DRAM alignment, in L1 too.
         pages.checked_mul(page)?.checked_next_multiple_of(alignment.dram)
     }
 }
 
 impl ParsedType<'_> {
-    /// The bytes of the logical elements as the type declares them.
+    /// The bytes of the logical elements in the declared type.
     pub fn declared_bytes(&self) -> Option<u64> {
         self.bytes_as(self.element)
     }
 
-    /// The bytes of the logical elements in the form they are stored in, without padding.
+    /// The bytes of the logical elements in the stored type, without padding.
     pub fn logical_bytes(&self) -> Option<u64> {
         self.bytes_as(self.layout.as_ref().map_or(self.element, |layout| layout.stored))
     }
@@ -244,12 +244,12 @@ impl ParsedType<'_> {
         shape
     }
 
-    /// Where the tensor is kept, even where its size cannot be told.
+    /// Where the tensor is kept, even if its size is unknown.
     pub fn place(&self) -> Option<Place> {
         Place::of(self.layout.as_ref()?.buffer)
     }
 
-    /// What the tensor takes, if it has a layout that we know.
+    /// The size of the tensor if its layout is known.
     pub fn footprint(&self) -> Option<Footprint> {
         let layout = self.layout.as_ref()?;
         let place = Place::of(layout.buffer)?;
@@ -263,7 +263,7 @@ impl ParsedType<'_> {
         Some(Footprint { place, page, pages, sharded, padded })
     }
 
-    /// The tiles of one shard, or of the whole tensor where it is interleaved.
+    /// The tiles of one shard, or of the whole tensor if it is interleaved.
     fn tiles(&self, layout: &ParsedLayout<'_>, tile: (u32, u32), sharded: bool) -> Option<u64> {
         let held = product(&layout.shard)?;
         if sharded {
@@ -271,7 +271,7 @@ impl ParsedType<'_> {
         }
         let needed = self.padded_tiles(tile)?;
         if layout.buffer == b"l1" && product(&layout.grid)? > 1 {
-            // Spread over cores the memref is rounded up; the tensor itself is not.
+            // If the tensor is distributed over cores, the memref is rounded up, but the tensor is not.
             return Some(needed);
         }
         // IR before 2026 could collapse dims before padding them; the runtime never did.

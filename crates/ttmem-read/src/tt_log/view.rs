@@ -4,15 +4,15 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MilliMib(pub u64);
 
-/// The step in which the log rounds: 0.001 MiB, up to the next byte.
+/// The rounding of the log: 0.001 MiB, rounded up to a byte.
 pub(crate) const QUANTUM: u64 = 1049;
 
 impl MilliMib {
-    /// The nearest whole bytes.
+    /// The nearest whole number of bytes.
     pub fn bytes(self) -> u64 {
         match self.0.checked_mul(1 << 20).and_then(|scaled| scaled.checked_add(500)) {
             Some(scaled) => scaled / 1000,
-            // A million petabytes: nothing has so much, and no number may stand for "unknown".
+            // More than any device has. The maximum value means "unknown".
             None => u64::MAX - 1,
         }
     }
@@ -29,7 +29,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Reads what stands behind `MemoryView{`.
+    /// Parses the text after `MemoryView{`.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut rest = text;
         let banks = number(&mut rest, b"numBanks: ")?;
@@ -46,17 +46,17 @@ impl View {
         })
     }
 
-    /// What is wrong with the numbers, if they cannot be right together (beyond rounding).
+    /// The contradiction in the numbers, if they are inconsistent beyond rounding.
     pub fn contradiction(&self) -> Option<&'static str> {
         let sum = self.allocated.0.saturating_add(self.free.0);
         if self.banks == 0 && (self.total.0, sum) != (0, 0) {
-            Some("a pool with memory but no banks")
+            Some("memory but no banks")
         } else if self.free.0 > self.total.0.saturating_add(2) {
-            Some("more free than there is in total")
+            Some("more free memory than the total")
         } else if sum.abs_diff(self.total.0) > 2 {
-            Some("allocated and free do not add up to the total")
+            Some("allocated and free memory that do not add up to the total")
         } else if self.largest_free.0 > self.free.0.saturating_add(1) {
-            Some("a largest free block larger than all that is free")
+            Some("a largest free block that exceeds the free memory")
         } else {
             None
         }
@@ -70,7 +70,7 @@ fn number(rest: &mut &[u8], key: &[u8]) -> Option<u64> {
     decimal(&digits[..count])
 }
 
-/// A whole number of decimal digits; `None` for none, or for more than fit.
+/// A decimal number; `None` if there are no digits or too many.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -81,7 +81,7 @@ pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// `12.345 MB`: always three digits behind the point.
+/// Parses `12.345 MB`, always with three decimal places.
 fn milli(rest: &mut &[u8], key: &[u8]) -> Option<MilliMib> {
     let digits = rest.strip_prefix(key)?;
     let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,8 +1,7 @@
-//! Looks over a log while it is being written: how many operations ran, and how full DRAM is.
+//! Follows a log while it is being written: the number of operations, and DRAM usage.
 //!
-//! A light companion of the reader, for a line on a terminal. It takes lines apart by the same rules and counts by
-//! the same rules, so its numbers are those that the reader comes to; but it keeps two numbers of a rank where the
-//! reader rebuilds what was in memory. It is fed bytes as they come, cut anywhere, and never fails.
+//! It is a lightweight version of the reader for a status line. It parses and counts by the same rules, so its numbers
+//! match the reader's, but it does not reconstruct the tensors. It accepts bytes in arbitrary pieces and never fails.
 
 use std::mem;
 
@@ -13,43 +12,43 @@ use super::line::{Header, Message, Prefixes, Text, split_tag};
 use super::operation::ParsedOp;
 use super::streams::is_torn;
 use super::view::View;
-use crate::lines::LONGEST_LINE;
+use crate::lines::MAX_LINE;
 
-/// What a log has said so far.
+/// What a log contains so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The operations that were begun, deallocations included; of several ranks, of the one with the most.
+    /// The number of started operations, including deallocations; the maximum over all ranks.
     pub operations: u64,
-    /// DRAM; `None` until its state was printed.
+    /// DRAM; `None` until a state was printed.
     pub dram: Option<SeenPool>,
 }
 
-/// How full a pool is; of several ranks, that of the one that uses or used the most.
+/// The usage of a pool; the maximum over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenPool {
-    /// The last state of a bank.
+    /// The last usage of a bank.
     pub current_per_bank: u64,
-    /// The highest.
+    /// The highest usage of a bank.
     pub peak_per_bank: u64,
     /// The size of a bank.
     pub capacity_per_bank: u64,
 }
 
-/// Looks over a log while it is being written.
+/// Follows a log while it is being written.
 #[derive(Debug, Default)]
 pub struct Watch {
     prefixes: Prefixes,
-    /// Whose number in `ranks`, by the label of its tag.
+    /// The indexes in `ranks`, by the label of their tag.
     by_label: FxHashMap<Option<Vec<u8>>, usize>,
     ranks: Vec<RankWatch>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     begun: Vec<u8>,
-    /// That line is longer than any that is read.
+    /// That line exceeds the maximum length.
     too_long: bool,
 }
 
 impl Watch {
-    /// Takes the next bytes of the log.
+    /// Processes the next bytes of the log.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -64,12 +63,12 @@ impl Watch {
         self.gather(bytes);
     }
 
-    /// Takes the end of the log: its last line may have no end of its own.
+    /// Processes the end of the log: its last line may have no line ending.
     pub fn finish(&mut self) {
         self.end_line(false);
     }
 
-    /// What was seen so far.
+    /// The results so far.
     pub fn seen(&self) -> Seen {
         let dram = self.ranks.iter().filter_map(|rank| rank.dram);
         Seen {
@@ -83,7 +82,7 @@ impl Watch {
     }
 
     fn gather(&mut self, bytes: &[u8]) {
-        self.too_long |= self.begun.len() + bytes.len() > LONGEST_LINE;
+        self.too_long |= self.begun.len() + bytes.len() > MAX_LINE;
         if self.too_long {
             self.begun = Vec::new();
         } else {
@@ -100,14 +99,14 @@ impl Watch {
         self.begun = line;
     }
 
-    /// Takes a line; `ended` if it has its end.
+    /// Processes a line; `ended` if it has a line ending.
     fn line(&mut self, line: &[u8], ended: bool) {
         let line = line.strip_suffix(b"\r").filter(|_| ended).unwrap_or(line);
         let (tag, rest) = split_tag(line);
         let message = match self.prefixes.split(rest) {
             Text::Runtime(text) if !ended && is_torn(text) => return,
             Text::Runtime(text) => Message::of(text),
-            // A snapshot's states have no logger in front of them.
+            // The states of a snapshot have no logger prefix.
             Text::Foreign(text) => match Message::of(text) {
                 state @ Message::State { .. } => state,
                 _ => return,
@@ -125,16 +124,16 @@ impl Watch {
     }
 }
 
-/// What is known of one rank.
+/// The state of one rank.
 #[derive(Debug, Default)]
 struct RankWatch {
     operations: u64,
     dram: Option<SeenPool>,
-    /// The states before the last operation have yet to come.
+    /// The states before the last operation are still expected.
     waiting: bool,
-    /// Whether operations have texts; a log without has only their types, before their states.
+    /// Whether operations have texts. Without texts, only their types are printed, before their states.
     has_texts: bool,
-    /// The last text was no operation's: the type before its states is all that is known of it.
+    /// The last text was not an operation, so only the type before its states is known.
     skipped: bool,
 }
 

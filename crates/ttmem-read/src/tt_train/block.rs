@@ -1,17 +1,14 @@
-//! One summary: its phases as they come, and what they must add up to.
+//! One summary: its phases in order, and consistency checks.
 //!
-//! The tracker prints figures that follow from each other. Where they do not, the log is torn, or two writers are mixed;
-//! that is said, with the line, and the figures stay as they are printed.
+//! The figures that the tracker prints depend on each other. If they are inconsistent, the log is incomplete or lines
+//! of two writers are mixed. A warning with the line reports that, and the figures stay as printed.
 
 use ttmem_model::{Phase, RankEvent, RankId, Result, Session, SessionId, StrId, Totals};
 
-use super::line::{Cumulative, L1, QUANTUM, Said, Segment};
+use super::line::{Cumulative, DRAM, L1, Said, Segment};
 use crate::tt_log::tables::Tables;
 
-/// Figures that follow from others may differ by so much: each is rounded on its own.
-const TOLERANCE: i64 = 20_972;
-
-/// What stands above a summary.
+/// The lines above a summary.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     pub title: Option<Vec<u8>>,
@@ -19,51 +16,91 @@ pub(super) struct Header {
     pub device_memory: Option<u64>,
 }
 
-/// A summary, as far as it is read.
+/// A summary that is being read.
 #[derive(Debug)]
 pub(super) struct Block {
     header: Header,
-    /// The line that it begins on.
+    /// The line where it begins.
     pub line: u64,
-    /// Its first line is missing.
+    /// The summary's first line is missing.
     pub begins_late: bool,
     phases: Vec<Figures>,
-    /// The line that announces the totals was there.
+    /// The name of the device, if it is not a Tenstorrent device.
+    device: Option<Vec<u8>>,
+    /// The largest rounding of a figure, in bytes.
+    quantum: u64,
+    /// Whether the line that announces the totals was read.
     awaits_totals: bool,
     totals: Option<(Totals, u64)>,
 }
 
-/// A phase, as far as it is read.
+/// A phase that is being read.
 #[derive(Debug)]
 struct Figures {
     name: Vec<u8>,
     line: u64,
-    segment: Option<Segment>,
+    segment: Option<Usage>,
     cumulative: Option<Cumulative>,
     l1: Option<L1>,
 }
 
+/// The usage of a phase.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    peak: i64,
+    allocations: i64,
+    deallocations: i64,
+    change: i64,
+}
+
+impl From<Segment<'_>> for Usage {
+    fn from(segment: Segment<'_>) -> Self {
+        let Segment { peak, allocations, deallocations, change, .. } = segment;
+        Self { peak, allocations, deallocations, change }
+    }
+}
+
 impl Block {
     pub fn new(header: Header, line: u64) -> Self {
-        Self { header, line, begins_late: false, phases: Vec::new(), awaits_totals: false, totals: None }
+        Self {
+            header,
+            line,
+            begins_late: false,
+            phases: Vec::new(),
+            device: None,
+            quantum: 0,
+            awaits_totals: false,
+            totals: None,
+        }
     }
 
-    /// Takes a line of the summary; says whether it has a place in it.
+    /// Adds a line of the summary. Returns whether it fits there.
     pub fn take(&mut self, said: Said<'_>, line: u64) -> bool {
+        if let Said::Segment(Segment { device, .. }) = said
+            && device != DRAM
+        {
+            self.device = Some(device.to_vec());
+        }
+        if let Said::Segment(Segment { quantum, .. })
+        | Said::Cumulative(Cumulative { quantum, .. })
+        | Said::Overall { quantum, .. } = said
+        {
+            self.quantum = self.quantum.max(quantum);
+        }
         match (said, self.phases.last_mut()) {
             (Said::Phase(name), _) => {
                 let name = name.to_vec();
                 self.phases.push(Figures { name, line, segment: None, cumulative: None, l1: None });
                 true
             }
-            (Said::Segment(segment), Some(phase)) => phase.segment.replace(segment).is_none(),
+            (Said::Segment(segment), Some(phase)) => phase.segment.replace(segment.into()).is_none(),
             (Said::Cumulative(cumulative), Some(phase)) => phase.cumulative.replace(cumulative).is_none(),
             (Said::L1(l1), Some(phase)) => phase.l1.replace(l1).is_none(),
             (Said::Totals, _) => {
                 self.awaits_totals = true;
                 true
             }
-            (Said::Overall { peak, current }, _) => {
+            (Said::Overall { peak, current, .. }, _) => {
                 self.totals = Some((Totals { peak: Some(peak), current: Some(current) }, line));
                 true
             }
@@ -71,7 +108,7 @@ impl Block {
         }
     }
 
-    /// Whether nothing can follow.
+    /// Whether the summary is complete.
     pub fn is_over(&self) -> bool {
         self.totals.is_some()
     }
@@ -80,15 +117,15 @@ impl Block {
         self.phases.is_empty()
     }
 
-    /// Says the session and its phases.
+    /// Emits the session and its phases.
     pub fn say(&self, rank: RankId, id: SessionId, tables: &mut Tables<'_>) -> Result<()> {
-        let title = self.header.title.as_deref();
+        let title = self.header.title.as_deref().or(self.device.as_deref());
         let session = Session {
             name: title.map(|title| tables.text(title)).transpose()?,
             parameters: self.header.parameters,
             dtype: None,
             device_memory: self.header.device_memory,
-            quantum: QUANTUM,
+            quantum: self.quantum,
             estimated: false,
             line: Some(self.line),
             totals: None,
@@ -101,41 +138,55 @@ impl Block {
         if let Some((totals, _)) = self.totals {
             tables.say(rank, RankEvent::SessionEnded(id, totals))?;
         }
-        self.complain(tables)
+        self.check(tables)
     }
 
-    /// Says what is missing, and what does not follow.
-    fn complain(&self, tables: &mut Tables<'_>) -> Result<()> {
+    /// Warns about missing lines and inconsistent figures.
+    fn check(&self, tables: &mut Tables<'_>) -> Result<()> {
         if self.begins_late {
-            let message = "phases without the line that begins a summary: what stood before is missing";
+            let message = "the first line of this summary is missing, and so are any phases before this line";
             tables.warn(Some(self.line), message)?;
         }
         if !self.is_over() {
             let last = self.phases.last().map(|phase| String::from_utf8_lossy(&phase.name).into_owned());
             let message =
-                format!("the summary that begins here is cut off after phase {}", last.unwrap_or_default());
+                format!("the summary that begins here is truncated after phase {}", last.unwrap_or_default());
             tables.warn(Some(self.line), message)?;
         }
-        let mut before = if self.begins_late { None } else { Some(Cumulative { peak: 0, current: 0 }) };
+        let start = Cumulative { peak: 0, current: 0, quantum: 0 };
+        let mut before = if self.begins_late { None } else { Some(start) };
         for phase in &self.phases {
-            phase.complain(before, tables)?;
+            phase.check(before, self, tables)?;
             before = phase.cumulative;
         }
         let Some((totals, line)) = self.totals else { return Ok(()) };
         let (Some(last), Some(peak), Some(current)) = (before, totals.peak, totals.current) else {
             return Ok(());
         };
-        if differs(peak, last.peak) || differs(current, last.current) {
+        if self.differs(peak, last.peak) || self.differs(current, last.current) {
             let message = format!(
-                "the totals are {} and {}, but the last phase ends with {} and {}",
-                mb(peak),
-                mb(current),
-                mb(last.peak),
-                mb(last.current)
+                "the totals are {} (peak) and {} (final), but the last phase ends with {} and {}",
+                self.size(peak),
+                self.size(current),
+                self.size(last.peak),
+                self.size(last.current)
             );
             tables.warn(Some(line), message)?;
         }
         Ok(())
+    }
+
+    /// Whether two figures differ by more than their rounding.
+    fn differs(&self, a: i64, b: i64) -> bool {
+        a.abs_diff(b) > self.quantum.saturating_mul(2)
+    }
+
+    /// `12.34 MB`, as in the log.
+    fn size(&self, bytes: i64) -> String {
+        let hundredths = (i128::from(bytes.unsigned_abs()) * 100 + (1 << 19)) >> 20;
+        let sign = if bytes < 0 { "-" } else { "" };
+        let unit = if self.device.is_some() { "MiB" } else { "MB" };
+        format!("{sign}{}.{:02} {unit}", hundredths / 100, hundredths % 100)
     }
 }
 
@@ -159,13 +210,13 @@ impl Figures {
         }
     }
 
-    /// Holds the figures against each other and against those of the phase before, as far as they are known.
-    fn complain(&self, before: Option<Cumulative>, tables: &mut Tables<'_>) -> Result<()> {
+    /// Compares the figures with each other and with those of the previous phase, if they are known.
+    fn check(&self, before: Option<Cumulative>, block: &Block, tables: &mut Tables<'_>) -> Result<()> {
         let name = String::from_utf8_lossy(&self.name);
         let missing: Vec<&str> = [
             (self.segment.is_none(), "Segment Peak"),
             (self.cumulative.is_none(), "Cumulative Peak"),
-            (self.l1.is_none(), "L1"),
+            (self.l1.is_none() && block.device.is_none(), "L1"),
         ]
         .into_iter()
         .filter_map(|(missing, what)| missing.then_some(what))
@@ -176,11 +227,11 @@ impl Figures {
         }
         let mut wrong = |what: &str, printed: i64, follows: i64| {
             let message = format!(
-                "phase {name}: {what} is {}, but {} follows from the other figures",
-                mb(printed),
-                mb(follows)
+                "phase {name}: {what} is {}, but the other figures imply {}; figures are shown as printed",
+                block.size(printed),
+                block.size(follows)
             );
-            if differs(printed, follows) { tables.warn(Some(self.line), message) } else { Ok(()) }
+            if block.differs(printed, follows) { tables.warn(Some(self.line), message) } else { Ok(()) }
         };
         let Some(segment) = self.segment else { return Ok(()) };
         wrong("Segment Change", segment.change, segment.allocations.saturating_sub(segment.deallocations))?;
@@ -188,15 +239,4 @@ impl Figures {
         wrong("Cumulative Current", now.current, before.current.saturating_add(segment.change))?;
         wrong("Cumulative Peak", now.peak, before.peak.max(before.current.saturating_add(segment.peak)))
     }
-}
-
-fn differs(a: i64, b: i64) -> bool {
-    a.abs_diff(b) > TOLERANCE.unsigned_abs()
-}
-
-/// `12.34 MB`, as the log has it.
-fn mb(bytes: i64) -> String {
-    let hundredths = (i128::from(bytes.unsigned_abs()) * 100 + (1 << 19)) >> 20;
-    let sign = if bytes < 0 { "-" } else { "" };
-    format!("{sign}{}.{:02} MB", hundredths / 100, hundredths % 100)
 }

@@ -1,58 +1,66 @@
-//! What one line of a training log says of memory.
+//! Parses one line of a training log.
 //!
-//! Figures are printed in MB, which are MiB, with two digits behind the point. Whatever stands in front of the words
-//! (a logger's prefix, pytest's) does not matter.
+//! Figures of Tenstorrent devices are printed in MB, which are MiB, with two decimal places. For other devices,
+//! `ttmem.MemoryUsageTracker` prints the name of the device instead of DRAM, MiB or GiB, and no L1. Prefixes (of a logger
+//! or pytest) are ignored.
 
 use memchr::memmem;
 
 use crate::tt_log::view::decimal;
 
-/// What figures are rounded to: 0.01 MiB, in bytes.
-pub(super) const QUANTUM: u64 = 10_486;
+/// The rounding of figures in MB: 0.01 MiB, in bytes.
+#[cfg(test)]
+const QUANTUM: u64 = 10_486;
+/// The name of a Tenstorrent device's memory.
+pub(super) const DRAM: &[u8] = b"DRAM";
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said<'a> {
-    /// A summary begins.
+    /// The first line of a summary.
     Summary,
-    /// A phase begins.
+    /// The first line of a phase.
     Phase(&'a [u8]),
-    /// What happened in the phase.
-    Segment(Segment),
-    /// What it comes to with the phases before.
+    /// The usage of the phase.
+    Segment(Segment<'a>),
+    /// The cumulative usage up to the end of the phase.
     Cumulative(Cumulative),
-    /// What kernels and buffers took of a core.
+    /// The L1 usage of kernels and buffers per core.
     L1(L1),
-    /// The totals follow.
+    /// The line that announces the totals.
     Totals,
     /// The totals.
     Overall {
-        /// The highest use.
+        /// The peak usage.
         peak: i64,
-        /// The use at the end.
+        /// The usage at the end.
         current: i64,
+        /// The rounding of these figures.
+        quantum: u64,
     },
-    /// The parameters of the model.
+    /// The number of model parameters.
     Parameters(u64),
     /// The memory of the device, in bytes.
     DeviceMemory(u64),
-    /// A tracker that writes over a phase of the same name.
+    /// The tracker overwrites a phase of the same name.
     Overwritten(&'a [u8]),
-    /// A tracker that has nothing to tell.
+    /// The tracker has recorded no phases.
     Nothing,
-    /// It begins as one of these, and goes on differently.
+    /// Starts like one of these lines, but does not match.
     Malformed,
-    /// Something else.
+    /// Any other line.
     Other,
 }
 
 /// `DRAM: Segment Peak …`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct Segment<'a> {
+    pub device: &'a [u8],
     pub peak: i64,
     pub allocations: i64,
     pub deallocations: i64,
     pub change: i64,
+    pub quantum: u64,
 }
 
 /// `DRAM: Cumulative Peak …`
@@ -60,6 +68,7 @@ pub(super) struct Segment {
 pub(super) struct Cumulative {
     pub peak: i64,
     pub current: i64,
+    pub quantum: u64,
 }
 
 /// `L1: Peak CB …`
@@ -70,40 +79,41 @@ pub(super) struct L1 {
     pub total: i64,
 }
 
-/// Takes a line apart, which has no tag and no colours.
+/// Parses a line without tags and colours.
 pub(super) fn parse(line: &[u8]) -> Said<'_> {
-    type Figures = fn(&[u8]) -> Option<Said<'static>>;
-    const FIGURES: [(&[u8], Figures); 4] = [
-        (b"DRAM: Segment Peak ", |rest| {
-            let (peak, rest) = figure(rest, b", Allocations ")?;
-            let (allocations, rest) = figure(rest, b", Deallocations ")?;
-            let (deallocations, rest) = figure(rest, b", Segment Change ")?;
-            let (change, _) = figure(rest, b"")?;
-            Some(Said::Segment(Segment { peak, allocations, deallocations, change }))
+    type Parse = for<'a> fn(&'a [u8], Figures<'a>) -> Option<Said<'a>>;
+    const OF_DEVICE: [(&[u8], Parse); 2] = [
+        (b": Segment Peak ", |device, mut figures| {
+            Some(Said::Segment(Segment {
+                device,
+                peak: figures.next(b", Allocations ")?,
+                allocations: figures.next(b", Deallocations ")?,
+                deallocations: figures.next(b", Segment Change ")?,
+                change: figures.next(b"")?,
+                quantum: figures.quantum,
+            }))
         }),
-        (b"DRAM: Cumulative Peak ", |rest| {
-            let (peak, rest) = figure(rest, b", Cumulative Current ")?;
-            let (current, _) = figure(rest, b"")?;
-            Some(Said::Cumulative(Cumulative { peak, current }))
-        }),
-        (b"L1: Peak CB ", |rest| {
-            let (cb, rest) = figure(rest, b", Peak Buffer ")?;
-            let (buffer, rest) = figure(rest, b", Peak Total ")?;
-            let (total, _) = figure(rest, b"")?;
-            Some(Said::L1(L1 { cb, buffer, total }))
-        }),
-        (b"Overall DRAM Peak: ", |rest| {
-            let (peak, rest) = figure(rest, b", Final DRAM Usage: ")?;
-            let (current, _) = figure(rest, b"")?;
-            Some(Said::Overall { peak, current })
+        (b": Cumulative Peak ", |_, mut figures| {
+            Some(Said::Cumulative(Cumulative {
+                peak: figures.next(b", Cumulative Current ")?,
+                current: figures.next(b"")?,
+                quantum: figures.quantum,
+            }))
         }),
     ];
     let line = line.trim_ascii();
-    let behind = |words: &[u8]| memmem::find(line, words).map(|at| &line[at + words.len()..]);
-    for (words, figures) in FIGURES {
-        if let Some(rest) = behind(words) {
-            return figures(rest).unwrap_or(Said::Malformed);
+    for (words, parse) in OF_DEVICE {
+        if let Some(at) = memmem::find(line, words)
+            && let Some(device) = device(&line[..at])
+        {
+            return parse(device, Figures::new(&line[at + words.len()..])).unwrap_or(Said::Malformed);
         }
+    }
+    if let Some(at) = memmem::find(line, b"L1: Peak CB ") {
+        return l1(&line[at + b"L1: Peak CB ".len()..]).unwrap_or(Said::Malformed);
+    }
+    if let Some(totals) = overall(line) {
+        return totals;
     }
     if line.ends_with(b"=== Memory Usage Summary ===") {
         return Said::Summary;
@@ -123,11 +133,42 @@ pub(super) fn parse(line: &[u8]) -> Said<'_> {
     header(line).unwrap_or(Said::Other)
 }
 
+/// The name before the figures: a device of PyTorch such as `cuda:0`, or `DRAM`, which may follow any prefix.
+fn device(before: &[u8]) -> Option<&[u8]> {
+    if before.ends_with(DRAM) {
+        return Some(DRAM);
+    }
+    let name = before.rsplit(u8::is_ascii_whitespace).next()?;
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b":_-".contains(byte);
+    (!name.is_empty() && name.iter().all(is_name)).then_some(name)
+}
+
+fn l1(figures: &[u8]) -> Option<Said<'static>> {
+    let mut figures = Figures::new(figures);
+    let (cb, buffer) = (figures.next(b", Peak Buffer ")?, figures.next(b", Peak Total ")?);
+    Some(Said::L1(L1 { cb, buffer, total: figures.next(b"")? }))
+}
+
+/// `Overall DRAM Peak: 2.00 MB, Final DRAM Usage: 1.00 MB`
+fn overall(line: &[u8]) -> Option<Said<'static>> {
+    let named = &line[memmem::find(line, b"Overall ")? + b"Overall ".len()..];
+    let (device, rest) = named.split_at(memmem::find(named, b" Peak: ")?);
+    if device.contains(&b' ') {
+        return None;
+    }
+    let mut figures = Figures::new(&rest[b" Peak: ".len()..]);
+    let mut parse = || {
+        let peak = figures.next(&[b", Final ", device, b" Usage: "].concat())?;
+        Some(Said::Overall { peak, current: figures.next(b"")?, quantum: figures.quantum })
+    };
+    Some(parse().unwrap_or(Said::Malformed))
+}
+
 /// `--- FORWARD_PASS ---`
 fn phase(line: &[u8]) -> Option<&[u8]> {
     let body = line.strip_suffix(b" ---")?;
     let at = memmem::find(body, b"--- ")?;
-    // A longer rule is an ornament.
+    // A longer rule is decoration.
     let is_rule = body[..at].last() == Some(&b'-');
     let name = body[at + 4..].trim_ascii();
     (!is_rule && !name.is_empty() && !name.starts_with(b"-")).then_some(name)
@@ -141,7 +182,7 @@ fn overwritten(line: &[u8]) -> Option<&[u8]> {
         .find_map(|words| memmem::find(body, words).map(|at| &body[at + words.len()..]))
 }
 
-/// The rows above a summary. They are whole lines: `trainable params 0` is another.
+/// Parses a row above a summary. The label must start the line: `trainable params 0` does not match.
 fn header(line: &[u8]) -> Option<Said<'static>> {
     const PARAMETERS: [&[u8]; 2] = [b"Model number of parameters:", b"Total parameters:"];
     let line = line.strip_prefix(b"- ").unwrap_or(line);
@@ -150,12 +191,13 @@ fn header(line: &[u8]) -> Option<Said<'static>> {
         return whole(rest.trim_ascii()).map(Said::Parameters);
     }
     let memory = line.strip_prefix(b"Available Device Memory:").or_else(|| row(line, b"memory"))?;
-    let (bytes, rest) = figure(memory.trim_ascii(), b"")?;
-    rest.is_empty().then_some(())?;
+    let mut figures = Figures::new(memory.trim_ascii());
+    let bytes = figures.next(b"")?;
+    figures.rest.is_empty().then_some(())?;
     u64::try_from(bytes).ok().map(Said::DeviceMemory)
 }
 
-/// A row of the banner: a label and, at least two spaces behind it, a value.
+/// A row of the banner: a label, at least two spaces, and a value.
 fn row<'a>(line: &'a [u8], label: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(label).filter(|rest| rest.starts_with(b"  "))
 }
@@ -166,27 +208,45 @@ fn whole(text: &[u8]) -> Option<u64> {
     decimal(&digits)
 }
 
-/// `+1863.25 MB` in bytes, and what follows it and the words behind it.
-fn figure<'a>(text: &'a [u8], then: &[u8]) -> Option<(i64, &'a [u8])> {
-    /// No figure has more digits behind the point.
-    const MOST: usize = 6;
-    let (negative, digits) = match text.split_first()? {
-        (b'-', rest) => (true, rest),
-        (b'+', rest) => (false, rest),
-        _ => (false, text),
-    };
-    let count = digits.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b',').count();
-    let whole_part = whole(&digits[..count])?;
-    let (fraction, rest) = match digits[count..].strip_prefix(b".") {
-        Some(behind) => behind.split_at(behind.iter().take_while(|byte| byte.is_ascii_digit()).count()),
-        None => (&b""[..], &digits[count..]),
-    };
-    let scale = 10i128.pow(u32::try_from(fraction.len()).ok().filter(|_| fraction.len() <= MOST)?);
-    let fraction = if fraction.is_empty() { 0 } else { decimal(fraction)? };
-    let scaled = i128::from(whole_part) * scale + i128::from(fraction);
-    let bytes = i64::try_from((scaled * (1 << 20) + scale / 2) / scale).ok()?;
-    let rest = rest.strip_prefix(b" MB")?.strip_prefix(then)?;
-    Some((if negative { -bytes } else { bytes }, rest))
+/// Figures with words between them.
+struct Figures<'a> {
+    rest: &'a [u8],
+    /// The largest rounding of the figures so far, in bytes.
+    quantum: u64,
+}
+
+impl<'a> Figures<'a> {
+    fn new(rest: &'a [u8]) -> Self {
+        Self { rest, quantum: 0 }
+    }
+
+    /// Parses `+1863.25 MB` into bytes, and the words that follow.
+    fn next(&mut self, then: &[u8]) -> Option<i64> {
+        /// The maximum number of decimal places.
+        const MAX_DECIMALS: usize = 6;
+        const UNITS: [(&[u8], u32); 3] = [(b" MB", 20), (b" MiB", 20), (b" GiB", 30)];
+        let (negative, digits) = match self.rest.split_first()? {
+            (b'-', rest) => (true, rest),
+            (b'+', rest) => (false, rest),
+            _ => (false, self.rest),
+        };
+        let count = digits.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b',').count();
+        let whole_part = whole(&digits[..count])?;
+        let (fraction, rest) = match digits[count..].strip_prefix(b".") {
+            Some(behind) => behind.split_at(behind.iter().take_while(|byte| byte.is_ascii_digit()).count()),
+            None => (&b""[..], &digits[count..]),
+        };
+        let decimals = u32::try_from(fraction.len()).ok().filter(|_| fraction.len() <= MAX_DECIMALS)?;
+        let scale = 10i128.pow(decimals);
+        let fraction = if fraction.is_empty() { 0 } else { decimal(fraction)? };
+        let scaled = i128::from(whole_part) * scale + i128::from(fraction);
+        let (rest, unit) =
+            UNITS.iter().find_map(|(name, power)| Some((rest.strip_prefix(*name)?, *power)))?;
+        let bytes = i64::try_from(((scaled << unit) + scale / 2) / scale).ok()?;
+        self.rest = rest.strip_prefix(then)?;
+        self.quantum = self.quantum.max(u64::try_from(((1i128 << unit) + scale - 1) / scale).ok()?);
+        Some(if negative { -bytes } else { bytes })
+    }
 }
 
 #[cfg(test)]
@@ -199,15 +259,17 @@ mod tests {
     fn figures_are_bytes() {
         let text = b"  DRAM: Segment Peak 1863.25 MB, Allocations 22140.61 MB, Deallocations 0.00 MB, Segment Change -2.50 MB";
         let segment = Segment {
+            device: DRAM,
             peak: 1863 * MIB + MIB / 4,
             allocations: 23_216_112_271,
             deallocations: 0,
             change: -2 * MIB - MIB / 2,
+            quantum: QUANTUM,
         };
         assert_eq!(parse(text), Said::Segment(segment));
         assert_eq!(
             parse(b"DRAM: Cumulative Peak 0.01 MB, Cumulative Current +0.00 MB"),
-            Said::Cumulative(Cumulative { peak: 10_486, current: 0 })
+            Said::Cumulative(Cumulative { peak: 10_486, current: 0, quantum: QUANTUM })
         );
         assert_eq!(
             parse(b"  L1: Peak CB 0.50 MB, Peak Buffer 0.25 MB, Peak Total 0.75 MB"),
@@ -215,8 +277,41 @@ mod tests {
         );
         assert_eq!(
             parse(b"Overall DRAM Peak: 2.00 MB, Final DRAM Usage: 1.00 MB"),
-            Said::Overall { peak: 2 * MIB, current: MIB }
+            Said::Overall { peak: 2 * MIB, current: MIB, quantum: QUANTUM }
         );
+    }
+
+    #[test]
+    fn other_devices_have_names_and_units() {
+        for (prefix, device) in
+            [("  ", "cuda:0"), ("INFO:train: ", "cpu"), ("[2026-11-17] ", "privateuse1:3")]
+        {
+            let line = format!(
+                "{prefix}{device}: Segment Peak 1.500 GiB, Allocations 2.00 MiB, Deallocations 0.50 MiB, \
+                 Segment Change +1.50 MiB"
+            );
+            let segment = Segment {
+                device: device.as_bytes(),
+                peak: 1536 * MIB,
+                allocations: 2 * MIB,
+                deallocations: MIB / 2,
+                change: MIB + MIB / 2,
+                quantum: 1_073_742,
+            };
+            assert_eq!(parse(line.as_bytes()), Said::Segment(segment));
+        }
+        assert_eq!(
+            parse(b"  cpu: Cumulative Peak 3.00 MiB, Cumulative Current -1.00 MiB"),
+            Said::Cumulative(Cumulative { peak: 3 * MIB, current: -MIB, quantum: QUANTUM })
+        );
+        assert_eq!(
+            parse(b"Overall cuda:0 Peak: 2.000 GiB, Final cuda:0 Usage: 1.00 MiB"),
+            Said::Overall { peak: 2048 * MIB, current: MIB, quantum: 1_073_742 }
+        );
+        assert_eq!(parse(b"Overall cuda:0 Peak: 2.00 MiB, Final cuda:1 Usage: 1.00 MiB"), Said::Malformed);
+        for line in ["Overall the new Peak: 3", "see (x): Segment Peak 3", ": Cumulative Peak 3"] {
+            assert_eq!(parse(line.as_bytes()), Said::Other, "{line}");
+        }
     }
 
     #[test]
@@ -249,7 +344,7 @@ mod tests {
         ] {
             assert_eq!(parse(line.as_bytes()), Said::DeviceMemory(12 << 30), "{line}");
         }
-        // What only looks so.
+        // Lines that only look similar.
         for line in
             ["trainable params  0", "trainable params 0", "used memory 5 MB", "memory 5 MB", "params: 5"]
         {

@@ -1,8 +1,8 @@
 //! Reads the log of a training program that prints memory summaries (tt-train's `MemoryUsageTracker`).
 //!
-//! A summary is a list of phases with their figures, and totals at the end (`line`). A log may have several, of several
-//! ranks, between any other lines. Each rank and stream has a block of its own (`block`); when it is over, its session
-//! and phases are said, and its figures are held against each other.
+//! A summary is a list of phases with their figures, and totals at the end (`line`). A log may contain several
+//! summaries, of several ranks, between other lines. Each rank and stream has a separate block (`block`). At the end of
+//! a block, its session and phases are emitted, and its figures are checked for consistency.
 
 mod block;
 mod line;
@@ -31,7 +31,7 @@ impl Reader for TtTrain {
     }
 
     fn capture(&self) -> &'static str {
-        "call MemoryUsageTracker's begin_capture, snapshot and print_memory_usage; tt-train's examples do so with \
+        "call MemoryUsageTracker's begin_capture, snapshot and print_memory_usage; tt-train's examples do this with \
          --track_memory"
     }
 
@@ -54,7 +54,7 @@ impl Reader for TtTrain {
     }
 }
 
-/// A log, being read.
+/// A log that is being read.
 struct Log<'s, 'n> {
     file: &'n str,
     tables: Tables<'s>,
@@ -62,11 +62,11 @@ struct Log<'s, 'n> {
     streams: FxHashMap<OwnedTag, Stream>,
     /// The line without colours.
     plain: Vec<u8>,
-    /// The lines that could not be understood.
+    /// The lines that could not be parsed.
     skipped: Vec<u64>,
 }
 
-/// A rank's label and the stream's name; none where lines are not tagged.
+/// A rank's label and the stream's name; `None` if lines are not tagged.
 type OwnedTag = Option<(Vec<u8>, Vec<u8>)>;
 
 /// A rank that has a session.
@@ -76,12 +76,12 @@ struct Rank {
     sessions: usize,
 }
 
-/// What one stream of one rank is in the middle of.
+/// The state of one stream of one rank.
 #[derive(Default)]
 struct Stream {
-    /// What stands above the next summary.
+    /// The lines above the next summary.
     header: Header,
-    /// The line before was a rule: the next is a title.
+    /// The previous line was a rule, so the next one is a title.
     after_rule: bool,
     block: Option<Block>,
 }
@@ -96,10 +96,10 @@ impl Log<'_, '_> {
                     self.line(line)?;
                 }
                 Ok(None) => break,
-                // A packed log that was cut: a run that crashed is the normal case.
+                // A truncated compressed log, usually of a run that crashed.
                 Err(error) if is_damage(&error) && last > 0 => {
                     let message = format!(
-                        "the packed file is damaged behind this line ({error}); everything before is answered"
+                        "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
                     );
                     self.tables.warn(Some(last), message)?;
                     break;
@@ -135,13 +135,13 @@ impl Log<'_, '_> {
             Said::Overwritten(name) => {
                 let name = String::from_utf8_lossy(name);
                 let message = format!(
-                    "the tracker wrote over an earlier phase {name}: what that used is missing in the figures"
+                    "the tracker overwrote an earlier phase {name}; the figures do not include its usage"
                 );
                 self.tables.warn(Some(number), message)?;
             }
             Said::Nothing => {
                 self.tables
-                    .warn(Some(number), "the tracker had no phases to tell of: was snapshot called?")?;
+                    .warn(Some(number), "the tracker recorded no phases; check that snapshot is called")?;
             }
             Said::Malformed => self.skipped.push(number),
             Said::Other => {
@@ -159,7 +159,7 @@ impl Log<'_, '_> {
                         self.end_block(stream, rank)?;
                     }
                 }
-                // Phases without the line that begins a summary: a log that was cut at its front.
+                // A phase without the first line of a summary: the beginning of the log is missing.
                 None if matches!(said, Said::Phase(_)) => {
                     let mut block = Block::new(std::mem::take(&mut stream.header), number);
                     block.begins_late = true;
@@ -172,7 +172,7 @@ impl Log<'_, '_> {
         Ok(())
     }
 
-    /// Says a session and its phases, and what is wrong with them.
+    /// Emits a session and its phases, and warns about problems in them.
     fn end_block(&mut self, stream: &mut Stream, label: Option<&[u8]>) -> Result<()> {
         let Some(block) = stream.block.take() else { return Ok(()) };
         if block.is_empty() {
@@ -191,13 +191,13 @@ impl Log<'_, '_> {
         rank.sessions += 1;
         match session {
             Some(session) => block.say(rank.id, session, &mut self.tables),
-            None => Err(Error::NotThere("there are more summaries than can be counted".into())),
+            None => Err(Error::NotThere("too many summaries".into())),
         }
     }
 
     fn finish(&mut self) -> Result<()> {
         let mut streams: Vec<(OwnedTag, Stream)> = self.streams.drain().collect();
-        // In the order that they stand in the log, whatever the map's is.
+        // In log order, because the map is unordered.
         streams.sort_by_key(|(_, stream)| stream.block.as_ref().map(|block| block.line));
         for (tag, mut stream) in streams {
             self.end_block(&mut stream, tag.as_ref().map(|(label, _)| &label[..]))?;
@@ -205,9 +205,11 @@ impl Log<'_, '_> {
         if let [first, ..] = self.skipped[..] {
             self.tables.skipped(self.skipped.len() as u64)?;
             let message = match self.skipped.len() {
-                1 => "this line of a memory summary could not be understood".to_owned(),
+                1 => "this line of a memory summary is malformed and was skipped".to_owned(),
                 lines => {
-                    format!("{lines} lines of memory summaries could not be understood; this is the first")
+                    format!(
+                        "{lines} lines of memory summaries are malformed and were skipped; this is the first"
+                    )
                 }
             };
             self.tables.warn(Some(first), message)?;
@@ -215,7 +217,7 @@ impl Log<'_, '_> {
         if self.ranks.is_empty() {
             return Err(Error::NoMemoryData {
                 file: self.file.to_owned(),
-                message: "there is no phase in it; call MemoryUsageTracker's begin_capture, snapshot(NAME) after each \
+                message: "no phases; call MemoryUsageTracker's begin_capture, snapshot(NAME) after each \
                           phase, and print_memory_usage"
                     .to_owned(),
             });
@@ -224,9 +226,9 @@ impl Log<'_, '_> {
     }
 }
 
-/// A line of nothing but `#`, `=`, `*` or `-`: what follows is a title.
+/// Whether a line consists of `#`, `=`, `*` or `-`; a title follows.
 fn is_rule(text: &[u8]) -> bool {
-    const SHORTEST: usize = 8;
+    const MIN_LEN: usize = 8;
     let text = text.trim_ascii();
-    text.len() >= SHORTEST && b"#=*-".contains(&text[0]) && text.iter().all(|byte| *byte == text[0])
+    text.len() >= MIN_LEN && b"#=*-".contains(&text[0]) && text.iter().all(|byte| *byte == text[0])
 }

@@ -1,4 +1,4 @@
-//! The buffers that are listed after each operation, as lives.
+//! Derives buffer lifetimes from the buffers listed after each operation.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::tt_log::tables::Tables;
 use crate::tt_log::types::{scalar_bytes, tile_bytes};
 use crate::ttnn_graph::node::{element, is_tiled, padded, shape, spread};
 
-/// The pools, by the number that a buffer's row has; system memory is none of the device.
+/// The pools, indexed by a buffer row's type. System memory is not on the device.
 const POOLS: [&str; 5] = ["DRAM", "L1", "SYSTEM_MEMORY", "L1_SMALL", "TRACE"];
 const SYSTEM_MEMORY: usize = 2;
-/// How a buffer is spread, by its number.
+/// How a buffer is distributed, by its layout number.
 const SPREADS: [Option<&str>; 6] = [
     Some("interleaved"),
     None,
@@ -25,7 +25,7 @@ const SPREADS: [Option<&str>; 6] = [
     Some("nd_sharded"),
 ];
 
-/// A row of the buffers.
+/// A row of the buffers table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffer {
     pub address: Option<u64>,
@@ -34,7 +34,7 @@ pub(super) struct Buffer {
     pub layout: Option<u64>,
 }
 
-/// A row of the tensors.
+/// A row of the tensors table.
 #[derive(Clone, Debug)]
 pub(super) struct TensorRow {
     pub id: i64,
@@ -47,8 +47,8 @@ pub(super) struct TensorRow {
 }
 
 impl TensorRow {
-    /// How the tensor is spread: as its memory configuration says, or else as its buffer's row does. Rows number layouts
-    /// in two ways, by ttnn itself and by its importer of reports.
+    /// How the tensor is distributed: according to its memory configuration, otherwise according to its buffer row.
+    /// ttnn and its report importer number layouts differently.
     fn spread(&self, layout: Option<u64>) -> Option<&'static str> {
         let named = self.memory_config.split_once("TensorMemoryLayout::").map(|(_, name)| name);
         let name =
@@ -60,28 +60,28 @@ impl TensorRow {
     }
 }
 
-/// A buffer while it is there.
+/// A buffer that is currently allocated.
 #[derive(Clone, Debug)]
 struct Alive {
     buffer: Buffer,
     born: Moment,
     step: Option<StepNumber>,
-    /// The number of its tensor.
+    /// The ID of its tensor.
     id: Option<i64>,
     tensor: Option<(StrId, Option<TypeId>)>,
 }
 
-/// Where a buffer lies: pool and address. No two are there at once.
+/// The location of a buffer: pool and address. It is unique among the allocated buffers.
 type Key = (usize, u64, u64);
 
-/// What makes a type: shape, element and layout as they are written, the pool, and how the buffer is spread.
+/// The identity of a type: shape, element and layout as written, the pool, and how the buffer is distributed.
 type TypeKey = (String, String, String, usize, Option<&'static str>);
 
-/// A pool when it was fullest so far.
+/// A pool at its highest usage so far.
 struct Fullest {
     per_bank: u64,
     at: Moment,
-    /// The buffers then: addresses and sizes.
+    /// The buffers at that point: addresses and sizes.
     buffers: Vec<(u64, u64)>,
 }
 
@@ -92,13 +92,13 @@ pub(super) struct Lives {
     pools: [Option<PoolId>; POOLS.len()],
     pool_count: usize,
     alive: BTreeMap<Key, Alive>,
-    /// What is listed after the operation that is read.
+    /// The buffers listed after the current operation.
     listed: BTreeMap<Key, Buffer>,
     types: FxHashMap<TypeKey, Option<TypeId>>,
-    /// For each pool, when it was fullest.
+    /// The highest usage of each pool.
     highest: [Option<Fullest>; POOLS.len()],
     unreadable: u64,
-    /// The first and the last moment of which the buffers are listed.
+    /// The first and the last moment with listed buffers.
     first: Option<Moment>,
     last: Option<Moment>,
 }
@@ -121,7 +121,7 @@ impl Lives {
         }
     }
 
-    /// A buffer is listed.
+    /// Adds a listed buffer.
     pub fn seen(&mut self, buffer: Buffer) {
         let pool =
             buffer.pool.and_then(|number| usize::try_from(number).ok()).filter(|pool| *pool < POOLS.len());
@@ -134,8 +134,8 @@ impl Lives {
         }
     }
 
-    /// All that is there after a step was listed. `tensors` are the step's results and operands: the operation, whether it
-    /// is an operand, and the tensor.
+    /// Ends the list of buffers after a step. `tensors` are the step's results and operands: the operation, whether the
+    /// tensor is an operand, and the tensor.
     pub fn step_done(
         &mut self,
         step: Step,
@@ -172,7 +172,7 @@ impl Lives {
         self.l1_bank_size.filter(|_| POOLS[pool] == "L1")
     }
 
-    /// A result that lies where another tensor lay is new memory, unless it was made in place.
+    /// A result at the address of another tensor is a new allocation, unless the operation ran in place.
     fn renew(
         &mut self,
         result: &TensorRow,
@@ -196,13 +196,13 @@ impl Lives {
         Ok(())
     }
 
-    /// The buffer in which a tensor lies.
+    /// The buffer that contains a tensor.
     fn key_of(&self, row: &TensorRow) -> Option<Key> {
         let (pool, address) = (usize::try_from(row.buffer_type?).ok()?, row.address?);
         self.alive.range((pool, address, 0)..=(pool, address, u64::MAX)).next().map(|(key, _)| *key)
     }
 
-    /// The tensor of a buffer is the first that is known to lie there while it lives.
+    /// Names a buffer after the first tensor that is known to be in it.
     fn name(&mut self, row: &TensorRow, tables: &mut Tables<'_>) -> Result<()> {
         let Some(key) = self.key_of(row) else { return Ok(()) };
         let (pool, Some(alive)) = (key.0, self.alive.get(&key)) else { return Ok(()) };
@@ -249,7 +249,7 @@ impl Lives {
         let id = PoolId::new(self.pool_count).ok_or_else(|| Error::Bug("too many pools".into()))?;
         self.pool_count += 1;
         self.pools[index] = Some(id);
-        // Nothing of it was listed so far: it was empty.
+        // The pool was empty until now, because none of its buffers were listed.
         if let (Some(first), Some(last)) = (self.first, self.last) {
             let reading =
                 Reading { allocated: Some(0), capacity: self.capacity(index), ..Reading::default() };
@@ -297,7 +297,7 @@ impl Lives {
         Ok(())
     }
 
-    /// Says what is left, and how the banks were cut up when they were fullest.
+    /// Emits the remaining buffers, and the block maps of the banks at their highest usage.
     pub fn finish(&mut self, tables: &mut Tables<'_>) -> Result<()> {
         for (key, alive) in std::mem::take(&mut self.alive) {
             self.say(key, &alive, Moment::NEVER, tables)?;
@@ -310,7 +310,7 @@ impl Lives {
         }
         if self.unreadable > 0 {
             let message = format!(
-                "{} rows of buffers lack an address, a size or a type and were left out",
+                "{} buffer rows have no address, size or type and were skipped; usage may be too low",
                 self.unreadable
             );
             tables.warn(None, message)?;
@@ -319,7 +319,7 @@ impl Lives {
     }
 }
 
-/// The pieces between the lowest and the highest buffer of a bank.
+/// The blocks between the lowest and the highest buffer of a bank.
 fn blocks(buffers: &[(u64, u64)]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut end: Option<u64> = None;
@@ -366,7 +366,7 @@ fn define(
         dtype,
         layout: Some(layout),
         declared: logical.into(),
-        // Block floats have no bytes of their own without their tiles.
+        // The size of block floats is only defined for whole tiles.
         logical: Bytes::from(logical.or(padded_bytes)),
         padded: padded_bytes.into(),
     })

@@ -1,11 +1,12 @@
 //! Reads the database that ttnn writes for its visualizer (`db.sqlite`).
 //!
-//! It has the operations in order and, after each, the buffers that were there, with their addresses: so a buffer lives
-//! from the first operation after which it is listed to the last, and what a bank holds is their sum. What was there
-//! inside of an operation and gone at its end is not in it. `schema` says which tables and columns there are: they grew
-//! over the years. `sizes` says what the allocator takes for a buffer, `lives` follows the buffers.
+//! It contains the operations in order and, after each operation, the allocated buffers with their addresses. A buffer
+//! therefore lives from the first to the last operation that lists it, and the usage of a bank is the sum of its
+//! buffers. Memory that an operation allocates and frees internally is not recorded. `schema` determines which tables
+//! and columns exist, because they differ between versions. `sizes` computes the allocated size of a buffer, and
+//! `lives` tracks the buffers.
 //!
-//! The file is opened for reading only; what comes packed or from a pipe is unpacked into a temporary file first.
+//! The file is opened read-only. Compressed input and pipes are first decompressed into a temporary file.
 
 mod lives;
 mod schema;
@@ -28,7 +29,7 @@ use super::{Input, Reader, Sniff};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// The reader of the visualizer's databases.
+/// The reader of ttnn report databases.
 pub(super) struct TtnnDb;
 
 impl Reader for TtnnDb {
@@ -37,7 +38,7 @@ impl Reader for TtnnDb {
     }
 
     fn about(&self) -> &'static str {
-        "the database of a ttnn report (db.sqlite), as the visualizer reads it"
+        "the database of a ttnn report (db.sqlite), as used by the visualizer"
     }
 
     fn capture(&self) -> &'static str {
@@ -57,7 +58,7 @@ impl Reader for TtnnDb {
         if input.rereadable && !has_journal {
             return Database::open(&untouched(Path::new(file)), file)?.read(sink);
         }
-        // What is not yet in the file itself is read from a copy: opening it would write beside the original.
+        // Data that is only in the write-ahead log is read from a copy: opening the original would write beside it.
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("db.sqlite");
         io::copy(&mut input.stream, &mut File::create(&copy).map_err(failed)?).map_err(failed)?;
@@ -68,14 +69,14 @@ impl Reader for TtnnDb {
     }
 }
 
-/// A database, and what people call it.
+/// A database and its display name.
 struct Database<'n> {
     connection: Connection,
     schema: Schema,
     file: &'n str,
 }
 
-/// An operation, as its row has it.
+/// A row of the operations table.
 struct Operation {
     id: i64,
     name: String,
@@ -87,7 +88,7 @@ impl<'n> Database<'n> {
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let damaged = |error: rusqlite::Error| Error::Damaged {
             file: file.to_owned(),
-            message: format!("the database cannot be read: {error}"),
+            message: format!("cannot read the database: {error}"),
         };
         let connection = Connection::open_with_flags(path, flags).map_err(damaged)?;
         let schema = Schema::of(&connection).map_err(damaged)?;
@@ -95,7 +96,7 @@ impl<'n> Database<'n> {
     }
 
     fn damaged(&self, error: &rusqlite::Error) -> Error {
-        let message = format!("the database is damaged: {error}");
+        let message = format!("the database is corrupt: {error}");
         Error::Damaged { file: self.file.to_owned(), message }
     }
 
@@ -110,17 +111,17 @@ impl<'n> Database<'n> {
         }
         tables.warn(
             None,
-            "a database has what was there after each operation: what an operation takes and gives back by itself is not \
-             in it, and peaks may have been higher",
+            "a database lists the buffers after each operation; memory that an operation allocates and frees \
+             internally is not recorded, so actual peaks may be higher",
         )?;
         tables.end()
     }
 
-    /// Whether there is anything to read.
+    /// Fails if there is nothing to read.
     fn check(&self) -> Result<()> {
         if !self.schema.has("operations") || !self.schema.has("buffers") {
             let tables = self.schema.names();
-            let what = format!("an SQLite database with {tables}: none of ttnn's visualizer");
+            let what = format!("an SQLite database with {tables}, not a ttnn report");
             return Err(Error::UnknownFormat { file: self.file.to_owned(), what });
         }
         let count = |table: &str| -> rusqlite::Result<i64> {
@@ -128,14 +129,14 @@ impl<'n> Database<'n> {
         };
         let has_buffers = count("buffers").map_err(|error| self.damaged(&error))?;
         if has_buffers == 0 {
-            let message = "the table of buffers is empty: let ttnn write it with \"enable_detailed_buffer_report\": true \
-                           and \"enable_fast_runtime_mode\": false in TTNN_CONFIG_OVERRIDES";
+            let message = "the buffers table is empty; run with \"enable_detailed_buffer_report\": true and \
+                           \"enable_fast_runtime_mode\": false in TTNN_CONFIG_OVERRIDES";
             return Err(Error::NoMemoryData { file: self.file.to_owned(), message: message.into() });
         }
         Ok(())
     }
 
-    /// The ranks of a database of several processes; one without a number where there is no such column.
+    /// The ranks of a database with several processes, otherwise a single `None`.
     fn ranks(&self) -> rusqlite::Result<Vec<Option<i64>>> {
         if !self.schema.has_column("operations", "rank") {
             return Ok(vec![None]);
@@ -145,7 +146,7 @@ impl<'n> Database<'n> {
         ranks.map(|rank| rank.map(Some)).collect()
     }
 
-    /// `WHERE rank = 1`, where the table has ranks; `AND` joins it to other conditions.
+    /// The condition `rank = 1`, or a condition that is always true if the table has no ranks.
     fn of_rank(&self, table: &str, rank: Option<i64>) -> String {
         match rank.filter(|_| self.schema.has_column(table, "rank")) {
             Some(rank) => format!("rank = {rank}"),
@@ -172,7 +173,8 @@ impl<'n> Database<'n> {
         let mut rows = statement.query([]).map_err(failed)?;
         let mut next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
         let (mut strays, mut unlisted) = (0_u64, 0_u64);
-        // ttnn's importer of reports writes that table, and the buffers after every operation: no rows are no buffers.
+        // ttnn's report importer writes this table, and lists the buffers after every operation: no rows means no
+        // buffers.
         let lists_all = self.schema.has("report_metadata");
         let locations = self.locations(rank).map_err(failed)?;
         for (step, operation) in (0..).zip(&operations) {
@@ -196,20 +198,19 @@ impl<'n> Database<'n> {
         }
         if strays > 0 {
             let message =
-                format!("{strays} rows of buffers are of operations that are not there, and were left out");
+                format!("{strays} buffer rows refer to operations that do not exist and were skipped");
             tables.warn(None, message)?;
         }
         if unlisted > 0 {
             let message = format!(
-                "{unlisted} operations have no rows of buffers: what was there after them is not known, and taken for \
-                 what was there before"
+                "{unlisted} operations have no buffer rows; usage after them is unknown and assumed to be unchanged"
             );
             tables.warn(None, message)?;
         }
         if sizes.unaligned > 0 {
             let message = format!(
-                "the database does not name the architecture of the device, so {} listed sizes are without the allocator's \
-                 alignment: each may be up to 63 bytes per bank too small",
+                "the database does not name the device architecture, so {} buffer sizes do not include the allocator's \
+                 alignment; each may be up to 63 bytes per bank too small",
                 sizes.unaligned
             );
             tables.warn(None, message)?;
@@ -238,7 +239,8 @@ impl<'n> Database<'n> {
         })
     }
 
-    /// The device that is answered, its banks, and the L1 of its cores. Of several devices, the first: all do the same.
+    /// The device to report, its banks, and the L1 size of its cores. If there are several, the first: all run the same
+    /// program.
     fn device(
         &self,
         rank: Option<i64>,
@@ -255,7 +257,8 @@ impl<'n> Database<'n> {
             })
             .map_err(failed)?;
         if count > 1 {
-            tables.warn(None, format!("there are {count} devices; device {device} is answered"))?;
+            tables
+                .warn(None, format!("the database covers {count} devices; only device {device} is shown"))?;
         }
         let mut worker_l1_size = None;
         if self.schema.has("devices") {
@@ -272,7 +275,7 @@ impl<'n> Database<'n> {
         Ok((device, worker_l1_size))
     }
 
-    /// The tensors of the operations, by the operation that has them as result or operand.
+    /// The tensors of the operations, by the operation that has them as results or operands.
     fn tensors(&self, rank: Option<i64>, device: i64) -> rusqlite::Result<Tensors> {
         let mut found = Tensors::default();
         for (table, is_result) in [("output_tensors", true), ("input_tensors", false)] {
@@ -308,12 +311,12 @@ impl<'n> Database<'n> {
                 found.rows.push((row.get(0)?, !is_result, tensor));
             }
         }
-        // Results first: they are what a new buffer is.
+        // Results first, because a new buffer belongs to a result.
         found.rows.sort_by_key(|(operation, is_operand, _)| (*operation, *is_operand));
         Ok(found)
     }
 
-    /// Where operations were called: the innermost line of the stack that was kept.
+    /// The source locations of operations: the innermost line of the recorded stack.
     fn locations(&self, rank: Option<i64>) -> rusqlite::Result<FxHashMap<i64, String>> {
         let mut found = FxHashMap::default();
         if !self.schema.has("stack_traces") {
@@ -332,7 +335,7 @@ impl<'n> Database<'n> {
         Ok(found)
     }
 
-    /// The errors that the program met.
+    /// The errors that the program recorded.
     fn faults(
         &self,
         operations: &[Operation],
@@ -381,7 +384,7 @@ fn say_step(operation: &Operation, loc: Option<&str>, id: RankId, tables: &mut T
     tables.say(id, RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))
 }
 
-/// A name of the file by which nothing is ever written, not even beside it.
+/// A URI of the file that makes SQLite write nothing, not even files beside it.
 fn untouched(path: &Path) -> PathBuf {
     let mut name = String::from("file:");
     for character in path.to_string_lossy().chars() {
@@ -399,12 +402,12 @@ fn untouched(path: &Path) -> PathBuf {
 /// The tensors of all operations, in order.
 #[derive(Default)]
 struct Tensors {
-    /// The operation, whether the tensor is an operand of it, and the tensor.
+    /// The operation, whether the tensor is its operand, and the tensor.
     rows: Vec<(i64, bool, TensorRow)>,
 }
 
 impl Tensors {
-    /// Those that an operation has.
+    /// The tensors of an operation.
     fn around(&self, operation: i64) -> &[(i64, bool, TensorRow)] {
         let first = self.rows.partition_point(|(of, ..)| *of < operation);
         let end = self.rows.partition_point(|(of, ..)| *of <= operation);
@@ -412,7 +415,7 @@ impl Tensors {
     }
 }
 
-/// A buffer, and the operation after which it was there.
+/// A buffer, and the operation that lists it.
 fn buffer_row(row: &Row<'_>) -> rusqlite::Result<(i64, Buffer)> {
     let buffer = Buffer {
         address: number(row, 1),
@@ -423,7 +426,7 @@ fn buffer_row(row: &Row<'_>) -> rusqlite::Result<(i64, Buffer)> {
     Ok((row.get(0)?, buffer))
 }
 
-/// A whole number that is not negative; what else stands there is not known.
+/// A non-negative integer; `None` for any other value.
 fn number(row: &Row<'_>, column: usize) -> Option<u64> {
     match row.get_ref(column).ok()? {
         rusqlite::types::ValueRef::Integer(number) => u64::try_from(number).ok(),
@@ -432,7 +435,7 @@ fn number(row: &Row<'_>, column: usize) -> Option<u64> {
     }
 }
 
-/// A text, whatever it is stored as.
+/// A text, converted from any stored type.
 fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(column)? {
         rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),

@@ -1,4 +1,4 @@
-//! Which tables and columns a database has.
+//! The tables and columns of a database.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,12 @@ impl Schema {
         self.tables.get(table).is_some_and(|columns| columns.iter().any(|have| have == column))
     }
 
-    /// The column, or nothing in its place where the table lacks it.
+    /// The column name, or `NULL` if the table does not have the column.
     pub fn or_null(&self, table: &str, column: &'static str) -> &'static str {
         if self.has_column(table, column) { column } else { "NULL" }
     }
 
-    /// The first tables, for a message.
+    /// The names of the first tables, for a message.
     pub fn names(&self) -> String {
         let names: Vec<&str> = self.tables.keys().take(4).map(String::as_str).collect();
         match (names.is_empty(), self.tables.len() > names.len()) {

@@ -1,9 +1,9 @@
-//! What the allocator takes for the buffers of a database.
+//! The allocated sizes of a database's buffers.
 //!
-//! A plain report lists what pages take of a bank with their alignment. A detailed one (`enable_detailed_buffer_report`)
-//! lists it without: then the size of a page is looked up in the rows of pages, or, for DRAM, which has no such rows, the
-//! size with its pages aligned in the captured graph of the operation that made the buffer. On top of that the allocator
-//! aligns buffers.
+//! A plain report lists a buffer's size per bank with aligned pages. A detailed one (`enable_detailed_buffer_report`)
+//! lists it without that alignment. In that case the page size is looked up in the page table. DRAM has no page rows,
+//! so its aligned size is looked up in the captured graph of the operation that allocated the buffer. The allocator
+//! then also aligns the buffer.
 
 use rusqlite::{Connection, Row};
 use rustc_hash::FxHashMap;
@@ -19,25 +19,25 @@ const DRAM: u64 = 0;
 /// The alignment of pages in L1, on every architecture.
 const L1_PAGE_ALIGNMENT: u64 = 16;
 
-/// A buffer after an operation: the operation, the address, and the number of its pool.
+/// A buffer after an operation: the operation, the address, and its pool number.
 type Key = (i64, u64, u64);
 
-/// What is known of the sizes of buffers beside their rows.
+/// Information on buffer sizes from outside the buffer rows.
 #[derive(Default)]
 pub(super) struct Sizes {
     arch: Option<Arch>,
-    /// The sizes of pages that are no multiple of every alignment.
+    /// Page sizes that are not a multiple of every alignment.
     pages: FxHashMap<Key, u64>,
-    /// Sizes per bank with the alignment of pages, after the operations that made the buffers.
+    /// Sizes per bank including page alignment, by the operation that allocated the buffer.
     padded: FxHashMap<Key, u64>,
-    /// The same for the buffers that are there, by address and pool, each with the size that is listed for it.
+    /// The same for allocated buffers, by address and pool, each with its listed size.
     alive: FxHashMap<(u64, u64), (u64, u64)>,
-    /// Buffers whose alignment is not known.
+    /// The number of buffers with unknown alignment.
     pub unaligned: u64,
 }
 
 impl Sizes {
-    /// Reads them. `conditions` gives the condition on the rows of a table, for the device and the rank.
+    /// Reads the sizes. `conditions` returns the SQL condition on a table's rows for the device and rank.
     pub fn read(
         connection: &Connection,
         schema: &Schema,
@@ -57,7 +57,7 @@ impl Sizes {
                 sizes.read_pages(connection, table, &conditions(table))?;
             }
         }
-        // The pages of tiles are aligned as they are.
+        // Pages of tiles are already aligned.
         let has_rows = format!("buffer_type = {DRAM} AND layout LIKE '%ROW_MAJOR%'");
         if is_detailed
             && schema.has("captured_graph")
@@ -107,7 +107,7 @@ impl Sizes {
         Ok(())
     }
 
-    /// What the allocator takes of a bank for a buffer that is listed after an operation with `listed` bytes.
+    /// The allocated size per bank of a buffer that is listed after an operation.
     pub fn allocated(&mut self, operation: i64, buffer: &Buffer) -> Option<u64> {
         let listed = buffer.per_bank?;
         let key = buffer.address.zip(buffer.pool).map(|(address, pool)| (operation, address, pool));
@@ -123,7 +123,8 @@ impl Sizes {
         }
     }
 
-    /// The size that a buffer was made with: by this operation, or by an earlier one if it is still the one listed.
+    /// The size that a buffer was allocated with, by this operation or by an earlier one if the buffer is still the
+    /// same.
     fn made_with(&mut self, key: Key, listed: u64) -> Option<u64> {
         let place = (key.1, key.2);
         if let Some(&padded) = self.padded.get(&key) {

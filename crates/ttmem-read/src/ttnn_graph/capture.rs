@@ -1,4 +1,4 @@
-//! Walks the nodes of a capture: calls, and the memory that they take and give back.
+//! Walks the nodes of a capture: calls, and the memory that they allocate and free.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{
@@ -14,73 +14,73 @@ use crate::json::{Damage, Number};
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
 
-/// The one phase of a capture.
+/// The only phase of a capture.
 const PHASE: &[u8] = b"CAPTURE";
 
-/// How far out the function is looked for that ends: those inside it have ended, or failed.
-const FURTHEST_END: usize = 64;
+/// The maximum number of enclosing calls searched for the function that ends. The calls inside it have ended or failed.
+const MAX_END_DISTANCE: usize = 64;
 
-/// A capture, as far as it is read.
+/// A capture that is being read.
 pub(super) struct Capture<'s> {
     tables: Tables<'s>,
     rank: Option<RankId>,
-    /// How many elements there were; also the index of the next.
+    /// The number of elements so far, which is also the index of the next one.
     pub nodes: u64,
-    /// How many of them are nodes of a capture.
+    /// The number of elements that are graph nodes.
     pub known: u64,
     calls: Vec<Call>,
-    /// Calls so far; each has a number.
+    /// The number of calls so far; also the next call's number.
     begun: u64,
     stretch: Option<Stretch>,
     steps: Step,
     segment: Segment,
-    /// The changes one by one, for who wants them.
+    /// The individual memory changes, if requested.
     changes: Option<Vec<Change>>,
-    /// The architecture that a report names, or that the nodes show.
+    /// The architecture that the report names or the nodes imply.
     named: Option<Arch>,
     shown: Evidence,
     lowest: Lowest,
     lives: Lives,
-    /// The buffer nodes by index, until they are given back.
+    /// The buffer nodes by index, until they are freed.
     buffers: FxHashMap<u64, BufferNode>,
-    /// The tensor nodes by index, until their buffers are given back.
+    /// The tensor nodes by index, until their buffers are freed.
     tensors: FxHashMap<u64, TensorNode>,
-    /// In how many buffers a tensor lies, where that is more than one: a tensor of several devices.
+    /// The number of buffers of a tensor, if it has more than one (a tensor on several devices).
     shared: FxHashMap<u64, u32>,
-    /// The tensors that lie in a buffer that is there.
+    /// The tensors that are in an allocated buffer.
     placed: FxHashSet<u64>,
-    /// What programs have on their cores now.
+    /// The memory that programs currently use on their cores.
     program: Vec<Buffer>,
     notes: Notes,
 }
 
-/// A function that runs.
+/// A running function.
 struct Call {
     name: String,
     number: u64,
-    /// How many steps there were when it began.
+    /// The number of steps when it began.
     steps: Step,
-    /// Whether it took memory, or one inside it did; known of an outermost one.
+    /// Whether it, or a call inside it, allocated memory; only tracked for outermost calls.
     took: bool,
     offset: u64,
 }
 
-/// A stretch of one call in which memory is first given back and then taken: a step.
+/// A part of a call that first frees and then allocates memory. It becomes a step.
 #[derive(Default)]
 struct Stretch {
     /// The call's number; `None` between calls.
     call: Option<u64>,
     offset: u64,
     took: bool,
-    /// The buffers that were given back, with the tensors in them.
+    /// The freed buffers, with the tensors in them.
     gone: Vec<(Buffer, Vec<u64>)>,
 }
 
-/// A buffer node, and the buffer while it is there.
+/// A buffer node, and the buffer while it is allocated.
 struct BufferNode {
     size: Option<u64>,
     is_dram: bool,
-    /// The tensors that lie in it.
+    /// The tensors in it.
     tensors: Vec<u64>,
     life: Life,
 }
@@ -91,7 +91,7 @@ enum Life {
     GivenBack,
 }
 
-/// What the walk noticed.
+/// Problems found during the walk.
 #[derive(Default)]
 struct Notes {
     no_nodes: Count,
@@ -101,17 +101,17 @@ struct Notes {
     taken_twice: Count,
     from_before: u64,
     from_before_bytes: u64,
-    /// The first node whose counter is not its place.
+    /// The first node whose counter does not match its position.
     out_of_order: Option<u64>,
-    /// Buffers of L1 whose share of a core cannot be told.
+    /// L1 buffers without a size per core.
     no_share: Count,
-    /// Buffers whose size depends on an architecture that the capture does not show.
+    /// Buffers whose size depends on an architecture that the capture does not identify.
     undecided: usize,
     buffers: u64,
     with_address: u64,
 }
 
-/// How often something was noticed, and where first.
+/// The number of occurrences of a problem, and the first one.
 #[derive(Default)]
 struct Count {
     count: u64,
@@ -151,22 +151,22 @@ impl<'s> Capture<'s> {
         }
     }
 
-    /// One whose changes are wanted one by one.
+    /// A capture that collects individual memory changes.
     pub fn with_changes(tables: Tables<'s>) -> Self {
         Self { changes: Some(Vec::new()), ..Self::new(tables) }
     }
 
-    /// The changes of a whole capture; why they cannot be told.
+    /// The memory changes of a complete capture, or the reason why they are unknown.
     pub fn into_changes(self) -> Result<Vec<Change>, String> {
         let notes = self.notes;
         if let Some(node) = notes.out_of_order {
-            return Err(format!("node {node} has another counter than its place in the list"));
+            return Err(format!("the counter of node {node} does not match its position in the list"));
         }
         let wrong = [
-            (notes.no_nodes.first, "is no node"),
-            (notes.no_sizes.first, "says no size"),
-            (notes.unknown_kinds.first, "is of a kind that ttmem does not know"),
-            (notes.no_share.first, "is a buffer in L1 that does not say what it takes of a bank"),
+            (notes.no_nodes.first, "is not a node"),
+            (notes.no_sizes.first, "has no size"),
+            (notes.unknown_kinds.first, "has an unknown kind"),
+            (notes.no_share.first, "is an L1 buffer without a size per bank"),
         ];
         match wrong.into_iter().find_map(|(first, what)| first.map(|first| format!("{first} {what}"))) {
             Some(wrong) => Err(wrong),
@@ -181,7 +181,7 @@ impl<'s> Capture<'s> {
         }
     }
 
-    /// Takes the next element of the list.
+    /// Processes the next element of the list.
     pub fn take(&mut self, bytes: &[u8], offset: u64, device: Option<&Device>) -> Result<()> {
         let index = self.nodes;
         self.nodes += 1;
@@ -217,11 +217,11 @@ impl<'s> Capture<'s> {
                 self.shown.sub_devices(&node.params);
                 Ok(())
             }
-            // They take no memory.
+            // These nodes do not use memory.
             "capture_start" | "capture_end" | "program_execution" => Ok(()),
             other => {
                 self.known -= 1;
-                self.notes.unknown_kinds.add(|| format!("node {index}, a {other:?}"));
+                self.notes.unknown_kinds.add(|| format!("node {index} ({other:?})"));
                 Ok(())
             }
         }
@@ -231,7 +231,7 @@ impl<'s> Capture<'s> {
         self.named.or(self.shown.arch())
     }
 
-    /// Looks at where a buffer lies, and how.
+    /// Looks for evidence of the architecture in a buffer's location and layout.
     fn look_at(&mut self, params: &Params<'_>, place: Place, device: Option<&Device>) {
         if self.named.is_none() {
             self.named = device.and_then(Device::arch);
@@ -259,7 +259,7 @@ impl<'s> Capture<'s> {
         }
     }
 
-    /// A function begins. Its level says how many run around it: the end of one that failed is not written.
+    /// Begins a function. Its level is the number of enclosing functions: a function that failed has no end node.
     fn call(&mut self, node: &Node<'_>, offset: u64) -> Result<()> {
         self.close()?;
         let around = node.stacking_level.get().and_then(|level| usize::try_from(level.checked_sub(1)?).ok());
@@ -272,11 +272,11 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// A function ends, and with it those inside that never said so.
+    /// Ends a function, and the functions inside it that have no end node.
     fn leave(&mut self, node: &Node<'_>) -> Result<()> {
         self.close()?;
         let is_it = |call: &Call| call.name == node.params.name.0;
-        let near = self.calls.len().saturating_sub(FURTHEST_END);
+        let near = self.calls.len().saturating_sub(MAX_END_DISTANCE);
         let found = self.calls[near..].iter().rposition(is_it).map(|found| near + found);
         let found = found.or(self.calls.len().checked_sub(1));
         while found.is_some_and(|found| found < self.calls.len()) {
@@ -285,7 +285,8 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// An outermost function that took no memory is a step, too; one that is there to give some back is one already.
+    /// An outermost function that did not allocate memory also becomes a step. One that only frees memory already is
+    /// one.
     fn pop(&mut self) -> Result<()> {
         if let [only] = self.calls.as_slice() {
             let gives_back = only.name.ends_with("deallocate");
@@ -299,7 +300,7 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// Memory changes: a new step begins with another call, and where memory is given back after it was taken.
+    /// Records a memory change. A new step begins with another call, and when memory is freed after an allocation.
     fn touch(&mut self, takes: bool, offset: u64) -> Result<&mut Stretch> {
         let call = self.calls.last().map(|call| call.number);
         let goes_on = |stretch: &Stretch| stretch.call == call && (takes || !stretch.took);
@@ -311,7 +312,7 @@ impl<'s> Capture<'s> {
         Ok(stretch)
     }
 
-    /// Ends the step, if one is open.
+    /// Ends the current step, if there is one.
     fn close(&mut self) -> Result<()> {
         let Some(stretch) = self.stretch.take() else { return Ok(()) };
         let rank = self.rank()?;
@@ -319,8 +320,8 @@ impl<'s> Capture<'s> {
             self.calls.first().map_or(if stretch.took { "buffer_allocate" } else { "deallocate" }, |call| {
                 if stretch.took { call.name.as_str() } else { "deallocate" }
             });
-        // What a step that gives back belongs to is told even where the call is an outermost one.
-        // One that only gives back computes nothing.
+        // The chain is recorded for steps that free memory, even in an outermost call. A step that only frees memory
+        // computes nothing.
         let kind = if stretch.took { OpKind::Compute } else { OpKind::Deallocate };
         let has_chain = self.calls.len() > usize::from(stretch.took);
         let chain = has_chain.then(|| chain(&self.calls));
@@ -378,7 +379,7 @@ impl<'s> Capture<'s> {
         self.buffers.insert(index, buffer);
     }
 
-    /// A buffer of a tensor is gone; the tensor is, when the last one is.
+    /// Removes a tensor when its last buffer is freed.
     fn forget_tensor(&mut self, tensor: u64) {
         match self.shared.get_mut(&tensor) {
             Some(others) if *others > 0 => *others -= 1,
@@ -419,7 +420,7 @@ impl<'s> Capture<'s> {
             life: Life::NotTaken,
         });
         if let Life::Taken(earlier) = std::mem::replace(&mut node.life, Life::Taken(buffer)) {
-            // Taken again without being given back: the first one stays, under a number of its own.
+            // Allocated again without being freed: the first buffer is kept, under a separate number.
             let tensors = Vec::new();
             let earlier =
                 BufferNode { size: Some(earlier.size), is_dram, tensors, life: Life::Taken(earlier) };
@@ -435,7 +436,7 @@ impl<'s> Capture<'s> {
         Buffer { place, size, share, spread: spread(&layout.0), born, step, name: None }
     }
 
-    /// What a buffer takes of a bank: as it says, or as its pages are spread over cores.
+    /// The size of a buffer per bank: as recorded, or computed from the distribution of its pages over cores.
     fn per_bank(
         &mut self,
         index: u64,
@@ -472,7 +473,7 @@ impl<'s> Capture<'s> {
             size: params.size.get(),
             is_dram: params.kind.0 == "DRAM",
             tensors: Vec::new(),
-            // Its node was there, and is no more; or nothing says which buffer it is.
+            // The buffer's node was removed already, or the node does not identify its buffer.
             life: if connected(node).is_some_and(|key| key < index) {
                 Life::GivenBack
             } else {
@@ -513,7 +514,7 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// A buffer that is given back and was never taken.
+    /// Handles a freed buffer that was not allocated within the capture.
     fn was_there(
         &mut self,
         place: Place,
@@ -525,13 +526,13 @@ impl<'s> Capture<'s> {
         self.notes.from_before_bytes = self.notes.from_before_bytes.saturating_add(size);
         let mut buffer = self.new_buffer(place, size, share, layout);
         (buffer.born, buffer.step) = (Moment::START, None);
-        buffer.name = Some(self.tables.text(b"from before the capture")?);
+        buffer.name = Some(self.tables.text(b"allocated before the capture")?);
         let rank = self.rank()?;
         self.lives.given_back_from_before(&mut buffer, rank, &mut self.tables)?;
         Ok(buffer)
     }
 
-    /// A program takes memory on its cores. What it borrows from a buffer takes nothing of its own.
+    /// A program allocates memory on its cores. Memory borrowed from a buffer adds nothing.
     fn on_cores(
         &mut self,
         index: u64,
@@ -562,7 +563,7 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// All that programs have on their cores is gone.
+    /// Frees everything that programs use on their cores.
     fn program_gone(&mut self, offset: u64) -> Result<()> {
         self.apply(Change::ProgramBuffersGone);
         if self.program.is_empty() {
@@ -578,7 +579,7 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// Says what is known at the end. `damage` is where and why the file could not be read any further.
+    /// Emits what is known at the end. `damage` is where and why the file could not be read any further.
     pub fn finish(mut self, report: &Report, damage: Option<&Damage>) -> Result<()> {
         self.close()?;
         while !self.calls.is_empty() {
@@ -586,7 +587,7 @@ impl<'s> Capture<'s> {
         }
         let rank = self.rank()?;
         self.say_what_is_left()?;
-        // The devices may stand behind the nodes.
+        // The devices may follow the nodes in the file.
         self.named = self.named.or_else(|| report.device.as_ref()?.arch());
         let arch = self.arch();
         self.notes.undecided = self.lives.say_undecided(arch, rank, &mut self.tables)?;
@@ -614,7 +615,7 @@ impl<'s> Capture<'s> {
         Ok(())
     }
 
-    /// The capture as a session with one phase.
+    /// Emits the capture as a session with one phase.
     fn say_phase(&mut self, report: &Report, rank: RankId, is_whole: bool) -> Result<Totals> {
         let device_memory = report.device.as_ref().and_then(|device| {
             device.num_dram_channels.get()?.checked_mul(device.dram_bank_size(self.lowest)?)
@@ -622,7 +623,7 @@ impl<'s> Capture<'s> {
         let session = Session {
             name: Some(self.tables.text(b"Capture")?),
             device_memory,
-            // Without a device behind it every address is 0.
+            // Without a real device, every address is 0.
             estimated: self.notes.buffers > 0 && self.notes.with_address == 0,
             ..Session::default()
         };
@@ -650,29 +651,29 @@ impl<'s> Capture<'s> {
         if let Some(Damage { line, why }) = damage {
             warn(
                 Some(*line),
-                format!("the capture is damaged ({why}); the {} nodes before are answered", self.nodes),
+                format!("the capture is corrupt ({why}); the report covers the {} nodes before", self.nodes),
             )?;
         }
         if let Some(first) = notes.out_of_order {
             let message = format!(
-                "node {first} has another counter than its place in the list: the capture is not in the order of \
-                 execution, so what L1 held is not known, and the rest is as the list has it"
+                "the counter of node {first} does not match its position in the list: the capture is not in execution \
+                 order, so L1 usage is unknown; everything else follows the order of the list"
             );
             warn(None, message)?;
         }
         let counts = [
-            (notes.no_nodes, "elements are no nodes and were left out"),
-            (notes.no_sizes, "nodes say no size and were left out"),
-            (notes.unknown_kinds, "nodes are of a kind that ttmem does not know and were left out"),
+            (notes.no_nodes, "elements are not nodes and were skipped"),
+            (notes.no_sizes, "nodes have no size and were skipped, so usage may be wrong"),
+            (notes.unknown_kinds, "nodes have an unknown kind and were skipped, so usage may be wrong"),
             (
                 notes.given_back_twice,
-                "buffers are given back again; the totals count that, as ttnn does, and the pools do not",
+                "buffers are freed twice; the totals count both, as ttnn does, but the pools count one",
             ),
+            (notes.no_share, "L1 buffers have no size per bank, so L1 usage is unknown"),
             (
-                notes.no_share,
-                "buffers in L1 do not say what they take of a bank, so what L1 held is not known",
+                notes.taken_twice,
+                "buffers are allocated again without being freed; both allocations are counted",
             ),
-            (notes.taken_twice, "buffers are taken again that were not given back; both are counted"),
         ];
         for (count, what) in counts {
             if let Some(first) = count.first {
@@ -682,37 +683,38 @@ impl<'s> Capture<'s> {
         let without_banks = self.lives.unknown();
         if without_banks > 0 {
             let message = format!(
-                "{without_banks} buffers do not say what they take of a bank, as others of their pool do"
+                "{without_banks} buffers have no size per bank, unlike others in their pool, so the pool's usage \
+                 is unknown"
             );
             warn(None, message)?;
         }
         if notes.undecided > 0 {
             let message = format!(
-                "the capture does not show whether it was made on Wormhole or Blackhole, which align buffers differently: \
-                 the sizes per bank of {} buffers are unknown, and so is the use of their pools; a report \
-                 (end_graph_capture_to_file) names the architecture",
+                "the capture does not identify the architecture (Wormhole or Blackhole), which determines the \
+                 alignment of buffers: the sizes per bank of {} buffers and the usage of their pools are unknown; a \
+                 report (end_graph_capture_to_file) names the architecture",
                 notes.undecided
             );
             warn(None, message)?;
         }
         if notes.from_before > 0 {
             let message = format!(
-                "{} buffers ({} bytes) are given back that were there before the capture began: totals are counted from \
-                 its beginning, as ttnn does, and what was there and stayed is not in a capture",
+                "{} freed buffers ({} bytes) were allocated before the capture began; totals start at zero, as in \
+                 ttnn, and earlier buffers that were not freed are missing from the capture",
                 notes.from_before, notes.from_before_bytes
             );
             warn(None, message)?;
         }
         if let Some(rank) = report.rank {
-            warn(None, format!("this is the capture of rank {rank} alone"))?;
+            warn(None, format!("the capture covers rank {rank} only"))?;
         }
         Ok(())
     }
 }
 
-/// The functions that run, outermost first. Of a deep nest the middle is left out: no text grows with its depth.
+/// The running functions, outermost first. The middle of a deep stack is omitted to limit the length.
 fn chain(calls: &[Call]) -> String {
-    /// So many of both ends are told.
+    /// The number of functions shown at each end.
     const ENDS: usize = 8;
     let names = |calls: &[Call]| calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(" > ");
     if calls.len() <= 2 * ENDS {
@@ -721,12 +723,12 @@ fn chain(calls: &[Call]) -> String {
     format!("{} > … > {}", names(&calls[..ENDS]), names(&calls[calls.len() - ENDS..]))
 }
 
-/// The buffer node that a node is about.
+/// The buffer node that a node refers to.
 fn connected(node: &Node<'_>) -> Option<u64> {
     node.connections.first().and_then(|connection| connection.get())
 }
 
-/// Where a buffer lies; `None` for one that is not on the device.
+/// The location of a buffer; `None` if it is not on the device.
 fn place(params: &Params<'_>) -> Option<Place> {
     match (params.buffer_type, &*params.kind.0) {
         (Number::Is(2), _) => None,

@@ -1,4 +1,4 @@
-//! The changes of memory in a graph capture: a tracker counts them as a phase of the program that captured it.
+//! The memory changes in a graph capture, which a tracker counts as a phase of the program.
 
 use std::io::Read;
 
@@ -9,10 +9,10 @@ use super::capture::Capture;
 use crate::json::{self, Damage};
 use crate::tt_log::tables::Tables;
 
-/// Reads the changes of memory from a graph capture of ttnn, as JSON, in order: the list of nodes, or the report around
-/// it. They are counted by ttnn's own rules.
+/// Reads the memory changes from a ttnn graph capture in JSON, in order. Accepts the list of nodes or the report around
+/// it. The changes follow ttnn's own rules.
 ///
-/// A capture that is damaged, or not in the order of execution, is an error.
+/// A capture that is corrupt or not in execution order is an error.
 pub fn graph_changes(capture: impl Read) -> Result<Vec<Change>> {
     const NAME: &str = "the graph capture";
     let mut nowhere = Nowhere;
@@ -28,7 +28,7 @@ pub fn graph_changes(capture: impl Read) -> Result<Vec<Change>> {
     document.capture.into_changes().map_err(damaged)
 }
 
-/// Takes events and forgets them.
+/// Discards events.
 struct Nowhere;
 
 impl Sink for Nowhere {

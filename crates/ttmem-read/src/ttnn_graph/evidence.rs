@@ -1,4 +1,4 @@
-//! Which architecture a capture was made on. A report names it; a bare list of nodes has to be searched for signs of it.
+//! Determines the architecture of a capture. A report names it; in a bare list of nodes it has to be inferred.
 
 use serde::Deserialize;
 
@@ -7,13 +7,13 @@ use super::node::{Params, spread};
 use crate::json::Number;
 use crate::ttnn_arch::Arch;
 
-/// The signs so far.
+/// The evidence so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Evidence {
     #[default]
     None,
     Found(Arch),
-    /// The signs contradict each other.
+    /// The evidence is contradictory.
     Contradictory,
 }
 
@@ -33,7 +33,7 @@ impl Evidence {
         };
     }
 
-    /// Looks at a buffer: how pages are spread over the banks of DRAM, and where a buffer begins in L1.
+    /// Inspects a buffer: the distribution of its pages over DRAM banks, and its address in L1.
     pub fn buffer(&mut self, params: &Params<'_>, place: Place) {
         let (size, page) = (params.size.get(), params.page_size.get());
         match (place, size, page, params.max_size_per_bank.get()) {
@@ -56,7 +56,7 @@ impl Evidence {
         }
     }
 
-    /// Looks at the first manager of sub-devices, which has all worker cores: Wormhole has up to eight columns of them,
+    /// Inspects the first sub-device manager, which covers all worker cores: Wormhole has up to eight columns of them,
     /// Blackhole more.
     pub fn sub_devices(&mut self, params: &Params<'_>) {
         const WORMHOLE_COLUMNS: u64 = 8;
@@ -117,7 +117,7 @@ mod tests {
             Some(Arch::Blackhole)
         );
         assert_eq!(after(&[(ODD_ADDRESS, Place::L1)]).arch(), Some(Arch::Wormhole));
-        // Addresses of DRAM, and banks of L1, are others.
+        // DRAM addresses and L1 banks are not evidence.
         assert_eq!(after(&[(ODD_ADDRESS, Place::Dram), (IN_12_BANKS, Place::L1)]), Evidence::None);
     }
 

@@ -1,6 +1,7 @@
-//! The pools of a capture, and what lies in them.
+//! The pools of a capture and their buffers.
 //!
-//! What a pool holds is known at the end: a buffer that is given back and was never taken was there all the time.
+//! The usage of a pool is only known at the end: a buffer that is freed without having been allocated existed from the
+//! start.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
@@ -13,14 +14,14 @@ use super::{Allocator, Device, Lowest, Report};
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
 
-/// Where a buffer lies.
+/// The pool of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Dram,
     L1,
     L1Small,
     Trace,
-    /// What programs have on their cores: circular buffers, dataflow buffers, scratchpads.
+    /// Memory that programs use on their cores: circular buffers, dataflow buffers, scratchpads.
     Program,
 }
 
@@ -46,7 +47,7 @@ impl Place {
         }
     }
 
-    /// How many banks a device has there.
+    /// The number of banks on a device.
     fn banks(self, device: &Device) -> Option<u32> {
         let banks = match self {
             Self::Dram | Self::Trace => device.num_dram_channels,
@@ -61,14 +62,14 @@ impl Place {
             Self::Dram => device.dram_bank_size(lowest),
             Self::L1 => device.l1_bank_size.get(),
             Self::Program => device.cb_limit.get(),
-            // How their regions were cut out is not in a report.
+            // A report does not contain the sizes of these regions.
             Self::L1Small | Self::Trace => None,
         }
         .filter(|bytes| *bytes > 0)
     }
 }
 
-/// What a buffer takes of a bank, on each architecture: the allocator's alignment differs.
+/// The size of a buffer per bank, on each architecture: the allocator's alignment differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     wormhole: u64,
@@ -76,17 +77,17 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// What the allocator takes for a buffer of that size.
+    /// The allocated size of a buffer.
     pub fn allocated(per_bank: u64) -> Self {
         Self { wormhole: Arch::Wormhole.allocated(per_bank), blackhole: Arch::Blackhole.allocated(per_bank) }
     }
 
-    /// What no allocator aligns.
+    /// A size that is not aligned.
     pub fn exact(bytes: u64) -> Self {
         Self { wormhole: bytes, blackhole: bytes }
     }
 
-    /// The bytes; `None` where they depend on an architecture that is not known.
+    /// The bytes; `None` if they depend on an unknown architecture.
     pub fn on(self, arch: Option<Arch>) -> Option<u64> {
         match arch {
             Some(Arch::Wormhole) => Some(self.wormhole),
@@ -101,7 +102,7 @@ impl Share {
     }
 }
 
-/// What a pool holds above what was there before, on each architecture.
+/// The usage of a pool, relative to the beginning of the capture, on each architecture.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     wormhole: i64,
@@ -127,22 +128,22 @@ impl Held {
     }
 }
 
-/// A buffer that was taken, or was there.
+/// A buffer that was allocated during or before the capture.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub place: Place,
-    /// What it takes of the device.
+    /// The size on the device.
     pub size: u64,
-    /// What it takes of a bank, where that is known.
+    /// The size per bank, if known.
     pub share: Option<Share>,
     pub spread: Option<&'static str>,
     pub born: Moment,
     pub step: Option<StepNumber>,
-    /// What it is called, where no tensor names it.
+    /// The name, for a buffer without a named tensor.
     pub name: Option<StrId>,
 }
 
-/// A tensor node: what a buffer is to the program.
+/// A tensor node, which describes the content of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TensorNode {
     pub name: StrId,
@@ -154,18 +155,18 @@ pub(super) struct TensorNode {
 
 struct PoolAccount {
     id: PoolId,
-    /// What its buffers take of a bank, above what was there before.
+    /// The buffers' size per bank, relative to the beginning of the capture.
     held: Held,
-    /// What buffers took that were there before.
+    /// The size per bank of buffers that were allocated before the capture.
     before: Share,
     /// `held` after the steps that changed it.
     changes: Vec<(Step, Held)>,
     is_changed: bool,
-    /// What its buffers take of the device: the account of a phase, of which only the sums of DRAM are used.
+    /// The buffers' size on the device, as the totals of a phase. Only the DRAM totals are used.
     whole: Segment,
-    /// Whether its buffers say what they take of a bank, as the first one did; if not, all is counted for the device.
+    /// Whether the first buffer had a size per bank; if not, sizes are counted for the whole device.
     has_banks: Option<bool>,
-    /// Buffers of which nobody knows what they take of a bank.
+    /// The number of buffers with an unknown size per bank.
     unknown: u64,
 }
 
@@ -176,12 +177,12 @@ pub(super) struct Lives {
     types: FxHashMap<(TensorNode, u64, u8, Option<&'static str>), TypeId>,
     count: usize,
     tensors: usize,
-    /// Buffers whose size depends on the architecture, which was not known when they were given back.
+    /// Freed buffers whose size depends on the architecture, which was unknown when they were freed.
     undecided: Vec<(Buffer, Vec<TensorNode>, Moment)>,
 }
 
 impl Lives {
-    /// The pool of a place, which is defined when something lies there.
+    /// The pool of a place; defined when its first buffer appears.
     fn account(&mut self, place: Place, rank: RankId, tables: &mut Tables<'_>) -> Result<&mut PoolAccount> {
         let pool = &mut self.pools[place as usize];
         if pool.is_none() {
@@ -206,7 +207,7 @@ impl Lives {
         pool.as_mut().ok_or_else(|| ttmem_model::Error::Bug("a pool is missing".into()))
     }
 
-    /// Takes a buffer into its pool; says what it takes of a bank there.
+    /// Adds a buffer to its pool and sets its size per bank.
     pub fn taken(&mut self, buffer: &mut Buffer, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let account = self.account(buffer.place, rank, tables)?;
         account.settle(buffer);
@@ -216,7 +217,7 @@ impl Lives {
         Ok(())
     }
 
-    /// Takes a buffer out of its pool.
+    /// Removes a buffer from its pool.
     pub fn given_back(&mut self, buffer: &Buffer) {
         if let Some(account) = &mut self.pools[buffer.place as usize] {
             account.held.subtract(buffer.share.unwrap_or_default());
@@ -225,7 +226,7 @@ impl Lives {
         }
     }
 
-    /// Takes a buffer out of its pool that was there before the capture began.
+    /// Removes a buffer that was allocated before the capture began from its pool.
     pub fn given_back_from_before(
         &mut self,
         buffer: &mut Buffer,
@@ -239,7 +240,7 @@ impl Lives {
         Ok(())
     }
 
-    /// A step is over.
+    /// Ends a step.
     pub fn step_done(&mut self, step: Step) {
         for account in self.pools.iter_mut().flatten() {
             if std::mem::take(&mut account.is_changed) {
@@ -248,8 +249,8 @@ impl Lives {
         }
     }
 
-    /// Says the life of a buffer, or waits with it until the architecture is known that its size depends on; `tensors` are
-    /// those that lie in it.
+    /// Emits the life of a buffer, or defers it if its size depends on an architecture that is not known yet. `tensors`
+    /// are the tensors in it.
     pub fn say(
         &mut self,
         buffer: &Buffer,
@@ -266,7 +267,7 @@ impl Lives {
         self.say_now(buffer, tensors, dies, arch, rank, tables)
     }
 
-    /// Says the lives that waited; how many of them have no known size.
+    /// Emits the deferred lives. Returns the number of those with an unknown size.
     pub fn say_undecided(
         &mut self,
         arch: Option<Arch>,
@@ -326,7 +327,7 @@ impl Lives {
         tables: &mut Tables<'_>,
     ) -> Result<TypeId> {
         let key = (tensor.clone(), buffer.size, buffer.place as u8, buffer.spread);
-        // Tensors of one type have many names.
+        // Tensors of one type have different names, so the name is not part of the key.
         let key = (TensorNode { name: tensor.dtype, ..key.0 }, key.1, key.2, key.3);
         if let Some(&known) = self.types.get(&key) {
             return Ok(known);
@@ -354,7 +355,7 @@ impl Lives {
         Ok(id)
     }
 
-    /// Says what the pools held, and what they are. `dram` is what ttnn's own rule says of DRAM.
+    /// Emits the pools and their usage. `dram` is the DRAM usage by ttnn's own rule.
     pub fn finish(
         &mut self,
         report: &Report,
@@ -368,7 +369,7 @@ impl Lives {
             let Some(account) = &self.pools[place as usize] else { continue };
             let has_banks = account.has_banks == Some(true);
             let device = report.device.as_ref().filter(|_| has_banks || place == Place::Program);
-            // One bank, where the evidence counts whole devices.
+            // Treated as one bank if the capture counts whole devices.
             let whole = (!has_banks && matches!(place, Place::Dram | Place::Trace)).then_some(1);
             if let Some(banks) = device.and_then(|device| place.banks(device)).or(whole) {
                 tables.say(rank, RankEvent::Banks(account.id, banks))?;
@@ -390,12 +391,12 @@ impl Lives {
         Ok(())
     }
 
-    /// DRAM is there even if nothing lies in it.
+    /// Defines DRAM even if no buffer is in it.
     pub fn ensure_dram(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         self.account(Place::Dram, rank, tables).map(drop)
     }
 
-    /// How many buffers have no size that a bank could be asked for.
+    /// The number of buffers without a size per bank.
     pub fn unknown(&self) -> u64 {
         let have_banks = |account: &&PoolAccount| account.has_banks == Some(true);
         self.pools.iter().flatten().filter(have_banks).map(|account| account.unknown).sum()
@@ -403,7 +404,7 @@ impl Lives {
 }
 
 impl PoolAccount {
-    /// Where the first buffer said nothing of banks, the sizes are those of the device.
+    /// If the first buffer has no size per bank, device sizes are used.
     fn settle(&mut self, buffer: &mut Buffer) {
         let counts_devices = matches!(buffer.place, Place::Dram | Place::Trace);
         let has_banks = *self.has_banks.get_or_insert(buffer.share.is_some());
@@ -422,7 +423,7 @@ impl PoolAccount {
         tables: &mut Tables<'_>,
     ) -> Result<()> {
         let held_on = |held: Held| held.above(self.before).on(arch);
-        // Where the pool is not known at one moment, its peak is not known: so nothing is said of any.
+        // If the usage is unknown at one moment, the peak is unknown too, so no usage is reported.
         let is_known = self.unknown == 0 && self.changes.iter().all(|(_, held)| held_on(*held).is_some());
         let reading = |held: Held| Reading {
             allocated: held_on(held).filter(|_| is_known),
@@ -433,7 +434,7 @@ impl PoolAccount {
         for &(step, held) in &self.changes {
             tables.say(rank, RankEvent::State(self.id, Moment::after(step), reading(held)))?;
         }
-        // Nothing happens to a pool between its changes, and so neither up to the end.
+        // The usage does not change between the recorded changes, nor after the last one.
         tables.say(rank, RankEvent::Unchanged(self.id, Moment::early(steps)))
     }
 }

@@ -1,16 +1,17 @@
-//! Reads the graph captures of ttnn: the bare list of nodes, and the report that wraps it.
+//! Reads ttnn's graph captures: the bare list of nodes, and the report that wraps it.
 //!
-//! The nodes say in order which function ran, and which buffers it took and gave back. `node` is one of them as it is
-//! written, `capture` walks them, `changes` lists their changes of memory for a tracker, `lives` keeps the pools and what
-//! lies in them, `evidence` finds out the architecture, and with it the alignment of the allocator. The figures of the
-//! capture's one phase are those of ttnn's own `extract_dram_usage` and `extract_resource_usage_per_core`; they are counted
-//! by [`Segment`](ttmem_model::Segment) and know nothing of what was there before the capture began. The pools hold what
-//! the allocator holds, with its alignment.
+//! The nodes list, in order, the functions that ran and the buffers that they allocated and freed. `node` is one node
+//! as it is written, `capture` walks the nodes, `changes` lists their memory changes for a tracker, `lives` tracks the
+//! pools and their buffers, and `evidence` determines the architecture, and with it the allocator's alignment. The
+//! figures of the capture's single phase match ttnn's own `extract_dram_usage` and `extract_resource_usage_per_core`.
+//! They are counted by [`Segment`](ttmem_model::Segment) and do not include memory allocated before the capture began.
+//! The pools show the allocator's usage, including its alignment.
 //!
-//! A step is a stretch of one call in which memory is first given back and then taken: within it no pool is higher than
-//! at its beginning or its end. So the peaks of the capture are those between steps, and the steps are few.
+//! A step is a part of a call that first frees and then allocates memory: within it, no pool is higher than at its
+//! beginning or its end. The peaks of the capture are therefore peaks between steps, and the number of steps stays
+//! small.
 //!
-//! Nothing of the file is held but what a node says, and what is needed of buffers and tensors later.
+//! Only the current node is kept in memory, and the required details of buffers and tensors.
 
 mod capture;
 mod changes;
@@ -41,7 +42,7 @@ impl Reader for TtnnGraph {
     }
 
     fn about(&self) -> &'static str {
-        "a graph capture of ttnn, as a list of nodes or as a report"
+        "a ttnn graph capture, as a list of nodes or as a report"
     }
 
     fn capture(&self) -> &'static str {
@@ -53,7 +54,7 @@ impl Reader for TtnnGraph {
     }
 
     fn sniff(&self, head: &[u8]) -> Sniff {
-        /// With these a report may begin, and they may be long.
+        /// Keys that a report may begin with. Their values may be long.
         const FIRST_KEYS: [&[u8]; 6] = [
             b"\"buffer_pages\"",
             b"\"buffer_pages_by_address\"",
@@ -85,16 +86,16 @@ impl Reader for TtnnGraph {
     }
 }
 
-/// What a report says beside its graph.
+/// The contents of a report other than its graph.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// The first device; a capture counts one of them.
+    /// The first device; a capture counts one device.
     pub device: Option<Device>,
-    /// The rank of the process, where there are several.
+    /// The rank of the process, if there are several.
     pub rank: Option<u64>,
     /// Whether there was a list of nodes.
     has_graph: bool,
-    /// The keys of an object that is none of ours.
+    /// The keys of an object in an unknown format.
     keys: Vec<String>,
 }
 
@@ -111,14 +112,14 @@ pub(super) struct Device {
     dram_size_per_channel: Number,
 }
 
-/// The lowest addresses of buffers in a capture; none without a device behind it, when all are 0.
+/// The lowest buffer addresses in a capture; `None` without a real device, when all addresses are 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lowest {
     pub dram: Option<u64>,
     pub trace: Option<u64>,
 }
 
-/// What the nodes and the report show of the device's allocator.
+/// Information on the device's allocator, from the nodes and the report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allocator {
     pub arch: Option<Arch>,
@@ -126,7 +127,7 @@ pub(super) struct Allocator {
 }
 
 impl Device {
-    /// The architecture, where it is one that is known.
+    /// The architecture, if it is a known one.
     pub fn arch(&self) -> Option<Arch> {
         match &self.arch {
             Some(name) => Arch::named(name),
@@ -134,11 +135,11 @@ impl Device {
         }
     }
 
-    /// What the allocator has of each bank of DRAM: what is neither reserved nor the region for traces, which begins with
-    /// the first trace. A region without a trace in it cannot be seen.
+    /// The size of each DRAM bank that the allocator manages. It excludes the reserved part and the trace region, which
+    /// begins with the first trace. A trace region without a trace cannot be detected.
     pub fn dram_bank_size(&self, lowest: Lowest) -> Option<u64> {
         let (base, end) = (self.arch()?.dram_base(), self.dram_size_per_channel.get()?);
-        // Something lies below: this build reserves less.
+        // A buffer is below the base, so this build reserves less.
         if lowest.dram.is_some_and(|address| address < base) {
             return None;
         }
@@ -153,7 +154,7 @@ struct Metadata {
     world_size: Number,
 }
 
-/// The file, being read.
+/// The file that is being read.
 struct Document<'s> {
     report: Report,
     capture: Capture<'s>,
@@ -204,25 +205,25 @@ impl<'s> Document<'s> {
         if is_list { Ok(()) } else { Err(JsonError::Syntax("the graph is not a list of nodes").into()) }
     }
 
-    /// Why nothing could be read.
+    /// The error for a file without a capture.
     fn nothing(&self, file: &str, damage: Option<Damage>) -> Error {
         if let Some(damage) = damage {
-            return damage.into_error(file, "there is no capture in it");
+            return damage.into_error(file, "no capture found");
         }
         let (file, nodes) = (file.to_owned(), self.capture.nodes);
         if nodes > 0 {
-            let what = format!("JSON: a list of {nodes} elements, and none is a node of a capture");
+            let what = format!("JSON: a list of {nodes} elements, none of them a graph node");
             return Error::UnknownFormat { file, what };
         }
         if self.report.has_graph {
             return Error::NoMemoryData {
                 file,
-                message: "the capture has no nodes: begin it before the program runs, and end it after"
+                message: "the capture has no nodes; begin it before the program runs and end it afterwards"
                     .into(),
             };
         }
         let keys: Vec<String> = self.report.keys.iter().map(|key| format!("{key:?}")).collect();
-        let what = format!("JSON: an object with {}, and no \"graph\"", keys.join(", "));
+        let what = format!("JSON: an object with {} but no \"graph\"", keys.join(", "));
         Error::UnknownFormat { file, what }
     }
 }

@@ -1,4 +1,4 @@
-//! One node of a capture, as it is written: old captures have every parameter as text, new ones have numbers. A node
+//! One node of a capture, as it is written. Old captures have all parameters as text, new ones have numbers. A node
 //! without parameters has an empty object, or null since ttnn 0.77.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::json::Number;
 
-/// A node. What the reader has no use for is left out.
+/// A node, without the fields that the reader does not use.
 #[derive(Debug, Deserialize)]
 pub(super) struct Node<'a> {
     #[serde(default)]
@@ -65,7 +65,7 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// A text; what is none is kept as it is written.
+/// A text; a value of another type is kept as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub Cow<'a, str>);
 
@@ -130,7 +130,7 @@ pub(crate) fn shape(text: &str) -> Option<Vec<u64>> {
     inside.split(',').map(|number| number.trim().parse().ok()).collect()
 }
 
-/// The element as the rest of the house calls it; as it is written where it is none that is known.
+/// The element type by its usual name (`bf16`); unknown types as written.
 pub(crate) fn element(text: &str) -> &str {
     match text.strip_prefix("DataType::").or(text.strip_prefix("DataType.")).unwrap_or(text) {
         "BFLOAT16" => "bf16",
@@ -145,12 +145,12 @@ pub(crate) fn element(text: &str) -> &str {
     }
 }
 
-/// Whether a tensor lies in tiles.
+/// Whether a tensor has a tile layout.
 pub(crate) fn is_tiled(layout: &str) -> bool {
     layout.ends_with("TILE")
 }
 
-/// The shape with its last two dimensions filled up to whole tiles.
+/// The shape with its last two dimensions rounded up to whole tiles.
 pub(crate) fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
     const TILE: u64 = 32;
     let mut padded = shape.to_vec();
@@ -161,7 +161,7 @@ pub(crate) fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
     padded
 }
 
-/// How a buffer is spread, as the rest of the house calls it.
+/// The usual name of a buffer's distribution.
 pub(crate) fn spread(layout: &str) -> Option<&'static str> {
     match layout.rsplit("::").next().unwrap_or(layout) {
         "INTERLEAVED" => Some("interleaved"),

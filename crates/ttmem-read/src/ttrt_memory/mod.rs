@@ -1,12 +1,12 @@
-//! Reads what `ttrt run --memory` leaves behind: `memory_results.json`, and the list that the builder tool writes.
+//! Reads the memory results of `ttrt run --memory` (`memory_results.json`) and of the builder tool.
 //!
-//! Each record is an operation and what the pools held after it, in exact bytes, with the blocks that the banks were cut
-//! into. `record` is one of them as it is written. Records come when operations end, so those of a program that ran inside
-//! an operation stand before it; `nesting` puts them back to where they ran. Then the execution is told as a log tells it
-//! ([`Told`]).
+//! Each record is an operation with the pool usage after it, in exact bytes, and the block map of the banks. `record`
+//! is one record as it is written. Records are written when operations end, so the records of a program that ran inside
+//! an operation precede it; `nesting` restores the execution order. The execution is then processed like a log
+//! ([`Execution`]).
 //!
-//! The numbers of all records are held, their blocks are not: only the maps of the highest and of the most fragmented
-//! moment are kept.
+//! The numbers of all records are kept in memory, but not their blocks: only the block maps at the highest usage and at
+//! the worst fragmentation are kept.
 
 mod nesting;
 mod record;
@@ -21,11 +21,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use self::nesting::{Call, nested, runs};
 use self::record::{Record, View};
 use super::json::{self, Damage, Json, JsonError, Parsed, without_mark};
+use super::tt_log::execution::Execution;
 use super::tt_log::operation::ParsedOp;
-use super::tt_log::told::Told;
 use super::{Input, Reader, Sniff};
 
-/// The pools of a record, in the order in which a log prints them.
+/// The pools of a record, in the order of a log.
 const POOLS: [&[u8]; 4] = [b"DRAM", b"L1", b"L1_SMALL", b"TRACE"];
 
 /// The reader of ttrt's memory results.
@@ -37,7 +37,7 @@ impl Reader for TtrtMemory {
     }
 
     fn about(&self) -> &'static str {
-        "the memory results of ttrt or of the builder (memory_results.json, memory_report.json)"
+        "memory results of ttrt or the builder (memory_results.json, memory_report.json)"
     }
 
     fn capture(&self) -> &'static str {
@@ -61,37 +61,38 @@ impl Reader for TtrtMemory {
         if !results.has_states() {
             return Err(nothing(input.name, results.rows.len(), damage));
         }
-        results.tell(&program(input.name), damage, sink)
+        results.emit(&program(input.name), damage, sink)
     }
 }
 
-/// Why there is nothing to answer.
+/// The error for a file without memory data.
 fn nothing(file: &str, records: usize, damage: Option<Damage>) -> Error {
     if let Some(damage) = damage {
-        return damage.into_error(file, "there is nothing before it");
+        return damage.into_error(file, "no operations precede it");
     }
     let file = file.to_owned();
     match records {
         0 => Error::NoMemoryData {
             file,
-            message: "there are no operations in it: the program ran none, or ttrt was built without a trace of them".into(),
+            message: "no operations; the program ran none, or ttrt was built without operation tracing"
+                .into(),
         },
         _ => Error::NoMemoryData {
             file,
-            message: format!("its {records} records have no memory in them: run ttrt with --memory"),
+            message: format!("{records} records without memory data; run ttrt with --memory"),
         },
     }
 }
 
-/// What the program is called: ttrt keeps each in a folder `program_0`, `program_1` …
+/// The program name: ttrt writes each program into a folder `program_0`, `program_1` …
 fn program(file: &str) -> String {
     let folder = std::path::Path::new(file).parent().and_then(|folder| folder.file_name()?.to_str());
     folder.filter(|name| name.starts_with("program_")).unwrap_or("main").to_owned()
 }
 
-/// A record, as much of it as is held.
+/// The part of a record that is kept in memory.
 struct Row {
-    /// The key of the record, or its place.
+    /// The key of the record, or its position.
     key: u64,
     text: u32,
     offset: u64,
@@ -105,7 +106,7 @@ struct Numbers {
     reading: Reading,
 }
 
-/// The blocks of a pool at a moment.
+/// The block map of a pool at a moment.
 struct Map {
     key: u64,
     reading: Reading,
@@ -116,7 +117,7 @@ struct Map {
 #[derive(Default)]
 struct Results {
     rows: Vec<Row>,
-    /// The distinct texts of operations.
+    /// The distinct operation texts.
     texts: Vec<Box<[u8]>>,
     known_texts: FxHashMap<u128, u32>,
     highest: [Option<Map>; POOLS.len()],
@@ -135,7 +136,7 @@ impl Results {
         if is_known { Ok(()) } else { Err(JsonError::Syntax("expected a list or an object")) }
     }
 
-    /// Takes the record of a key, which is its number.
+    /// Adds the record with this key, which is its number.
     fn take(&mut self, key: Option<u64>, json: &mut Json<impl Read>) -> Parsed<()> {
         let offset = json.offset();
         match (key, serde_json::from_slice(json.value()?)) {
@@ -159,7 +160,7 @@ impl Results {
         self.rows.push(row);
     }
 
-    /// The number of an operation's text, its location included.
+    /// The index of an operation's text, including its location.
     fn text(&mut self, record: &Record<'_>) -> u32 {
         let (text, loc) = (record.debug_str.trim(), record.loc.trim());
         let whole = if text.is_empty() || text.contains(" loc(") || loc.is_empty() || loc == "unknown" {
@@ -177,7 +178,7 @@ impl Results {
         number
     }
 
-    /// Keeps the blocks of the highest moment, and of the one with the most free bytes outside of the largest piece.
+    /// Keeps the block maps at the highest usage and with the most free bytes outside the largest free block.
     fn keep_map(&mut self, pool: usize, key: u64, reading: Reading, blocks: Vec<Block>) {
         if blocks.is_empty() {
             return;
@@ -202,26 +203,27 @@ impl Results {
         self.rows.iter().any(|row| row.views.iter().any(Option::is_some))
     }
 
-    /// Tells the execution.
-    fn tell(mut self, program: &str, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
+    /// Emits the execution as events.
+    fn emit(mut self, program: &str, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
         let was_sorted = self.rows.is_sorted_by_key(|row| row.key);
         self.rows.sort_by_key(|row| row.key);
         let operations: Vec<Option<ParsedOp<'_>>> =
             self.rows.iter().map(|row| ParsedOp::parse(&self.texts[row.text as usize])).collect();
         let runs = runs(nested(&operations), &operations);
-        let mut telling = Telling { told: Told::new(sink)?, results: &self, before: None, when: Vec::new() };
-        telling.when = vec![None; self.rows.len()];
+        let mut replay =
+            Replay { execution: Execution::new(sink)?, results: &self, before: None, when: Vec::new() };
+        replay.when = vec![None; self.rows.len()];
         for run in &runs {
-            telling.told.starts(program.as_bytes())?;
-            telling.calls(run, &operations)?;
-            telling.told.ends(program.as_bytes())?;
-            telling.state_before(Moment::early(telling.told.steps()))?;
+            replay.execution.starts(program.as_bytes())?;
+            replay.calls(run, &operations)?;
+            replay.execution.ends(program.as_bytes())?;
+            replay.state_before(Moment::early(replay.execution.steps()))?;
         }
-        telling.maps()?;
-        let mut tables = telling.told.close()?;
+        replay.maps()?;
+        let mut tables = replay.execution.close()?;
         let warnings = [
-            (self.no_records, "records are none and were left out"),
-            (self.no_views, "views say no bytes and were left out"),
+            (self.no_records, "records are invalid and were skipped, so operations are missing"),
+            (self.no_views, "pool views have no byte counts and were skipped, so peaks may be too low"),
         ];
         for (count, what) in warnings.into_iter().filter(|(count, _)| *count > 0) {
             tables.warn(None, format!("{count} {what}"))?;
@@ -229,57 +231,58 @@ impl Results {
         if !was_sorted {
             tables.warn(
                 None,
-                "the records do not stand in the order of their numbers; they are answered in that order",
+                "the records are not in the order of their numbers; they were sorted by number",
             )?;
         }
         if let Some(Damage { line, why }) = damage {
             let count = self.rows.len();
-            let message =
-                format!("the results are damaged ({why}); the {count} operations before are answered");
+            let message = format!(
+                "the results are corrupt ({why}); the report covers the {count} operations before this line"
+            );
             return tables.warn(Some(line), message);
         }
         tables.end()
     }
 }
 
-/// Results, being told.
-struct Telling<'s, 'r> {
-    told: Told<'s>,
+/// Replays the results as an execution.
+struct Replay<'s, 'r> {
+    execution: Execution<'s>,
     results: &'r Results,
-    /// The record of the operation that ended last, while its state was not told.
+    /// The record of the operation that ended last, until its state is emitted.
     before: Option<usize>,
-    /// When the state of each record was.
+    /// The moment of each record's state.
     when: Vec<Option<Moment>>,
 }
 
-impl Telling<'_, '_> {
+impl Replay<'_, '_> {
     fn calls(&mut self, calls: &[Call], operations: &[Option<ParsedOp<'_>>]) -> Result<()> {
         for call in calls {
             let row = &self.results.rows[call.row];
-            self.told.offset = row.offset;
+            self.execution.offset = row.offset;
             let text = &self.results.texts[row.text as usize];
-            let at = self.told.begins(if text.is_empty() { b"?" } else { text })?;
+            let at = self.execution.begins(if text.is_empty() { b"?" } else { text })?;
             self.state_before(at)?;
             if !call.inside.is_empty() {
                 let callee = operations[call.row].as_ref().and_then(|op| op.callee).unwrap_or(b"");
-                self.told.starts(callee)?;
+                self.execution.starts(callee)?;
                 self.calls(&call.inside, operations)?;
-                self.told.ends(callee)?;
-                // What the pools held when the program inside was over is seen before its caller has taken it up.
-                self.glimpse(Moment::early(self.told.steps()))?;
+                self.execution.ends(callee)?;
+                // The pool usage at the end of the inner program; the caller's own allocations are not included yet.
+                self.glimpse(Moment::early(self.execution.steps()))?;
             }
             self.before = Some(call.row);
         }
         Ok(())
     }
 
-    /// Tells the state after the operation before.
+    /// Emits the state after the previous operation.
     fn state_before(&mut self, at: Moment) -> Result<()> {
         let Some(record) = self.before.take() else { return Ok(()) };
         self.when[record] = Some(at);
         let views = POOLS.iter().zip(&self.results.rows[record].views);
         for (pool, numbers) in views.filter_map(|(pool, view)| view.map(|numbers| (*pool, numbers))) {
-            self.told.state(pool, numbers.banks, numbers.reading, at)?;
+            self.execution.state(pool, numbers.banks, numbers.reading, at)?;
         }
         Ok(())
     }
@@ -289,12 +292,12 @@ impl Telling<'_, '_> {
         self.when[record] = Some(at);
         let views = POOLS.iter().zip(&self.results.rows[record].views);
         for (pool, numbers) in views.filter_map(|(pool, view)| view.map(|numbers| (*pool, numbers))) {
-            self.told.glimpse(pool, numbers.banks, numbers.reading, at)?;
+            self.execution.glimpse(pool, numbers.banks, numbers.reading, at)?;
         }
         Ok(())
     }
 
-    /// Tells the maps that were kept, in the order of their moments.
+    /// Emits the block maps in the order of their moments.
     fn maps(&mut self) -> Result<()> {
         for (pool, name) in POOLS.iter().enumerate() {
             let kept = [&self.results.highest[pool], &self.results.most_fragmented[pool]];
@@ -310,7 +313,7 @@ impl Telling<'_, '_> {
             maps.dedup_by_key(|(at, _)| *at);
             for (at, map) in maps {
                 for &block in &map.blocks {
-                    self.told.say(name, |id| RankEvent::Block(id, at, block))?;
+                    self.execution.say(name, |id| RankEvent::Block(id, at, block))?;
                 }
             }
         }

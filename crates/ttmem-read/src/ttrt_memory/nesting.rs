@@ -1,35 +1,35 @@
-//! Puts records back to where they ran.
+//! Restores the execution order of records.
 //!
-//! A record is written when its operation ends, so the records of a program that ran inside an operation (the results of a
-//! const-eval program that are loaded for the first time, a call) stand before that operation's own, and nothing says so.
-//! But names tell: every program numbers its results from `%0` on, and an operation follows the one before it in its own
-//! program.
+//! A record is written when its operation ends. The records of a program that ran inside an operation (a const-eval
+//! program whose results are loaded for the first time, or a call) therefore precede that operation's own record,
+//! without any marker. Result names make the nesting visible: every program numbers its results from `%0`, and an
+//! operation follows the previous one of its program.
 
 use crate::tt_log::operation::ParsedOp;
 
-/// No program of this kind nests deeper; what would is left where it stands.
-const DEEPEST: usize = 32;
+/// The maximum nesting depth. Real programs do not nest deeper; deeper records are left in file order.
+const MAX_DEPTH: usize = 32;
 
-/// An operation, and those that ran inside it.
+/// An operation and the operations that ran inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Call {
     /// The row of its record.
     pub row: usize,
     pub inside: Vec<Call>,
-    /// How many programs are inside each other in it.
+    /// The nesting depth of the programs inside it.
     depth: usize,
 }
 
-/// The operations so far that may still turn out to have run inside one to come.
+/// The operations so far that may have run inside a later one.
 #[derive(Default)]
 struct Open {
     calls: Vec<Call>,
-    /// Where in them a program may begin, and the number of the result before.
+    /// The positions where a program may begin, with the number of the preceding result.
     begins: Vec<(usize, Option<u64>)>,
     last: Option<u64>,
 }
 
-/// The operations of the outermost program, with those inside them.
+/// The operations of the outermost program, each with the operations inside it.
 pub(super) fn nested(operations: &[Option<ParsedOp<'_>>]) -> Vec<Call> {
     let mut open = Open::default();
     for (row, operation) in operations.iter().enumerate() {
@@ -42,14 +42,14 @@ pub(super) fn nested(operations: &[Option<ParsedOp<'_>>]) -> Vec<Call> {
 }
 
 impl Open {
-    /// The operations of the program that ran inside one whose result has that number.
+    /// The operations of the program that ran inside the operation whose result has this number.
     fn take_inner(&mut self, number: u64) -> Option<Vec<Call>> {
         let &(begin, before) = self.begins.last()?;
         if number != 0 && before != Some(number - 1) {
             return None;
         }
         let depth = self.calls[begin..].iter().map(|call| call.depth).max().unwrap_or(0);
-        if depth >= DEEPEST {
+        if depth >= MAX_DEPTH {
             // Programs that began earlier contain these operations, so they are too deep as well.
             self.begins.clear();
             return None;
@@ -60,7 +60,8 @@ impl Open {
     }
 
     fn push(&mut self, row: usize, number: Option<u64>, runs_a_program: bool, inside: Vec<Call>) {
-        // A program that is run for constants runs none itself: one that begins so is the outermost, again.
+        // A const-eval program does not run other programs. A program that begins with one is the outermost program
+        // again.
         if number == Some(0) && !runs_a_program {
             self.begins.push((self.calls.len(), self.last));
         }
@@ -70,7 +71,7 @@ impl Open {
     }
 }
 
-/// Cuts the operations of the outermost program into its runs: each numbers its results from `%0` on.
+/// Splits the operations of the outermost program into runs: each run numbers its results from `%0`.
 pub(super) fn runs(calls: Vec<Call>, operations: &[Option<ParsedOp<'_>>]) -> Vec<Vec<Call>> {
     let mut runs: Vec<Vec<Call>> = Vec::new();
     let mut has_results = false;
@@ -134,14 +135,14 @@ mod tests {
         assert_eq!(outline(&[a(0), a(1), free, c(2), a(3)]), "0 1 2 3 4");
         // A program of two operations, first thing.
         assert_eq!(outline(&[a(0), a(1), c(0), a(1)]), "2(0 1) 3");
-        // Two of them, with the second found.
+        // Two of them; the second one is only found later.
         assert_eq!(outline(&[a(0), c(0), a(0), free, c(1), a(2)]), "1(0) 4(2 3) 5");
-        // Loaded again: it is there.
+        // Loaded again: the result is cached.
         assert_eq!(outline(&[a(0), c(0), c(1), a(2)]), "1(0) 2 3");
-        // The same program twice; what it loads is there the second time.
+        // The same program twice; its cached results exist the second time.
         assert_eq!(outline(&[a(0), c(0), a(1), c(0), a(1)]), "1(0) 2 | 3 4");
         assert_eq!(outline(&[a(0), a(1), a(0), a(1)]), "0 1 | 2 3");
-        // However long, no stack is as deep.
+        // A long list must not overflow the stack.
         let many: Vec<_> = (0..50_000).map(|_| a(0)).chain((0..50_000).map(|_| c(1))).collect();
         assert!(!outline(&many).is_empty());
         assert_eq!(outline(&vec![c(0); 1000]).matches('|').count(), 999);

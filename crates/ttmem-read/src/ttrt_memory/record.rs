@@ -1,4 +1,4 @@
-//! One record, as it is written: every era nests and names its numbers a little differently.
+//! One record, as it is written. Versions differ in how they nest and name the numbers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(super) struct Record<'a> {
     pub trace: Option<View>,
 }
 
-/// What a pool held. Early files have one for each device; the first stands for all.
+/// The usage of a pool. Early files have one view per device; the first one is used.
 #[derive(Debug, Default)]
 pub(super) struct View {
     banks: Number,
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Flag {
 }
 
 impl View {
-    /// The banks and what one of them holds; `None` where the view says neither.
+    /// The number of banks and the usage of one; `None` if the view has neither.
     pub fn numbers(&self) -> Option<(u32, Reading)> {
         let banks = u32::try_from(self.banks.get()?).ok()?;
         let allocated = self.allocated.get()?;
@@ -67,7 +67,7 @@ impl View {
         Some((banks, reading))
     }
 
-    /// The pieces of a bank in the order of their addresses.
+    /// The blocks of a bank, ordered by address.
     pub fn into_blocks(self) -> Vec<Block> {
         let block = |row: &BlockRow| {
             Some(Block { address: row.address.get()?, size: row.size.get()?, allocated: row.allocated.0 })

@@ -1,4 +1,4 @@
-//! The clock of a recorder: the system's monotonic clock, or one that is set by hand.
+//! The clock of a recorder: the system's monotonic clock, or a manual one for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ttmem_model::Nanoseconds;
 
-/// A clock. Its times count from its creation.
+/// A clock. Times count from its creation.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
@@ -16,7 +16,7 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
-/// Sets a clock forward, so that a day can pass in a second.
+/// Advances a manual clock, so that a day can pass in a second.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<AtomicU64>);
 
@@ -28,7 +28,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that stands still until it is set forward.
+    /// A clock that stands still until it is advanced.
     pub fn manual() -> (Self, ManualClock) {
         let time = Arc::new(AtomicU64::new(0));
         (Self(Source::Manual(Arc::clone(&time))), ManualClock(time))
@@ -45,7 +45,7 @@ impl Clock {
 }
 
 impl ManualClock {
-    /// Sets the clock forward.
+    /// Advances the clock.
     pub fn advance(&self, by: Nanoseconds) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }

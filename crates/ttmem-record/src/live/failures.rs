@@ -1,11 +1,11 @@
-//! Errors of the program: allocations that failed, and the exception that ended it.
+//! Errors of the program: failed allocations, and the exception that ended it.
 
 use ttmem_model::{Fault, FaultKind, OpId, StrId};
 
 use super::record::Message;
 use super::{CallRef, Recorder};
 
-/// An allocation that failed.
+/// A failed allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAllocation<'a> {
     /// The pool.
@@ -16,14 +16,14 @@ pub struct FailedAllocation<'a> {
     pub free: Option<u64>,
     /// The operation, which becomes a step; `None` if unknown.
     pub op: Option<OpId>,
-    /// The call that it ran in.
+    /// The enclosing call.
     pub within: Option<CallRef>,
-    /// The message of the error.
+    /// The error message.
     pub message: &'a str,
 }
 
 impl Recorder {
-    /// Reports a failed allocation. The program may go on; if it does not, call
+    /// Reports a failed allocation. The program may continue; if it does not, call
     /// [`last_failure_ended_program`](Self::last_failure_ended_program).
     pub fn allocation_failed(&mut self, failed: FailedAllocation<'_>) {
         let pool = self.pool(failed.pool, false);
@@ -45,12 +45,12 @@ impl Recorder {
         self.recording.send(Message::Fault(fault, failed.op));
     }
 
-    /// Reports that the last failed allocation has ended the program.
+    /// Reports that the last failed allocation ended the program.
     pub fn last_failure_ended_program(&mut self) {
         self.recording.send(Message::FaultEnded);
     }
 
-    /// Reports that an exception other than a failed allocation has ended the program.
+    /// Reports that an exception other than a failed allocation ended the program.
     pub fn ended_by(&mut self, message: &str) {
         let message = self.text(message);
         let fault = Fault { ended_program: true, ..fault(FaultKind::Exception, message) };

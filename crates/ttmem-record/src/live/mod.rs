@@ -1,11 +1,11 @@
-//! The live recorder: records what a running program does to memory, as reported by a binding to a framework.
+//! The live recorder: records memory events of a running program, as reported by a framework binding.
 //!
-//! The [`Recorder`] has exact figures at any time (what is allocated, the peak, the totals of each scope), and writes a
-//! recording with every allocation, the call that made it, the line of the program and the time. It does not depend on a
+//! The [`Recorder`] has exact figures at any time (allocated bytes, the peak, the totals of each scope), and writes a
+//! recording with every allocation, the call that made it, the source line and the time. It does not depend on a
 //! framework.
 //!
-//! `names` assigns ids, and `narrator` turns records into the events of the file. A recording may have a limit: then
-//! `rotation` goes on in a new file whenever one is full, so a program may run for days.
+//! `names` assigns ids, and `narrator` turns records into the events of the file. A recording may have a size limit:
+//! then `rotation` continues in a new file whenever one is full, so a program can run for days.
 
 mod clock;
 mod failures;
@@ -26,58 +26,58 @@ pub use crate::recording::{Finishing, Flushing};
 
 use ttmem_model::{Class, LaneId, Nanoseconds, OpId, PoolId, ScopeId, TypeId};
 
-/// The place of an allocation, until it is freed.
+/// The slot of an allocation, until it is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(u32);
 
 /// A new allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
-    /// Its pool.
+    /// The pool.
     pub pool: PoolId,
-    /// Its size.
+    /// The size.
     pub bytes: u64,
     /// The operation that made it.
     pub op: OpId,
-    /// Its type, if known.
+    /// The type, if known.
     pub ty: Option<TypeId>,
-    /// Its class, as far as it is known yet.
+    /// The class, if known yet.
     pub class: Class,
     /// The call that made it.
     pub within: Option<CallRef>,
 }
 
-/// A call that is reported when it is over.
+/// A call that is reported after it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct LateCall {
-    /// Its scope.
+    /// The scope.
     pub scope: ScopeId,
-    /// Its thread or stream.
+    /// The thread or stream.
     pub lane: LaneId,
-    /// The number of the call around it; `None`: the one that ran then.
+    /// The number of the enclosing call; `None`: the call that was running at that time.
     pub parent: Option<u64>,
-    /// Its operation, with the types of its arguments.
+    /// The operation, with the types of its arguments.
     pub op: Option<OpId>,
-    /// When it began.
+    /// The start time.
     pub began: Nanoseconds,
-    /// When it ended.
+    /// The end time.
     pub ended: Nanoseconds,
 }
 
 /// An allocation that has not been freed.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// Its pool.
+    /// The pool.
     pub pool: PoolId,
-    /// Its size.
+    /// The size.
     pub bytes: u64,
     /// The operation that made it.
     pub op: OpId,
-    /// Its type, if known.
+    /// The type, if known.
     pub ty: Option<TypeId>,
-    /// Its class.
+    /// The class.
     pub class: Class,
-    /// The scope that it was made in.
+    /// The scope it was allocated in.
     pub scope: Option<ScopeId>,
     owner: Option<CallRef>,
 }
@@ -85,20 +85,20 @@ pub struct Held {
 /// The figures of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolFigures {
-    /// The bytes that are allocated.
+    /// The currently allocated bytes.
     pub now: u64,
-    /// The most bytes that were allocated at a time.
+    /// The peak of the allocated bytes.
     pub peak: u64,
     /// The current number of allocations.
     pub count: u64,
-    /// The number of all allocations so far.
+    /// The total number of allocations so far.
     pub allocations: u64,
 }
 
 /// The options of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The maximum size of all its files together. Beyond that, the oldest detail is dropped. `None`: unlimited.
+    /// The maximum total size of its files. When it is reached, the oldest details are dropped. `None`: unlimited.
     pub limit: Option<u64>,
     /// The clock.
     pub clock: Clock,
@@ -107,31 +107,31 @@ pub struct Options {
 /// The status of a recording at its last flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingStatus {
-    /// The maximum size of its newest file.
+    /// The maximum size of the newest file.
     pub size: u64,
-    /// The number of times that a file was followed by another.
+    /// The number of file changes.
     pub rotations: u64,
-    /// The largest size of all files together, at any of those times.
-    pub most_on_disk: u64,
+    /// The peak of the total size of all files.
+    pub peak_on_disk: u64,
     /// The size of the newest file's opening.
     pub carried: u64,
-    /// The state that is kept in memory for the next file.
+    /// The sizes of the state kept in memory for the next file.
     pub kept: KeptSizes,
-    /// How many records came after the recording had ended early, and are in no file.
+    /// The number of records that were lost because the recording had ended early.
     pub lost: u64,
 }
 
-/// The size of the state that is kept in memory for the next file.
+/// The sizes of the state kept in memory for the next file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptSizes {
     /// The bytes of all names.
     pub name_bytes: usize,
-    /// The places of allocations, used or not.
+    /// The allocation slots, used or not.
     pub allocations: usize,
-    /// The places of calls, used or not.
+    /// The call slots, used or not.
     pub calls: usize,
     /// The number of snapshots.
     pub snapshots: usize,
-    /// The intervals of all curves.
+    /// The number of intervals in all curves.
     pub points: usize,
 }

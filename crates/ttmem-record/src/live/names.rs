@@ -1,5 +1,5 @@
-//! Assigns the ids of texts, types, lines, stacks, operations, pools, threads and scopes. What is new comes with the event
-//! that defines it.
+//! Assigns the ids of texts, types, lines, stacks, operations, pools, threads and scopes. New ids come with the event
+//! that defines them.
 
 use std::borrow::Cow;
 
@@ -12,27 +12,28 @@ use ttmem_model::{
 use super::narrator::{FREE, FURTHER, TEXTS};
 use crate::texts::Texts;
 
-/// The maximum number of scopes. More are names that a program makes up, such as numbered requests.
+/// The maximum number of scopes. More usually means generated names, such as numbered requests.
 const MAX_SCOPES: usize = 1 << 16;
 /// The maximum depth of scopes. Deeper ones become siblings.
 const MAX_DEPTH: u8 = 64;
-/// The maximum number of texts, and of types, lines and stacks: names must not fill the program's memory or the recording.
+/// The maximum number of texts, and of types, lines and stacks: names must not fill the program's memory or the
+/// recording.
 const MAX_NAMES: usize = 1 << 20;
-/// The maximum number of threads. More are, for example, one per request.
+/// The maximum number of threads. More usually means one per request.
 const MAX_LANES: usize = 1 << 14;
 
-/// A tensor type, as frameworks without layouts have it.
+/// A tensor type of a framework without layouts.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeOf<'a> {
     /// The shape.
     pub shape: &'a [u64],
-    /// The element: `torch.float32`.
+    /// The element type: `torch.float32`.
     pub dtype: StrId,
     /// The bytes of all elements.
     pub bytes: u64,
 }
 
-/// Everything that has an id.
+/// All ids.
 #[derive(Debug)]
 pub(super) struct Names {
     texts: Texts,
@@ -44,12 +45,12 @@ pub(super) struct Names {
     frames: FxHashMap<Frame, FrameId>,
     stacks: FxHashMap<(FrameId, Option<StackId>), StackId>,
     ops: FxHashMap<(StrId, Option<StackId>), OpId>,
-    /// The names of operations, by their ids.
+    /// The names of operations, by id.
     called: Vec<StrId>,
     pools: Vec<StrId>,
     lanes: usize,
     scopes: Vec<Scope>,
-    /// How deep each scope lies.
+    /// The depth of each scope.
     depths: Vec<u8>,
     scope_ids: FxHashMap<(Option<ScopeId>, StrId, ScopeKind), ScopeId>,
 }
@@ -77,12 +78,12 @@ impl Default for Names {
 
 /// The id of row `index`.
 fn id<T>(new: fn(usize) -> Option<T>, index: usize) -> T {
-    // Four billion rows of anything fill the memory long before.
+    // Four billion rows would fill the memory long before.
     new(index).unwrap_or_else(|| unreachable!("an id reaches further than {index}"))
 }
 
 impl Names {
-    /// A text. Beyond the limit, one stands for all.
+    /// The id of a text. Above the limit, one id is shared by all.
     pub fn text(&mut self, text: &str) -> (StrId, Option<Event<'static>>) {
         if let Some(id) = self.texts.known(text) {
             return (id, None);
@@ -97,7 +98,7 @@ impl Names {
         self.texts.text(id).unwrap_or_default()
     }
 
-    /// A type; `None` beyond the limit.
+    /// The id of a type; `None` above the limit.
     pub fn tensor_type(&mut self, ty: TypeOf<'_>) -> (Option<TypeId>, Option<Event<'static>>) {
         self.key.clear();
         self.key.extend([ty.dtype.index() as u64, ty.bytes]);
@@ -112,13 +113,13 @@ impl Names {
         self.types.insert(self.key.as_slice().into(), new);
         let bytes = Bytes::known(ty.bytes);
         let (shape, layout) = (ty.shape.to_vec(), None);
-        // What the allocator adds is not known.
+        // The allocator's overhead is unknown.
         let (declared, logical, padded) = (bytes, bytes, Bytes::UNKNOWN);
         let ty = TensorType { text: None, shape, dtype: ty.dtype, layout, declared, logical, padded };
         (Some(new), Some(Event::Type(ty)))
     }
 
-    /// A line. Beyond the limit, one stands for all.
+    /// The id of a line. Above the limit, one id is shared by all.
     pub fn frame(&mut self, mut frame: Frame) -> (FrameId, Option<Event<'static>>) {
         let next = self.frames.len();
         if next >= MAX_NAMES && !self.frames.contains_key(&frame) {
@@ -133,7 +134,7 @@ impl Names {
         (id, new)
     }
 
-    /// A stack. Beyond the limit, a new one is its caller, or its only line.
+    /// The id of a stack. Above the limit, a new stack is replaced by its caller, or by its innermost line.
     pub fn stack(&mut self, frame: FrameId, caller: Option<StackId>) -> (StackId, Option<Event<'static>>) {
         let next = self.stacks.len();
         if next >= MAX_NAMES
@@ -149,7 +150,7 @@ impl Names {
         (id, new)
     }
 
-    /// An operation that is called from a stack, and the events that define it.
+    /// The id of an operation called from a stack, and the events that define it.
     pub fn op(
         &mut self,
         name: StrId,
@@ -157,7 +158,7 @@ impl Names {
         loc: Option<StrId>,
     ) -> (OpId, [Option<Event<'static>>; 2]) {
         let is_too_many = |ops: &FxHashMap<_, _>| ops.len() >= MAX_NAMES && !ops.contains_key(&(name, stack));
-        // Beyond the limit, operations differ by name only.
+        // Above the limit, operations differ by name only.
         let (stack, loc) = if is_too_many(&self.ops) { (None, None) } else { (stack, loc) };
         if let Some(id) = self.ops.get(&(name, stack)) {
             return (*id, [None, None]);
@@ -169,9 +170,9 @@ impl Names {
         (new, [Some(Event::Op(op(name, loc))), of_op])
     }
 
-    /// An operation with the types of its arguments, and the event that defines it.
+    /// The id of an operation with the types of its arguments, and the event that defines it.
     pub fn op_of_types(&mut self, name: StrId, types: &[TypeId]) -> (OpId, Option<Event<'static>>) {
-        // Beyond the limit, operations differ by name only.
+        // Above the limit, operations differ by name only.
         let types = if self.typed.len() >= MAX_NAMES { &[] } else { types };
         if let Some(id) = self.typed.get(&(name, types.into())) {
             return (*id, None);
@@ -187,7 +188,7 @@ impl Names {
         self.called.get(op.index()).map_or("", |name| self.text_of(*name))
     }
 
-    /// A pool, and whether it is new.
+    /// The id of a pool, and whether it is new.
     pub fn pool(&mut self, name: StrId) -> (PoolId, bool) {
         if let Some(index) = self.pools.iter().position(|have| *have == name) {
             return (id(PoolId::new, index), false);
@@ -200,14 +201,14 @@ impl Names {
         self.pools.get(index).map_or("", |name| self.text_of(*name))
     }
 
-    /// The next thread, and whether it is new. Names may repeat. Beyond the limit, the last one stands for all.
+    /// The id of the next thread, and whether it is new. Names may repeat. Above the limit, the last id is shared.
     pub fn lane(&mut self) -> (LaneId, bool) {
         let is_new = self.lanes < MAX_LANES;
         self.lanes += usize::from(is_new);
         (id(LaneId::new, self.lanes - 1), is_new)
     }
 
-    /// The name of the next thread: the last one stands for all beyond the limit.
+    /// The name of the next thread. At the limit, a name for all further threads.
     pub fn lane_name<'a>(&self, name: &'a str) -> &'a str {
         if self.lanes + 1 < MAX_LANES { name } else { TEXTS[FURTHER] }
     }
@@ -234,7 +235,7 @@ impl Names {
         self.scopes.len() < MAX_SCOPES
     }
 
-    /// A scope, and whether it is new.
+    /// The id of a scope, and whether it is new.
     pub fn scope(&mut self, scope: Scope) -> (ScopeId, bool) {
         let key = (scope.parent, scope.name, scope.kind);
         if let Some(id) = self.scope_ids.get(&key) {

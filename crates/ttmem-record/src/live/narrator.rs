@@ -1,6 +1,6 @@
 //! Turns the live recorder's records into the events of one file: steps, lifetimes, states and calls.
 //!
-//! The state that the next file will need is updated along the way (`kept`).
+//! Also updates the state that the next file will need (`kept`).
 
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
@@ -15,20 +15,20 @@ use crate::event_file::{EventFile, NewTensor, id};
 use crate::level::Level;
 
 /// The first texts of every recording. The first is also the name of the first operation.
-pub(super) const TEXTS: [&str; 3] = ["free", "(further names)", "(no longer told apart)"];
+pub(super) const TEXTS: [&str; 3] = ["free", "(further names)", "(freed earlier)"];
 /// The operation of steps that free memory.
 pub(super) const FREE: usize = 0;
-/// Stands for all names beyond the limit.
+/// Represents all names above the limit.
 pub(super) const FURTHER: usize = 1;
-/// The name of rows that stand for several allocations that are gone.
+/// The name of rows that represent several freed allocations.
 pub(super) const THINNED: usize = 2;
 
-/// Writes what happened to a file.
+/// Writes records to a file.
 pub(super) struct Narrator {
     pub file: EventFile,
     pub kept: Kept,
     free: OpId,
-    /// How many calls had begun before this file, and how many of them are in it.
+    /// The number of calls that began before this file, and the number of those that are in it.
     calls_before: (u64, usize),
 }
 
@@ -44,13 +44,13 @@ impl Narrator {
         Ok(narrator)
     }
 
-    /// Goes on in another file, whose opening has been written.
+    /// Continues in another file, whose opening has been written.
     pub fn go_on_in(&mut self, file: EventFile) {
         self.calls_before = (self.kept.entered, file.calls());
         self.file = file;
     }
 
-    /// Writes an event as it is.
+    /// Writes an event unchanged.
     pub fn event(&mut self, event: Event<'_>) -> Result<()> {
         self.kept.event(&event)?;
         self.file.write(event)
@@ -124,7 +124,7 @@ impl Narrator {
         }
     }
 
-    /// Writes a call that is over already.
+    /// Writes a call that has already ended.
     fn late_call(&mut self, late: &LateCall) -> Result<()> {
         let &LateCall { scope, lane, op, began, ended, .. } = late;
         let parent = late.parent.and_then(|number| self.call_numbered(number));
@@ -137,7 +137,7 @@ impl Narrator {
         Ok(())
     }
 
-    /// Writes a row of an allocator's history, in the call of a number.
+    /// Writes a row of an allocator's history for the call with a number.
     fn history(&mut self, row: HistoryRow, call: Option<u64>) -> Result<()> {
         let call = call.and_then(|number| self.call_numbered(number));
         let row = HistoryRow { during: call.map_or(row.during, During::Call), ..row };
@@ -145,7 +145,7 @@ impl Narrator {
         self.file.write_rank(RankEvent::History(row))
     }
 
-    /// The row of the call of a number, if this file has it.
+    /// The row of the call with a number, if it is in this file.
     fn call_numbered(&self, number: u64) -> Option<CallId> {
         let (before, carried) = self.calls_before;
         match number.checked_sub(before) {
@@ -162,14 +162,14 @@ impl Narrator {
         self.file.write_rank(RankEvent::Returned(id, Outcome { end: self.file.steps(), ..outcome }))
     }
 
-    /// Writes the next pool. The level of one that is not empty is known by readings alone.
+    /// Writes the next pool. If it is not empty, its level is known only from readings.
     fn pool(&mut self, name: StrId, text: String, is_empty: bool) -> Result<()> {
         let id = self.file.pool(name, Some(1), is_empty)?;
         self.kept.pools.push(KeptPool::new(name, text, is_empty.then(|| Level::new(id))));
         Ok(())
     }
 
-    /// Writes counters of a pool; at a step of their own if there is an operation.
+    /// Writes counters of a pool, at a separate step if there is an operation.
     fn reading(&mut self, pool: PoolId, reading: Reading, op: Option<OpId>) -> Result<()> {
         let at = match op {
             Some(op) => self.step(op)?,
@@ -179,7 +179,7 @@ impl Narrator {
         self.file.write_rank(RankEvent::State(pool, at, reading))
     }
 
-    /// Writes an error of the program; at a step of its own if there is an operation.
+    /// Writes an error of the program, at a separate step if there is an operation.
     fn fault(&mut self, fault: Fault, op: Option<OpId>) -> Result<()> {
         self.write_levels()?;
         let after = op.map(|op| self.step(op).map(|_| self.kept.last)).transpose()?;
@@ -187,14 +187,14 @@ impl Narrator {
         self.file.fault(fault, after.is_some())
     }
 
-    /// Writes that the last error has ended the program.
+    /// Writes that the last error ended the program.
     fn fault_ended(&mut self) -> Result<()> {
         let Some((_, fault)) = self.kept.faults.back_mut() else { return Ok(()) };
         fault.ended_program = true;
         self.file.fault_ended()
     }
 
-    /// Writes the levels of the pools that have changed, and how high they were.
+    /// Writes the levels of the pools that have changed, and their highest levels.
     fn write_levels(&mut self) -> Result<()> {
         let mut levels = self.kept.pools.iter_mut().filter_map(|pool| pool.level.as_mut());
         levels.try_for_each(|level| self.file.level(level))
@@ -210,7 +210,7 @@ impl Narrator {
         self.file.end()
     }
 
-    /// Writes a step. What it causes is there from the returned moment on.
+    /// Writes a step. Its effects apply from the returned moment on.
     #[inline]
     fn step(&mut self, op: OpId) -> Result<Moment> {
         self.kept.step(op);
@@ -218,7 +218,7 @@ impl Narrator {
     }
 }
 
-/// The queue keeps everything in order, so what a record refers to is there.
+/// The queue preserves order, so a record's references must exist.
 fn missing(what: &str) -> Error {
     Error::Bug(format!("a recording refers to {what} that is missing"))
 }

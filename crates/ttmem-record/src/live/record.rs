@@ -1,4 +1,4 @@
-//! What the live recorder tells the thread that writes its recording.
+//! The records and messages that the live recorder sends to its writer thread.
 
 use ttmem_model::rules::calls::CallRef;
 use ttmem_model::{
@@ -9,18 +9,18 @@ use ttmem_model::{
 use super::{LateCall, Place};
 use crate::queue::Entry;
 
-/// What happens often.
+/// Frequent events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// The time of what follows.
+    /// The time of the following records.
     Time(Nanoseconds),
-    /// The call that what follows belongs to.
+    /// The call that the following records belong to.
     Within(Option<CallRef>),
-    /// An allocation, which has a place until it is freed.
+    /// An allocation, which has a slot until it is freed.
     Allocated { place: Place, pool: PoolId, bytes: u64, op: OpId, ty: Option<TypeId>, class: Class },
-    /// The allocation at a place was freed.
+    /// The allocation in a slot was freed.
     Freed(Place),
-    /// The class of an allocation has become known, or its name.
+    /// The class or the name of an allocation is known now.
     Classified { place: Place, class: Class, name: Option<StrId> },
     /// Whether gradients are computed for an allocation.
     RequiresGrad(Place, bool),
@@ -33,7 +33,7 @@ pub(super) enum Record {
         op: Option<OpId>,
         began: Nanoseconds,
     },
-    /// A call ends. This is an [`Outcome`] without its position, which the file has: so a record has 64 bytes.
+    /// A call ends. An [`Outcome`] without its position, which the file knows, so that a record fits into 64 bytes.
     Returned {
         call: CallRef,
         ended: Nanoseconds,
@@ -68,21 +68,21 @@ impl Record {
     }
 }
 
-/// What happens rarely, or is large.
+/// Rare or large events.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// An event that is written as it is.
+    /// An event that is written unchanged.
     Event(Event<'static>),
-    /// The next pool. It is empty now, or only readings say what it holds.
+    /// The next pool. It is empty now, or its level is known only from readings.
     Pool { name: StrId, text: String, is_empty: bool },
-    /// Counters of a pool; at a step of their own if there is an operation.
+    /// Counters of a pool, at a separate step if there is an operation.
     Reading(PoolId, Reading, Option<OpId>),
-    /// A call that is over already.
+    /// A call that has already ended.
     LateCall(LateCall),
-    /// A row of an allocator's history, and the number of the call that it belongs to.
+    /// A row of an allocator's history, and the number of its call.
     History(HistoryRow, Option<u64>),
-    /// An error of the program; at a step of its own if there is an operation.
+    /// An error of the program, at a separate step if there is an operation.
     Fault(Fault, Option<OpId>),
-    /// The last error has ended the program.
+    /// The last error ended the program.
     FaultEnded,
 }

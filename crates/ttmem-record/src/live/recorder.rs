@@ -1,6 +1,6 @@
 //! The interface of the live recorder.
 //!
-//! One thread at a time uses it (it is `&mut`). It waits for the file only if more happens than can be written.
+//! Only one thread at a time can use it (it is `&mut`). It waits for the file only if the disk cannot keep up.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,16 +24,16 @@ use super::{
 };
 use crate::recording::Recording;
 
-/// The operation of a step at which counters are read.
+/// The operation of steps that read counters.
 const READING: &str = "reading";
 /// The resolution of times.
 const TICK: Nanoseconds = 1000;
 
-/// Records what a program does to memory.
+/// Records memory events of a program.
 #[derive(Debug)]
 pub struct Recorder {
     clock: Clock,
-    /// Its start, in nanoseconds of Unix time.
+    /// The start, in nanoseconds of Unix time.
     began: u64,
     names: Names,
     pub(super) pools: Vec<PoolFigures>,
@@ -44,7 +44,7 @@ pub struct Recorder {
     within: Option<CallRef>,
     readings_are_steps: bool,
     pub(super) recording: Recording<Record, Message>,
-    /// The status of the recording; kept when it has finished.
+    /// The status of the recording; kept after it has finished.
     status: Option<Arc<Mutex<RecordingStatus>>>,
 }
 
@@ -77,14 +77,14 @@ impl Recorder {
         }
     }
 
-    /// A recorder that writes a `.ttmem` file while the program runs. An earlier recording of that name is replaced; any
-    /// other file is an error.
+    /// A recorder that writes a `.ttmem` file while the program runs. An existing recording is replaced; any other
+    /// existing file is an error.
     pub fn recording_to(path: impl AsRef<Path>) -> Result<Self> {
         Self::recording_with(path, Options::default())
     }
 
-    /// The same, with options. If there is a limit, `NAME.ttmem` is the newest file, `NAME.before.ttmem` the one before it,
-    /// and `NAME.peak.ttmem` the one with the highest peak so far, unless the newest has it.
+    /// The same, with options. With a limit, `NAME.ttmem` is the newest file, `NAME.before.ttmem` the previous one, and
+    /// `NAME.peak.ttmem` the one with the highest peak so far, unless that is the newest.
     pub fn recording_with(path: impl AsRef<Path>, options: Options) -> Result<Self> {
         let mut recorder = Self::with(options.clock);
         let files = Files::create(path.as_ref(), recorder.began, options.limit)?;
@@ -98,13 +98,13 @@ impl Recorder {
         self.began
     }
 
-    /// The current time: nanoseconds since the start.
+    /// The current time, in nanoseconds since the start.
     #[inline]
     pub fn now(&self) -> Nanoseconds {
         self.clock.now()
     }
 
-    // Names: each is written once, and then known by its id.
+    // Names: each is written once and then referred to by its id.
 
     /// The id of a text.
     pub fn text(&mut self, text: &str) -> StrId {
@@ -113,7 +113,8 @@ impl Recorder {
         id
     }
 
-    /// The id of a pool. Its level is the sum of its allocations, unless it `is_read`: then only readings know it.
+    /// The id of a pool. Its level is the sum of its allocations, unless it `is_read`: then it is known only from
+    /// readings.
     pub fn pool(&mut self, name: &str, is_read: bool) -> PoolId {
         let (text, name) = (name, self.text(name));
         let (id, is_new) = self.names.pool(name);
@@ -131,7 +132,7 @@ impl Recorder {
         id
     }
 
-    /// The id of a line of the program.
+    /// The id of a source line.
     pub fn frame(&mut self, frame: Frame) -> FrameId {
         let (id, new) = self.names.frame(frame);
         self.write_new(new);
@@ -145,7 +146,7 @@ impl Recorder {
         id
     }
 
-    /// The id of an operation that is called from a stack; `loc` is the line to show.
+    /// The id of an operation called from a stack; `loc` is the line to show.
     pub fn op(&mut self, name: StrId, stack: Option<StackId>, loc: Option<StrId>) -> OpId {
         let (id, new) = self.names.op(name, stack, loc);
         new.into_iter().flatten().for_each(|event| self.write(event));
@@ -159,7 +160,7 @@ impl Recorder {
         id
     }
 
-    /// The id of a thread or stream. Beyond a limit, one stands for all.
+    /// The id of a thread or stream. Above a limit, one id is shared by all.
     pub fn lane(&mut self, name: &str) -> LaneId {
         let name = self.text(self.names.lane_name(name));
         let (id, is_new) = self.names.lane();
@@ -169,7 +170,8 @@ impl Recorder {
         id
     }
 
-    /// The id of a scope. Number and depth are limited: one scope stands for all beyond, and deeper ones become siblings.
+    /// The id of a scope. Number and depth are limited: above the limits, one scope is shared by all, and deeper ones
+    /// become siblings.
     pub fn scope(&mut self, parent: Option<ScopeId>, name: &str, kind: ScopeKind) -> ScopeId {
         let parent = self.names.room_in(parent);
         if let Some(id) = self.names.known_scope(parent, name, kind) {
@@ -187,7 +189,7 @@ impl Recorder {
 
     // Events of the program.
 
-    /// A call of a scope begins. The caller must [`exit`](Self::exit) and then [`release`](Self::release) it.
+    /// Begins a call of a scope. The caller must [`exit`](Self::exit) and then [`release`](Self::release) it.
     pub fn enter(
         &mut self,
         scope: ScopeId,
@@ -199,7 +201,7 @@ impl Recorder {
         let outer = self.calls.running(parent);
         let call = self.calls.enter(scope, parent, began)?;
         if self.within == Some(call) {
-            // An earlier call had that place.
+            // The slot belonged to an earlier call.
             self.within = None;
             self.recording.put(Record::Within(None));
         }
@@ -207,35 +209,35 @@ impl Recorder {
         Some(call)
     }
 
-    /// A call ends. Does nothing the second time.
+    /// Ends a call. Does nothing the second time.
     pub fn exit(&mut self, call: CallRef) {
         if let Some(outcome) = self.calls.exit(call, self.now()) {
             self.recording.put(Record::returned(call, &outcome));
         }
     }
 
-    /// Reports a call that is over. Returns its number.
+    /// Reports a call that has already ended. Returns its number.
     pub fn late_call(&mut self, call: LateCall) -> u64 {
         self.recording.send(Message::LateCall(call));
         self.calls.take_number()
     }
 
-    /// Whether a call has not ended yet.
+    /// Whether a call is still running.
     pub fn runs(&self, call: CallRef) -> bool {
         self.calls.runs(Some(call))
     }
 
-    /// Releases a call: the caller does not refer to it any more.
+    /// Releases a call: the caller no longer refers to it.
     pub fn release(&mut self, call: CallRef) {
         self.calls.release(call);
     }
 
-    /// The scope of a call, or of the one around it that still runs.
+    /// The scope of a call, or of the innermost enclosing call that is still running.
     pub fn scope_of(&self, call: Option<CallRef>) -> Option<ScopeId> {
         self.calls.running(call).and_then(|call| self.calls.scope(call))
     }
 
-    /// The number of a call, from 0.
+    /// The number of a call, counted from 0.
     pub fn call_number(&self, call: CallRef) -> Option<u64> {
         self.calls.number(call)
     }
@@ -269,7 +271,7 @@ impl Recorder {
         let Held { pool, bytes, owner, class, .. } = held;
         let within = self.calls.running(within);
         if matches!(class, Class::Unknown | Class::Activation) && self.calls.runs(owner) {
-            // Freed before the call that made it has returned.
+            // Freed before the call that allocated it returned.
             self.recording.put(Record::Classified { place, class: Class::Temporary, name: None });
         }
         self.calls.freed(owner, within, bytes);
@@ -305,7 +307,7 @@ impl Recorder {
         self.recording.put(Record::Snapshot { name, time });
     }
 
-    /// Makes each reading of counters a step from now on, for programs with few other steps.
+    /// From now on, each reading of counters is a step, for programs with few other steps.
     pub fn readings_are_steps(&mut self) {
         self.readings_are_steps = true;
     }
@@ -325,8 +327,8 @@ impl Recorder {
         self.recording.send(Message::Reading(pool, reading, op));
     }
 
-    /// Reports a row of an allocator's history, and the number of its call if that is known. `during` applies if the file
-    /// does not have that call any more.
+    /// Reports a row of an allocator's history, and the number of its call if known. `during` applies if the call is no
+    /// longer in the file.
     pub fn history(&mut self, row: HistoryRow, call: Option<u64>) {
         self.recording.send(Message::History(row, call));
     }
@@ -349,7 +351,7 @@ impl Recorder {
         self.write_of_rank(RankEvent::OpTotals(totals));
     }
 
-    /// Reports what the figures of a pool do not include.
+    /// Reports memory that the figures of a pool do not include.
     pub fn not_watched(&mut self, pool: PoolId, what: &str) {
         let what = self.text(what);
         self.write_of_rank(RankEvent::NotWatched(pool, what));
@@ -421,40 +423,41 @@ impl Recorder {
         }
     }
 
-    /// The same, but the caller waits where it holds no lock.
+    /// The same, but lets the caller wait without holding a lock.
     pub fn begin_flush(&mut self) -> Option<Flushing> {
         self.recording.begin_flush()
     }
 
-    /// Writes what is left, and the end. Returns the error that ended the recording early. The figures stay.
+    /// Writes the remaining records and the end of the file. Returns the error that ended the recording early. The
+    /// figures stay.
     pub fn finish(&mut self) -> Result<()> {
         self.recording.finish()
     }
 
-    /// The same, but the caller waits where it holds no lock.
+    /// The same, but lets the caller wait without holding a lock.
     pub fn begin_finish(&mut self) -> Option<Finishing> {
         self.recording.begin_finish()
     }
 
-    /// Returns what to wait for if the disk is far behind the program. A program that asks often, and waits where it
-    /// holds no lock, never has to wait elsewhere.
+    /// Returns a backlog to wait for if the disk does not keep up with the program. A program that checks often, and
+    /// waits without holding a lock, never has to wait elsewhere.
     #[inline]
     pub fn backlog(&mut self) -> Option<Backlog> {
         self.recording.backlog()
     }
 
-    /// Why the recording has ended early, for example because the disk is full. The figures stay exact.
+    /// Why the recording ended early, for example because the disk is full. The figures stay exact.
     pub fn failure(&self) -> Option<&str> {
         self.recording.failure()
     }
 
-    /// The status of the recording; `None` without one.
+    /// The status of the recording, if there is one.
     pub fn status(&self) -> Option<RecordingStatus> {
         let status = *self.status.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(RecordingStatus { lost: self.recording.lost(), ..status })
     }
 
-    /// Leaves the recording to the process that started it: no thread writes in a child after `fork`.
+    /// Leaves the recording to the process that started it: in a child after `fork`, no thread writes.
     pub fn abandon(&mut self) {
         self.recording.abandon();
     }
@@ -500,7 +503,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // Errors are returned by `finish` only.
+        // Errors are only returned by `finish`.
         let _ = self.finish();
     }
 }

@@ -1,4 +1,4 @@
-//! The errors of a tracker, with what to do about them.
+//! The errors of a tracker, with advice.
 
 use thiserror::Error;
 
@@ -10,27 +10,35 @@ use super::RunMode;
 pub enum TrackerError {
     /// A capture is running.
     #[error(
-        "a capture is running already: end it with end_capture(NAME), or drop its guard, before the next begins"
+        "a capture is already running; end it with end_capture(NAME) or drop its guard before beginning the next"
     )]
     AlreadyCapturing,
     /// No capture is running.
-    #[error("{call} outside of a capture: call begin_capture first, and keep its guard while you capture")]
+    #[error("{call} outside a capture; call begin_capture first and keep its guard while capturing")]
     NotCapturing {
         /// The function that was called.
         call: &'static str,
     },
-    /// Estimates and measurements can't be added.
+    /// Estimates and measurements cannot be combined.
     #[error(
-        "the phases so far were captured in mode {kept}, those to come would be in mode {wanted}: call clear() first"
+        "the existing phases were captured in mode {kept}, so mode {wanted} is not possible; call clear() first"
     )]
     OtherMode {
-        /// The mode of the phases so far.
+        /// The mode of the existing phases.
         kept: RunMode,
-        /// The mode that was asked for.
+        /// The requested mode.
         wanted: RunMode,
     },
+    /// The figures of different devices cannot be added up.
+    #[error("the existing phases were captured on {kept}, so {wanted} is not possible; call clear() first")]
+    OtherDevice {
+        /// The device of the existing phases.
+        kept: String,
+        /// The requested device.
+        wanted: String,
+    },
     /// No phase has that name.
-    #[error("there is no phase {name:?}: {}", known(names))]
+    #[error("no phase named {name:?}; {}", known(names))]
     NoSuchPhase {
         /// The name.
         name: String,
@@ -39,7 +47,7 @@ pub enum TrackerError {
     },
     /// Several phases have that name.
     #[error(
-        "{times} phases are called {name:?}: get_dram_usage_all() and get_l1_usage_all() have each of them, in order"
+        "{times} phases are named {name:?}; get_dram_usage_all() and get_l1_usage_all() return all of them, in order"
     )]
     Ambiguous {
         /// The name.
@@ -47,10 +55,10 @@ pub enum TrackerError {
         /// The number of phases with it.
         times: usize,
     },
-    /// A graph capture can't be read.
-    #[error("{0}; nothing of it was taken down")]
+    /// A graph capture cannot be read.
+    #[error("{0}; the graph was not recorded")]
     Graph(#[source] ttmem_model::Error),
-    /// The file of a recording can't be written.
+    /// The recording cannot be written.
     #[error(transparent)]
     Recording(#[from] ttmem_model::Error),
 }
@@ -68,8 +76,8 @@ fn known(names: &[String]) -> String {
         }
     }
     match shown.len() {
-        0 => "none was captured yet; snapshot(NAME) ends the first".to_owned(),
-        1..=MAX => format!("there are {}", shown.join(", ")),
-        _ => format!("there are {}, and more", shown[..MAX].join(", ")),
+        0 => "no phase has been captured yet".to_owned(),
+        1..=MAX => format!("the phases are {}", shown.join(", ")),
+        _ => format!("the phases are {} and more", shown[..MAX].join(", ")),
     }
 }

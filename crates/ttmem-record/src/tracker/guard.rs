@@ -2,7 +2,7 @@
 
 use super::MemoryUsageTracker;
 
-/// The name of a phase that is ended by a guard.
+/// The name of a phase ended by a guard.
 pub const DEFAULT_TRACE_NAME: &str = "END_TRACE";
 
 /// Ends its capture and clears the tracker when it is dropped, unless it is released.
@@ -25,7 +25,7 @@ impl CaptureGuard {
         self.tracker = None;
     }
 
-    /// Releases the capture and returns its number, for callers with guards of their own.
+    /// Releases the capture and returns its number, for callers with their own guards.
     pub fn into_capture(mut self) -> u64 {
         self.tracker = None;
         self.capture

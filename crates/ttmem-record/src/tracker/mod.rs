@@ -1,8 +1,8 @@
-//! The phase tracker: divides a program into phases and measures what each of them uses.
+//! The phase tracker: divides a program into phases and measures the memory use of each.
 //!
 //! A program reports every allocation and free, and calls [`snapshot`](MemoryUsageTracker::snapshot) at the end of each
-//! phase. The tracker has exact figures at any time and optionally writes a recording with every allocation, the phases and
-//! the peak. [`Segment`](ttmem_model::Segment) defines the figures of a phase.
+//! phase. The tracker has exact figures at any time, and can write a recording with every allocation, the phases and the
+//! peak. [`Segment`](ttmem_model::Segment) defines the figures of a phase.
 //!
 //! This file is the interface. `account` keeps the figures, `narrator` turns records into the events of the file, and
 //! `usage_text` prints.
@@ -46,7 +46,7 @@ use super::recording::{Finishing, Recording};
 use account::Account;
 use narrator::Narrator;
 
-/// How a program runs while it is captured.
+/// Whether a program's operations run while it is captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunMode {
     /// Operations run.
@@ -65,24 +65,24 @@ impl fmt::Display for RunMode {
     }
 }
 
-/// The pool of an allocation. Sizes in DRAM and TRACE are of the whole device, in L1 and L1_SMALL of one core.
+/// The pool of an allocation. Sizes in DRAM and TRACE are totals for the device, sizes in L1 and L1_SMALL are per core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Pool {
-    /// The device's memory.
+    /// Device memory.
     Dram,
-    /// The memory of the cores.
+    /// Core-local memory.
     L1,
-    /// The part of L1 that is reserved for small buffers. It counts as L1 in the figures of phases.
+    /// The part of L1 reserved for small buffers. Phases count it as L1.
     L1Small,
-    /// The part of DRAM that is reserved for traces. It counts as DRAM in the figures of phases.
+    /// The part of DRAM reserved for traces. Phases count it as DRAM.
     Trace,
 }
 
 impl Pool {
     const ALL: [Self; 4] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace];
 
-    /// Its name in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dram => "DRAM",
@@ -97,7 +97,7 @@ impl Pool {
     }
 }
 
-/// Divides a program into phases and measures what each of them uses.
+/// Divides a program into phases and measures the memory use of each.
 ///
 /// Clones are handles of the same tracker, and any thread may use them.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ pub struct MemoryUsageTracker(Arc<Tracker>);
 
 #[derive(Debug)]
 struct Tracker {
-    /// The account's flag, readable without its lock: outside of a capture there is nothing to do.
+    /// The account's flag, readable without its lock: outside a capture there is nothing to do.
     is_capturing: AtomicBool,
     account: Mutex<Account>,
 }
@@ -124,7 +124,7 @@ impl MemoryUsageTracker {
 
     /// A tracker that also writes its captures to a `.ttmem` file while the program runs.
     ///
-    /// An earlier recording of that name is replaced; any other file is an error. The recording is finished by
+    /// An existing recording is replaced; any other existing file is an error. The recording is finished by
     /// [`finish`](Self::finish), or when the last handle is dropped.
     pub fn recording_to(path: impl AsRef<Path>) -> Result<Self, TrackerError> {
         let tracker = Self::new();
@@ -132,9 +132,9 @@ impl MemoryUsageTracker {
         Ok(tracker)
     }
 
-    /// Begins a recording of the captures to come; an earlier one is finished.
+    /// Starts recording future captures. Finishes an earlier recording.
     ///
-    /// Returns an error during a capture. Forgets the phases so far: a recording has whole sessions.
+    /// Returns an error during a capture. Discards the phases so far, because a recording contains whole sessions.
     pub fn record_to(&self, path: impl AsRef<Path>) -> Result<(), TrackerError> {
         if self.is_capturing() {
             return Err(TrackerError::AlreadyCapturing);
@@ -142,20 +142,31 @@ impl MemoryUsageTracker {
         self.finish()?;
         let mut recording = Recording::start(path.as_ref(), Narrator::create(path.as_ref())?)?;
         let exchanged = self.lock().exchange_recording(&mut recording);
-        // Another thread may have begun a recording or a capture in the meantime: then one of the two is left over.
+        // Another thread may have started a recording or a capture in the meantime: then one of the two recordings is
+        // unused.
         recording.finish()?;
         exchanged
     }
 
-    /// Begins a capture and its first phase. It ends when the guard is dropped, at the latest.
+    /// Begins a capture and its first phase. The capture ends at the latest when the guard is dropped.
     pub fn begin_capture(&self, mode: RunMode) -> Result<CaptureGuard, TrackerError> {
+        self.begin(mode, None)
+    }
+
+    /// Begins a capture of a device that is not a Tenstorrent device, such as PyTorch's `cuda:0`. It has no L1, and texts
+    /// and recordings have its name instead of DRAM.
+    pub fn begin_capture_on(&self, mode: RunMode, device: &str) -> Result<CaptureGuard, TrackerError> {
+        self.begin(mode, Some(device))
+    }
+
+    fn begin(&self, mode: RunMode, device: Option<&str>) -> Result<CaptureGuard, TrackerError> {
         let mut account = self.lock();
-        account.begin(mode)?;
+        account.begin(mode, device)?;
         self.0.is_capturing.store(true, Ordering::Release);
         Ok(CaptureGuard::new(self.clone(), account.capture))
     }
 
-    /// Ends the current phase, which gets its name now, and begins the next. Names may repeat.
+    /// Ends the current phase, gives it a name, and begins the next one. Names may repeat.
     pub fn snapshot(&self, name: &str) -> Result<(), TrackerError> {
         self.lock().end_phase(name, false, "snapshot")?;
         self.flush();
@@ -172,7 +183,7 @@ impl MemoryUsageTracker {
         Ok(())
     }
 
-    /// Forgets the phases and all allocations. Ends the current capture.
+    /// Discards the phases and all allocations. Ends the current capture.
     pub fn clear(&self) {
         let mut account = self.lock();
         self.0.is_capturing.store(false, Ordering::Release);
@@ -185,7 +196,7 @@ impl MemoryUsageTracker {
         if account.capture != capture {
             return;
         }
-        // Fails outside of a capture, where there is no phase to end.
+        // Fails outside a capture, because there is no phase to end.
         let _ = account.end_phase(DEFAULT_TRACE_NAME, true, "end_capture");
         self.0.is_capturing.store(false, Ordering::Release);
         account.clear();
@@ -193,9 +204,9 @@ impl MemoryUsageTracker {
         self.flush();
     }
 
-    /// Records an allocation. `bytes` are of the whole device in DRAM, and of one core in L1.
+    /// Records an allocation. `bytes` is the total for the device in DRAM, and per core in L1.
     ///
-    /// The id belongs to the allocation until it is freed: for example its address. Outside of a capture, this and the
+    /// The id identifies the allocation until it is freed; it may be an address. Outside a capture, this and the
     /// following functions do nothing.
     #[inline]
     pub fn record_alloc(&self, id: u64, bytes: u64, pool: Pool) {
@@ -208,26 +219,26 @@ impl MemoryUsageTracker {
         self.record(|account| account.freed(id));
     }
 
-    /// Records a circular buffer of a program, with its bytes per core and its cores. One that is part of another buffer
-    /// (`globally_allocated`) takes no memory.
+    /// Records a program's circular buffer, with its bytes per core and its cores. A buffer inside another one
+    /// (`globally_allocated`) takes no additional memory.
     pub fn record_circular_buffer(&self, bytes: u64, cores: &str, globally_allocated: bool) {
         if !globally_allocated {
             self.record(|account| account.circular_buffer(bytes, cores));
         }
     }
 
-    /// Records that all circular buffers are gone, because a program begins or ends.
+    /// Records that all circular buffers were freed, because a program begins or ends.
     pub fn record_circular_buffers_gone(&self) {
         self.record(Account::program_buffers_gone);
     }
 
-    /// Records changes of which only the sizes are known, for example those of a graph capture.
+    /// Records changes of known size without ids, for example those of a graph capture.
     pub fn record_changes(&self, changes: impl IntoIterator<Item = Change>) {
         self.record(|account| changes.into_iter().for_each(|change| account.changed(change)));
     }
 
-    /// Records what a graph capture of ttnn did, which belongs to the current phase. `changes` reads it
-    /// (`ttmem_read::graph_changes`); it is called only while a capture runs. If it fails, nothing is recorded.
+    /// Records a ttnn graph capture as part of the current phase. `changes` reads it (`ttmem_read::graph_changes`) and
+    /// is only called during a capture. If it fails, nothing is recorded.
     pub fn record_graph(
         &self,
         changes: impl FnOnce() -> Result<Vec<Change>, ttmem_model::Error>,
@@ -270,12 +281,12 @@ impl MemoryUsageTracker {
         self.lock().phases.iter().map(|phase| phase.name.clone()).collect()
     }
 
-    /// The number of frees of unknown ids. Usually these were allocated before the capture.
+    /// The number of frees of unknown ids. Usually, these were allocated before the capture.
     pub fn unknown_frees(&self) -> u64 {
         self.lock().unknown_frees()
     }
 
-    /// The number of allocations with an id that had not been freed. The earlier allocation counts as freed then.
+    /// The number of allocations with an id that had not been freed. The earlier allocation counts as freed.
     pub fn repeated_allocations(&self) -> u64 {
         self.lock().repeated_allocations()
     }
@@ -285,19 +296,24 @@ impl MemoryUsageTracker {
         self.0.is_capturing.load(Ordering::Acquire)
     }
 
-    /// The figures of all phases as text, in the format of tt-train's tracker.
+    /// The figures of all phases as text. For a Tenstorrent device, the format is that of tt-train's tracker.
     pub fn memory_usage_text(&self) -> String {
-        let phases = self.lock().phases.clone();
-        usage_text::memory_usage(&phases)
+        let account = self.lock();
+        let (phases, device) = (account.phases.clone(), account.device.clone());
+        drop(account);
+        match device {
+            Some(device) => usage_text::memory_usage_on(&device, &phases),
+            None => usage_text::memory_usage(&phases),
+        }
     }
 
-    /// Prints the figures of all phases, in the format of tt-train's tracker.
+    /// Prints the text of [`memory_usage_text`](Self::memory_usage_text).
     pub fn print_memory_usage(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(self.memory_usage_text().as_bytes())
     }
 
-    /// Finishes the recording, if there is one. Returns the error that ended it early, which does not disturb the program
-    /// while it runs. The tracker goes on without a recording.
+    /// Finishes the recording, if there is one. Returns the error that ended it early; such an error does not affect
+    /// the program while it runs. The tracker continues without a recording.
     pub fn finish(&self) -> Result<(), TrackerError> {
         Ok(self.0.finish()?)
     }
@@ -321,7 +337,7 @@ impl MemoryUsageTracker {
         }
     }
 
-    /// Tries several times before it sleeps: the lock is held for nanoseconds, and waking a thread takes longer than that.
+    /// Tries several times before it sleeps: the lock is held for nanoseconds, and waking a thread takes longer.
     fn lock(&self) -> MutexGuard<'_, Account> {
         for _ in 0..8 {
             match self.0.account.try_lock() {
@@ -343,7 +359,7 @@ impl Tracker {
 
 impl Drop for Tracker {
     fn drop(&mut self) {
-        // Errors are returned by `finish` only.
+        // Errors are only returned by `finish`.
         let _ = self.finish();
     }
 }

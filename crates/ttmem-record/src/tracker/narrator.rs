@@ -1,4 +1,4 @@
-//! Turns the tracker's records into events: steps, tensors with their lifetimes, the levels of pools, sessions and phases.
+//! Turns the tracker's records into events: steps, tensors with their lifetimes, pool levels, sessions and phases.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -30,44 +30,50 @@ const CIRCULAR_BUFFER: usize = 2;
 const CIRCULAR_BUFFERS_GONE: usize = 3;
 const PROGRAM_BUFFER: usize = 4;
 
-/// The texts that every file begins with: the operations, and the pools.
+/// The texts at the beginning of every file: the operations and the pools.
 pub(super) fn first_texts() -> impl Iterator<Item = &'static str> {
     OPS.into_iter().map(|(name, _)| name).chain(Pool::ALL.into_iter().map(Pool::name))
 }
 
-/// Levels are written after this many records, at the latest: changes without a tensor are seen by them alone.
+/// The maximum number of records between two states of a pool: changes without a tensor only show in its states.
 const LEVELS_EVERY: usize = 4096;
-/// A file has no more steps than this.
+/// The maximum number of steps in a file.
 const MAX_STEPS: Step = Moment::MAX_STEPS - 1;
 
-/// Writes the file of a tracker.
+/// Writes a tracker's file.
 pub(super) struct Narrator {
     file: EventFile,
     ops: [OpId; OPS.len()],
     levels: [Option<Level>; Pool::ALL.len()],
+    /// The device of the session; `None` for a Tenstorrent device.
+    device: Option<StrId>,
+    /// The main pools of other sessions' devices.
+    other_devices: Vec<(Option<StrId>, Level)>,
     records_since_levels: usize,
-    /// The circular buffers that are there.
+    /// The live circular buffers.
     circular: Vec<(TensorId, u64)>,
-    /// Bytes of programs without a tensor.
+    /// Program bytes without a tensor.
     nameless: u64,
-    /// The tensors that are gone when the next step is done.
+    /// The tensors that are freed by the next step.
     replaced: Vec<TensorId>,
     sessions: usize,
     session: Option<SessionId>,
     totals: Cumulative,
     phase_begins: Step,
-    /// The file has as many steps as it can have.
+    /// Whether the file has the maximum number of steps.
     is_full: bool,
 }
 
 impl Narrator {
-    /// Begins a file; an earlier recording of that name is replaced.
+    /// Creates the file, replacing an existing recording.
     pub fn create(path: &Path) -> Result<Self> {
         let file = EventFile::begin(replace::create(path)?, path, "tracker")?;
         let mut narrator = Self {
             file,
             ops: [id(OpId::new, 0)?; OPS.len()],
             levels: [None; Pool::ALL.len()],
+            device: None,
+            other_devices: Vec::new(),
             records_since_levels: 0,
             circular: Vec::new(),
             nameless: 0,
@@ -85,13 +91,12 @@ impl Narrator {
             narrator.file.write(Event::Op(Op::new(id(StrId::new, index)?, kind)))?;
             narrator.ops[index] = id(OpId::new, index)?;
         }
-        narrator.level(Pool::Dram)?;
         narrator.file.flush()?;
         Ok(narrator)
     }
 
-    /// Begins a session, in which nothing is there.
-    fn begin_session(&mut self, estimated: bool, forgotten: &[u32]) -> Result<()> {
+    /// Begins a session with empty pools.
+    fn begin_session(&mut self, estimated: bool, device: Option<StrId>, forgotten: &[u32]) -> Result<()> {
         self.write_levels()?;
         let now = Moment::late(self.file.steps());
         self.replaced.clear();
@@ -106,7 +111,12 @@ impl Narrator {
             level.empty(now);
             self.file.write_rank(RankEvent::State(level.id, now, EMPTY))?;
         }
-        self.file.write_rank(RankEvent::Session(Session { estimated, ..Session::default() }))?;
+        self.use_device(device)?;
+        self.file.write_rank(RankEvent::Session(Session {
+            name: device,
+            estimated,
+            ..Session::default()
+        }))?;
         self.session = SessionId::new(self.sessions);
         self.sessions += 1;
         self.totals = Cumulative::default();
@@ -115,14 +125,30 @@ impl Narrator {
     }
 
     fn end_phase(&mut self, name: StrId, segment: &Segment) -> Result<()> {
-        // Every pool has a state where phases meet, whether it has changed or not.
+        // Every pool has a state at a phase boundary, even if it has not changed.
         self.levels.iter_mut().flatten().for_each(Level::touch);
         self.write_levels()?;
         let Some(session) = self.session else { return Ok(()) };
         let steps = (!self.is_full).then_some((self.phase_begins, self.file.steps()));
         self.phase_begins = self.file.steps();
-        let phase = segment.phase(session, name, steps, &mut self.totals);
+        let mut phase = segment.phase(session, name, steps, &mut self.totals);
+        if self.device.is_some() {
+            (phase.l1_peak_cb, phase.l1_peak_buffer, phase.l1_peak_total) = (None, None, None);
+        }
         self.file.write_rank(RankEvent::Phase(phase))
+    }
+
+    /// Switches to the main pool of a device: the one with its name, or DRAM.
+    fn use_device(&mut self, device: Option<StrId>) -> Result<()> {
+        if device != self.device {
+            let before = self.levels[Pool::Dram as usize].take();
+            self.other_devices.extend(before.map(|level| (self.device, level)));
+            self.device = device;
+            let known = self.other_devices.iter().position(|(of, _)| *of == device);
+            self.levels[Pool::Dram as usize] = known.map(|at| self.other_devices.swap_remove(at).1);
+        }
+        self.level(Pool::Dram)?;
+        Ok(())
     }
 
     fn end_session(&mut self) -> Result<()> {
@@ -195,7 +221,7 @@ impl Narrator {
         Ok(())
     }
 
-    /// Writes a step. What it causes is there from the returned moment on.
+    /// Writes a step. Its effects apply from the returned moment on.
     fn step(&mut self, op: usize) -> Result<Moment> {
         if self.file.steps() >= MAX_STEPS {
             return self.too_many_steps();
@@ -221,7 +247,7 @@ impl Narrator {
         Ok(self.file.now())
     }
 
-    /// Writes the tensor that the last step has made; `None` if the file is full.
+    /// Writes the tensor allocated by the last step; `None` if the file is full.
     fn tensor(&mut self, pool: Pool, bytes: u64, name: Option<StrId>) -> Result<Option<TensorId>> {
         if self.is_full {
             return Ok(None);
@@ -230,13 +256,13 @@ impl Narrator {
         self.file.tensor(NewTensor { pool, bytes, ty: None, class: Class::Unknown, name }).map(Some)
     }
 
-    /// Writes the end of a tensor, unless the file was full when it was allocated.
+    /// Writes the end of a tensor's lifetime, unless the file was full when it was allocated.
     fn dies(&mut self, tensor: u32, at: Moment) -> Result<()> {
         let id = TensorId::new(tensor as usize).filter(|id| id.index() < self.file.tensors());
         id.map_or(Ok(()), |id| self.file.dies(id, at))
     }
 
-    /// The level of a pool. A pool is defined when it is first used, and was empty from the start.
+    /// The level of a pool. A pool is defined on first use, and was empty until then.
     #[inline]
     fn level(&mut self, pool: Pool) -> Result<&mut Level> {
         if self.levels[pool as usize].is_none() {
@@ -247,8 +273,9 @@ impl Narrator {
 
     #[cold]
     fn define(&mut self, pool: Pool) -> Result<()> {
-        let name = id(StrId::new, OPS.len() + pool as usize)?;
-        // Sizes in DRAM are of the whole device, as if it had one bank; those in L1 are of a core.
+        let device = self.device.filter(|_| pool == Pool::Dram);
+        let name = device.map_or_else(|| id(StrId::new, OPS.len() + pool as usize), Ok)?;
+        // Sizes in DRAM are totals for the device, as if it had one bank; sizes in L1 are per core.
         let banks = pool.is_dram().then_some(1);
         let id = self.file.pool(name, banks, true)?;
         self.levels[pool as usize] = Some(Level::new(id));
@@ -256,7 +283,7 @@ impl Narrator {
     }
 
     fn write_levels(&mut self) -> Result<()> {
-        // A tensor that was replaced is gone only with the step that follows.
+        // A replaced tensor is only freed by the following step.
         if self.replaced.is_empty() {
             self.records_since_levels = 0;
             self.levels.iter_mut().flatten().try_for_each(|level| self.file.level(level))?;
@@ -269,7 +296,7 @@ impl RecordSink for Narrator {
     type Record = Record;
     type Message = Message;
 
-    // A flush ends a compressed frame: more of them would make the file larger.
+    // A flush ends a compressed frame, so more flushes would make the file larger.
     const FLUSH_INTERVAL: Duration = Duration::from_millis(800);
 
     #[inline]
@@ -285,7 +312,9 @@ impl RecordSink for Narrator {
     fn message(&mut self, message: Message) -> Result<()> {
         match message {
             Message::Text(text) => self.file.write(Event::Text(Cow::Owned(text.into()))),
-            Message::Session { estimated, forgotten } => self.begin_session(estimated, &forgotten),
+            Message::Session { estimated, device, forgotten } => {
+                self.begin_session(estimated, device, &forgotten)
+            }
             Message::Phase { name, segment } => self.end_phase(name, &segment),
             Message::Ended => self.end_session(),
             Message::Warning(message) => self.warn(message),
@@ -302,6 +331,10 @@ impl RecordSink for Narrator {
     }
 
     fn finish(&mut self) -> Result<()> {
+        // A recording without a session has a pool, too.
+        if self.session.is_none() {
+            self.level(Pool::Dram)?;
+        }
         self.write_levels()?;
         self.file.end()
     }

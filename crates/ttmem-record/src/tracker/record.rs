@@ -1,4 +1,4 @@
-//! What the tracker tells the thread that writes its recording.
+//! The records and messages that the tracker sends to its writer thread.
 
 use ttmem_model::{Change, Segment, StrId};
 
@@ -12,31 +12,32 @@ pub(super) enum Record {
     Allocated { pool: Pool, bytes: u64 },
     /// A tensor was freed.
     Freed { tensor: u32, pool: Pool, bytes: u64 },
-    /// A tensor was freed unseen: its id is allocated again by the next record.
+    /// A tensor was freed without a record: the next record reuses its id.
     Replaced { tensor: u32, pool: Pool, bytes: u64 },
-    /// A buffer was freed that was not allocated in this capture.
+    /// A buffer that was not allocated in this capture was freed.
     UnknownFreed,
     /// The next tensor is a circular buffer, named by its cores.
     CircularBuffer { bytes: u64, cores: Option<StrId> },
-    /// All buffers of programs are gone.
+    /// All program buffers were freed.
     ProgramBuffersGone,
-    /// A change of which only the size is known.
+    /// A change of known size without an id.
     Nameless(Change),
 }
 
-const _: () = assert!(size_of::<Entry<Record>>() <= 24, "a record costs the watched program time and memory");
+const _: () = assert!(size_of::<Entry<Record>>() <= 24, "a record costs the tracked program time and memory");
 
-/// What happens rarely.
+/// Rare events.
 #[derive(Debug)]
 pub(super) enum Message {
     /// The next text.
     Text(Box<str>),
-    /// A session begins, and everything before it is forgotten: `forgotten` are the tensors that were still there.
-    Session { estimated: bool, forgotten: Vec<u32> },
+    /// A session begins, on a device that is not a Tenstorrent device if it has a name. `forgotten` are the tensors of
+    /// the previous one that were still live.
+    Session { estimated: bool, device: Option<StrId>, forgotten: Vec<u32> },
     /// A phase ends.
     Phase { name: StrId, segment: Segment },
     /// The capture ends.
     Ended,
-    /// Something that people should know.
+    /// A warning for the user.
     Warning(String),
 }

@@ -1,4 +1,5 @@
-//! The figures of phases as text, byte for byte in the format of tt-train's tracker: `ttmem` and other scripts read it.
+//! The figures of phases as text, which `ttmem` reads. For Tenstorrent devices, the format is that of tt-train's tracker,
+//! byte for byte, because other scripts read it too.
 
 use std::fmt::Write;
 
@@ -6,13 +7,16 @@ use ttmem_model::Cumulative;
 
 use super::account::PhaseFigures;
 
-/// The text that [`print_memory_usage`](super::MemoryUsageTracker::print_memory_usage) prints.
+const NO_PHASES: &str = "WARNING: No traces captured\n";
+const HEADING: &str = "=== Memory Usage Summary ===\n\n";
+
+/// The phases of a Tenstorrent device.
 pub(super) fn memory_usage(phases: &[PhaseFigures]) -> String {
     if phases.is_empty() {
-        return "WARNING: No traces captured\n".to_owned();
+        return NO_PHASES.to_owned();
     }
     let mut all = Cumulative::default();
-    let mut text = "=== Memory Usage Summary ===\n\n".to_owned();
+    let mut text = HEADING.to_owned();
     for phase in phases {
         let (dram, l1) = (phase.segment.dram(), phase.segment.l1());
         all.add(&dram);
@@ -45,15 +49,66 @@ pub(super) fn memory_usage(phases: &[PhaseFigures]) -> String {
     text
 }
 
-/// `1863.25`: MiB with two digits, rounded like C's `%.2f`: ties to even.
+/// The phases of another device: its name instead of DRAM, no L1, and sizes in MiB and GiB.
+pub(super) fn memory_usage_on(device: &str, phases: &[PhaseFigures]) -> String {
+    if phases.is_empty() {
+        return NO_PHASES.to_owned();
+    }
+    let device = one_line(device);
+    let mut all = Cumulative::default();
+    let mut text = HEADING.to_owned();
+    for phase in phases {
+        let usage = phase.segment.dram();
+        all.add(&usage);
+        let change = usage.change();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "--- {} ---\n  \
+             {device}: Segment Peak {}, Allocations {}, Deallocations {}, Segment Change {}{}\n  \
+             {device}: Cumulative Peak {}, Cumulative Current {}\n",
+            one_line(&phase.name),
+            size(usage.peak.into()),
+            size(usage.total_allocations.into()),
+            size(usage.total_deallocations.into()),
+            if change < 0 { "" } else { "+" },
+            size(change.into()),
+            size(all.peak.into()),
+            size(all.current.into()),
+        );
+    }
+    let (peak, current) = (size(all.peak.into()), size(all.current.into()));
+    let _ = write!(
+        text,
+        "\n=== Final Totals ===\nOverall {device} Peak: {peak}, Final {device} Usage: {current}\n\n"
+    );
+    text
+}
+
+/// `1863.25`: MiB with two decimals.
 fn mb(bytes: i128) -> String {
-    const MIB: u128 = 1 << 20;
-    let scaled = bytes.unsigned_abs() * 100;
-    let (whole, rest) = (scaled / MIB, scaled % MIB);
-    let up = rest > MIB / 2 || rest == MIB / 2 && whole % 2 == 1;
-    let hundredths = whole + u128::from(up);
+    rounded(bytes, 20, 2)
+}
+
+/// `512.00 MiB` or `1.820 GiB`.
+fn size(bytes: i128) -> String {
+    const GIB: u128 = 1 << 30;
+    if bytes.unsigned_abs() < GIB {
+        format!("{} MiB", mb(bytes))
+    } else {
+        format!("{} GiB", rounded(bytes, 30, 3))
+    }
+}
+
+/// The quotient of bytes and a power of two, rounded like C's `%.2f`: ties to even.
+fn rounded(bytes: i128, power: u32, decimals: u32) -> String {
+    let (unit, scale) = (1u128 << power, 10u128.pow(decimals));
+    let scaled = bytes.unsigned_abs() * scale;
+    let (whole, rest) = (scaled / unit, scaled % unit);
+    let up = rest > unit / 2 || rest == unit / 2 && whole % 2 == 1;
+    let scaled = whole + u128::from(up);
     let sign = if bytes < 0 { "-" } else { "" };
-    format!("{sign}{}.{:02}", hundredths / 100, hundredths % 100)
+    format!("{sign}{}.{:0decimals$}", scaled / scale, scaled % scale, decimals = decimals as usize)
 }
 
 /// Replaces control characters, so that a name stays on its line.
@@ -78,6 +133,20 @@ mod tests {
             (i128::from(u64::MAX), "17592186044416.00"),
         ] {
             assert_eq!(mb(bytes), text);
+        }
+    }
+
+    #[test]
+    fn sizes_on_other_devices_have_units() {
+        for (bytes, text) in [
+            (0, "0.00 MiB"),
+            (-(5 << 19), "-2.50 MiB"),
+            ((1 << 30) - 1, "1024.00 MiB"),
+            (1 << 30, "1.000 GiB"),
+            (1_953_759_232, "1.820 GiB"),
+            (-(3 << 29), "-1.500 GiB"),
+        ] {
+            assert_eq!(size(bytes), text);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The scale of bytes at the left of a chart.
+//! The byte scale at the left of a chart.
 
 use super::Anchor;
 use super::canvas::{Canvas, FAINT, GRID, INK, Look};
@@ -6,7 +6,7 @@ use super::canvas::{Canvas, FAINT, GRID, INK, Look};
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
 
-/// A rectangle of a chart in which things are drawn to scale.
+/// The area of a chart that is drawn to scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plot {
     pub left: i32,
@@ -15,7 +15,7 @@ pub(super) struct Plot {
     pub bottom: i32,
 }
 
-/// From bytes to pixels.
+/// Maps bytes to pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     plot: Plot,
@@ -25,7 +25,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// A scale that has room for all of these, and for nothing.
+    /// A scale that covers all values and zero.
     pub fn new(plot: Plot, values: impl Iterator<Item = i64>) -> Self {
         let (lowest, highest) =
             values.fold((0i64, 0i64), |(low, high), value| (low.min(value), high.max(value)));
@@ -40,7 +40,7 @@ impl Axis {
         Self { plot, lowest, highest: highest + room, unit }
     }
 
-    /// How far down some bytes are drawn.
+    /// The vertical position of a value.
     pub fn y(&self, bytes: i64) -> i32 {
         self.at(as_float(bytes))
     }
@@ -52,7 +52,7 @@ impl Axis {
         self.plot.bottom - (share * height).round() as i32
     }
 
-    /// The name of its unit.
+    /// The name of the unit.
     pub fn unit(&self) -> &'static str {
         match self.unit {
             unit if unit >= GIB => "GiB",
@@ -61,8 +61,8 @@ impl Axis {
         }
     }
 
-    /// Draws lines at round numbers, the numbers, and what they are.
-    pub fn draw(&self, canvas: &mut Canvas, of_what: &str) {
+    /// Draws grid lines at round numbers, their labels, and the title.
+    pub fn draw(&self, canvas: &mut Canvas, suffix: &str) {
         let Plot { left, right, top, bottom } = self.plot;
         let (marks, digits) = marks(self.lowest / self.unit, self.highest / self.unit);
         for mark in marks {
@@ -72,24 +72,24 @@ impl Axis {
             canvas.text(&number, (left - 8, y), Look::new(12, INK, Anchor::End));
         }
         canvas.line(vec![(left, top), (left, bottom)], FAINT, 1);
-        let title = format!("{}{of_what}", self.unit());
+        let title = format!("{}{suffix}", self.unit());
         canvas.text(&title, (left - 8, top - 14), Look::new(12, FAINT, Anchor::Start));
     }
 }
 
-/// The multiples of 1, 2 or 5 and a power of ten within a range, as many as possible up to `MAX_MARKS`, and the decimals
+/// Multiples of 1, 2 or 5 times a power of ten within a range, as many as possible up to `MAX_MARKS`, and the decimals
 /// they need.
 fn marks(lowest: f64, highest: f64) -> (Vec<f64>, usize) {
     const MAX_MARKS: f64 = 10.0;
     #[allow(clippy::cast_possible_truncation, reason = "a small power of ten")]
     let largest = (highest - lowest).log10().floor() as i32;
-    // A tenth of the largest power has at least ten marks, ten times the largest at most two.
+    // A tenth of the largest power has at least ten marks, ten times the largest has at most two.
     for power in largest - 1..=largest + 1 {
         for factor in [1.0, 2.0, 5.0] {
             let step = factor * 10f64.powi(power);
             let (first, last) = ((lowest / step).ceil(), (highest / step).floor());
             if last - first < MAX_MARKS {
-                // A power below one is divided by, so that 3 * 0.1 is 0.3.
+                // Dividing by powers below one is exact: 3 * 0.1 is not 0.3.
                 let mark = |number: f64| match power {
                     0.. => number * factor * 10f64.powi(power),
                     _ => number * factor / 10f64.powi(-power),
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((axis.y(0), axis.unit()), (500, "GiB"));
         assert!(axis.y(8 << 30) > 100 && axis.y(8 << 30) < 130);
         assert!(axis.y(4 << 30) < axis.y(2 << 30));
-        // What is beyond stays within.
+        // Values outside the range are clamped.
         assert_eq!((axis.y(i64::MAX), axis.y(i64::MIN)), (100, 500));
     }
 

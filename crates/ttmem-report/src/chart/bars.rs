@@ -1,36 +1,36 @@
-//! What the peaks of training sessions are made of: a stacked bar for each, against what the device has.
+//! The composition of training sessions' peaks: a stacked bar per session, with the device memory as a line.
 
 use ttmem_model::{Error, Result};
 use ttmem_query::phases::{Part, PartKind, Phases, SessionPhases};
 
 use super::axis::{Axis, Plot};
-use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, broken, fitted, width};
+use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, broken, clear_of, fitted, width};
 use super::{Anchor, Chart, Colour};
 use crate::units::size;
 
 const WIDTH: i32 = 1000;
 const HEIGHT: i32 = 640;
-/// What a bar needs with the labels beside it.
+/// The width of a bar with its labels.
 const SLOT: i32 = 140;
-/// More are not drawn.
-const MOST: usize = 40;
-/// What is left for the scale, and for the name of the limit.
+/// The maximum number of bars.
+const MAX_BARS: usize = 40;
+/// The space for the scale and for the limit's label.
 const LEFT: i32 = 70;
 const RIGHT: i32 = 120;
 /// The height of a label.
 const LABEL: i32 = 15;
 
-/// Draws the bars. Sessions without a known peak have none; where no session has one, there is nothing to draw.
+/// Draws the bars. Sessions without a known peak are skipped. Fails if no session has one.
 pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<Chart> {
     let known: Vec<&SessionPhases> =
         answer.sessions.iter().filter(|session| session.peak_bytes.is_some()).collect();
     if known.is_empty() {
         return Err(Error::NoMemoryData {
             file: answer.source.files.join(", "),
-            message: "there is nothing to draw: no session has a peak, as their figures are missing".into(),
+            message: "nothing to draw: no session has a peak because the figures are missing".into(),
         });
     }
-    let shown = &known[..known.len().min(MOST)];
+    let shown = &known[..known.len().min(MAX_BARS)];
     let wanted = LEFT + RIGHT + SLOT * i32::try_from(shown.len()).unwrap_or(0);
     let size = (wanted.max(WIDTH), HEIGHT);
     let title = title.unwrap_or("Memory at the peak");
@@ -94,6 +94,10 @@ impl<'a> PeakBars<'a> {
             self.bar(index);
         }
         self.limits();
+        // After the lines, so that a label can cover a line that it has no room to avoid.
+        for index in 0..self.sessions.len() {
+            self.labels(index);
+        }
         self.footnotes();
     }
 
@@ -111,7 +115,7 @@ impl<'a> PeakBars<'a> {
         }
     }
 
-    /// The left end of a session's place, and how wide the place is.
+    /// The left edge of a session's slot, and its width.
     fn slot(&self, index: usize) -> (i32, i32) {
         let count = i32::try_from(self.sessions.len()).unwrap_or(1).max(1);
         let index = i32::try_from(index).unwrap_or(0);
@@ -119,29 +123,54 @@ impl<'a> PeakBars<'a> {
         (self.plot.left + all * index / count, all / count)
     }
 
-    fn bar(&mut self, index: usize) {
-        let session = self.sessions[index];
+    /// The left and right edge of a session's bar.
+    fn edges(&self, index: usize) -> (i32, i32) {
         let (left, slot) = self.slot(index);
         let thick = (slot * 48 / 100).min(180);
-        // Labels of thin parts stand at its right.
+        // Labels of thin parts are at the right of the bar.
         let from = left + ((slot - thick) / 2).min((slot - thick - 70).max(8));
-        let to = from + thick;
-        let middle = from + thick / 2;
-        let mut lowest_free = self.plot.bottom - 9;
+        (from, from + thick)
+    }
+
+    fn bar(&mut self, index: usize) {
+        let session = self.sessions[index];
+        let (from, to) = self.edges(index);
         for (part, below, above) in stacked(session) {
             let (low, high) = (self.axis.y(below.min(above)), self.axis.y(below.max(above)));
             self.canvas.bar((from, high), (to, low), colour(part.kind));
+        }
+        if let Some(peak) = peak_within(session) {
+            let y = self.axis.y(peak);
+            self.canvas.line(vec![(from - 4, y), (to + 4, y)], INK, 2);
+        }
+    }
+
+    fn labels(&mut self, index: usize) {
+        let session = self.sessions[index];
+        let (left, slot) = self.slot(index);
+        let (from, to) = self.edges(index);
+        let (thick, middle) = (to - from, i32::midpoint(from, to));
+        // The lines that cross the bar.
+        let lines: Vec<i32> = std::iter::once(limit(session))
+            .chain(peak_within(session))
+            .map(|bytes| self.axis.y(bytes))
+            .collect();
+        let mut lowest_free = self.plot.bottom - 9;
+        for (part, below, above) in stacked(session) {
+            let (low, high) = (self.axis.y(below.min(above)), self.axis.y(below.max(above)));
+            let centre = i32::midpoint(low, high);
             let text = part.bytes.map(label).unwrap_or_default();
             let fits = |pixels: &i32| width(&text, *pixels) <= thick - 2;
             if let Some(pixels) = [12, 11, 10].into_iter().find(fits).filter(|_| low - high >= LABEL) {
-                self.canvas.text(
-                    &text,
-                    (middle, i32::midpoint(low, high)),
-                    Look::new(pixels, INK, Anchor::Middle),
-                );
+                let look = Look::new(pixels, INK, Anchor::Middle);
+                match clear_of(&lines, centre, &(high + LABEL / 2..=low - LABEL / 2), pixels) {
+                    Some(y) => self.canvas.text(&text, (middle, y), look),
+                    None => self.canvas.text_on(colour(part.kind), &text, (middle, centre), look),
+                }
             } else if part.bytes.is_some_and(|bytes| bytes != 0) {
-                let y = i32::midpoint(low, high).min(lowest_free);
-                self.canvas.line(vec![(to, i32::midpoint(low, high)), (to + 6, y)], FAINT, 1);
+                let y = centre.min(lowest_free);
+                let y = clear_of(&lines, y, &(self.plot.top..=lowest_free), 11).unwrap_or(y);
+                self.canvas.line(vec![(to, centre), (to + 6, y)], FAINT, 1);
                 self.canvas.text(&text, (to + 9, y), Look::new(11, INK, Anchor::Start));
                 lowest_free = y - LABEL;
             }
@@ -157,14 +186,8 @@ impl<'a> PeakBars<'a> {
     /// The peak, above its bar.
     fn total(&mut self, session: &SessionPhases, (from, to): (i32, i32)) {
         let Some(peak) = session.peak_bytes else { return };
-        let highest = heights(session).filter(|height| *height != limit(session)).max().unwrap_or(peak);
         let colour = if session.fits == Some(false) { LIMIT } else { INK };
-        // Where the parts reach beyond the peak, the peak is a line across them.
-        if highest > peak {
-            let y = self.axis.y(peak);
-            self.canvas.line(vec![(from - 4, y), (to + 4, y)], INK, 2);
-        }
-        let share = session.device_usage_pct.map(|pct| format!("{pct:.1} %"));
+        let share = session.device_usage_pct.map(|pct| format!("{pct:.1}%"));
         let mut lines: Vec<String> = std::iter::once(label(peak)).chain(share).collect();
         if let [size, share] = &lines[..]
             && to - from >= 120
@@ -172,9 +195,9 @@ impl<'a> PeakBars<'a> {
             lines = vec![format!("{size} ({share})")];
         }
         let tall = 16 * i32::try_from(lines.len()).unwrap_or(1);
-        let mut bottom = self.axis.y(highest.max(peak)) - 4;
+        let mut bottom = self.axis.y(top(session).max(peak)) - 4;
         let line = self.axis.y(limit(session));
-        // The limit does not go through it.
+        // Keeps the label clear of the limit's line.
         if bottom > line - 4 && bottom - tall < line + 4 {
             bottom = line - 4;
         }
@@ -184,7 +207,7 @@ impl<'a> PeakBars<'a> {
         }
     }
 
-    /// What the devices have: one line where it is the same.
+    /// The memory of each device; one line if it is the same for all.
     fn limits(&mut self) {
         let all: Vec<i64> = self.sessions.iter().map(|session| limit(session)).collect();
         let Some(first) = all.first().copied() else { return };
@@ -204,26 +227,24 @@ impl<'a> PeakBars<'a> {
         }
     }
 
-    /// What must be known to read it.
+    /// Notes needed to read the chart.
     fn footnotes(&mut self) {
         let mut notes = Vec::new();
         if self.sessions.iter().any(|session| limit(session) != limit(self.sessions[0])) {
-            notes.push("red: what each device has".to_owned());
+            notes.push("red: memory of each device".to_owned());
         }
         let rest = |session: &&&SessionPhases| {
             let other = session.parts.iter().find(|part| part.kind == PartKind::Other);
             other.and_then(|other| other.bytes).is_some_and(|bytes| bytes < 0)
         };
         if self.sessions.iter().any(|session| rest(&session)) {
-            notes.push(
-                "Other is below zero where the parts add up to more than the peak (black line)".to_owned(),
-            );
+            notes.push("Other is negative if the parts add up to more than the peak (black line)".to_owned());
         }
         if self.sessions.iter().any(|session| session.estimated) {
-            notes.push("estimated: nothing was allocated".to_owned());
+            notes.push("estimated: no memory was allocated".to_owned());
         }
         if self.sessions.iter().any(|session| !session.finished) {
-            notes.push("a session is cut off".to_owned());
+            notes.push("a session is incomplete".to_owned());
         }
         if self.all > self.sessions.len() {
             notes.push(format!("{} of {} sessions", self.sessions.len(), self.all));
@@ -233,7 +254,7 @@ impl<'a> PeakBars<'a> {
     }
 }
 
-/// The parts of a session with where each begins and ends. What is below nothing hangs from zero.
+/// The parts of a session, each with its start and end. Negative parts extend down from zero.
 fn stacked(session: &SessionPhases) -> Vec<(&Part, i64, i64)> {
     let (mut above, mut below) = (0i64, 0i64);
     let place = |part: &'_ Part| {
@@ -247,17 +268,27 @@ fn stacked(session: &SessionPhases) -> Vec<(&Part, i64, i64)> {
     session.parts.iter().zip(places).map(|(part, (start, end))| (part, start, end)).collect()
 }
 
+/// The top of a session's bar.
+fn top(session: &SessionPhases) -> i64 {
+    heights(session).filter(|height| *height != limit(session)).max().unwrap_or(0)
+}
+
+/// The peak, if the parts add up to more. It is then a line across them.
+fn peak_within(session: &SessionPhases) -> Option<i64> {
+    session.peak_bytes.filter(|peak| top(session) > *peak)
+}
+
 fn limit(session: &SessionPhases) -> i64 {
     i64::try_from(session.device_memory_bytes).unwrap_or(i64::MAX)
 }
 
-/// Everything of a session that must have room.
+/// All values of a session that the scale must cover.
 fn heights(session: &SessionPhases) -> impl Iterator<Item = i64> + '_ {
     let parts = stacked(session).into_iter().map(|(_, _, end)| end);
     parts.chain(session.peak_bytes).chain([limit(session)])
 }
 
-/// The parts of all sessions, each once, in the order of the bars, in rows.
+/// The parts of all sessions without duplicates, in bar order, broken into rows.
 fn legend(sessions: &[&SessionPhases], room: i32) -> Vec<Vec<(PartKind, String)>> {
     const ORDER: [PartKind; 7] = [
         PartKind::Other,

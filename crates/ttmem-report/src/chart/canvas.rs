@@ -1,17 +1,19 @@
-//! Texts and shapes at pixels. Nothing here knows what a chart shows.
+//! Texts and shapes at pixel positions, independent of the chart's subject.
+
+use std::ops::RangeInclusive;
 
 use super::{Anchor, Chart, Colour, Point, Shape, plain};
 
-/// The text of a chart.
+/// The colour of text.
 pub(super) const INK: Colour = Colour(0x22, 0x22, 0x22);
-/// What stands in the background.
+/// The colour of secondary text.
 pub(super) const FAINT: Colour = Colour(0x66, 0x66, 0x66);
-/// The lines of a scale.
+/// The colour of a scale's lines.
 pub(super) const GRID: Colour = Colour(0xe4, 0xe4, 0xe4);
-/// What the device has.
+/// The colour of the device memory.
 pub(super) const LIMIT: Colour = Colour(0xd6, 0x27, 0x28);
 
-/// How a text looks.
+/// The style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub pixels: i32,
@@ -40,7 +42,7 @@ impl Canvas {
         self.chart
     }
 
-    /// A filled rectangle between two corners; nothing if it has no height or width.
+    /// A filled rectangle between two corners. Skipped if it has no height or width.
     pub fn bar(&mut self, from: Point, to: Point, colour: Colour) {
         let (width, height) = (from.0.abs_diff(to.0), from.1.abs_diff(to.1));
         if width > 0 && height > 0 {
@@ -54,7 +56,7 @@ impl Canvas {
         self.chart.shapes.push(Shape::Line { points, colour, width });
     }
 
-    /// A dashed line between two points of one height.
+    /// A horizontal dashed line.
     pub fn dashes(&mut self, (from, y): Point, to: i32, colour: Colour) {
         const DASH: i32 = 8;
         const GAP: i32 = 5;
@@ -75,7 +77,14 @@ impl Canvas {
         self.chart.shapes.push(Shape::Dot { at, radius, colour });
     }
 
-    /// A text whose middle is as high as its point.
+    /// A centred text on a rectangle that covers lines.
+    pub fn text_on(&mut self, background: Colour, text: &str, at: Point, look: Look) {
+        let (wide, tall) = (width(text, look.pixels) / 2 + 2, look.pixels / 2 + 2);
+        self.bar((at.0 - wide, at.1 - tall), (at.0 + wide, at.1 + tall), background);
+        self.text(text, at, look);
+    }
+
+    /// A text that is vertically centred on its point.
     pub fn text(&mut self, text: &str, at: Point, look: Look) {
         let Look { pixels, colour, anchor } = look;
         let text = text.to_owned();
@@ -83,8 +92,16 @@ impl Canvas {
     }
 }
 
-/// The largest width of a text. It is an estimate that does not read the embedded font: a viewer of an SVG may have another
-/// one, and builds without PNG have none.
+/// Finds the height nearest to `y` within a range where horizontal lines do not strike a text through.
+pub(super) fn clear_of(lines: &[i32], y: i32, range: &RangeInclusive<i32>, pixels: i32) -> Option<i32> {
+    let room = pixels / 2 + 5;
+    let is_clear = |y: &i32| range.contains(y) && lines.iter().all(|line| (y - line).abs() >= room);
+    let furthest = (y - range.start()).abs().max((y - range.end()).abs());
+    (0..=furthest).flat_map(|by| [y - by, y + by]).find(is_clear)
+}
+
+/// The maximum width of a text. An estimate that does not use the embedded font: an SVG viewer may use another one, and
+/// builds without PNG have none.
 pub(super) fn width(text: &str, pixels: i32) -> i32 {
     let thousandths: i64 = text.chars().map(|character| i64::from(advance(character))).sum();
     i32::try_from(in_pixels(thousandths, pixels)).unwrap_or(i32::MAX)
@@ -95,7 +112,7 @@ fn in_pixels(thousandths: i64, pixels: i32) -> i64 {
     thousandths.saturating_mul(pixels.into()).saturating_add(999) / 1000
 }
 
-/// What a character takes of the font's size, in thousandths.
+/// The width of a character in thousandths of the font size.
 fn advance(character: char) -> i32 {
     match character {
         'i' | 'j' | 'l' | '\'' | 'I' => 300,
@@ -113,10 +130,10 @@ fn advance(character: char) -> i32 {
     }
 }
 
-/// A text within a width. What is cut is cut out near the front: names differ at their ends.
+/// Shortens a text to a width. The ellipsis is near the front because names differ at their ends.
 ///
-/// It grows from the `…` to what fits, so that the work depends on the width and not on the square of the length: names
-/// of the evidence may have any length.
+/// The result grows from the `…` outwards, so that the cost depends on the width and not on the square of the length:
+/// names in a log may have any length.
 pub(super) fn fitted(text: &str, pixels: i32, room: i32) -> String {
     let text = plain(text);
     if width(&text, pixels) <= room {
@@ -125,7 +142,7 @@ pub(super) fn fitted(text: &str, pixels: i32, room: i32) -> String {
     let mut wide = i64::from(advance('…'));
     let (mut front, mut back) = (text.chars(), text.chars().rev());
     let (mut head, mut tail) = (String::new(), Vec::new());
-    // One character in four is of the front.
+    // Keeps one character at the front for every three at the end.
     for kept in 1..text.chars().count() {
         let is_front = kept % 4 == 0;
         let Some(next) = (if is_front { front.next() } else { back.next() }) else { break };
@@ -138,7 +155,7 @@ pub(super) fn fitted(text: &str, pixels: i32, room: i32) -> String {
     head.chars().chain(['…']).chain(tail.into_iter().rev()).collect()
 }
 
-/// A name in lines, broken where its words end; what is too long for them is cut.
+/// Breaks a name into lines between words, and shortens what does not fit.
 pub(super) fn broken(name: &str, pixels: i32, room: i32, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in plain(name).split_inclusive([' ', '_', '/']) {
@@ -157,6 +174,21 @@ pub(super) fn broken(name: &str, pixels: i32, room: i32, most: usize) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_move_as_little_as_lines_demand() {
+        // Nothing is in the way.
+        assert_eq!(clear_of(&[], 50, &(0..=100), 12), Some(50));
+        assert_eq!(clear_of(&[38], 50, &(0..=100), 12), Some(50));
+        // Up or down, whichever is nearer.
+        assert_eq!(clear_of(&[52], 50, &(0..=100), 12), Some(41));
+        assert_eq!(clear_of(&[48], 50, &(0..=100), 12), Some(59));
+        // There is only room on one side, or none.
+        assert_eq!(clear_of(&[52], 50, &(46..=100), 12), Some(63));
+        assert_eq!(clear_of(&[52], 50, &(46..=58), 12), None);
+        assert_eq!(clear_of(&[52, 40], 50, &(0..=100), 12), Some(63));
+        assert_eq!(clear_of(&[], 50, &(60..=70), 12), Some(60));
+    }
 
     #[test]
     fn names_break_where_their_words_end() {
@@ -181,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Work that grows with the square of the length would take hours here.
+    /// A cost quadratic in the length would take hours here.
     #[test]
     fn a_line_may_have_any_length() {
         let line = "a b/".repeat(1 << 20);
@@ -192,7 +224,7 @@ mod tests {
         assert_eq!(broken(&word, 12, 100, 3).len(), 1);
     }
 
-    /// Otherwise a text would leave the room it was fitted into.
+    /// Otherwise a text would exceed the space that it was fitted into.
     #[cfg(feature = "png")]
     #[test]
     fn no_character_is_wider_than_estimated() {

@@ -1,22 +1,23 @@
-//! The embedded font: which glyph a character has, how wide it is, its kerning and its outline.
+//! The embedded font: glyphs, advance widths, kerning and outlines.
 //!
-//! The font never changes at run time, so this reads only what it contains: a character map of format 4, short glyph
-//! offsets, compound glyphs that are shifted but not scaled, and one kerning table by classes. The tests fail for a font
-//! that needs more.
+//! The font never changes at run time, so this supports only the features it uses: a character map of format 4, short
+//! glyph offsets, compound glyphs that are shifted but not scaled, and one class-based kerning table. The tests fail
+//! for a font that needs more.
 
 use unicode_width::UnicodeWidthChar;
 
 /// See `assets/fonts/README.md` for its origin.
 static FILE: &[u8] = include_bytes!("../../assets/fonts/DejaVuSans-subset.ttf");
 
-/// The glyph of characters that the font lacks.
+/// The glyph of characters missing in the font.
 const MISSING: u16 = 0;
-/// Its outline, a box: the font has none. Corners of the outer and the inner edge, lower left and upper right.
+/// Its outline, a box, because the font has none: lower left and upper right corners of the outer and the inner edge.
 const BOX: [[f32; 4]; 2] = [[102.0, -362.0, 1126.0, 1444.0], [217.0, -247.0, 1011.0, 1329.0]];
-/// A compound glyph of a compound glyph is as deep as fonts go.
+/// Fonts nest compound glyphs only a few levels deep.
 const MAX_DEPTH: usize = 4;
 
-/// A point of an outline in font units, upwards from the baseline. Points off the curve control a quadratic curve.
+/// A point of an outline in font units, upwards from the baseline. Points off the curve are control points of a
+/// quadratic curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OutlinePoint {
     pub x: f32,
@@ -47,7 +48,7 @@ pub(super) struct Font {
     cmap: usize,
     glyf: usize,
     hmtx: usize,
-    /// How many glyphs have an advance width; the others have that of the last.
+    /// The number of advance widths; further glyphs have the last one.
     advances: u16,
     loca: usize,
     kerning: Option<usize>,
@@ -58,7 +59,7 @@ impl Font {
     pub fn embedded() -> Option<Self> {
         let head = table(*b"head")?;
         let cmap = table(*b"cmap")?;
-        // All its character maps are the same one.
+        // All character maps of the font are identical.
         let cmap = cmap + usize::try_from(u32_at(cmap + 8)?).ok()?;
         let is_known = u16_at(cmap)? == 4 && u16_at(head + 50)? == 0;
         is_known.then_some(Self {
@@ -72,7 +73,7 @@ impl Font {
         })
     }
 
-    /// Places the glyphs of a text. Characters without a width, such as joiners, are left out if the font lacks them.
+    /// Positions the glyphs of a text. Zero-width characters, such as joiners, are skipped if the font lacks them.
     pub fn layout(&self, text: &str) -> Layout {
         let mut glyphs: Vec<(u16, i32)> = Vec::new();
         let mut width = 0i32;
@@ -103,7 +104,7 @@ impl Font {
         let range = starts + 2 * doubled + segment;
         match usize::from(u16_at(range)?) {
             0 => Some(code.wrapping_add(delta)),
-            // The offset is relative to the place where it is stored.
+            // The offset is relative to its own position.
             offset => match u16_at(range + offset + 2 * usize::from(code - start))? {
                 MISSING => None,
                 glyph => Some(glyph.wrapping_add(delta)),
@@ -127,7 +128,7 @@ impl Font {
         i16_at(at + 16 + 2 * (usize::from(row) * columns + usize::from(column)))
     }
 
-    /// The closed contours of a glyph. Each begins on its curve, and no two points in a row are off it.
+    /// The closed contours of a glyph. Each starts on the curve, and no two consecutive points are off it.
     pub fn outline(&self, glyph: u16) -> Vec<Vec<OutlinePoint>> {
         if glyph == MISSING {
             return missing();
@@ -182,7 +183,7 @@ impl Font {
     }
 }
 
-/// A box. Its inner edge has the other direction, which makes it a hole.
+/// A box. The inner edge has the opposite direction, which makes it a hole.
 fn missing() -> Vec<Vec<OutlinePoint>> {
     let [outer, mut inner] = BOX.map(|[left, bottom, right, top]| {
         let corners = [(left, bottom), (left, top), (right, top), (right, bottom)];
@@ -227,8 +228,8 @@ fn add_simple(at: usize, count: usize, by: (i32, i32), contours: &mut Vec<Vec<Ou
     Some(())
 }
 
-/// Reads the coordinates of one axis, which are stored as distances. A short distance has one byte, and the second flag is
-/// its sign; otherwise the second flag says that the distance is zero.
+/// Reads the coordinates of one axis, which are stored as differences. A short difference has one byte, and the second
+/// flag is its sign; otherwise the second flag means that the difference is zero.
 #[allow(clippy::cast_precision_loss, reason = "font units are below 32768")]
 fn coordinates(at: &mut usize, flags: &[u8], (short, second): (u8, u8), start: i32) -> Option<Vec<f32>> {
     let mut value = start;
@@ -247,7 +248,8 @@ fn coordinates(at: &mut usize, flags: &[u8], (short, second): (u8, u8), start: i
     flags.iter().map(&mut next).collect()
 }
 
-/// A contour with the points that TrueType leaves out, the middle of two in a row off the curve, from a point on the curve.
+/// A contour that starts on the curve, with the points that TrueType omits: the midpoint between two consecutive points
+/// off the curve.
 fn completed(points: &[OutlinePoint]) -> Option<Vec<OutlinePoint>> {
     let mut all: Vec<OutlinePoint> = Vec::new();
     let mut before = *points.last()?;
@@ -263,7 +265,7 @@ fn completed(points: &[OutlinePoint]) -> Option<Vec<OutlinePoint>> {
     Some(all)
 }
 
-/// The start of the kerning table: pairs by classes, of which the first glyph's advance width changes.
+/// The start of the kerning table: pairs of classes that change the first glyph's advance width.
 fn kerning() -> Option<usize> {
     let table = table(*b"GPOS")?;
     let lookups = table + usize::from(u16_at(table + 8)?);
@@ -274,13 +276,13 @@ fn kerning() -> Option<usize> {
     is_known.then_some(pairs)
 }
 
-/// Whether a sorted list of glyphs has one.
+/// Whether a sorted list of glyphs contains a glyph.
 fn is_covered(at: usize, glyph: u16) -> Option<bool> {
     let glyphs = usize::from(u16_at(at + 2)?);
     Some((0..glyphs).any(|index| u16_at(at + 4 + 2 * index) == Some(glyph)))
 }
 
-/// The kerning class of a glyph, from ranges of glyphs; those in no range have class 0.
+/// The kerning class of a glyph, from ranges of glyphs. Glyphs outside all ranges have class 0.
 fn class(at: usize, glyph: u16) -> Option<u16> {
     let ranges = usize::from(u16_at(at + 2)?);
     let has_glyph = |range: &usize| {
@@ -348,7 +350,7 @@ mod tests {
         assert!(space.width > 0 && font.outline(space.glyphs[0].0).is_empty());
     }
 
-    /// A box, and nothing for characters without a width.
+    /// A box, and nothing for zero-width characters.
     #[test]
     fn characters_that_the_font_lacks_are_boxes() {
         let font = Font::embedded().unwrap();
@@ -376,7 +378,7 @@ mod tests {
     #[test]
     fn a_text_is_as_wide_as_its_advances_and_its_kerning() {
         let font = Font::embedded().unwrap();
-        // Digits all have the same width and no kerning, so that numbers line up.
+        // Digits have the same width and no kerning, so that numbers line up.
         assert_eq!(font.layout("1234567890").width, 10 * font.layout("0").width);
         let kern = |first, second| font.kern(font.glyph(first).unwrap(), font.glyph(second).unwrap());
         assert!(kern('A', 'V') < Some(-50) && kern('T', 'o') < Some(-50), "{:?}", kern('A', 'V'));

@@ -1,9 +1,9 @@
-//! Charts: answers as a list of shapes, which is written as SVG or drawn as PNG.
+//! Charts: a response as a list of shapes, written as SVG or PNG.
 //!
-//! `canvas` collects texts and shapes at pixels, `axis` has the scale of bytes; `bars` shows what the peaks of training
-//! sessions are made of, `timeline` memory over the steps, `sessions` memory over phases. `svg` and `png` draw the same
-//! shapes, and `font` has the outlines of letters for PNG. The same answer gives the same bytes everywhere: the font is
-//! embedded, and nothing depends on the machine.
+//! `canvas` collects texts and shapes, `axis` draws the byte scale. `bars` shows the composition of training sessions'
+//! peaks, `timeline` memory over the steps, `sessions` memory over the phases. `svg` and `png` draw the same shapes,
+//! and `font` provides glyph outlines for PNG. The same response gives the same bytes everywhere: the font is embedded,
+//! and nothing depends on the machine.
 
 mod axis;
 mod bars;
@@ -41,7 +41,7 @@ impl fmt::Display for Colour {
     }
 }
 
-/// Which part of a text is at its point.
+/// The part of a text that is at its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// The left end.
@@ -52,7 +52,7 @@ pub enum Anchor {
     End,
 }
 
-/// A part of a chart.
+/// An element of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A filled rectangle.
@@ -77,7 +77,7 @@ pub enum Shape {
     },
     /// A filled outline.
     Polygon {
-        /// The corners in order; the last is connected with the first.
+        /// The corners in order; the last is connected to the first.
         points: Vec<Point>,
         /// The fill.
         colour: Colour,
@@ -93,20 +93,20 @@ pub enum Shape {
     },
     /// A line of text, vertically centred on its point.
     Text {
-        /// Any characters: each format replaces those that it cannot show.
+        /// Any characters: each format replaces those it cannot show.
         text: String,
-        /// Where the anchor is.
+        /// The position of the anchor.
         at: Point,
-        /// The size of the font in pixels.
+        /// The font size in pixels.
         size: u32,
         /// The fill.
         colour: Colour,
-        /// Horizontally.
+        /// The horizontal alignment.
         anchor: Anchor,
     },
 }
 
-/// A drawing on white.
+/// A drawing on a white background.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chart {
     /// In pixels.
@@ -130,53 +130,51 @@ impl Chart {
     }
 }
 
-/// A text as every format shows it: a mark in place of each control character, none of the characters that XML forbids,
-/// and single spaces, since SVG collapses them.
+/// A text as every format shows it: a mark for each control character, no characters that XML forbids, and single
+/// spaces, because SVG collapses them.
 fn shown_text(text: &str) -> String {
     let text = plain(text);
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
-/// A text on one line: no control characters, and none that XML forbids.
+/// A text on one line, without control characters and characters that XML forbids.
 fn plain(text: &str) -> String {
     let is_allowed = |character: &char| !matches!(character, '\u{fffe}' | '\u{ffff}');
     one_line(text).chars().filter(is_allowed).collect()
 }
 
-/// What a chart is written as.
+/// The file format of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Shapes and texts.
+    /// Vector graphics.
     Svg,
-    /// Pixels.
+    /// A bitmap.
     Png,
 }
 
 impl Picture {
-    /// As the ending of a file says.
+    /// The format for a file name extension.
     pub fn of(path: &Path) -> Result<Self> {
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
         match ending.as_deref() {
             Some("svg") => Ok(Self::Svg),
             Some("png") => Ok(Self::Png),
             _ => Err(Error::Usage(format!(
-                "a chart is written as FILE.svg or FILE.png, and {} ends with neither",
+                "{}: unsupported chart format; use FILE.svg or FILE.png",
                 path.display()
             ))),
         }
     }
 
-    /// The bytes of a chart.
+    /// Encodes a chart.
     pub fn bytes(self, chart: &Chart) -> Result<Vec<u8>> {
         match self {
             Self::Svg => Ok(chart.svg().into_bytes()),
             #[cfg(feature = "png")]
             Self::Png => chart.png(),
             #[cfg(not(feature = "png"))]
-            Self::Png => {
-                Err(Error::Usage("this build of ttmem can't write PNG files; write FILE.svg".into()))
-            }
+            Self::Png => Err(Error::Usage("this build of ttmem has no PNG support; use FILE.svg".into())),
         }
     }
 }

@@ -1,32 +1,32 @@
-//! A chart as pixels, with the embedded font and no other.
+//! Renders a chart to pixels with the embedded font.
 
 use tiny_skia::{Color, FillRule, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
 use ttmem_model::{Error, Result};
 
 use super::font::{Font, OutlinePoint};
 use super::{Anchor, Chart, Colour, Point, Shape, shown_text};
+use crate::marker::marked_png;
 
-/// Larger charts are refused: they would take more than 256 MiB, and `tiny-skia` computes positions in 16 bits.
+/// Larger charts are refused: they would need more than 256 MiB, and `tiny-skia` computes positions in 16 bits.
 const MAX_SIDE: u32 = 8192;
-/// Positions and sizes are limited to these, beyond every chart.
+/// The limit for positions and sizes, outside every chart.
 const MAX_POSITION: f32 = 12_000.0;
 
-/// Draws a chart at its own size.
+/// Renders a chart at its own size.
 pub(super) fn png(chart: &Chart) -> Result<Vec<u8>> {
     let Chart { width, height, shapes } = chart;
     let pixels = if *width.max(height) <= MAX_SIDE { Pixmap::new(*width, *height) } else { None };
     let pixels =
-        pixels.ok_or_else(|| Error::Bug(format!("a chart of {width} x {height} pixels can't be drawn")))?;
-    let font = Font::embedded().ok_or_else(|| Error::Bug("the embedded font can't be read".into()))?;
+        pixels.ok_or_else(|| Error::Bug(format!("cannot draw a chart of {width} x {height} pixels")))?;
+    let font = Font::embedded().ok_or_else(|| Error::Bug("cannot read the embedded font".into()))?;
     let mut painter = Painter { pixels, font };
     painter.pixels.fill(Color::WHITE);
     for shape in shapes {
         painter.draw(shape);
     }
-    painter
-        .pixels
-        .encode_png()
-        .map_err(|error| Error::Bug(format!("a chart can't be written as PNG: {error}")))
+    let png = painter.pixels.encode_png();
+    let png = png.map_err(|error| Error::Bug(format!("cannot write a chart as PNG: {error}")))?;
+    Ok(marked_png(&png))
 }
 
 struct Painter {
@@ -64,7 +64,7 @@ impl Painter {
         }
     }
 
-    /// Fills an outline; one of no extent, such as that of a space, is left out.
+    /// Fills an outline. An empty one, such as a space's, is skipped.
     fn fill(&mut self, path: Option<Path>, colour: Colour) {
         if let Some(path) = path {
             self.pixels.fill_path(&path, &paint(colour), FillRule::Winding, Transform::identity(), None);
@@ -131,7 +131,7 @@ fn add_contour(path: &mut PathBuilder, contour: &[OutlinePoint], place: impl Fn(
     path.close();
 }
 
-/// A position in pixels. What is far outside of a chart is not drawn, so it need not be exact.
+/// A position in pixels. Positions far outside a chart are not drawn, so they need not be exact.
 fn pixel(position: i32) -> f32 {
     float(position).clamp(-MAX_POSITION, MAX_POSITION)
 }
@@ -161,7 +161,7 @@ mod tests {
         Shape::Text { text: text.to_owned(), at, size: 20, colour: INK, anchor }
     }
 
-    /// The columns and rows that are not white: from, to.
+    /// The range of columns and of rows that are not white.
     fn extent(pixels: &Pixmap) -> Option<((u32, u32), (u32, u32))> {
         let is_drawn = |x, y| pixels.pixel(x, y).is_some_and(|pixel| pixel.red() != u8::MAX);
         let all: Vec<(u32, u32)> = (0..pixels.width())
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Shapes may leave the chart, and names may have any length and any characters.
+    /// Shapes may extend outside the chart, and names may have any length and any characters.
     #[test]
     fn whatever_is_drawn_is_a_picture() {
         let (most, least) = (i32::MAX, i32::MIN);
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!((pixels.width(), pixels.height()), (400, 60));
     }
 
-    /// The drawn letters reach from the anchor over the width of the layout, but for the space beside the outer letters.
+    /// The drawn letters span the layout's width from the anchor, except for the side bearings of the outer letters.
     #[test]
     fn a_text_is_drawn_over_its_width() {
         let font = Font::embedded().unwrap();
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Half the height of an x is above the point and half below, as `dy="0.5ex"` says in an SVG.
+    /// Half the x-height is above the point and half below, like `dy="0.5ex"` in an SVG.
     #[test]
     fn a_text_is_centred_on_its_point() {
         for pixels in 10..=20 {

@@ -1,8 +1,8 @@
-//! Memory over the steps: what a pool holds, by class, its peak and what it has.
+//! Memory over the steps: a pool's allocated bytes by class, its peak and its capacity.
 
 use ttmem_model::Class;
 use ttmem_query::Extent;
-use ttmem_query::over_time::{OverTime, PeakOverTime};
+use ttmem_query::over_time::{OomOverTime, OverTime, PeakOverTime};
 
 use super::axis::{Axis, Plot};
 use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, fitted, width};
@@ -11,36 +11,46 @@ use crate::units::{count, percent, size};
 
 const WIDTH: i32 = 1000;
 const HEIGHT: i32 = 560;
-/// How many columns of pixels a curve has.
+/// The width of a curve in pixels.
 pub const COLUMNS: usize = 860;
 const PLOT: Plot = Plot { left: 80, right: WIDTH - 60, top: 110, bottom: HEIGHT - 56 };
+/// The height of the row with the label of an out-of-memory error.
+const OOM_ROW: i32 = 18;
 const CURVE: Colour = Colour(0x1f, 0x4e, 0x79);
 const PLAIN: Colour = Colour(0xc9, 0xdc, 0xec);
 const BANDS: [Colour; 2] = [Colour(0xf4, 0xf1, 0xe8), Colour(0xec, 0xf2, 0xf6)];
 
 /// Draws a pool over the steps.
 pub fn over_time(drawn: &OverTime, title: Option<&str>) -> Chart {
-    let mut timeline = Timeline { canvas: Canvas::new((WIDTH, HEIGHT)), drawn, axis: axis(drawn) };
+    let plot = plot(drawn);
+    let mut timeline =
+        Timeline { canvas: Canvas::new((WIDTH, HEIGHT)), drawn, plot, axis: axis(drawn, plot) };
     timeline.draw(title);
     timeline.canvas.finish()
 }
 
-fn axis(drawn: &OverTime) -> Axis {
+/// The area of the curve. A chart with an out-of-memory error has a row for its label above it.
+fn plot(drawn: &OverTime) -> Plot {
+    let row = if drawn.oom.is_some() { OOM_ROW } else { 0 };
+    Plot { top: PLOT.top + row, ..PLOT }
+}
+
+fn axis(drawn: &OverTime, plot: Plot) -> Axis {
     let points = drawn.points.iter().map(|point| point.per_bank);
     let sums = (0..drawn.points.len()).map(|index| stack(drawn, drawn.classes.len(), index));
     let all = points.chain(sums).chain(capacity_in_sight(drawn));
-    Axis::new(PLOT, all.map(signed))
+    Axis::new(plot, all.map(signed))
 }
 
-/// What a bank has, unless the curve would be nothing but a line at the bottom against it.
+/// The capacity of a bank, unless the curve would be a flat line at the bottom compared with it.
 fn capacity_in_sight(drawn: &OverTime) -> Option<u64> {
-    const LEAST_SHARE: u64 = 4;
+    const MIN_SHARE: u64 = 4;
     let all = drawn.capacity_per_bank?;
     let peak = drawn.peak.as_ref()?.per_bank;
-    (peak >= all / LEAST_SHARE).then_some(all)
+    (peak >= all / MIN_SHARE).then_some(all)
 }
 
-/// What the first classes add up to at a point.
+/// The sum of the first classes at a point.
 fn stack(drawn: &OverTime, classes: usize, index: usize) -> u64 {
     drawn.classes[..classes].iter().fold(0, |sum, class| sum.saturating_add(class.per_bank[index]))
 }
@@ -52,6 +62,7 @@ fn signed(bytes: u64) -> i64 {
 struct Timeline<'a> {
     canvas: Canvas,
     drawn: &'a OverTime,
+    plot: Plot,
     axis: Axis,
 }
 
@@ -69,13 +80,16 @@ impl Timeline<'_> {
         self.axis.draw(
             &mut self.canvas,
             match drawn.extent {
-                Extent::Bank => " of each bank",
-                Extent::Core => " of each core",
+                Extent::Bank => " per bank",
+                Extent::Core => " per core",
                 Extent::Device => "",
             },
         );
         self.areas();
         self.canvas.line(self.outline(|index| drawn.points[index].per_bank), CURVE, 2);
+        if let Some(oom) = &drawn.oom {
+            self.out_of_memory(oom);
+        }
         self.capacity();
         if let Some(peak) = &drawn.peak {
             self.peak(peak);
@@ -85,30 +99,32 @@ impl Timeline<'_> {
 
     fn subtitle(&self) -> String {
         let drawn = self.drawn;
-        let Some(peak) = &drawn.peak else { return format!("{} was never used", drawn.pool) };
-        let share = drawn
-            .capacity_per_bank
-            .map_or_else(String::new, |all| format!(" of {} ({})", size(all), percent(peak.per_bank, all)));
-        let banks = match (drawn.extent, drawn.banks) {
-            (Extent::Bank, Some(banks)) => format!(" in each of {banks} banks"),
-            (Extent::Bank, None) => " in each bank".to_owned(),
-            (Extent::Core, _) => " in each core".to_owned(),
-            (Extent::Device, _) => String::new(),
+        let Some(peak) = &drawn.peak else { return format!("{} was not used", drawn.pool) };
+        let (peak_size, step) = (size(peak.per_bank), count(peak.position.into()));
+        let (per, banks) = match (drawn.extent, drawn.banks) {
+            (Extent::Bank, Some(banks)) => (" per bank", format!(", {banks} banks")),
+            (Extent::Bank, None) => (" per bank", String::new()),
+            (Extent::Core, _) => (" per core", String::new()),
+            (Extent::Device, _) => ("", String::new()),
         };
-        format!("peak {}{share}{banks}, before step {}", size(peak.per_bank), count(peak.position.into()))
+        let usage = match drawn.capacity_per_bank {
+            Some(all) => format!("{peak_size} of {}{per} ({})", size(all), percent(peak.per_bank, all)),
+            None => format!("{peak_size}{per}"),
+        };
+        format!("peak {usage}{banks}, before step {step}")
     }
 
-    /// Where a moment is drawn: both sides of a position are at its place, or a little behind.
+    /// The horizontal position of a moment. The moments before and after a step are at the same place or a pixel apart.
     fn x(&self, moment: usize) -> i32 {
         let first = 2 * u64::from(self.drawn.first);
         let last = (2 * u64::from(self.drawn.end) + 1).max(first + 1);
         let along = (moment as u64).saturating_sub(first).min(last - first);
-        let wide = u64::from((PLOT.right - PLOT.left).unsigned_abs());
-        PLOT.left + i32::try_from(along * wide / (last - first)).unwrap_or(0)
+        let wide = u64::from((self.plot.right - self.plot.left).unsigned_abs());
+        self.plot.left + i32::try_from(along * wide / (last - first)).unwrap_or(0)
     }
 
-    /// The points that are drawn: all, or of each column of pixels the highest where there are too many to be told
-    /// apart. A line that went up and down within a column would hide everything below it.
+    /// The points to draw: all, or only the highest of each pixel column if there are more points than columns. A line
+    /// going up and down within a column would hide everything below it.
     fn shown(&self) -> Vec<usize> {
         let points = &self.drawn.points;
         let mut shown: Vec<usize> = Vec::new();
@@ -126,7 +142,7 @@ impl Timeline<'_> {
         shown
     }
 
-    /// A curve of steps through the points.
+    /// A step curve through the points.
     fn outline(&self, value: impl Fn(usize) -> u64) -> Vec<(i32, i32)> {
         let mut line: Vec<(i32, i32)> = Vec::new();
         let mut push = |point: (i32, i32)| {
@@ -145,19 +161,19 @@ impl Timeline<'_> {
             last = Some(y);
         }
         if let Some(y) = last {
-            push((PLOT.right, y));
+            push((self.plot.right, y));
         }
         line
     }
 
-    /// What the classes take, one above the other; all in one where they are not known.
+    /// The classes as stacked areas, or a single area if they are unknown.
     fn areas(&mut self) {
         let drawn = self.drawn;
         if drawn.classes.is_empty() {
             self.area(self.outline(|index| drawn.points[index].per_bank), PLAIN);
             return;
         }
-        // From the highest to the lowest: each covers what is not above it.
+        // From the top of the stack to the bottom: each area covers the part below it.
         for classes in (1..=drawn.classes.len()).rev() {
             let colour = colour(drawn.classes[classes - 1].class);
             self.area(self.outline(|index| stack(drawn, classes, index)), colour);
@@ -173,15 +189,50 @@ impl Timeline<'_> {
         self.canvas.polygon(outline, colour);
     }
 
+    /// Where the out-of-memory error is.
+    fn oom_x(&self) -> Option<i32> {
+        let oom = self.drawn.oom.as_ref()?;
+        Some(oom.step.map_or(self.plot.right, |step| self.x(2 * step as usize + 1)))
+    }
+
+    /// A vertical line at the step that failed, and its label above the plot.
+    fn out_of_memory(&mut self, oom: &OomOverTime) {
+        let Some(x) = self.oom_x() else { return };
+        let pool = oom.other_pool.as_ref().map_or_else(String::new, |pool| format!(" in {pool}"));
+        let step = oom.step.map_or_else(String::new, |step| format!(", step {}", count(step.into())));
+        let text = fitted(&format!("out of memory{pool}{step}"), 12, self.plot.right - self.plot.left);
+        let y = PLOT.top - 14;
+        self.canvas.line(vec![(x, y + 9), (x, self.plot.bottom)], LIMIT, 2);
+        let half = width(&text, 12) / 2;
+        let middle = x.clamp(self.plot.left + half, self.plot.right - half + 40);
+        self.canvas.text(&text, (middle, y), Look::new(12, LIMIT, Anchor::Middle));
+    }
+
+    /// The position and alignment of a text that starts or ends at `x`, so that the line of an out-of-memory error does
+    /// not strike it through.
+    fn beside_oom(&self, text: &str, x: i32, anchor: Anchor) -> (i32, Anchor) {
+        const GAP: i32 = 6;
+        let wide = width(text, 12);
+        let (from, to) = if anchor == Anchor::End { (x - wide, x) } else { (x, x + wide) };
+        match self.oom_x() {
+            Some(line) if (from - GAP..to + GAP).contains(&line) => {
+                let has_room = line - GAP - wide >= self.plot.left;
+                if has_room { (line - GAP, Anchor::End) } else { (line + GAP, Anchor::Start) }
+            }
+            _ => (x, anchor),
+        }
+    }
+
     fn capacity(&mut self) {
         let Some(all) = self.drawn.capacity_per_bank else { return };
         let in_sight = capacity_in_sight(self.drawn).is_some();
-        let y = if in_sight { self.axis.y(signed(all)) } else { PLOT.top };
-        self.canvas.dashes((PLOT.left, y), PLOT.right, LIMIT);
-        let beyond = if in_sight { "" } else { ", far above this scale" };
-        let text = format!("{} has {}{beyond}", self.drawn.pool, size(all));
-        let text = fitted(&text, 12, PLOT.right - PLOT.left);
-        self.canvas.text(&text, (PLOT.right, y - 9), Look::new(12, LIMIT, Anchor::End));
+        let y = if in_sight { self.axis.y(signed(all)) } else { self.plot.top };
+        self.canvas.dashes((self.plot.left, y), self.plot.right, LIMIT);
+        let beyond = if in_sight { "" } else { ", off the scale" };
+        let text = format!("{} capacity {}{beyond}", self.drawn.pool, size(all));
+        let text = fitted(&text, 12, self.plot.right - self.plot.left);
+        let (x, anchor) = self.beside_oom(&text, self.plot.right, Anchor::End);
+        self.canvas.text(&text, (x, y - 9), Look::new(12, LIMIT, anchor));
     }
 
     fn peak(&mut self, peak: &PeakOverTime) {
@@ -199,24 +250,25 @@ impl Timeline<'_> {
         };
         let text = fitted(&format!("peak {}{cause}", size(per_bank)), 12, 600);
         let wide = width(&text, 12);
-        let anchor = if x + 10 + wide > PLOT.right { Anchor::End } else { Anchor::Start };
+        let anchor = if x + 10 + wide > self.plot.right { Anchor::End } else { Anchor::Start };
         let side = if anchor == Anchor::End { x - 8 } else { x + 8 };
+        let (side, anchor) = self.beside_oom(&text, side, anchor);
         let at_limit = capacity_in_sight(self.drawn).map(|all| self.axis.y(signed(all)));
-        // Above the curve, unless the limit is just there.
+        // Above the curve, unless the capacity line is too close.
         let above = y - 12;
         let clear = at_limit.is_none_or(|limit| (above - limit).abs() > 18 && (above - limit + 9).abs() > 14);
         let y = if clear { above } else { at_limit.map_or(above, |limit| limit.min(y)) - 24 };
         self.canvas.text(&text, (side, y), Look::new(12, INK, anchor));
     }
 
-    /// The phases, behind everything.
+    /// The phases, in the background.
     fn bands(&mut self) {
         for (phase, colour) in self.drawn.phases.iter().zip(BANDS.iter().cycle()) {
             let (from, to) = (self.x(2 * phase.first as usize), self.x(2 * phase.end as usize));
-            self.canvas.bar((from, PLOT.top), (to, PLOT.bottom), *colour);
+            self.canvas.bar((from, self.plot.top), (to, self.plot.bottom), *colour);
             let name = fitted(&phase.name, 11, to - from - 4);
             if name.chars().count() > 3 {
-                let at = (i32::midpoint(from, to), PLOT.bottom - 10);
+                let at = (i32::midpoint(from, to), self.plot.bottom - 10);
                 self.canvas.text(&name, at, Look::new(11, FAINT, Anchor::Middle));
             }
         }
@@ -236,24 +288,25 @@ impl Timeline<'_> {
         }
     }
 
-    /// The numbers of the steps below.
+    /// The step numbers below the plot.
     fn steps(&mut self) {
         const MARKS: u64 = 8;
         let (first, end) = (u64::from(self.drawn.first), u64::from(self.drawn.end));
         let every = round_up((end - first).div_ceil(MARKS).max(1));
-        self.canvas.line(vec![(PLOT.left, PLOT.bottom), (PLOT.right, PLOT.bottom)], FAINT, 1);
+        let Plot { left, right, bottom, .. } = self.plot;
+        self.canvas.line(vec![(left, bottom), (right, bottom)], FAINT, 1);
         let mut step = first.next_multiple_of(every);
         while step <= end {
             let x = self.x(usize::try_from(2 * step).unwrap_or(usize::MAX));
-            self.canvas.line(vec![(x, PLOT.bottom), (x, PLOT.bottom + 5)], FAINT, 1);
-            self.canvas.text(&count(step), (x, PLOT.bottom + 16), Look::new(12, INK, Anchor::Middle));
+            self.canvas.line(vec![(x, self.plot.bottom), (x, self.plot.bottom + 5)], FAINT, 1);
+            self.canvas.text(&count(step), (x, self.plot.bottom + 16), Look::new(12, INK, Anchor::Middle));
             step += every;
         }
         self.canvas.text("step", (WIDTH / 2, HEIGHT - 14), Look::new(12, FAINT, Anchor::Middle));
     }
 }
 
-/// The next of 1, 2, 5, 10, 20, 50 …
+/// The next number in 1, 2, 5, 10, 20, 50 …
 fn round_up(number: u64) -> u64 {
     let mut power = 1;
     loop {

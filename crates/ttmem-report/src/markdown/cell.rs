@@ -9,15 +9,15 @@ pub(super) const NAME: usize = 48;
 /// Shapes; a tensor of absurd rank has a long one.
 pub(super) const SHAPE: usize = 40;
 
-/// A text of the evidence, of at most so many characters. It cannot end a cell or a line, open a tag, a link or
-/// code, or turn the direction of what follows.
-pub(super) fn cell(text: &str, most: usize) -> String {
-    let short = brief(text, most);
+/// Text of the input, shortened to `max` characters. It cannot end a cell or a line, open a tag, a link or code, or change
+/// the direction of the text after it.
+pub(super) fn cell(text: &str, max: usize) -> String {
+    let short = brief(text, max);
     let mut safe = String::with_capacity(short.len());
     let mut before = ' ';
     for character in short.chars() {
         match character {
-            // `\|` would do in most places, but not behind a backslash.
+            // `\|` would do in most places, but not after a backslash.
             '|' => safe.push_str("&#124;"),
             '<' => safe.push_str("&lt;"),
             '`' => safe.push('\''),

@@ -1,32 +1,32 @@
-//! A Markdown document of sections that fits a budget: rows are dropped from the ends of tables, and said to be.
+//! A Markdown document that fits a budget: rows are dropped from the ends of tables, and a line counts them.
 
 /// A document.
 pub(super) struct Document {
-    /// What stands above the sections.
+    /// The paragraphs above the sections.
     pub head: Vec<String>,
     /// The sections, in order.
     pub sections: Vec<Section>,
 }
 
-/// A section: paragraphs, a table or list, and paragraphs.
+/// A section: paragraphs, a table or list, and more paragraphs.
 pub(super) struct Section {
     heading: String,
     before: Vec<String>,
-    /// The head of the table; nothing for a list.
+    /// The head of the table; empty for a list.
     columns: String,
     rows: Vec<String>,
-    /// How many rows stay when it gets tight, tighter, and as tight as can be.
+    /// The number of rows to keep in each stage of [`Document::fit`].
     floors: [usize; STAGES],
-    /// How many rows there are, those included that were never made.
+    /// The number of rows, including those that were never rendered.
     total: usize,
-    /// What is said behind the number of those that are left out.
+    /// The text after the number of dropped rows.
     more: &'static str,
     after: Vec<String>,
 }
 
 const STAGES: usize = 4;
 
-/// How a column is set.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -34,13 +34,13 @@ pub(super) enum Align {
 }
 
 impl Document {
-    /// Drops rows until the document has at most so many bytes, or nothing is left to be dropped.
+    /// Drops rows until the document has at most `budget` bytes, or no rows are left.
     ///
-    /// Each stage has its floors; within a stage the section whose rows take most gives first. Headings and
-    /// paragraphs always stay.
-    pub fn fit(&mut self, most: usize) {
+    /// Each stage has its floors; within a stage, the section with the largest rows loses one first. Headings and
+    /// paragraphs are kept.
+    pub fn fit(&mut self, budget: usize) {
         for stage in 0..STAGES {
-            while self.render().len() > most {
+            while self.render().len() > budget {
                 let can_give = |section: &&mut Section| section.rows.len() > section.floors[stage];
                 let Some(section) = self.sections.iter_mut().filter(can_give).max_by_key(|one| one.weight())
                 else {
@@ -51,7 +51,7 @@ impl Document {
         }
     }
 
-    /// The text.
+    /// The document as text.
     pub fn render(&self) -> String {
         let mut blocks: Vec<String> = self.head.clone();
         blocks.extend(self.sections.iter().flat_map(Section::blocks));
@@ -74,14 +74,14 @@ impl Section {
         }
     }
 
-    /// Adds a paragraph: before the rows while there are none, else behind them.
+    /// Adds a paragraph: before the rows, or after them once there are rows.
     pub fn paragraph(mut self, text: impl Into<String>) -> Self {
         let place = if self.rows.is_empty() { &mut self.before } else { &mut self.after };
         place.push(text.into());
         self
     }
 
-    /// Adds a table. Every row has as many cells as the head: the compiler sees to it.
+    /// Adds a table. The compiler checks that every row has as many cells as the head.
     pub fn table<const N: usize>(
         mut self,
         columns: [(&str, Align); N],
@@ -103,13 +103,13 @@ impl Section {
         self
     }
 
-    /// Says how many rows stay when it gets tight, and when it gets tighter.
+    /// Sets the number of rows to keep in the first and the second stage.
     pub fn floors(mut self, tight: usize, tighter: usize) -> Self {
         self.floors = [tight, tighter, tighter.min(1), 0];
         self
     }
 
-    /// Says how many rows there would be, and what is said of those that are left out.
+    /// Sets the total number of rows, and the text after the number of dropped ones.
     pub fn of(mut self, total: usize, more: &'static str) -> Self {
         self.total = total.max(self.total);
         self.more = more;
@@ -144,7 +144,7 @@ mod tests {
         Section::new("## Rows")
             .table([("Row", Align::Left)], (0..rows).map(row))
             .floors(tight, tighter)
-            .paragraph("Behind them.")
+            .paragraph("After the rows.")
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
         document.fit(whole.len() - 1);
         let text = document.render();
         assert!(text.len() < whole.len() && text.contains("row 7 |\n\n… 2 more."), "{text}");
-        assert!(text.contains("| row 2 |\n\nBehind them."), "{text}");
+        assert!(text.contains("| row 2 |\n\nAfter the rows."), "{text}");
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         document.fit(0);
         assert_eq!(
             document.render(),
-            "## Rows\n\n… 10 more.\n\nBehind them.\n\n## Rows\n\n… 3 more.\n\nBehind them.\n"
+            "## Rows\n\n… 10 more.\n\nAfter the rows.\n\n## Rows\n\n… 3 more.\n\nAfter the rows.\n"
         );
     }
 }

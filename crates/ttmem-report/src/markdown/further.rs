@@ -1,43 +1,49 @@
-//! The sections behind the promised ones, each only where there is something to say.
+//! The sections after those of the contract, each only if there is something to report.
 
 use ttmem_model::Class;
 use ttmem_query::{
-    Checkpoint, ExpectedSummary, Extent, LiveTensor, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow,
-    Summary,
+    Checkpoint, ExpectedSummary, Extent, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow, Suggestion,
+    SuggestionTensor, Summary, TensorGroup, groups,
 };
 
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed, unit, unit_of};
 use crate::units::{duration, mib, signed_percent, size};
 
-/// How many rows lists have at most.
-const ROWS: usize = 10;
-/// How many phases of a session have a row at most, and how many sessions a section.
-const PHASES: usize = 20;
-const SESSIONS: usize = 4;
-/// How many other ranks have a line.
-const RANKS: usize = 32;
-/// How many characters a sentence may have that texts of the evidence are part of.
-const SENTENCE: usize = 600;
+/// Rows of the table of phases, per session.
+const MAX_PHASES: usize = 20;
+/// Sections of phases.
+const MAX_SESSIONS: usize = 4;
+/// Lines for other ranks.
+const MAX_RANKS: usize = 32;
+/// Characters of a sentence that contains text of the input.
+const MAX_SENTENCE: usize = 600;
+/// Tensors listed per suggestion.
+const MAX_TENSORS: usize = 3;
 
 /// The sections, in order.
-pub(super) fn sections(summary: &Summary, rank: &RankSummary, others: &[&RankSummary]) -> Vec<Section> {
+pub(super) fn sections(
+    summary: &Summary,
+    rank: &RankSummary,
+    others: &[&RankSummary],
+    rows: usize,
+) -> Vec<Section> {
     let phases = (0..rank.sessions.len()).map(|session| Some(phases(rank, session)));
     let rest = [
-        at_moment(rank),
-        live_at_peak(rank),
-        made_in(rank),
-        ran(rank),
-        checkpoints(rank),
-        expected(rank),
-        unexplained(rank),
         out_of_memory(rank),
         ended_by(rank),
         suggestions(rank),
+        at_moment(rank, rows),
+        live_at_peak(rank, rows),
+        made_in(rank, rows),
+        ran(rank, rows),
+        checkpoints(rank, rows),
+        expected(rank),
+        unexplained(rank, rows),
         ranks(rank, others, summary.source.files.len() > 1),
-        warnings(summary),
+        warnings(summary, rows),
     ];
-    phases.take(SESSIONS).chain(rest).flatten().collect()
+    phases.take(MAX_SESSIONS).chain(rest).flatten().collect()
 }
 
 /// The phases of a session.
@@ -47,68 +53,80 @@ fn phases(rank: &RankSummary, index: usize) -> Section {
     let signed = |bytes: Option<i64>| bytes.map_or_else(super::unknown, signed_mb);
     let plain = |bytes: Option<u64>| signed(bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)));
     let mut facts = vec![format!(
-        "Peak {} MB, {} MB at the end.",
+        "Peak {} MiB, {} MiB at the end.",
         signed(session.peak_bytes),
         signed(session.final_bytes)
     )];
     facts.extend(session.parameters.map(|parameters| format!("{parameters} parameters.")));
     facts.extend(
-        session.device_memory_bytes.map(|bytes| format!("The device has {} MB.", plain(Some(bytes)))),
+        session.device_memory_bytes.map(|bytes| format!("The device has {} MiB.", plain(Some(bytes)))),
     );
-    facts.extend(session.estimated.then(|| "Nothing was allocated: these are estimates.".to_owned()));
-    facts.extend((!session.finished).then(|| "It is cut off.".to_owned()));
+    facts.extend(session.estimated.then(|| "These are estimates: nothing was allocated.".to_owned()));
+    facts.extend((!session.finished).then(|| "The session is incomplete.".to_owned()));
     let columns = [
         ("Phase", Align::Left),
-        ("Peak in it MB", Align::Right),
-        ("Change MB", Align::Right),
-        ("At its end MB", Align::Right),
-        ("Highest so far MB", Align::Right),
-        ("L1 of a core MB", Align::Right),
+        ("Segment Peak MiB", Align::Right),
+        ("Allocations MiB", Align::Right),
+        ("Deallocations MiB", Align::Right),
+        ("Change MiB", Align::Right),
+        ("Cumulative Peak MiB", Align::Right),
+        ("Cumulative Current MiB", Align::Right),
+        ("L1 Peak MiB", Align::Right),
     ];
     let of_session: Vec<_> = rank.phases.iter().filter(|phase| phase.session == index).collect();
-    let rows = of_session.iter().take(PHASES).map(|phase| {
+    let rows = of_session.iter().take(MAX_PHASES).map(|phase| {
         [
             cell(&phase.name, NAME),
             signed(phase.segment_peak_bytes),
+            plain(phase.allocations_bytes),
+            plain(phase.deallocations_bytes),
             signed(phase.change_bytes),
-            signed(phase.cumulative_current_bytes),
             signed(phase.cumulative_peak_bytes),
+            signed(phase.cumulative_current_bytes),
             plain(phase.l1_peak_total_bytes),
         ]
     });
-    Section::new(format!("## Phases{title}"))
-        .paragraph(facts.join(" "))
-        .table(columns, rows)
-        .floors(5, 3)
-        .of(of_session.len(), " (ttmem summary --json has all)")
+    let section = Section::new(format!("## Phases{title}")).paragraph(facts.join(" "));
+    let section = if of_session.iter().any(|phase| phase.l1_peak_total_bytes.is_some()) {
+        section.table(columns, rows)
+    } else {
+        // PyTorch devices have no L1.
+        section.table(without_last(columns), rows.map(without_last))
+    };
+    section.floors(5, 3).of(of_session.len(), " (ttmem summary --json has all)")
 }
 
-/// MiB with two digits behind the point, as training logs have them.
+fn without_last<T>(row: [T; 8]) -> [T; 7] {
+    let [name, peak, allocations, deallocations, change, highest, current, _] = row;
+    [name, peak, allocations, deallocations, change, highest, current]
+}
+
+/// MiB with two decimals, as in training logs.
 fn signed_mb(bytes: i64) -> String {
     format!("{}{}", if bytes < 0 { "-" } else { "" }, mib(bytes.unsigned_abs(), 2))
 }
 
-fn live_at_peak(rank: &RankSummary) -> Option<Section> {
+fn live_at_peak(rank: &RankSummary, rows: usize) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     peak.live.as_ref().filter(|live| !live.is_empty())?;
-    let section = alive(Section::new("## Live at Peak"), peak, unit_of(rank, &peak.pool));
+    let section = live(Section::new("## Live at Peak"), peak, unit_of(rank, &peak.pool), rows);
     let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
     Some(not_watched.fold(section, |section, what| {
-        let what = cell(what, SENTENCE);
+        let what = cell(what, MAX_SENTENCE);
         section.paragraph(format!("Not tracked, so the real peak may be higher: {what}."))
     }))
 }
 
-/// What is expected of classes, and what they took.
+/// The expected sizes of tensor classes, and the measured ones.
 fn expected(rank: &RankSummary) -> Option<Section> {
     let rows = &rank.expected;
     let columns = [
         ("Class", Align::Left),
-        ("Expected MB", Align::Right),
-        ("Measured MB", Align::Right),
-        ("Difference MB", Align::Right),
+        ("Expected MiB", Align::Right),
+        ("Measured MiB", Align::Right),
+        ("Difference MiB", Align::Right),
         ("Difference", Align::Right),
-        ("Expected are", Align::Left),
+        ("Expected because of", Align::Left),
     ];
     let change = |bytes: i64| {
         let sign = if bytes < 0 { "−" } else { "+" };
@@ -127,7 +145,7 @@ fn expected(rank: &RankSummary) -> Option<Section> {
     let notes = rows.iter().filter_map(|row| Some(format!("{}: {}.", row.class.as_str(), row.note?)));
     (!rows.is_empty()).then(|| {
         let section = Section::new("## Expected and Measured")
-            .paragraph("Measured is the most that a class took at one moment, on the device.")
+            .paragraph("Measured is the largest size of a class at any step, on the device.")
             .table(columns, rows.iter().map(row))
             .floors(rows.len(), rows.len())
             .of(rows.len(), "");
@@ -135,8 +153,8 @@ fn expected(rank: &RankSummary) -> Option<Section> {
     })
 }
 
-/// What was in memory at the moment that was asked for.
-fn at_moment(rank: &RankSummary) -> Option<Section> {
+/// The memory in use before the requested step.
+fn at_moment(rank: &RankSummary, rows: usize) -> Option<Section> {
     let at = rank.at.as_ref()?;
     let section = Section::new(format!("## Before Step {}", at.step));
     let held = |(name, moment): (&str, &PoolMoment)| {
@@ -146,29 +164,29 @@ fn at_moment(rank: &RankSummary) -> Option<Section> {
     let next = at
         .op
         .as_deref()
-        .map_or_else(|| "The program ends there".into(), |op| format!("{} is about to run", cell(op, NAME)));
+        .map_or_else(|| "The program ended".into(), |op| format!("Next operation: {}", cell(op, NAME)));
     let section = section.paragraph(format!("{next}. Allocated: {}.", pools.join(", ")));
     let pool = rank.peak.as_ref().map_or("DRAM", |peak| peak.pool.as_str());
     Some(match at.pools.get(pool) {
-        Some(moment) if moment.live.is_some() => alive(section, moment, unit_of(rank, pool)),
+        Some(moment) if moment.live.is_some() => live(section, moment, unit_of(rank, pool), rows),
         _ => section,
     })
 }
 
-/// Where those were made that running made.
-fn made_in(rank: &RankSummary) -> Option<Section> {
+/// The live activations and temporary tensors, by module.
+fn made_in(rank: &RankSummary, rows: usize) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     let makers = peak.made_in.as_deref().filter(|makers| !makers.is_empty())?;
     let columns = [
-        ("Made in", Align::Left),
-        ("Alike", Align::Right),
+        ("Module", Align::Left),
+        ("Modules", Align::Right),
         (unit_of(rank, &peak.pool), Align::Right),
         ("Of the peak", Align::Right),
         ("Tensors", Align::Right),
     ];
     let row = |maker: &MadeIn| {
         let name =
-            maker.name.as_deref().map_or_else(|| "outside of all operations".into(), |name| cell(name, NAME));
+            maker.name.as_deref().map_or_else(|| "outside all modules".into(), |name| cell(name, NAME));
         let kind = maker.kind.filter(|kind| *kind == "backward" && name != *kind);
         [
             format!("{name}{}", kind.map_or("", |_| ", backward")),
@@ -179,24 +197,24 @@ fn made_in(rank: &RankSummary) -> Option<Section> {
         ]
     };
     Some(
-        Section::new("## Made by Running")
-            .paragraph("What is alive at the peak and not of the model itself (activations, temporary and unknown ones), by module or operation; layers that are alike together.")
-            .table(columns, makers.iter().take(ROWS).map(row))
+        Section::new("## Live Activations by Module")
+            .paragraph("Activations, temporary tensors and tensors of unknown class at the peak, by module or operation. Identical layers share a row.")
+            .table(columns, makers.iter().take(rows).map(row))
             .floors(5, 3)
             .of(makers.len(), ""),
     )
 }
 
-/// What ran, as the program names it.
-fn ran(rank: &RankSummary) -> Option<Section> {
+/// The calls of the program: modules, operations, passes.
+fn ran(rank: &RankSummary, rows: usize) -> Option<Section> {
     let columns = [
         ("Operation", Align::Left),
         ("Kind", Align::Left),
         ("Calls", Align::Right),
         ("Time", Align::Right),
-        ("Peak inside MB", Align::Right),
-        ("Kept by each MB", Align::Right),
-        ("Change in all MB", Align::Right),
+        ("Peak inside MiB", Align::Right),
+        ("Kept in total MiB", Align::Right),
+        ("Net change MiB", Align::Right),
     ];
     let row = |ran: &Ran| {
         let running = if ran.running > 0 { format!(" + {} running", ran.running) } else { String::new() };
@@ -206,22 +224,22 @@ fn ran(rank: &RankSummary) -> Option<Section> {
             format!("{}{running}", ran.calls),
             ran.time_ns.filter(|_| ran.calls > 0).map_or_else(super::unknown, duration),
             mb(ran.peak_bytes),
-            mb(ran.kept_bytes.and_then(|kept| kept.checked_div(ran.calls))),
+            mb(ran.kept_bytes),
             ran.change_bytes.map_or_else(super::unknown, signed_mb),
         ]
     };
     (!rank.ran.is_empty()).then(|| {
-        Section::new("## What Ran")
-            .paragraph("Operations of the program, models, backward passes and optimizers; one that is inside of another stands below it, with a dash. `Kept` is what a call made and left behind.")
-            .table(columns, rank.ran.iter().take(2 * ROWS).map(row))
+        Section::new("## Calls")
+            .paragraph("Operations, models, backward passes and optimizers. A call inside another follows it, with a dash. `Kept` is memory that calls allocated and did not free before they returned.")
+            .table(columns, rank.ran.iter().take(2 * rows).map(row))
             .floors(6, 3)
             .of(rank.ran.len(), " (ttmem summary --json has all)")
     })
 }
 
-/// What there was when the program wanted to know.
-fn checkpoints(rank: &RankSummary) -> Option<Section> {
-    let columns = [("Checkpoint", Align::Left), ("After", Align::Right), ("MB", Align::Left)];
+/// The memory in use at each checkpoint.
+fn checkpoints(rank: &RankSummary, rows: usize) -> Option<Section> {
+    let columns = [("Checkpoint", Align::Left), ("After", Align::Right), ("MiB", Align::Left)];
     let row = |checkpoint: &Checkpoint| {
         let pool = |(name, bytes): (&str, &Option<u64>)| format!("{} {}", cell(name, NAME), mb(*bytes));
         let pools: Vec<String> = checkpoint.pools.iter().map(pool).collect();
@@ -229,14 +247,14 @@ fn checkpoints(rank: &RankSummary) -> Option<Section> {
     };
     (!rank.checkpoints.is_empty()).then(|| {
         Section::new("## Checkpoints")
-            .table(columns, rank.checkpoints.iter().take(2 * ROWS).map(row))
+            .table(columns, rank.checkpoints.iter().take(2 * rows).map(row))
             .floors(5, 3)
             .of(rank.checkpoints.len(), " (ttmem summary --json has all)")
     })
 }
 
-/// What is alive at a moment, the largest first.
-fn alive(section: Section, peak: &PoolMoment, per: &'static str) -> Section {
+/// The live tensors of a pool, largest first. Tensors that are alike share a row.
+fn live(section: Section, peak: &PoolMoment, per: &'static str, rows: usize) -> Section {
     let live = peak.live.as_deref().unwrap_or_default();
     let total = peak.live_count.unwrap_or(live.len());
     let columns = [
@@ -244,8 +262,8 @@ fn alive(section: Section, peak: &PoolMoment, per: &'static str) -> Section {
         ("Shape", Align::Left),
         ("Class", Align::Left),
         (per, Align::Right),
-        ("Made by", Align::Left),
-        ("Until", Align::Left),
+        ("Allocated by", Align::Left),
+        ("Freed by", Align::Left),
     ];
     let section = section.paragraph(format!(
         "{total} tensor{} in {} before step {}{}. The largest:",
@@ -254,14 +272,15 @@ fn alive(section: Section, peak: &PoolMoment, per: &'static str) -> Section {
         number(peak.step),
         classes(peak, per)
     ));
-    let rows = live.iter().take(ROWS).map(live_row);
-    section.table(columns, rows).floors(5, 3).of(total, " (ttmem summary --json has all)")
+    let groups = groups(live);
+    let section = section.table(columns, groups.iter().take(rows).map(live_row)).floors(rows, 5);
+    section.of(groups.len(), " groups (ttmem summary --json lists every tensor)")
 }
 
-/// What is alive, by class.
+/// The size of each class.
 fn classes(peak: &PoolMoment, per: &str) -> String {
     let class = |(class, bytes): (&str, &u64)| {
-        // What is rounded may be less than what the tensors add up to.
+        // Rounding may make the reported size smaller than the sum of the tensors.
         let share = share(Some(*bytes), peak.allocated_per_bank.max(peak.explained_per_bank));
         format!("{} {} {per} ({share})", cell(class, NAME), mib(*bytes, 3))
     };
@@ -269,29 +288,42 @@ fn classes(peak: &PoolMoment, per: &str) -> String {
     if classes.is_empty() { String::new() } else { format!(": {}", classes.join(", ")) }
 }
 
-fn live_row(tensor: &LiveTensor) -> [String; 6] {
-    let made = match (tensor.born_step, &tensor.op) {
-        (Some(step), Some(op)) => format!("step {step} {}", cell(op, NAME)),
-        (Some(step), None) => format!("step {step}"),
-        // In a part of the log that was cut away.
-        (None, Some(op)) => format!("{}, earlier", cell(op, NAME)),
-        (None, None) if tensor.class == Class::Unknown => "there before".into(),
+fn live_row(group: &TensorGroup<'_>) -> [String; 6] {
+    let tensor = group.first();
+    let op = tensor.op.as_deref().map(|op| cell(op, NAME));
+    let allocated = match (group.allocated(), op) {
+        (Some((first, last)), op) => format!("{} {}", step_range(first, last), op.unwrap_or_default()),
+        // In a part of the log that is not in the file.
+        (None, Some(op)) => format!("{op}, earlier"),
+        (None, None) if tensor.class == Class::Unknown => "before the first step".into(),
         (None, None) => "argument".into(),
     };
-    let until = match (tensor.dies_step, tensor.gone_before_step) {
-        (Some(step), _) => format!("step {step}"),
-        (None, Some(step)) => format!("before step {step}"),
-        (None, None) => "the end".into(),
+    let (kept, count) = (group.never_freed(), group.count());
+    let freed = match (group.freed(), tensor.gone_before_step) {
+        (Some((first, last)), _) => step_range(first, last),
+        (None, Some(step)) if count == 1 => format!("before step {step}"),
+        _ if kept == count => "never".into(),
+        _ if kept > 0 => format!("{kept} of {count} never"),
+        _ => none(),
+    };
+    let made_in = || tensor.made_in.as_deref().map(|part| format!("(in {})", cell(part, NAME)));
+    let name = group.name().map(|name| cell(&name, NAME)).or_else(made_in);
+    let name = match (count, name) {
+        (1, name) => name.unwrap_or_else(super::unknown),
+        (_, Some(name)) => format!("{count} × {name}"),
+        (_, None) => format!("{count} tensors"),
     };
     let shape = typed(tensor.shape.as_deref(), tensor.dtype.as_deref());
     let class = tensor.class.as_str().to_owned();
-    let made_in = || tensor.made_in.as_deref().map(|part| format!("(in {})", cell(part, NAME)));
-    let name = tensor.name.as_deref().map(|name| cell(name, NAME)).or_else(made_in);
-    [name.unwrap_or_else(super::unknown), shape, class, mb(tensor.per_bank), made, until]
+    [name, shape, class, mb(group.per_bank), allocated.trim_end().to_owned(), freed]
 }
 
-/// What the device reports beyond the tensors, where rounding does not explain it.
-fn unexplained(rank: &RankSummary) -> Option<Section> {
+fn step_range(first: u32, last: u32) -> String {
+    if first == last { format!("step {first}") } else { format!("steps {first}–{last}") }
+}
+
+/// The memory that the device reports beyond the tensors, if rounding does not explain it.
+fn unexplained(rank: &RankSummary, limit: usize) -> Option<Section> {
     let peak = rank.peak.as_ref()?;
     let (rest, explained, allocated) =
         (peak.unexplained_per_bank?, peak.explained_per_bank?, peak.allocated_per_bank?);
@@ -302,7 +334,7 @@ fn unexplained(rank: &RankSummary) -> Option<Section> {
     let unit = unit_of(rank, &peak.pool);
     let (bytes, way) = (mib(rest.unsigned_abs(), 3), if rest < 0 { "more" } else { "less" });
     let section = Section::new("## Unexplained").paragraph(format!(
-        "At the {} peak the device reports {} {unit}; the tensors alive add up to {} {unit}, {bytes} {way}.{}",
+        "At the {} peak the device reports {} {unit}; the live tensors add up to {} {unit}, {bytes} {way}.{}",
         cell(&peak.pool, NAME),
         mib(allocated, 3),
         mib(explained, 3),
@@ -318,7 +350,7 @@ fn unexplained(rank: &RankSummary) -> Option<Section> {
     if rows.is_empty() {
         return Some(section);
     }
-    Some(section.table(columns, rows.iter().take(ROWS).map(residue_row)).floors(4, 2).of(rows.len(), ""))
+    Some(section.table(columns, rows.iter().take(limit).map(residue_row)).floors(4, 2).of(rows.len(), ""))
 }
 
 fn residue_row(row: &ResidueRow) -> [String; 4] {
@@ -331,7 +363,7 @@ fn residue_row(row: &ResidueRow) -> [String; 4] {
     ]
 }
 
-/// What stayed only where an operation ran with its shapes for the first time.
+/// Memory that operations kept only when they first ran with their shapes.
 fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
     let rows = peak.residue.as_deref().unwrap_or_default();
     let once = rows.iter().filter(|row| row.steps > 0 && row.first_uses == row.steps);
@@ -341,7 +373,7 @@ fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
     }
     let suffix = rank.pools.get(&peak.pool).map_or(Extent::Bank, |pool| pool.extent).suffix();
     format!(
-        " {}{suffix} came only where an operation ran with its shapes for the first time: the program cache keeps it.",
+        " {}{suffix} appeared only when an operation first ran with its shapes: it belongs to the program cache.",
         size(kept.unsigned_abs())
     )
 }
@@ -349,17 +381,17 @@ fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
 /// The exception that ended the program.
 fn ended_by(rank: &RankSummary) -> Option<Section> {
     let message = rank.ended_by.as_deref()?;
-    Some(Section::new("## Ended by an Exception").paragraph(cell(message, SENTENCE)))
+    Some(Section::new("## Ended by an Exception").paragraph(cell(message, MAX_SENTENCE)))
 }
 
 fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     let oom = rank.oom.as_ref()?;
     let errors = match rank.faults.len() {
         0 | 1 => String::new(),
-        errors => format!(" There are {errors} errors in all."),
+        errors => format!(" {errors} errors in total."),
     };
     let section =
-        Section::new("## Out of Memory").paragraph(cell(&oom.statement.facts(), SENTENCE) + &errors);
+        Section::new("## Out of Memory").paragraph(cell(&oom.statement.facts(), MAX_SENTENCE) + &errors);
     let advice = oom.statement.advice.as_deref().unwrap_or_default();
     let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
     if !is_known {
@@ -367,7 +399,7 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
     }
     let pool = oom.pool.as_deref().and_then(|pool| rank.pools.get(pool));
     let extent = pool.map_or(Extent::Bank, |pool| pool.extent);
-    let evidence = if oom.evidence == "message" { "the message" } else { "the state before" };
+    let evidence = if oom.evidence == "message" { "the message" } else { "the preceding state" };
     let (pool, cause) = (named(oom.pool.as_deref()), oom.cause.to_owned());
     let (requested, evidence) = (mb(oom.requested_per_bank), evidence.to_owned());
     let (free, largest) = (mb(oom.free_per_bank), mb(oom.largest_free_per_bank));
@@ -375,9 +407,9 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         let columns = [
             ("Memory", Align::Left),
             ("Cause", Align::Left),
-            ("Requested MB", Align::Right),
-            ("Free MB", Align::Right),
-            ("Largest free MB", Align::Right),
+            ("Requested MiB", Align::Right),
+            ("Free MiB", Align::Right),
+            ("Largest free MiB", Align::Right),
             ("Numbers from", Align::Left),
         ];
         section.table(columns, [[pool, cause, requested, free, largest, evidence]])
@@ -388,7 +420,7 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
             ("Memory", Align::Left),
             ("Cause", Align::Left),
             (&*of_request, Align::Right),
-            ("Requested MB", Align::Right),
+            ("Requested MiB", Align::Right),
             ("Banks", Align::Right),
             (&*of_free, Align::Right),
             (&*of_largest, Align::Right),
@@ -402,19 +434,47 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {
     let found = &rank.suggestions;
-    let row = |(number, one): (usize, &ttmem_query::Suggestion)| {
-        format!("{number}. {} ({})", cell(&one.message, SENTENCE), one.rule)
+    let row = |(number, one): (usize, &Suggestion)| {
+        let message = cell(&one.message, MAX_SENTENCE);
+        format!("{number}. {message} ({}){}", one.rule, tensors(rank, one))
     };
     (!found.is_empty()).then(|| {
         Section::new("## Suggestions")
-            .paragraph("Most urgent first, then by what they save. Each saving is for that change alone; they overlap.")
+            .paragraph(
+                "Most urgent first, then by saving. Each saving assumes that change alone; savings overlap.",
+            )
             .list((1..).zip(found).map(row))
-            .floors(8, 5)
+            .floors(6, 5)
             .of(found.len(), " (ttmem summary --json has all)")
     })
 }
 
-/// One line for each rank that the document is not about.
+/// The tensors that a suggestion refers to, with size and origin.
+fn tensors(rank: &RankSummary, suggestion: &Suggestion) -> String {
+    let Some(tensors) = suggestion.tensors.as_deref().filter(|tensors| !tensors.is_empty()) else {
+        return String::new();
+    };
+    let suffix = rank.pools.get(&suggestion.pool).map_or(Extent::Bank, |pool| pool.extent).suffix();
+    let row = |tensor: &SuggestionTensor| {
+        let origin = match (tensor.born_step, tensor.op.as_deref(), tensor.loc.as_deref()) {
+            (Some(step), Some(op), Some(loc)) => {
+                format!(", step {step} {} at {}", cell(op, NAME), cell(loc, LOCATION))
+            }
+            (Some(step), Some(op), None) => format!(", step {step} {}", cell(op, NAME)),
+            (Some(step), None, _) => format!(", step {step}"),
+            (None, _, _) => String::new(),
+        };
+        let size = tensor.per_bank.map_or_else(super::unknown, |bytes| format!("{}{suffix}", size(bytes)));
+        let what = typed(tensor.shape.as_deref(), tensor.dtype.as_deref());
+        let name = tensor.name.as_deref().map_or_else(String::new, |name| cell(name, NAME) + " ");
+        format!("\n   - {name}{what}, {size}{origin}")
+    };
+    let more = suggestion.tensor_count.unwrap_or(tensors.len()).saturating_sub(MAX_TENSORS);
+    let rest = (more > 0).then(|| format!("\n   - … {more} more"));
+    tensors.iter().take(MAX_TENSORS).map(row).chain(rest).collect()
+}
+
+/// One line for each of the other ranks.
 fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Option<Section> {
     let first = others.first()?;
     let has_processes = main.process != first.process;
@@ -455,13 +515,13 @@ fn ranks(main: &RankSummary, others: &[&RankSummary], with_files: bool) -> Optio
                 if with_files || main.processes > 1 { "" } else { "rank " },
                 label(main, with_files)
             ))
-            .table(columns, others.iter().take(RANKS).map(row))
-            .floors(RANKS, RANKS)
+            .table(columns, others.iter().take(MAX_RANKS).map(row))
+            .floors(MAX_RANKS, MAX_RANKS)
             .of(others.len(), ""),
     )
 }
 
-/// `1,0`, with its file where there are several.
+/// `1,0`, with its file if there are several files.
 fn label(rank: &RankSummary, with_file: bool) -> String {
     let file = with_file.then(|| cell(&rank.file, NAME));
     let process = (rank.processes > 1).then(|| format!("process {}", rank.process));
@@ -473,11 +533,11 @@ fn label(rank: &RankSummary, with_file: bool) -> String {
     match (file, label) {
         (Some(file), Some(label)) => format!("{file} {label}"),
         (Some(one), None) | (None, Some(one)) => one,
-        (None, None) => "without a tag".into(),
+        (None, None) => "untagged".into(),
     }
 }
 
-fn warnings(summary: &Summary) -> Option<Section> {
+fn warnings(summary: &Summary, rows: usize) -> Option<Section> {
     let warnings = &summary.source.warnings;
     let row = |warning: &ttmem_query::WarningSummary| {
         let line = warning.line.map_or_else(String::new, |line| format!(", line {line}"));
@@ -485,7 +545,7 @@ fn warnings(summary: &Summary) -> Option<Section> {
     };
     (!warnings.is_empty()).then(|| {
         Section::new("## Warnings")
-            .list(warnings.iter().take(ROWS).map(row))
+            .list(warnings.iter().take(rows).map(row))
             .floors(3, 1)
             .of(warnings.len(), "")
     })

@@ -1,8 +1,10 @@
-//! The answer as Markdown, for agents and issues: one document of about 6 kB, whatever the size of the log.
+//! The summary as Markdown, for agents and issues: one document of at most 8 kB by default, whatever the size of the log.
 //!
-//! The first sections are promised, with their headings and their order; the others stand behind them, where there
-//! is something to say. Of several ranks the document is about one, and the others have a line each. Where it gets
-//! tight, rows go from the ends of tables (`document.rs`). MB in it are MiB.
+//! The first six sections, their headings and the line above them are part of the contract with users. Further sections
+//! follow if there is something to report. Of several ranks, the document describes one; the others have a line each. If
+//! it exceeds its budget, rows are dropped from the ends of tables (`document.rs`).
+//!
+//! The contract writes `MB` for MiB in the first line and in the heading of the weights. Everything else has MiB.
 
 mod cell;
 mod document;
@@ -17,28 +19,42 @@ use std::path::Path;
 use ttmem_query::words::percent;
 use ttmem_query::{Extent, Level, PoolSummary, RankSummary, Summary};
 
+use super::marker::MARKER;
 use super::units::{mib, shape};
 use cell::{LOCATION, NAME, SHAPE, cell};
 use document::Document;
 
-/// The document has at most so many bytes, if what always stays leaves it the choice.
-const BUDGET: usize = 6000;
+/// The size of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkdownSize {
+    /// Bytes. Headings and paragraphs are never dropped, so a very small budget is exceeded.
+    pub budget: usize,
+    /// Rows per table.
+    pub rows: usize,
+}
+
+impl Default for MarkdownSize {
+    fn default() -> Self {
+        Self { budget: 8000, rows: 10 }
+    }
+}
 
 /// Writes the summary as Markdown.
-pub fn markdown(summary: &Summary, name: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn markdown(summary: &Summary, name: &str, size: MarkdownSize, out: &mut dyn Write) -> io::Result<()> {
     let ranks = by_weight(&summary.ranks);
     let Some((rank, others)) = ranks.split_first() else { return Ok(()) };
     let title = format!("# Memory Profile: {}", cell(name, LOCATION));
     let mut document = Document {
         head: vec![title, format!("> {}", promised::headline(rank))],
-        sections: promised::sections(summary, rank),
+        sections: promised::sections(summary, rank, size.rows),
     };
-    document.sections.extend(further::sections(summary, rank, others));
-    document.fit(BUDGET);
-    out.write_all(document.render().as_bytes())
+    document.sections.extend(further::sections(summary, rank, others, size.rows));
+    let mark = format!("\n<!-- {MARKER} -->\n");
+    document.fit(size.budget.saturating_sub(mark.len()));
+    out.write_all((document.render() + &mark).as_bytes())
 }
 
-/// What a document about a file (`-`: standard input) is called: the file's name without its ending.
+/// The title of a document about a file (`-`: standard input): the file name without its extension.
 pub fn title_of(file: &str) -> String {
     if file == "-" {
         return "standard input".into();
@@ -47,8 +63,8 @@ pub fn title_of(file: &str) -> String {
     stem.strip_suffix("_profile").unwrap_or(&stem).to_owned()
 }
 
-/// The ranks, those that matter most first: those of the leading process, then those that ran out of memory, then
-/// those with the highest peaks, then by their labels. The document is about the first.
+/// The ranks in the order of their importance: those of the leading process, then those that ran out of memory, then those
+/// with the highest peaks, then by label. The document describes the first.
 fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
     let leading = ranks.first().map(|rank| rank.process);
     let mut ranks: Vec<&RankSummary> = ranks.iter().collect();
@@ -60,7 +76,7 @@ fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
     ranks
 }
 
-/// The highest use of a pool, in each bank.
+/// The peak of a pool per bank.
 fn peak_of(rank: &RankSummary, pool: &str) -> Option<u64> {
     rank.pools.get(pool)?.peak_per_bank
 }
@@ -68,25 +84,25 @@ fn peak_of(rank: &RankSummary, pool: &str) -> Option<u64> {
 /// The unit of sizes in a document.
 fn unit(extent: Extent) -> &'static str {
     match extent {
-        Extent::Bank => "MB/bank",
-        Extent::Core => "MB/core",
-        Extent::Device => "MB",
+        Extent::Bank => "MiB/bank",
+        Extent::Core => "MiB/core",
+        Extent::Device => "MiB",
     }
 }
 
-/// The unit of a pool's sizes; that of a bank where the evidence has no such pool.
+/// The unit of a pool's sizes; per bank if the file has no such pool.
 fn unit_of(rank: &RankSummary, pool: &str) -> &'static str {
     unit(rank.pools.get(pool).map_or(Extent::Bank, |pool| pool.extent))
 }
 
-/// The extent that the sizes of all pools have in common; `None` where they differ.
+/// The extent that all pools share; `None` if they differ.
 fn common_extent(rank: &RankSummary) -> Option<Extent> {
     let mut extents = rank.pools.iter().map(|(_, pool)| pool.extent);
     let first = extents.next().unwrap_or(Extent::Bank);
     extents.all(|extent| extent == first).then_some(first)
 }
 
-/// The unit in the headings of a table of all pools. Where they differ, each row says what it is of ([`pool_cell`]).
+/// The unit in the column names of a table of all pools. If pools differ, each row names its extent ([`pool_cell`]).
 fn common_unit(rank: &RankSummary) -> &'static str {
     unit(common_extent(rank).unwrap_or(Extent::Device))
 }
@@ -102,7 +118,7 @@ fn pool_cell(rank: &RankSummary, name: &str, pool: &PoolSummary) -> String {
     cell(name, NAME) + of
 }
 
-/// MiB with three digits.
+/// MiB with three decimals.
 fn mb(bytes: Option<u64>) -> String {
     bytes.map_or_else(unknown, |bytes| mib(bytes, 3))
 }
@@ -121,7 +137,7 @@ fn share(part: Option<u64>, whole: Option<u64>) -> String {
     }
 }
 
-/// The share of a pool that its peak takes; where little is left, with its level.
+/// The share of a pool's capacity that its peak uses, with its level if little is left.
 fn of_capacity(pool: &PoolSummary) -> String {
     let share = share(pool.peak_per_bank, pool.capacity_per_bank);
     match pool.level {

@@ -1,6 +1,8 @@
-//! The sections that are promised: their headings, their order, and the line above them.
+//! The sections of the contract: their headings, their order, and the line above them.
 
-use ttmem_query::{ChosenRuns, DeviceKind, Extent, PoolMoment, PoolSummary, RankSummary, Summary, words};
+use ttmem_query::{
+    ChosenRuns, DeviceKind, Extent, Increase, PoolMoment, PoolSummary, RankSummary, Summary, words,
+};
 
 use super::document::{Align, Section};
 use super::torch;
@@ -10,43 +12,42 @@ use super::{
 };
 use crate::units::{count, mib, shape};
 
-/// How many rows the ranked tables have.
-const ROWS: usize = 10;
 /// No device has more pools.
-const POOLS: usize = 8;
+const MAX_POOLS: usize = 8;
 
-/// What is not known for want of a setting: of a training log or a tracker there is none that would help.
+/// Explains why something is unknown, and which setting would help. For training logs and trackers, none would.
 fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
     if rank.sessions.is_empty() {
-        format!("{what}: capture with {setting}=DEBUG to see them.")
+        format!("{what}; capture with {setting}=DEBUG.")
     } else if rank.operations.total == 0 {
-        format!("{what}. It is a training log: see Phases.")
+        format!("{what}: this is a training log. See Phases.")
     } else {
-        "Not known: the evidence has sizes, and no graph. See Phases and Live at Peak.".to_owned()
+        "Unknown: the file contains sizes but no graph. See Phases and Live at Peak.".to_owned()
     }
 }
 
-/// The promised sections, in order.
-pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
+/// The sections, in order.
+pub(super) fn sections(summary: &Summary, rank: &RankSummary, rows: usize) -> Vec<Section> {
     if rank.device == Some(DeviceKind::Torch) {
-        return torch::sections(summary, rank);
+        return torch::sections(summary, rank, rows);
     }
     vec![
         configuration(summary, rank),
         peak_memory(rank),
-        consumers(rank),
-        padding(rank),
-        weights(rank),
-        distribution(rank),
+        consumers(rank, rows),
+        padding(rank, rows),
+        weights(rank, rows),
+        distribution(rank, rows),
     ]
 }
 
-/// The line above the sections. A number that is not known is called so; the rest of the line stays.
+/// The line above the sections. A number that is not known is `unknown`; the rest of the line stays.
 pub(super) fn headline(rank: &RankSummary) -> String {
     if rank.device == Some(DeviceKind::Torch) {
         return torch::headline(rank);
     }
     let pool = |name: &str| rank.pools.get(name);
+    let megabytes = |name: &str| unit_of(rank, name).replace("MiB", "MB");
     let peak = |name: &str| mb(pool(name).and_then(|pool| pool.peak_per_bank));
     let dram = pool("DRAM").and_then(|pool| pool.peak_per_bank.zip(pool.capacity_per_bank));
     let dram = dram.filter(|(_, all)| *all > 0).map(|(peak, all)| words::percent(peak, all));
@@ -55,10 +56,10 @@ pub(super) fn headline(rank: &RankSummary) -> String {
     format!(
         "Peak DRAM: {} {} ({}) | Peak L1: {} {} | Ops: {} | Weights: {weights} MB | Padding Overhead: {}%",
         peak("DRAM"),
-        unit_of(rank, "DRAM"),
+        megabytes("DRAM"),
         dram.unwrap_or_else(|| "unknown%".into()),
         peak("L1"),
-        unit_of(rank, "L1"),
+        megabytes("L1"),
         rank.operations.reported,
         padding.map_or_else(unknown, |share| format!("{share:.1}")),
     )
@@ -75,7 +76,7 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
         ("Memory", Align::Left),
         ("Banks", Align::Right),
         (common_unit(rank), Align::Right),
-        ("MB on device", Align::Right),
+        ("MiB on device", Align::Right),
     ];
     let of_rank = of_rank(summary, rank);
     let programs = match (rank.runs, rank.passes) {
@@ -84,30 +85,30 @@ fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
     };
     let counts = &rank.operations;
     Section::new("## Configuration")
-        .table(columns, rank.pools.iter().take(POOLS).map(row))
-        .floors(POOLS, 4)
+        .table(columns, rank.pools.iter().take(MAX_POOLS).map(row))
+        .floors(MAX_POOLS, 4)
         .of(rank.pools.iter().count(), "")
         .paragraph(format!(
-            "Source: {} ({}){of_rank}. {programs} Steps: {}; {} of them are Ops (all but deallocate and get_device).",
+            "Source: {} ({}){of_rank}. {programs} Steps: {}; {} of them are Ops (all except deallocate and get_device).",
             cell(&rank.file, LOCATION),
             cell(&summary.source.format, NAME),
             counts.total,
             counts.reported,
         ))
-        .paragraph(format!("MB is MiB (1,048,576 bytes).{}", of_banks(rank)))
+        .paragraph(format!("MB in the first line means MiB (1,048,576 bytes).{}", of_banks(rank)))
 }
 
-/// How sizes of banks become those of a device, where there are any.
+/// How sizes per bank relate to the size of a device.
 fn of_banks(rank: &RankSummary) -> &'static str {
     let has_banks = rank.pools.iter().any(|(_, pool)| pool.extent == Extent::Bank);
     match common_extent(rank) {
-        Some(Extent::Bank) => " MB/bank times the banks is MB on one device.",
-        None if has_banks => " MB per bank times the banks is MB on one device.",
+        Some(Extent::Bank) => " MiB/bank times the number of banks is MiB on one device.",
+        None if has_banks => " MiB per bank times the number of banks is MiB on one device.",
         _ => "",
     }
 }
 
-/// Which of the ranks the document is about, where there are several.
+/// The rank that the document describes, if there are several.
 pub(super) fn of_rank(summary: &Summary, rank: &RankSummary) -> String {
     match (&rank.rank, summary.ranks.len()) {
         (Some(label), 1) => format!(", rank {}", cell(label, NAME)),
@@ -117,12 +118,12 @@ pub(super) fn of_rank(summary: &Summary, rank: &RankSummary) -> String {
     }
 }
 
-/// Which of the runs the document is about, where not all of them.
+/// The runs that the document describes, if not all of them.
 fn chosen(rank: &RankSummary) -> String {
     match rank.chosen_runs {
         None => String::new(),
-        Some(ChosenRuns { first, last, of }) if first == last => format!(" (run {first} of {of} alone)"),
-        Some(ChosenRuns { first, last, of }) => format!(" (runs {first} to {last} of {of} alone)"),
+        Some(ChosenRuns { first, last, of }) if first == last => format!(" (only run {first} of {of})"),
+        Some(ChosenRuns { first, last, of }) => format!(" (only runs {first} to {last} of {of})"),
     }
 }
 
@@ -148,7 +149,7 @@ fn peak_memory(rank: &RankSummary) -> Section {
         ("Memory", Align::Left),
         (peak.as_str(), Align::Right),
         ("Of capacity", Align::Right),
-        ("MB on device", Align::Right),
+        ("MiB on device", Align::Right),
         (free.as_str(), Align::Right),
         ("Largest free", Align::Right),
         ("At end", Align::Right),
@@ -156,24 +157,24 @@ fn peak_memory(rank: &RankSummary) -> Section {
         ("Caused by", Align::Left),
     ];
     Section::new("## Peak Memory")
-        .table(columns, rank.pools.iter().take(POOLS).map(row))
-        .floors(POOLS, 4)
+        .table(columns, rank.pools.iter().take(MAX_POOLS).map(row))
+        .floors(MAX_POOLS, 4)
         .of(rank.pools.iter().count(), "")
 }
 
-/// What is left at the end, and whether that is not from a state.
+/// The memory in use at the end, marked if it was not measured.
 pub(super) fn at_end(pool: &PoolSummary) -> String {
     let is_rebuilt = pool.final_source == Some("rebuilt") && pool.final_per_bank.is_some_and(|end| end > 0);
-    mb(pool.final_per_bank) + if is_rebuilt { " (rebuilt)" } else { "" }
+    mb(pool.final_per_bank) + if is_rebuilt { " (reconstructed)" } else { "" }
 }
 
-/// What brought a pool to its peak.
+/// The cause of a peak.
 pub(super) fn cause(peak: &PoolMoment) -> String {
     let Some(caused) = &peak.caused_by else {
         let is_known = peak.step.is_some();
         return match (peak.caused_outside_programs, is_known) {
-            (true, _) => "what came between two programs".into(),
-            (false, true) => "there from the beginning".into(),
+            (true, _) => "a change between two programs".into(),
+            (false, true) => "allocated before the first step".into(),
             (false, false) => none(),
         };
     };
@@ -184,9 +185,9 @@ pub(super) fn cause(peak: &PoolMoment) -> String {
     format!("step {} {op} at {loc}{program}{run}", caused.step)
 }
 
-fn consumers(rank: &RankSummary) -> Section {
+fn consumers(rank: &RankSummary, rows: usize) -> Section {
     let section = Section::new("## Top 10 Memory Consumers (DRAM)");
-    if rank.suspects.is_empty() {
+    if rank.increases.is_empty() {
         return section.paragraph("No steps to list.");
     }
     let added = format!("Added {}", unit_of(rank, "DRAM"));
@@ -197,19 +198,30 @@ fn consumers(rank: &RankSummary) -> Section {
         (added.as_str(), Align::Right),
         ("Location", Align::Left),
     ];
-    let rows = rank.suspects.iter().take(ROWS).map(|suspect| {
+    let list = rank.increases.iter().take(rows).map(|increase| {
         [
-            suspect.step.to_string(),
-            named(suspect.op.as_deref()),
-            typed(suspect.shape.as_deref(), suspect.dtype.as_deref()),
-            format!("+{}", mib(suspect.added_per_bank, 3)),
-            location(suspect.loc.as_deref()),
+            steps(increase),
+            named(increase.op.as_deref()),
+            typed(increase.shape.as_deref(), increase.dtype.as_deref()),
+            format!("+{}", mib(increase.added_per_bank, 3)),
+            location(increase.loc.as_deref()),
         ]
     });
-    section.paragraph("The steps that added most, anywhere in the run.").table(columns, rows).floors(ROWS, 5)
+    section
+        .paragraph("The steps with the largest increases in the whole run. Steps that do the same are one row; the increase is that of each.")
+        .table(columns, list)
+        .floors(rows, rows)
 }
 
-fn padding(rank: &RankSummary) -> Section {
+/// The steps of an increase.
+pub(super) fn steps(increase: &Increase) -> String {
+    match increase.count {
+        1 => increase.first_step.to_string(),
+        count => format!("{count} × ({}–{})", increase.first_step, increase.last_step),
+    }
+}
+
+fn padding(rank: &RankSummary, rows: usize) -> Section {
     let section = Section::new("## Top 10 Padding Overhead");
     let Some(padding) = &rank.padding else {
         return section.paragraph(missing(rank, "The log names no tensors", "TTMLIR_RUNTIME_LOGGER_LEVEL"));
@@ -221,13 +233,13 @@ fn padding(rank: &RankSummary) -> Section {
         ("Tensor", Align::Left),
         ("Shape", Align::Left),
         ("Padded to", Align::Left),
-        ("MB", Align::Right),
-        ("Padded MB", Align::Right),
+        ("MiB", Align::Right),
+        ("Padded MiB", Align::Right),
         ("Overhead", Align::Right),
-        ("Made by", Align::Left),
+        ("Allocated by", Align::Left),
         ("Location", Align::Left),
     ];
-    let rows = padding.top.iter().take(ROWS).map(|row| {
+    let list = padding.top.iter().take(rows).map(|row| {
         [
             named(row.name.as_deref()),
             typed(Some(&row.shape), Some(&row.dtype)),
@@ -240,12 +252,12 @@ fn padding(rank: &RankSummary) -> Section {
         ]
     });
     section
-        .paragraph("Tensors alive at the DRAM peak, on one device; tiles are 32x32.")
-        .table(columns, rows)
-        .floors(5, 3)
+        .paragraph("Live tensors at the DRAM peak, on one device; tiles are 32x32.")
+        .table(columns, list)
+        .floors(rows, 5)
 }
 
-fn weights(rank: &RankSummary) -> Section {
+fn weights(rank: &RankSummary, rows: usize) -> Section {
     let Some(weights) = &rank.weights else {
         return Section::new("## Model Weights (unknown MB total)").paragraph(missing(
             rank,
@@ -255,7 +267,7 @@ fn weights(rank: &RankSummary) -> Section {
     };
     let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
     let twice = twice.map_or_else(String::new, |bytes| {
-        format!(" {} MB of them are on the device twice at the DRAM peak (marked).", mib(bytes, 2))
+        format!(" {} MiB of them are on the device twice at the DRAM peak (marked).", mib(bytes, 2))
     });
     let number = count(weights.count as u64);
     let section = Section::new(format!("## Model Weights ({} MB total)", mib(weights.bytes, 2)))
@@ -264,8 +276,8 @@ fn weights(rank: &RankSummary) -> Section {
         return section;
     }
     let columns =
-        [("Weight", Align::Left), ("Shape", Align::Left), ("MB", Align::Right), ("Twice", Align::Left)];
-    let rows = weights.largest.iter().take(ROWS).map(|weight| {
+        [("Weight", Align::Left), ("Shape", Align::Left), ("MiB", Align::Right), ("Twice", Align::Left)];
+    let list = weights.largest.iter().take(rows).map(|weight| {
         [
             cell(&weight.name, NAME),
             typed(Some(&weight.shape), Some(&weight.dtype)),
@@ -273,20 +285,20 @@ fn weights(rank: &RankSummary) -> Section {
             weight.kept_twice.map_or_else(unknown, |twice| (if twice { "yes" } else { "no" }).into()),
         ]
     });
-    section.table(columns, rows).floors(4, 2).of(weights.count, "")
+    section.table(columns, list).floors(4, 2).of(weights.count, "")
 }
 
-fn distribution(rank: &RankSummary) -> Section {
+fn distribution(rank: &RankSummary, rows: usize) -> Section {
     let counts = &rank.operations;
     let section = Section::new("## Operation Distribution");
     let section = match counts.weight.zip(counts.activation) {
         Some((weight, activation)) => section.paragraph(format!(
             "Weight ops: {weight} (load_cached, and const-eval programs, which run once). Activation ops: {activation}."
         )),
-        None => section.paragraph("Weight and activation ops: unknown, the log names no programs."),
+        None => section.paragraph("Weight and activation ops: unknown; the log names no programs."),
     };
     let columns = [("Operation", Align::Left), ("Count", Align::Right)];
-    let rows =
-        rank.distribution.iter().take(2 * ROWS).map(|row| [cell(&row.op, NAME), row.count.to_string()]);
-    section.table(columns, rows).floors(6, 4).of(rank.distribution.len(), " kinds of operations")
+    let list =
+        rank.distribution.iter().take(2 * rows).map(|row| [cell(&row.op, NAME), row.count.to_string()]);
+    section.table(columns, list).floors(6, 4).of(rank.distribution.len(), " kinds of operations")
 }

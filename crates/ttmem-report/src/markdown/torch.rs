@@ -1,27 +1,25 @@
-//! The promised sections of a program that uses PyTorch's memory: it has no banks, no tiles and no compiled modules.
+//! The sections of the contract for a PyTorch program, which has no banks, no tiles and no compiled modules.
 
 use ttmem_model::Class;
 use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, words};
 
 use super::document::{Align, Section};
-use super::promised::{at_end, cause, of_rank};
+use super::promised::{at_end, cause, of_rank, steps};
 use super::{LOCATION, NAME, cell, location, mb, named, none, number, of_capacity, typed};
 use crate::units::mib;
 
-/// How many rows the ranked tables have.
-const ROWS: usize = 10;
-/// Who has more devices in one process has them in rows of their own.
-const POOLS: usize = 12;
+/// More devices than one process usually has.
+const MAX_POOLS: usize = 12;
 
-/// The promised sections, in order.
-pub(super) fn sections(summary: &Summary, rank: &RankSummary) -> Vec<Section> {
+/// The sections, in order.
+pub(super) fn sections(summary: &Summary, rank: &RankSummary, rows: usize) -> Vec<Section> {
     vec![
         configuration(summary, rank),
         peak_memory(rank),
-        consumers(rank),
-        Section::new("## Top 10 Padding Overhead").paragraph("None: tensors of PyTorch have no tiles."),
-        weights(rank),
-        distribution(rank),
+        consumers(rank, rows),
+        Section::new("## Top 10 Padding Overhead").paragraph("None: PyTorch tensors have no tiles."),
+        weights(rank, rows),
+        distribution(rank, rows),
     ]
 }
 
@@ -44,24 +42,24 @@ pub(super) fn headline(rank: &RankSummary) -> String {
 fn configuration(summary: &Summary, rank: &RankSummary) -> Section {
     let counts = &rank.operations;
     let capacity = |(name, pool): (&str, &PoolSummary)| {
-        Some(format!("{} has {} MB", cell(name, NAME), mib(pool.capacity_per_bank?, 0)))
+        Some(format!("{} has {} MiB", cell(name, NAME), mib(pool.capacity_per_bank?, 0)))
     };
     let capacities: Vec<String> = rank.pools.iter().filter_map(capacity).collect();
     let section = Section::new("## Configuration").paragraph(format!(
-        "Source: {} ({}){}. Steps: {}; {} of them are Ops (all but frees).",
+        "Source: {} ({}){}. Steps: {}; {} of them are Ops (all except frees).",
         cell(&rank.file, LOCATION),
         cell(&summary.source.format, NAME),
         of_rank(summary, rank),
         counts.total,
         counts.reported,
     ));
-    let section = section.paragraph("MB is MiB (1,048,576 bytes).");
+    let section = section.paragraph("MB in the first line means MiB (1,048,576 bytes).");
     if capacities.is_empty() { section } else { section.paragraph(format!("{}.", capacities.join(", "))) }
 }
 
 fn peak_memory(rank: &RankSummary) -> Section {
     let row = |(name, pool): (&str, &PoolSummary)| {
-        let levels = pool.allocator.as_ref();
+        let levels = pool.caching_allocator().map(|(levels, _)| levels);
         let level = |bytes: Option<Option<u64>>| bytes.map_or_else(none, mb);
         [
             cell(name, NAME),
@@ -74,61 +72,64 @@ fn peak_memory(rank: &RankSummary) -> Section {
             rank.peaks.get(name).map_or_else(none, |peak| match pool.peak_source {
                 Some("sampled") => "sampled: a lower bound".into(),
                 Some(_) if peak.step.is_none() => "unknown: between two snapshots".into(),
-                _ if pool.polled => "read now and then".into(),
+                _ if pool.polled => "sampled".into(),
                 _ => cause(peak),
             }),
         ]
     };
     let columns = [
         ("Memory", Align::Left),
-        ("Peak MB", Align::Right),
+        ("Peak MiB", Align::Right),
         ("Of capacity", Align::Right),
-        ("Asked for then", Align::Right),
+        ("Requested then", Align::Right),
         ("Reserved then", Align::Right),
         ("At end", Align::Right),
         ("Before step", Align::Right),
         ("Caused by", Align::Left),
     ];
     Section::new("## Peak Memory")
-        .table(columns, rank.pools.iter().take(POOLS).map(row))
-        .floors(POOLS, 4)
+        .table(columns, rank.pools.iter().take(MAX_POOLS).map(row))
+        .floors(MAX_POOLS, 4)
         .of(rank.pools.iter().count(), "")
 }
 
-fn consumers(rank: &RankSummary) -> Section {
+fn consumers(rank: &RankSummary, rows: usize) -> Section {
     let main = rank.peak.as_ref().map_or("memory", |peak| peak.pool.as_str());
     let section = Section::new(format!("## Top 10 Memory Consumers ({})", cell(main, NAME)));
-    if rank.suspects.is_empty() {
+    if rank.increases.is_empty() {
         return section.paragraph("No steps to list.");
     }
     let columns = [
         ("Step", Align::Right),
         ("Operation", Align::Left),
-        ("Added MB", Align::Right),
+        ("Added MiB", Align::Right),
         ("Location", Align::Left),
     ];
-    let rows = rank.suspects.iter().take(ROWS).map(|suspect| {
+    let list = rank.increases.iter().take(rows).map(|increase| {
         [
-            suspect.step.to_string(),
-            named(suspect.op.as_deref()),
-            format!("+{}", mib(suspect.added_per_bank, 3)),
-            location(suspect.loc.as_deref()),
+            steps(increase),
+            named(increase.op.as_deref()),
+            format!("+{}", mib(increase.added_per_bank, 3)),
+            location(increase.loc.as_deref()),
         ]
     });
-    section.paragraph("The steps that added most, anywhere in the run.").table(columns, rows).floors(4, 2)
+    section
+        .paragraph("The steps with the largest increases in the whole run. Steps that do the same are one row; the increase is that of each.")
+        .table(columns, list)
+        .floors(rows, rows)
 }
 
-fn weights(rank: &RankSummary) -> Section {
+fn weights(rank: &RankSummary, rows: usize) -> Section {
     let peak = rank.peak.as_ref();
     let Some(bytes) = of_class(peak, Class::Parameter) else {
         return Section::new("## Model Weights (unknown MB total)").paragraph(
-            "No parameters are known at the peak: models are learned when they are first called.",
+            "No parameters are known at the peak: a model is registered when it is first called.",
         );
     };
     let is_weight = |tensor: &&LiveTensor| tensor.class == Class::Parameter;
     let live = peak.and_then(|peak| peak.live.as_deref()).unwrap_or_default();
-    let columns = [("Weight", Align::Left), ("Shape", Align::Left), ("MB", Align::Right)];
-    let rows = live.iter().filter(is_weight).take(ROWS).map(|tensor| {
+    let columns = [("Weight", Align::Left), ("Shape", Align::Left), ("MiB", Align::Right)];
+    let list = live.iter().filter(is_weight).take(rows).map(|tensor| {
         [
             named(tensor.name.as_deref()),
             typed(tensor.shape.as_deref(), tensor.dtype.as_deref()),
@@ -136,22 +137,22 @@ fn weights(rank: &RankSummary) -> Section {
         ]
     });
     Section::new(format!("## Model Weights ({} MB total)", mib(bytes, 2)))
-        .paragraph("Parameters alive at the peak, the largest first.")
-        .table(columns, rows)
-        .floors(3, 2)
+        .paragraph("Live parameters at the peak, largest first.")
+        .table(columns, list)
+        .floors(4, 2)
         .of(live.iter().filter(is_weight).count(), "")
 }
 
-fn distribution(rank: &RankSummary) -> Section {
+fn distribution(rank: &RankSummary, rows: usize) -> Section {
     let columns = [("Operation", Align::Left), ("Count", Align::Right)];
-    let rows = rank.distribution.iter().take(ROWS).map(|row| [cell(&row.op, NAME), row.count.to_string()]);
+    let list = rank.distribution.iter().take(rows).map(|row| [cell(&row.op, NAME), row.count.to_string()]);
     Section::new("## Operation Distribution")
-        .table(columns, rows)
+        .table(columns, list)
         .floors(4, 2)
         .of(rank.distribution.len(), " kinds of operations")
 }
 
-/// What a class takes at a peak.
+/// The size of a class at a peak.
 fn of_class(peak: Option<&PoolMoment>, class: Class) -> Option<u64> {
     peak?.by_class_per_bank.as_ref()?.get(class.as_str()).copied()
 }

@@ -1,16 +1,16 @@
-//! A block of data in the page: JSON about it, and columns, packed.
+//! A data block of the page: a JSON header and packed columns.
 //!
-//! Unpacked, a block is the length of the JSON (four bytes, the lowest first), the JSON, and the bytes of the columns
-//! in the order in which the JSON's `columns` lists them. A column is prepared for the packer:
+//! Unpacked, a block consists of the length of the JSON (four bytes, little-endian), the JSON, and the bytes of the
+//! columns in the order of the JSON's `columns`. A column is transformed before compression:
 //!
-//! 1. Where neighbours are near each other, each number is replaced by its difference to the one before, zigzag
-//!    (0, −1, 1, −2 … as 0, 1, 2, 3 …).
-//! 2. Where there are few different numbers, they are listed once, in eight bytes each, and replaced by their places.
-//! 3. Each number takes as many bytes as the largest needs (none if all are 0). The lowest bytes of all stand
-//!    together, then the next higher ones: so the packer sees long runs of the same.
+//! 1. If neighbours are close to each other, each number is replaced by its zigzag-encoded difference from the previous
+//!    one (0, −1, 1, −2 … as 0, 1, 2, 3 …).
+//! 2. If there are few distinct numbers, they are listed once, in eight bytes each, and replaced by their index.
+//! 3. Each number takes as many bytes as the largest needs (none if all are 0). The lowest bytes of all numbers come
+//!    first, then the next higher ones, so that the compressor sees long runs.
 //!
-//! The whole is packed by zlib, which browsers unpack themselves, and written as base64: nothing that stands in a
-//! log can end a script element.
+//! The block is compressed with zlib, which browsers can decompress natively, and encoded as base64, so that nothing in
+//! a log can close a script element.
 
 use std::io::Write;
 
@@ -22,17 +22,17 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use ttmem_query::timeline::{Column, Kind, Pattern};
 
-/// Beyond this a dictionary costs more than it saves.
+/// A larger dictionary costs more than it saves.
 const LARGEST_DICTIONARY: usize = 1 << 16;
 
-/// A block that is being filled.
+/// A block under construction.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     entries: Vec<Entry>,
     bytes: Vec<u8>,
 }
 
-/// How a column lies in its block.
+/// The encoding of a column.
 #[derive(Debug, Serialize)]
 struct Entry {
     name: String,
@@ -53,7 +53,7 @@ struct Head<'a, T> {
 }
 
 impl Block {
-    /// Several blocks as one.
+    /// Joins several blocks.
     pub fn joined(parts: Vec<Self>) -> Self {
         let mut parts = parts.into_iter();
         let mut all = parts.next().unwrap_or_default();
@@ -93,7 +93,7 @@ impl Block {
         });
     }
 
-    /// Adds bytes as they are.
+    /// Adds uncompressed bytes.
     pub fn add_bytes(&mut self, name: &str, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         let (name, rows) = (name.to_owned(), bytes.len());
@@ -106,7 +106,7 @@ impl Block {
         }
     }
 
-    /// The block as it stands in the page, with JSON about it.
+    /// The block as it is embedded in the page, with its JSON header.
     pub fn pack(&self, about: &impl Serialize) -> serde_json::Result<String> {
         let json = serde_json::to_vec(&Head { columns: &self.entries, about })?;
         let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
@@ -120,7 +120,7 @@ impl Block {
     }
 }
 
-/// How hard the packer tries: most is won before it starts, and writing should not wait for the rest.
+/// The compression level. Low, because the transformations save most, and writing should be fast.
 const LEVEL: u32 = 2;
 
 fn to_differences(values: &mut [u64]) {
@@ -132,7 +132,7 @@ fn to_differences(values: &mut [u64]) {
     }
 }
 
-/// Replaces numbers by their places in a list of the different ones, if there are few.
+/// Replaces numbers by their index in a list of the distinct ones, if there are few.
 fn to_places(values: &mut [u64]) -> Option<Vec<u64>> {
     let mut places: FxHashMap<u64, u64> = FxHashMap::default();
     let mut words = Vec::new();
@@ -154,7 +154,7 @@ fn to_places(values: &mut [u64]) -> Option<Vec<u64>> {
     Some(words)
 }
 
-/// The bytes that a number needs.
+/// The number of bytes that a number needs.
 fn width_of(largest: u64) -> usize {
     (64 - largest.leading_zeros()).div_ceil(8) as usize
 }

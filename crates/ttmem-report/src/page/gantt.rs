@@ -1,10 +1,10 @@
-//! What ran when, as a page of its own and as a part of the report's.
+//! The Gantt chart as a separate page and as a part of the report's page.
 //!
 //! | element | block |
 //! |---|---|
-//! | `ttmem-head` | names: of the page, of the ranks |
+//! | `ttmem-head` | the names of the page and the ranks |
 //! | `ttmem-texts` | the texts that columns refer to |
-//! | `ttmem-gantt-0` … | the columns of a rank, as `query::gantt` makes them |
+//! | `ttmem-gantt-0` … | the columns of a rank, from `query::gantt` |
 
 use std::io::{self, Write};
 
@@ -20,18 +20,10 @@ use crate::threads::with_threads;
 
 /// The page without data.
 const PAGE: &str = include_str!("../../assets/gantt.html");
-/// What tells such a page from all others, near its beginning.
-const SIGN: &str = "name=\"generator\" content=\"ttmem gantt\"";
-
-/// Writes the page of an answer about a profile.
+/// Writes the page of a Gantt response.
 pub fn gantt_page(profile: &Profile, answer: &Gantt<'_>, name: &str, out: &mut dyn Write) -> io::Result<()> {
     let blocks = with_threads(|| blocks(profile, answer, name))?;
     with_data(PAGE, name, blocks, out)
-}
-
-/// Whether a file that begins like this is a page that [`gantt_page`] has written.
-pub fn is_gantt_page(head: &[u8]) -> bool {
-    String::from_utf8_lossy(head).contains(SIGN)
 }
 
 fn blocks(profile: &Profile, answer: &Gantt<'_>, name: &str) -> serde_json::Result<Vec<(String, String)>> {
@@ -76,7 +68,7 @@ pub(super) struct Head<'a> {
     ranks: Vec<Option<&'a str>>,
 }
 
-/// What is said of a rank besides its columns.
+/// The header of a rank's block.
 #[derive(Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "GanttHead"))]

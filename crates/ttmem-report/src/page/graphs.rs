@@ -1,7 +1,7 @@
-//! The texts of the graphs of all ranks, and which of their lines belong to which operations.
+//! The graph texts of all ranks, and the mapping of their lines to operations.
 //!
-//! Ranks that run the same graph share its lines. Texts are taken apart in parallel: they are the largest part of
-//! most pages.
+//! Ranks that run the same graph share its lines. Texts are parsed in parallel: they are the largest part of most
+//! pages.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -14,10 +14,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::block::Block;
 use super::lines::Lines;
 
-/// The stage whose operations are those that run.
+/// The stage whose operations are executed.
 const RUNS: &str = "ttnn";
 
-/// So many texts are taken apart by one thread at a time.
+/// The number of texts that a thread parses at a time.
 const TOGETHER: usize = 16;
 
 /// A graph of a rank.
@@ -34,37 +34,37 @@ pub(super) struct AboutModule {
 #[cfg_attr(feature = "typescript", ts(rename = "GraphStage"))]
 struct AboutStage {
     stage: &'static str,
-    /// The first of its lines among those of all graphs.
+    /// The index of its first line among the lines of all graphs.
     first: usize,
     lines: usize,
 }
 
 /// The graphs of all ranks.
 pub(super) struct Graphs {
-    /// The lines of all of them.
+    /// The lines of all graphs.
     pub lines: Lines,
-    /// For each rank its graphs, and a block with which lines belong to which operations.
+    /// For each rank its graphs, and a block that maps lines to operations.
     pub ranks: Vec<(Vec<AboutModule>, Block)>,
 }
 
-/// A text that one or more graphs have.
+/// A text of one or more graphs.
 struct Shared<'a> {
     text: &'a str,
-    /// Where it stands: rank, module, stage.
+    /// The graphs that have it: rank, module, stage.
     users: Vec<(usize, usize, &'static str)>,
 }
 
-/// What became of a text.
+/// A parsed text.
 struct Parts {
     lines: usize,
-    /// Lines with the numbers of their locations, as far as operations that ran have them.
+    /// Lines with their location numbers, if an executed operation has that location.
     locations: Vec<(u32, u64)>,
-    /// For each user the lines of the operations that ran there.
+    /// For each user, the lines of the operations that ran there.
     operations: Vec<Vec<(u32, OpId, StrId)>>,
 }
 
 impl Graphs {
-    /// Takes the texts of all ranks apart.
+    /// Parses the texts of all ranks.
     pub fn new(profile: &Profile, ranks: &[(&Rank, Timeline<'_>)], texts: &Texts<'_>) -> Self {
         let shared = shared_texts(profile, ranks);
         let executed: Vec<Executed<'_>> =
@@ -101,7 +101,7 @@ fn about_modules(profile: &Profile, rank: &Rank) -> Vec<AboutModule> {
     rank.modules.iter().map(|module| AboutModule { name: name(module), stages: Vec::new() }).collect()
 }
 
-/// The different texts, each with all who have it.
+/// The distinct texts, each with all graphs that have it.
 fn shared_texts<'a>(profile: &'a Profile, ranks: &[(&Rank, Timeline<'_>)]) -> Vec<Shared<'a>> {
     let mut shared: Vec<Shared<'a>> = Vec::new();
     let mut known: FxHashMap<u128, usize> = FxHashMap::default();
@@ -148,7 +148,7 @@ fn take_apart(
     (lines, parts)
 }
 
-/// Which lines belong to which operations of a rank.
+/// The mapping of lines to a rank's operations.
 #[derive(Default)]
 struct Links {
     locations: Vec<[u64; 2]>,
@@ -174,7 +174,7 @@ impl Links {
     }
 }
 
-/// Adds rows as columns, in order, each once.
+/// Adds rows as columns, sorted and without duplicates.
 fn add_table<const N: usize>(block: &mut Block, names: [&str; N], mut rows: Vec<[u64; N]>) {
     rows.sort_unstable();
     rows.dedup();

@@ -1,21 +1,21 @@
-//! Many texts, held as what they have in common and the numbers that tell them apart.
+//! Many texts, stored as templates and numbers.
 //!
-//! The lines of a module differ in their numbers mostly, and so do locations. So a text becomes a template with gaps
-//! and the numbers for the gaps. The numbers stand together by template and gap (the first of all texts of a
-//! template, then the second ones), where they are most alike. That takes about half of what the packer makes of the
-//! texts alone.
+//! The lines of a module, like locations, usually differ only in their numbers. So a text becomes a template with gaps
+//! and the numbers for the gaps. The numbers are grouped by template and gap (the first numbers of all texts of a
+//! template, then the second ones), so that similar numbers are adjacent. This takes about half the space of
+//! compressing the texts directly.
 
 use rustc_hash::FxHashMap;
 use ttmem_query::timeline::{Column, Kind, Pattern};
 
 use super::block::Block;
 
-/// In UTF-8 this byte is nowhere else.
+/// This byte does not occur in UTF-8.
 const GAP: u8 = 0xff;
-/// Longer runs of digits stay part of the template: they would not fit into four bytes.
-const MOST_DIGITS: usize = 9;
+/// Longer runs of digits stay part of the template because they do not fit into four bytes.
+const MAX_DIGITS: usize = 9;
 
-/// Texts that are being collected.
+/// A collection of texts.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     numbers_of: FxHashMap<Box<[u8]>, u32>,
@@ -29,7 +29,7 @@ pub(super) struct Lines {
 struct Template {
     text: Box<[u8]>,
     gaps: usize,
-    /// The numbers of one text after the other.
+    /// The numbers of all texts, one text after another.
     numbers: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Lines {
         self.templates[number as usize].numbers.extend_from_slice(&self.found);
     }
 
-    /// Adds the texts of another, after those that are here.
+    /// Appends another collection.
     pub fn append(&mut self, other: Self) {
         if self.templates.is_empty() {
             *self = other;
@@ -70,12 +70,12 @@ impl Lines {
         self.template.extend(other.template.into_iter().map(number_here));
     }
 
-    /// How many texts there are.
+    /// The number of texts.
     pub fn len(&self) -> usize {
         self.template.len()
     }
 
-    /// Takes a text apart, into the template and its numbers.
+    /// Splits a text into its template and its numbers.
     fn split(&mut self, text: &[u8]) {
         self.scratch.clear();
         self.found.clear();
@@ -89,8 +89,8 @@ impl Lines {
                 continue;
             }
             let run = &text[at..at + digits];
-            // `007` is no number that would come back as it was.
-            if digits <= MOST_DIGITS && (digits == 1 || run[0] != b'0') {
+            // `007` would not survive the round trip as a number.
+            if digits <= MAX_DIGITS && (digits == 1 || run[0] != b'0') {
                 self.scratch.push(GAP);
                 self.found.push(run.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')));
             } else {
@@ -100,7 +100,7 @@ impl Lines {
         }
     }
 
-    /// Adds the texts to a block, as columns of a table of that name.
+    /// Adds the texts to a block, as columns with this prefix.
     pub fn add_to(self, block: &mut Block, name: &str) {
         let numbers = |column: &str, pattern, values| Column {
             name: format!("{name}.{column}"),
@@ -123,10 +123,10 @@ impl Lines {
     }
 }
 
-/// Where the first digit of a text stands; its length where there is none.
+/// The position of the first digit in a text, or the text's length.
 ///
-/// Eight bytes at a time: a byte is a digit if it is less than ten apart from `0`. Adding 0x76 to the low seven bits of
-/// what is apart sets the high bit from ten on, and never reaches the next byte.
+/// Checks eight bytes at a time: a byte is a digit if its difference from `0` is less than ten. Adding 0x76 to the low
+/// seven bits of the difference sets the high bit from ten on, without carrying into the next byte.
 fn first_digit(text: &[u8]) -> usize {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let mut words = text.chunks_exact(8);
@@ -146,7 +146,7 @@ fn first_digit(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Puts the texts together again, as the page does.
+    /// Reassembles the texts, as the page does.
     fn texts(lines: &Lines) -> Vec<String> {
         let mut next = vec![0; lines.templates.len()];
         let text = |number: &u64| {

@@ -1,18 +1,18 @@
-//! The page: everything about a profile in one file that opens anywhere.
+//! The page: a profile in a single, self-contained HTML file.
 //!
 //! The file is the page that `web/` builds, with the data in place of a marker: blocks of packed columns (see
-//! [`block`]), each in a script element that no browser runs.
+//! [`block`]), each in a script element that browsers do not run.
 //!
 //! | element | block |
 //! |---|---|
-//! | `ttmem-head` | the summary, and what errors mean, in sentences |
+//! | `ttmem-head` | the summary, and explanations of errors |
 //! | `ttmem-texts` | the texts that columns refer to |
-//! | `ttmem-rank-0` … | the columns of a rank, as `query::timeline` makes them |
-//! | `ttmem-gantt-0` … | what ran when on a rank, as `query::gantt` makes it, where it is known |
+//! | `ttmem-rank-0` … | the columns of a rank, from `query::timeline` |
+//! | `ttmem-gantt-0` … | the Gantt chart of a rank, from `query::gantt`, if there are times |
 //! | `ttmem-ir` | the lines of all graphs |
-//! | `ttmem-ir-0` … | which of those lines belong to which operations of a rank |
+//! | `ttmem-ir-0` … | the mapping of those lines to a rank's operations |
 //!
-//! The page unpacks a block when it needs it: the text of a graph not before somebody looks at graphs.
+//! The page unpacks a block on first use: graph texts, for example, only when their section is opened.
 
 mod block;
 mod gantt;
@@ -24,7 +24,7 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 use serde::Serialize;
 
-pub use self::gantt::{gantt_page, is_gantt_page};
+pub use self::gantt::gantt_page;
 
 use self::block::Block;
 use self::gantt::{AboutGantt, gantt_block};
@@ -40,12 +40,12 @@ const PAGE: &str = include_str!("../../assets/report.html");
 const TITLE: &str = "ttmem:title";
 const DATA: &str = "<!--ttmem:data-->";
 
-/// Writes the page of a profile. The summary is the one of the same profile, all of it.
+/// Writes the page of a profile. `summary` is the complete summary of the same profile.
 pub fn page(profile: &Profile, summary: &Summary, name: &str, out: &mut dyn Write) -> io::Result<()> {
     with_data(PAGE, name, with_threads(|| blocks(profile, summary, name))?, out)
 }
 
-/// Writes a page that `web/` built, with its name and its data in their places.
+/// Fills name and data into a page that `web/` built.
 fn with_data(page: &str, name: &str, blocks: Vec<(String, String)>, out: &mut dyn Write) -> io::Result<()> {
     let (head, rest) = page.split_once(TITLE).unwrap_or((page, ""));
     let (middle, end) = rest.split_once(DATA).unwrap_or((rest, ""));
@@ -58,7 +58,7 @@ fn with_data(page: &str, name: &str, blocks: Vec<(String, String)>, out: &mut dy
     out.write_all(end.as_bytes())
 }
 
-/// The blocks with their names, in the order the page needs them.
+/// The blocks with their names, in order of use.
 fn blocks(profile: &Profile, summary: &Summary, name: &str) -> serde_json::Result<Vec<(String, String)>> {
     let mut texts = Texts::new(profile);
     let mut columns = Vec::new();
@@ -99,7 +99,7 @@ fn texts_block(texts: &Texts<'_>) -> Block {
     block
 }
 
-/// What is said of a block besides its columns.
+/// The header of a block.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum About<'a> {
@@ -115,7 +115,7 @@ enum About<'a> {
 struct AboutRank {
     #[serde(flatten)]
     outline: RankOutline,
-    /// The compiled graphs, with the lines of the block `ir` that their texts are.
+    /// The compiled graphs, with the range of their text in the lines of the block `ir`.
     modules: Vec<AboutModule>,
 }
 
@@ -136,7 +136,7 @@ fn head<'a>(summary: &Summary, name: &'a str) -> AboutAll<'a> {
     }
 }
 
-/// The summary without the lists of tensors that the page has as columns.
+/// The summary without the tensor lists, which the page has as columns.
 fn without_lists(summary: &Summary) -> Summary {
     let mut summary = summary.clone();
     for rank in &mut summary.ranks {
@@ -157,7 +157,7 @@ pub(super) fn declare(declarations: &mut ttmem_query::typescript::Declarations) 
     declarations.add::<gantt::Head<'static>>();
 }
 
-/// A text in HTML.
+/// HTML-escaped text.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -10,21 +10,20 @@ use crate::styled::Text;
 use crate::table::{Align, Table};
 use crate::units::{percent, size};
 
-/// Writes the reports as JSON: a list, each as it serialises.
+/// Writes the reports as a JSON list.
 pub fn list_json(reports: &[Stored], out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, reports)?;
     writeln!(out)
 }
 
-/// The reports as a table, in the order given. Times are of the given zone.
+/// The reports as a table, in the given order and time zone. Long names are shortened to fit the width.
 pub fn list(reports: &[Stored], zone: &TimeZone, width: usize) -> Text {
     let mut out = Text::new(width);
     if reports.is_empty() {
         return out;
     }
     let mut table = Table::new([
-        // Never cut: it is what `ttmem show` wants.
-        ("name", Align::Left),
+        ("name", Align::Flexible),
         ("written", Align::Left),
         ("format", Align::Left),
         ("peak", Align::Left),
@@ -49,7 +48,7 @@ pub(super) fn when(report: &Stored, zone: &TimeZone) -> String {
     written.unwrap_or_else(|| "unknown".into())
 }
 
-/// `tt_log`, and whether it was read from a run.
+/// `tt_log`, with a note if the report belongs to a run.
 fn format(report: &Stored) -> String {
     let format = report.format.as_deref().unwrap_or("unknown");
     match report.kind {
@@ -59,16 +58,15 @@ fn format(report: &Stored) -> String {
 }
 
 impl Stored {
-    /// The peak in a row of a list: `DRAM 1012.5 MiB/bank (99 %), OOM`; `DRAM 15.30 GiB`, where the evidence has totals of
-    /// the device.
+    /// The peak in a list row: `DRAM 1012.5 MiB/bank (99%), OOM`, or `DRAM 15.30 GiB` if the log has device totals.
     fn peak_text(&self) -> String {
         let peak = self.peak_with_share(&self.share()).unwrap_or_else(|| "unknown".to_owned());
         format!("{peak}{}", if self.oom.is_some() { ", OOM" } else { "" })
     }
 
-    /// The same for narrow lists, in which `ran out` stands in place of the share.
+    /// The same for narrow lists, with `OOM` in place of the share.
     pub fn brief_peak_text(&self) -> String {
-        let share = if self.oom.is_some() { " ran out".to_owned() } else { self.share() };
+        let share = if self.oom.is_some() { " OOM".to_owned() } else { self.share() };
         self.peak_with_share(&share).unwrap_or_else(|| "unknown".to_owned())
     }
 

@@ -1,15 +1,15 @@
-//! Stored reports: where they lie, what they are called, and which source each was made from.
+//! Stored reports: their location, names and sources.
 //!
 //! ```text
 //! TTMEM_HOME/reports/<name>/     (TTMEM_HOME is ~/.ttmem by default)
 //!   <name>.ttmem, <name>_memory.json …    see `report::files`
 //!   source.json                           the source: path, size, hash of its head and tail
-//! TTMEM_HOME/reports/<name>  ->  a folder that `ttmem run` made elsewhere
+//! TTMEM_HOME/reports/<name>  ->  a folder that `ttmem run` created elsewhere
 //! ```
 //!
-//! Here live the rules for names (`name`), the memory of sources (`source`), what a list says of a report
-//! (`stored`), the way files get into a folder so that a report is whole or absent (`write`), and who may use a
-//! name (`lock`). The list of reports is written by `list`. The contents of the files are decided in [`files`](crate::files).
+//! The modules contain the rules for names (`name`), the identity of sources (`source`), a report's row in a list
+//! (`stored`), atomic replacement of a report's files (`write`), locks on names and folders (`lock`), and the list as
+//! text and JSON (`list`). [`files`](crate::files) decides the contents of the files.
 
 mod list;
 mod lock;
@@ -27,72 +27,78 @@ use lock::Lock;
 pub use name::{clean_name, name_of, plain_name, run_of};
 pub use source::SourceId;
 pub use stored::{Kind, Stored};
-pub use write::{replace_files, write_report};
+pub use write::{replace_files, write_report, write_report_with};
 
 use ttmem_model::{Error, Profile, Result, home_folder};
 
-/// The stored reports of a user.
+use crate::files::JsonFiles;
+
+/// A user's stored reports.
 #[derive(Clone, Debug)]
 pub struct Store {
     reports: PathBuf,
+    json: JsonFiles,
 }
 
 impl Store {
-    /// The reports under `TTMEM_HOME`, or else under `~/.ttmem`.
+    /// The reports in `TTMEM_HOME`, or in `~/.ttmem` by default.
     pub fn from_env() -> Result<Self> {
         let home = home_folder(|name| std::env::var_os(name));
         home.map(Self::at).ok_or_else(|| {
-            Error::NotThere(
-                "there is no home directory to keep reports in: set TTMEM_HOME, or name a folder".into(),
-            )
+            Error::NotThere("no home directory for reports; set TTMEM_HOME or specify a folder".into())
         })
     }
 
-    /// The reports under another home. A relative path counts from here, whatever folder is worked in later.
+    /// The reports in another home. A relative path is resolved against the current folder now, not later.
     pub fn at(home: impl AsRef<Path>) -> Self {
         let home = home.as_ref();
         let home = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
-        Self { reports: home.join("reports") }
+        Self { reports: home.join("reports"), json: JsonFiles::default() }
     }
 
-    /// Where the reports lie.
+    /// Sets the JSON files that new reports have.
+    #[must_use]
+    pub fn with_json(self, json: JsonFiles) -> Self {
+        Self { json, ..self }
+    }
+
+    /// The folder with the reports.
     pub fn folder(&self) -> &Path {
         &self.reports
     }
 
-    /// Makes the folder of the reports, if it is not there. A folder that can be read but not written is enough to look
-    /// at reports.
+    /// Creates the folder with the reports if it does not exist. A read-only folder is enough to view reports.
     pub fn prepare(&self) -> Result<()> {
         let made = fs::create_dir_all(&self.reports).and_then(|()| fs::read_dir(&self.reports));
         made.map(drop).map_err(|error| {
             let folder = self.reports.display();
             Error::NotThere(format!(
-                "{folder}: cannot be used for reports ({error}); set TTMEM_HOME to a folder that you can write to"
+                "{folder}: cannot store reports: {error}; set TTMEM_HOME to a writable folder"
             ))
         })
     }
 
     /// Stores the report of a profile that was read from `file` (`-`: standard input).
     ///
-    /// It replaces the report of the same source. Where another source has a report of that name, the name gets
-    /// a number. Without a name, the file's is taken.
+    /// It replaces the report of the same source. If another source has a report with that name, a number is appended
+    /// to the name. Without a name, the file's name is used.
     pub fn save(&self, profile: &mut Profile, file: &str, name: Option<&str>) -> Result<Stored> {
         let wanted = name.map_or_else(|| name_of(file), clean_name);
         self.save_from(profile, SourceId::of(file).as_ref(), &wanted)
     }
 
-    /// As [`save`](Self::save), of a source that the caller knows better than its path tells: an upload.
+    /// Like [`save`](Self::save), with an explicit source, as for an upload.
     pub fn save_from(&self, profile: &mut Profile, source: Option<&SourceId>, name: &str) -> Result<Stored> {
         let (name, _lock) = self.free_name(&clean_name(name), source)?;
         let folder = self.reports.join(&name);
-        write::write_with(profile, None, &folder, &name, |staged| match source {
+        write::write_with(profile, None, (&folder, &name), self.json, |staged| match source {
             Some(source) => source.write(staged),
             None => Ok(()),
         })?;
         Stored::read(&name, &folder).ok_or_else(|| lost(&folder))
     }
 
-    /// Puts a folder that lies elsewhere (of a run) on the list, under its own name or one with a number.
+    /// Adds a run's folder to the list, under its own name or one with a number.
     pub fn register(&self, folder: &Path) -> Result<Stored> {
         let failed = |source| Error::Write { path: self.reports.clone(), source };
         let folder =
@@ -104,7 +110,7 @@ impl Store {
             if fs::canonicalize(&link).is_ok_and(|target| target == folder) {
                 return Stored::read(&name, &link).ok_or_else(|| lost(&folder));
             }
-            // A link that leads nowhere is of a run that somebody has removed.
+            // A dangling link belongs to a run that was deleted.
             if fs::symlink_metadata(&link).is_ok_and(|metadata| metadata.is_symlink()) && !link.exists() {
                 fs::remove_file(&link).map_err(failed)?;
             }
@@ -117,17 +123,17 @@ impl Store {
         Err(too_many(&wanted))
     }
 
-    /// `vae`, `vae-2`, `vae-3` …: the first that nobody has, or that this source has already. It stays so for as
-    /// long as the lock is held.
+    /// `vae`, `vae-2`, `vae-3` …: the first name that is free or belongs to this source. It stays reserved while the
+    /// lock is held.
     fn free_name(&self, wanted: &str, source: Option<&SourceId>) -> Result<(String, Lock)> {
         let is_ours = |name: &String| {
             let folder = self.reports.join(name);
             match fs::symlink_metadata(&folder) {
                 Err(_) => true,
-                // What a link leads to was made by a run; and one that leads nowhere has the name, too.
+                // A link points to a run; a dangling one also occupies its name.
                 Ok(metadata) if metadata.is_symlink() => false,
                 Ok(_) => {
-                    // What was committed counts, even if whoever did it was killed right then.
+                    // A commit counts even if its writer was killed right after it.
                     let _ = write::finish(&folder);
                     write::is_empty(&folder) || source.is_some() && SourceId::read(&folder).as_ref() == source
                 }
@@ -142,7 +148,7 @@ impl Store {
             .ok_or_else(|| too_many(wanted))
     }
 
-    /// All reports, the newest first. A folder that holds none is none.
+    /// All reports, newest first. Folders without a report are skipped.
     pub fn list(&self) -> Result<Vec<Stored>> {
         let failed = |source| Error::Read { path: self.reports.clone(), source };
         let entries = match fs::read_dir(&self.reports) {
@@ -155,7 +161,8 @@ impl Store {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().into_string();
             let report = name.ok().and_then(|name| Stored::read(&name, &entry.path()));
-            // What a writer left that was killed. Where it was to be the first report of that name, the folder is empty then.
+            // Leftovers of a killed writer. If they were to become the first report with this name, the folder is now
+            // empty.
             if entry.path().is_dir() && write::sweep(&entry.path()) && report.is_none() {
                 let _ = fs::remove_dir(entry.path());
             }
@@ -165,9 +172,9 @@ impl Store {
         Ok(reports)
     }
 
-    /// The report of that name.
+    /// The named report.
     pub fn find(&self, name: &str) -> Result<Stored> {
-        // Looked up among what is there, not joined to a path: a name cannot lead out of the folder.
+        // Looked up in the list, not joined to a path: a name cannot point outside the folder.
         let entries = fs::read_dir(&self.reports).into_iter().flatten().flatten();
         let found = entries.filter(|entry| entry.file_name() == name).map(|entry| entry.path()).next();
         if let Some(report) = found.and_then(|folder| Stored::read(name, &folder)) {
@@ -176,25 +183,25 @@ impl Store {
         let reports = self.list()?;
         let known: Vec<&str> = reports.iter().map(|report| report.name.as_str()).take(10).collect();
         let message = match known.len() {
-            0 => format!("there is no report {name:?}: none is stored yet"),
-            _ => format!("there is no report {name:?}: there are {}", known.join(", ")),
+            0 => format!("no report named {name:?}: no reports are stored"),
+            _ => format!("no report named {name:?}; stored reports: {}", known.join(", ")),
         };
         Err(Error::NotThere(message))
     }
 
-    /// Removes what a process left half written that was killed. Its reports are whole or absent even without this;
-    /// but what it had begun takes room.
+    /// Removes partial files of a killed process. Reports are whole or absent even without this, but partial files take
+    /// disk space.
     pub fn sweep_after(&self, process: u32) {
         for entry in fs::read_dir(&self.reports).into_iter().flatten().flatten() {
-            // What lies elsewhere (a run) is not written by others.
+            // Folders elsewhere (runs) have no other writers.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 write::sweep_after(process, &entry.path());
             }
         }
     }
 
-    /// Removes the report of that name with all that lies in its folder. A run is only taken off the list: its
-    /// folder, with the log, lies elsewhere and stays.
+    /// Removes the named report with its folder. A run is only removed from the list: its folder, with the log, is
+    /// elsewhere and stays.
     pub fn remove(&self, name: &str) -> Result<()> {
         let link = self.reports.join(self.find(name)?.name);
         let is_link = fs::symlink_metadata(&link).is_ok_and(|metadata| metadata.is_symlink());
@@ -203,7 +210,7 @@ impl Store {
     }
 }
 
-/// A name, and the same with numbers.
+/// A name, then the same name with numbers.
 fn numbered(name: &str) -> impl Iterator<Item = String> {
     const MOST: usize = 100_000;
     let numbered = move |number| if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
@@ -211,11 +218,11 @@ fn numbered(name: &str) -> impl Iterator<Item = String> {
 }
 
 fn too_many(name: &str) -> Error {
-    Error::NotThere(format!("there are too many reports called {name}; remove some"))
+    Error::NotThere(format!("too many reports named {name}; remove some"))
 }
 
 fn lost(folder: &Path) -> Error {
-    Error::Bug(format!("there is no report in {} after it was written", folder.display()))
+    Error::Bug(format!("no report in {} after writing it", folder.display()))
 }
 
 #[cfg(unix)]

@@ -1,14 +1,14 @@
-//! What a report is called.
+//! Names of reports.
 
 use std::path::Path;
 
-/// File names get ends of up to eighty bytes; file systems take 255.
+/// Files append up to 80 bytes to the name; file systems allow 255.
 const LONGEST: usize = 120;
 
-/// The name of a file's report: its own without extension and without `_profile`.
+/// The report name for a file: the file name without extension and without `_profile`.
 ///
-/// `logs/my_model_profile.log.gz` gives `my-model`, and so does the `my_model_memory.json` of its report; standard input
-/// gives `stdin`.
+/// `logs/my_model_profile.log.gz` gives `my-model`, and so does the `my_model_memory.json` of its report; standard
+/// input gives `stdin`.
 pub fn name_of(file: &str) -> String {
     if file == "-" {
         return "stdin".to_owned();
@@ -21,32 +21,32 @@ pub fn name_of(file: &str) -> String {
     clean_name(stem.strip_suffix(end).unwrap_or(&stem))
 }
 
-/// A name that is one plain part of a path, whatever it was: `_` and `/` become `-`.
+/// Turns any name into a single plain path component: `_` and `/` become `-`.
 pub fn clean_name(name: &str) -> String {
     plain_name(&name.replace('_', "-"))
 }
 
-/// The same for names that keep their `_`: those of the files of a run.
+/// The same, but keeps `_`, for the files of a run.
 pub fn plain_name(name: &str) -> String {
     let plain = |c: char| {
         let is_special = matches!(c, '/' | '\\' | ':' | '<' | '>' | '|' | '?' | '*' | '"');
         if is_special || c.is_control() { '-' } else { c }
     };
     let clean: String = name.chars().map(plain).collect();
-    // A name that begins with a dot is hidden, or leads elsewhere.
+    // A name with a leading dot would be hidden or point elsewhere.
     let clean = clean.trim().trim_start_matches('.').trim_start();
     let fits = clean.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST).last();
     let clean = clean[..fits.unwrap_or(0)].trim_end_matches(|c: char| c == '.' || c.is_whitespace());
     if clean.is_empty() { "report".to_owned() } else { clean.to_owned() }
 }
 
-/// The name of the run that a log is of, where it lies in the folder of that run: `vae` for
+/// The name of the run that a log belongs to, if the log is in that run's folder: `vae` for
 /// `logs/vae_20261115_081250/vae_profile.log`.
 pub fn run_of(log: &Path) -> Option<String> {
     let script = log.file_name()?.to_str()?.strip_suffix("_profile.log")?;
     let folder = std::path::absolute(log).ok()?;
     let stamp = folder.parent()?.file_name()?.to_str()?.strip_prefix(script)?.strip_prefix('_')?;
-    // A second run of the same second has a number behind its time.
+    // A second run in the same second has a number after its time.
     let stamp = stamp
         .get(..15)
         .filter(|_| stamp.get(15..).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))?;

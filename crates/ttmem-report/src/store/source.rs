@@ -1,4 +1,4 @@
-//! What a stored report was made from, so that the same source is known again.
+//! The identity of a stored report's source, so that the same source is recognized again.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,10 +9,10 @@ use ttmem_model::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 const FILE: &str = "source.json";
-/// So much of the head and of the tail is looked at.
+/// The hashed size of the head and of the tail.
 const PART: u64 = 64 << 10;
 
-/// A source: equal if it is the same file with, as far as anybody looks, the same content.
+/// A source. Two are equal if they are the same file with the same content, judged by size and hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SourceId {
@@ -25,7 +25,7 @@ pub struct SourceId {
 }
 
 impl SourceId {
-    /// The identity of a file; `None` for standard input and for what cannot be read, which are never the same.
+    /// The identity of a file; `None` for standard input and unreadable files, which never match.
     pub fn of(file: &str) -> Option<Self> {
         if file == "-" {
             return None;
@@ -35,7 +35,7 @@ impl SourceId {
 
     fn read_file(path: &Path) -> io::Result<Self> {
         let path = fs::canonicalize(path)?;
-        // Before it is opened: a pipe that nobody writes to would keep us waiting.
+        // Before opening: opening a pipe without a writer would block.
         if !fs::metadata(&path)?.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -53,14 +53,14 @@ impl SourceId {
         Ok(Self { path: path.to_string_lossy().into_owned(), size, hash })
     }
 
-    /// What the report in a folder remembers.
+    /// The source recorded in a report's folder.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         let mut text = Vec::new();
         File::open(folder.join(FILE)).ok()?.take(PART).read_to_end(&mut text).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    /// Lets the report in a folder remember it.
+    /// Records the source in a report's folder.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE);
         let written = serde_json::to_vec_pretty(self).map_err(io::Error::from).and_then(|mut text| {

@@ -1,4 +1,4 @@
-//! A stored report as a list shows it.
+//! A stored report in a list.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,66 +15,66 @@ use crate::files;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Stored {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How it came about.
+    /// How the report was created.
     pub kind: Kind,
-    /// Its folder.
+    /// The folder.
     #[serde(serialize_with = "as_text")]
     pub folder: PathBuf,
-    /// When it was last written.
+    /// The time of the last write.
     #[cfg_attr(feature = "typescript", ts(as = "Option<String>"))]
     pub written: Option<Timestamp>,
-    /// The format of the evidence; not known of folders that the seeds' tool wrote, as all that follows.
+    /// The log's format; unknown, like the fields below, for folders of the earlier tool.
     pub format: Option<String>,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub ranks: Option<usize>,
-    /// The operations, without deallocate and get_device.
+    /// The number of operations, without deallocate and get_device.
     pub operations: Option<u64>,
-    /// The peak that matters most.
+    /// The most important peak.
     pub peak: Option<AboutPeak>,
-    /// That peak as a list shows it.
+    /// The peak as a list shows it.
     pub shown: Option<ShownPeak>,
-    /// Why memory ran out, where it did.
+    /// The cause of the out-of-memory error, if there was one.
     pub oom: Option<String>,
     /// The same as a sentence.
     pub oom_headline: Option<String>,
-    /// What its files take.
+    /// The size of its files.
     pub bytes: u64,
-    /// What it was made from, where that is remembered.
+    /// The source, if it is recorded.
     pub source: Option<SourceId>,
-    /// How the names of its files begin.
+    /// The common prefix of its file names.
     #[serde(skip)]
     stem: String,
 }
 
-/// How a report came about.
+/// How a report was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[cfg_attr(feature = "typescript", ts(rename = "StoredKind"))]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It was made from a file.
+    /// From a file.
     Report,
-    /// It lies in the folder of a run.
+    /// By a run, in the run's folder.
     Run,
 }
 
 impl Stored {
-    /// The report in a folder, whatever it is called.
+    /// The report in a folder, with any name.
     pub fn in_folder(folder: &Path) -> Option<Self> {
         let name = fs::canonicalize(folder).ok()?.file_name()?.to_str()?.to_owned();
         Self::read(&name, folder)
     }
 
-    /// The report in a folder of that name, if there is one.
+    /// The named report in a folder, if there is one.
     pub(super) fn read(name: &str, folder: &Path) -> Option<Self> {
         if name.starts_with('.') {
             return None;
         }
         let is_link = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink());
         let folder = if is_link { fs::canonicalize(folder).ok()? } else { folder.to_owned() };
-        // What cannot be finished now (a folder that is not ours to write) is finished later.
+        // A commit that cannot be finished now (in a read-only folder) is finished later.
         let _ = write::finish(&folder);
         let entries: Vec<(String, fs::Metadata)> = fs::read_dir(&folder)
             .ok()?
@@ -116,7 +116,7 @@ impl Stored {
         })
     }
 
-    /// The whole profile; folders of the seeds' tool have none.
+    /// The whole profile; missing in folders of the earlier tool.
     pub fn profile(&self) -> Option<PathBuf> {
         self.file(&files::profile_of(&self.stem))
     }
@@ -136,25 +136,25 @@ impl Stored {
         self.file(&files::summary_of(&self.stem))
     }
 
-    /// The memory file, which the seeds' tool writes too.
+    /// The memory file, which the earlier tool writes too.
     pub fn memory(&self) -> Option<PathBuf> {
         self.file(&files::memory_of(&self.stem))
     }
 
-    /// How the names of its files begin.
+    /// The common prefix of its file names.
     pub fn stem(&self) -> &str {
         &self.stem
     }
 
-    /// A file of its own: a link may lead to anything.
+    /// A regular file of the report. Links are ignored because they may point anywhere.
     fn file(&self, name: &str) -> Option<PathBuf> {
         let is_own = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
         Some(self.folder.join(name)).filter(is_own)
     }
 }
 
-/// The file that makes a folder a report, and how its name begins: the one that is read for the folder. Of several
-/// that nobody can choose from, a list shows the first.
+/// The file that identifies a folder as a report, and its prefix. If there are several candidates, a list shows the
+/// first.
 fn main_file<'a>(folder: &Path, entries: &'a [(String, fs::Metadata)]) -> Option<(String, &'a fs::Metadata)> {
     let folder = fs::canonicalize(folder).ok()?;
     let name = folder.file_name()?.to_string_lossy();

@@ -1,12 +1,12 @@
-//! How files get into a report folder: all of them or none.
+//! Atomic replacement of a report's files.
 //!
-//! 1. They are written into a hidden folder inside of the report folder. Whoever is killed here leaves the old
-//!    report as it was; what is left over is removed by the next who writes there or lists the reports.
-//! 2. The hidden folder gets the name of a commit. That is one step: from here on the new report counts.
-//! 3. Its files are moved to their places. Whoever is killed here has the rest moved by the next who looks.
+//! 1. The files are written into a hidden folder inside the report folder. A writer killed here leaves the old report
+//!    as it was; the leftovers are removed when the folder is next written or listed.
+//! 2. The hidden folder is renamed to the commit's name. This is atomic: from here on, the new report is valid.
+//! 3. Its files are moved to their places. If the writer is killed here, the next access moves the rest.
 //!
-//! Other files in the folder (raw logs) are never touched. (Nothing here calls `fsync`: against a machine that
-//! dies this is no help.)
+//! Other files in the folder (raw logs) are never touched. (Nothing here calls `fsync`, so this does not protect
+//! against a system crash.)
 
 use std::fs;
 use std::io;
@@ -18,50 +18,61 @@ use ttmem_model::{Error, Profile, Result};
 use ttmem_query::{Request, summary};
 
 use super::lock::Lock;
-use crate::files;
+use crate::files::{self, JsonFiles};
 
 const STAGED: &str = ".ttmem-staged-";
 const COMMIT: &str = ".ttmem-commit";
-/// Nobody writes a report for so long.
+/// No report takes this long to write.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
-/// Folders are shared between machines, and processes are not: who is not known here may still be at work.
+/// Folders may be shared between machines, so an unknown process may still be running on another one.
 const SHARED: Duration = Duration::from_secs(10 * 60);
 
-/// Writes the report of a profile into a folder, which need not be there; returns the files.
+/// Writes the report of a profile into a folder, creating it if needed. Returns the files.
 ///
-/// The profile takes its texts along first. The files' names begin with the name, as far as it is a plain one. `read_from`
-/// is the file that the profile was read from, where it is known. Files of an earlier report of that name are replaced.
-/// Evidence is not: what the profile was read from stays as it is, and any other log, recording or profile that has the
-/// name of one of the files is an error.
+/// Texts are embedded in the profile first. `name` is the prefix of the file names, restricted to plain characters.
+/// `read_from` is the file that the profile was read from, if known. Files of an earlier report with that name are
+/// replaced. Input files are not: the file that the profile was read from stays as it is, and any other log, recording
+/// or profile with the name of an output file is an error.
 pub fn write_report(
     profile: &mut Profile,
     read_from: Option<&Path>,
     folder: &Path,
     name: &str,
 ) -> Result<Vec<PathBuf>> {
-    write_with(profile, read_from, folder, &super::plain_name(name), |_| Ok(()))
+    write_report_with(profile, read_from, folder, name, JsonFiles::default())
 }
 
-/// As [`write_report`], with something more for the folder.
-pub(super) fn write_with(
+/// Like [`write_report`], with a choice of JSON files.
+pub fn write_report_with(
     profile: &mut Profile,
     read_from: Option<&Path>,
     folder: &Path,
     name: &str,
+    json: JsonFiles,
+) -> Result<Vec<PathBuf>> {
+    write_with(profile, read_from, (folder, &super::plain_name(name)), json, |_| Ok(()))
+}
+
+/// Like [`write_report`], with additional files.
+pub(super) fn write_with(
+    profile: &mut Profile,
+    read_from: Option<&Path>,
+    (folder, name): (&Path, &str),
+    json: JsonFiles,
     more: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Vec<PathBuf>> {
     ttmem_read::embed_texts(profile);
     let place = Place::take(folder)?;
-    let kept = kept_evidence(profile, read_from, folder, name).inspect_err(|_| place.give_up())?;
+    let kept = kept_evidence(profile, read_from, (folder, name), json).inspect_err(|_| place.give_up())?;
     let before = files::listed_in(folder, name).unwrap_or_default();
     let is_among = |path: &Path, files: &[String]| is_named(path, |file| files.iter().any(|one| one == file));
     let written = place.replace_files(|staged| {
         let answer = summary(std::slice::from_ref(profile), &Request::default())?;
-        files::write(profile, &answer, name, staged, &kept)?;
+        files::write(profile, &answer, name, staged, &kept, json)?;
         remove_all(&entries(staged)?, |path| is_among(path, &kept))?;
         more(staged)
     })?;
-    // What an earlier report had and this one has not: another rank.
+    // Files of the previous report that the new one does not have, such as those of another rank.
     let is_source = ttmem_read::is_evidence(profile, &folder.join(files::memory_of(name)));
     let is_kept = |path: &Path| {
         let is_evidence = is_source && is_named(path, |file| files::is_of_rank(name, file));
@@ -71,23 +82,24 @@ pub(super) fn write_with(
     Ok(written)
 }
 
-/// The evidence in a folder that a report would replace with files derived from it. Evidence of something else is an error.
+/// The input files in a folder that a report would otherwise replace with derived files. Other input files with such
+/// names are an error.
 fn kept_evidence(
     profile: &Profile,
     read_from: Option<&Path>,
-    folder: &Path,
-    name: &str,
+    (folder, name): (&Path, &str),
+    json: JsonFiles,
 ) -> Result<Vec<String>> {
     let is_source = ttmem_read::is_evidence(profile, &folder.join(files::memory_of(name)));
     let ours = files::listed_in(folder, name);
     let mut kept = Vec::new();
-    for file in files::names(profile, name) {
+    for file in files::names(profile, name, json) {
         let path = folder.join(&file);
         if is_source && files::is_of_rank(name, &file) {
             kept.push(file);
             continue;
         }
-        // Reports have said which files are theirs from some time on; before, all of them were.
+        // Reports of earlier versions do not list their files; then all of them belong to the report.
         let is_ours = ours.as_ref().is_some_and(|ours| ours.is_empty() || ours.contains(&file));
         if is_ours || !path.is_file() {
             continue;
@@ -112,14 +124,14 @@ fn remove_all(files: &[PathBuf], is_one: impl Fn(&Path) -> bool) -> Result<()> {
     files.iter().filter(|path| is_one(path)).try_for_each(remove)
 }
 
-/// Fills a folder with files, replacing those of the same names: all of them or none.
+/// Replaces files in a folder, all of them or none.
 ///
-/// `fill` writes them into a folder that it is given. Returns where they are.
+/// `fill` writes them into the folder that it receives. Returns their paths.
 pub fn replace_files(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<Vec<PathBuf>> {
     Place::take(folder)?.replace_files(fill)
 }
 
-/// A folder that nobody else writes to.
+/// A folder with exclusive write access.
 struct Place<'a> {
     folder: &'a Path,
     was_there: bool,
@@ -127,7 +139,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Waits for others, and finishes what they have begun.
+    /// Waits for other writers, and finishes their commits.
     fn take(folder: &'a Path) -> Result<Self> {
         let was_there = folder.is_dir();
         fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.to_owned(), source })?;
@@ -137,7 +149,7 @@ impl<'a> Place<'a> {
         Ok(Self { folder, was_there, _lock: lock })
     }
 
-    /// Removes the folder, if it is new and empty: it may have become somebody else's meanwhile.
+    /// Removes the folder if it is new and empty. Another writer may be using it by now.
     fn give_up(&self) {
         if !self.was_there {
             let _ = fs::remove_dir(self.folder);
@@ -172,7 +184,7 @@ fn staging(folder: &Path) -> io::Result<PathBuf> {
 fn commit(folder: &Path, staged: &Path) -> io::Result<()> {
     let target = folder.join(COMMIT);
     fs::rename(staged, &target).or_else(|_| {
-        // Somebody else has committed just now; theirs comes first.
+        // Another writer has just committed; that commit comes first.
         finish(folder).map_err(io::Error::other)?;
         fs::rename(staged, &target)
     })
@@ -188,13 +200,13 @@ pub(super) fn finish(folder: &Path) -> Result<()> {
         let Some(name) = path.file_name() else { continue };
         let target = folder.join(name);
         match fs::rename(&path, &target) {
-            // Somebody else is finishing it, too.
+            // Another process is finishing the same commit.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             moved => moved.map_err(|source| Error::Write { path: target, source })?,
         }
     }
     match fs::remove_dir(&commit) {
-        // Somebody else has removed it, or has put the next commit in its place, which is for them to finish.
+        // Another process has removed it, or put the next commit in its place and will finish that one.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
             Ok(())
         }
@@ -202,16 +214,15 @@ pub(super) fn finish(folder: &Path) -> Result<()> {
     }
 }
 
-/// Removes what writers left that were killed; says whether there was anything. A folder that somebody writes into right
-/// now stays as it is.
+/// Removes leftovers of killed writers, unless a writer is active in the folder. Returns whether there were any.
 pub(super) fn sweep(folder: &Path) -> bool {
     let has_staged =
         entries(folder).is_ok_and(|entries| entries.iter().any(|path| writer_of(path).is_some()));
     has_staged && Lock::try_of_folder(folder).is_some_and(|lock| sweep_with(&lock, folder))
 }
 
-/// As [`sweep`], for the holder of the folder's lock. Writers hold it for as long as they need what they have staged, so
-/// with the lock held everything staged is left over. Only where the file system has no locks does age decide.
+/// Like [`sweep`], for the holder of the folder's lock. Writers hold the lock while they need their staged files, so
+/// everything staged is a leftover. On a file system without locks, age decides.
 fn sweep_with(lock: &Lock, folder: &Path) -> bool {
     let is_left = |path: &PathBuf| match writer_of(path) {
         Some(writer) => lock.is_held() || is_abandoned(path, writer),
@@ -224,26 +235,26 @@ fn sweep_with(lock: &Lock, folder: &Path) -> bool {
     !left.is_empty()
 }
 
-/// Whether a staged folder is so old that nobody works on it.
+/// Whether a staged folder is so old that its writer must have ended.
 fn is_abandoned(staged: &Path, writer: u32) -> bool {
     let age = fs::metadata(staged).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
     let age = age.ok().and_then(std::result::Result::ok).unwrap_or_default();
     age > ABANDONED || age > SHARED && is_gone(writer)
 }
 
-/// The number of the process that writes a report here.
+/// The process id of the writer of a staged folder.
 fn writer_of(staged: &Path) -> Option<u32> {
     let rest = staged.file_name()?.to_str()?.strip_prefix(STAGED)?;
     rest.split('-').next()?.parse().ok()
 }
 
-/// Whether a process is known to be gone.
+/// Whether a process is known to have ended.
 fn is_gone(process: u32) -> bool {
     let known = Path::new("/proc/self").exists();
     known && !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Removes what a process left in a folder that was killed, and the folder if nothing else is in it.
+/// Removes a killed process's leftovers in a folder, and the folder if it is empty then.
 pub(super) fn sweep_after(process: u32, folder: &Path) {
     let begin = format!("{STAGED}{process}-");
     let is_its =
@@ -257,7 +268,7 @@ pub(super) fn sweep_after(process: u32, folder: &Path) {
     }
 }
 
-/// Whether a folder has nothing in it but what writers left that were killed.
+/// Whether a folder contains only leftovers of killed writers.
 pub(super) fn is_empty(folder: &Path) -> bool {
     let is_ours =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(STAGED));

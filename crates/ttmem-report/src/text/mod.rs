@@ -1,53 +1,80 @@
-//! The answer on one screen, for a terminal.
+//! The summary as text for a terminal.
 
 mod overview;
 mod parts;
 
 use ttmem_model::{Block, Class};
 use ttmem_query::{
-    AtMoment, Caused, ChosenRuns, DeviceKind, Extent, LiveTensor, Named, PoolMoment, PoolSummary,
-    RankSummary, ResidueRow, SessionSummary, Severity, Suggestion, Summary, Urgency,
+    AtMoment, Caused, ChosenRuns, DeviceKind, Extent, Increase, LiveTensor, Named, PoolMoment, PoolSummary,
+    RankSummary, ResidueRow, SessionSummary, Severity, Suggestion, Summary, TensorGroup, Urgency, groups,
 };
 
 use self::overview::overview;
+use super::phases::phase_table;
 use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
 use super::units::{Unit, change, count, percent, percent_tenths, shape, signed_percent, size};
 
-/// The size of a text for a terminal.
+/// How a summary is fitted to a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// Columns of the terminal.
     pub width: usize,
-    /// Rows of its lists.
+    /// Lines that the text may have; `None`: as many as it needs.
+    pub height: Option<usize>,
+    /// Rows per list.
     pub rows: usize,
-    /// How to see what its lists leave out.
+    /// How to see what lists leave out.
     pub hints: Hints,
 }
 
 impl Default for Screen {
     fn default() -> Self {
-        Self { width: 100, rows: 10, hints: Hints::default() }
+        Self { width: 100, height: None, rows: 10, hints: Hints::default() }
     }
 }
 
-/// What a person does to see what a list leaves out. The default names the options of `ttmem summary`.
+/// How to see what a list leaves out. The default names the options of `ttmem summary`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hints {
     /// All rows of a list.
     pub rows: &'static str,
     /// All suggestions.
     pub suggestions: &'static str,
+    /// The lines below the last one.
+    pub lines: &'static str,
 }
 
 impl Default for Hints {
     fn default() -> Self {
-        Self { rows: "--top shows more", suggestions: "--markdown shows more" }
+        Self { rows: "--top shows more", suggestions: "--markdown shows more", lines: "--full shows them" }
     }
 }
 
-/// The summary for a terminal.
+/// Rows per list if the text must fit a height.
+const BRIEF_ROWS: usize = 5;
+/// The smallest height that a text is fitted to: less has no room for a verdict.
+const MIN_HEIGHT: usize = 10;
+
+/// The summary for a terminal. If it has to fit a height, lists and suggestions are shortened, and lines that still do not
+/// fit are cut off with a line that counts them.
 pub fn text(summary: &Summary, screen: Screen) -> Text {
+    let full = written(summary, screen, false);
+    let Some(height) = screen.height.map(|height| height.max(MIN_HEIGHT)) else { return full };
+    if full.lines().len() <= height {
+        return full;
+    }
+    let brief = Screen { rows: screen.rows.min(BRIEF_ROWS), ..screen };
+    let mut text = written(summary, brief, true);
+    let hidden = full.lines().len().saturating_sub(text.lines().len().min(height - 1));
+    if hidden > 0 {
+        text.truncate(height - 1);
+        text.line(format!("… {hidden} more lines ({})", screen.hints.lines));
+    }
+    text
+}
+
+fn written(summary: &Summary, screen: Screen, is_brief: bool) -> Text {
     let mut out = Text::new(screen.width);
     let several = summary.ranks.len() > 1;
     if several {
@@ -57,8 +84,9 @@ pub fn text(summary: &Summary, screen: Screen) -> Text {
         if index > 0 || several {
             out.blank();
         }
-        Page { rank, screen, format: &summary.source.format }.write(&mut out);
+        Page { rank, screen, format: &summary.source.format, is_brief }.write(&mut out);
     }
+    out.trim_end();
     out
 }
 
@@ -66,13 +94,16 @@ struct Page<'a> {
     rank: &'a RankSummary,
     screen: Screen,
     format: &'a str,
+    is_brief: bool,
 }
 
 impl Page<'_> {
+    /// The verdict and what to change come first: on a small terminal, nothing else may fit.
     fn write(&self, out: &mut Text) {
         self.head(out);
         self.oom(out);
         self.ended_by(out);
+        self.suggestions(out);
         self.pools(out);
         match (&self.rank.at, &self.rank.peak) {
             (Some(at), _) => self.at(at, out),
@@ -80,16 +111,15 @@ impl Page<'_> {
             (None, None) => {}
         }
         self.expected(out);
-        // What adds most is often the same line many times: where the program names its parts, they say more.
+        // The largest increases are often one line of code many times. If the program names its parts, they say more.
         if self.rank.ran.is_empty() {
-            self.suspects(out);
+            self.increases(out);
         } else {
             self.ran(out);
         }
         self.checkpoints(out);
         self.facts(out);
         self.phases(out);
-        self.suggestions(out);
     }
 
     fn head(&self, out: &mut Text) {
@@ -123,14 +153,21 @@ impl Page<'_> {
             ));
         }
         let facts = facts.join(", ");
-        out.spans([
-            Span::new(&rank.file, Style::Heading),
-            Span::plain(format!("{label}{process}   {facts}")),
-        ]);
+        let file = Span::new(&rank.file, Style::Heading);
+        let is_short =
+            [file.text(), &label, &process, &facts].iter().map(|part| part.chars().count()).sum::<usize>()
+                + 3
+                <= out.width();
+        if is_short {
+            out.spans([file, Span::plain(format!("{label}{process}   {facts}"))]);
+        } else {
+            out.spans([file, Span::plain(format!("{label}{process}"))]);
+            out.sentence(&facts, Style::Plain);
+        }
         out.blank();
     }
 
-    /// The verdict, in a sentence that a person understands, and what to do.
+    /// The verdict on an out-of-memory error, and what usually helps.
     fn oom(&self, out: &mut Text) {
         let Some(oom) = &self.rank.oom else { return };
         out.sentence(&oom.statement.facts(), Style::Failure);
@@ -156,19 +193,22 @@ impl Page<'_> {
         let width = figures.iter().map(String::len).max().unwrap_or(0);
         for ((name, pool), figure) in pools.iter().zip(&figures) {
             let peak = pool.peak_per_bank;
-            let share =
-                peak.zip(pool.capacity_per_bank).map_or_else(|| "–".into(), |(peak, all)| percent(peak, all));
+            let share = peak
+                .zip(pool.capacity_per_bank)
+                .map_or_else(String::new, |(peak, all)| format!("({})", percent(peak, all)));
             let device = match (pool.peak_total, pool.banks) {
                 (Some(total), Some(banks)) if total > 0 && banks > 1 => {
-                    format!("   {} on the device ({banks} banks)", size(total))
+                    format!("  {} in {banks} banks", size(total))
                 }
-                (Some(total), None) if total > 0 => format!("   {} on the device", size(total)),
+                (Some(total), None) if total > 0 && pool.extent != Extent::Device => {
+                    format!("  {} on the device", size(total))
+                }
                 _ => String::new(),
             };
-            let head = format!("  {name:<name_width$}   {figure:>width$}   {share:>5}   ");
-            // The bar gives way, so that the line fits.
+            let head = format!("  {name:<name_width$}  {figure:>width$} {share:<6}  ");
+            // The bar shrinks so that the line fits.
             let room = self.screen.width.saturating_sub(head.chars().count() + DEVICE_WIDTH);
-            let bar = usage_bar(pool, room.clamp(8, 24) as u64);
+            let bar = usage_bar(pool, room.clamp(4, 24) as u64);
             out.row_spans([Span::plain(head)].into_iter().chain(bar).chain([Span::plain(device)]));
         }
         if !pools.is_empty() {
@@ -183,9 +223,9 @@ impl Page<'_> {
         let cause = peak.caused_by.as_ref().map_or_else(
             || {
                 let how = if peak.caused_outside_programs {
-                    "by what came between two programs"
+                    "by a change between two programs"
                 } else {
-                    "there from the beginning"
+                    "allocated before the first step"
                 };
                 format!(", {how}")
             },
@@ -223,30 +263,30 @@ impl Page<'_> {
         format!("step {}{parts}", caused.step)
     }
 
-    /// What the sizes of a pool are of: as a heading, and behind a size.
+    /// What the sizes of a pool refer to: as a column name, and after a size.
     fn part(&self, name: &str) -> (&'static str, &'static str) {
-        self.rank.pools.get(name).map_or(("a bank", " of each bank"), part)
+        self.rank.pools.get(name).map_or(("size/bank", " per bank"), part)
     }
 
     fn at(&self, at: &AtMoment, out: &mut Text) {
-        let next = at.op.as_ref().map_or_else(|| " (the end)".to_owned(), |op| format!(": {op}"));
+        let next = at.op.as_ref().map_or_else(|| " (after the last step)".to_owned(), |op| format!(": {op}"));
         let loc = at.loc.as_ref().map_or_else(String::new, |loc| format!(" at {}", cut(&one_line(loc), 60)));
         out.heading(format!("Before step {}{next}{loc}", at.step));
         for (_, moment) in
             at.pools.iter().filter(|(_, moment)| moment.allocated_per_bank.is_none_or(|held| held > 0))
         {
-            let held = moment.allocated_per_bank.map_or_else(|| "not known".to_owned(), size);
+            let held = moment.allocated_per_bank.map_or_else(|| "unknown".to_owned(), size);
             let free = moment.free_per_bank.map_or_else(String::new, |free| format!(", {} free", size(free)));
-            let piece = moment
-                .largest_free_per_bank
-                .map_or_else(String::new, |largest| format!(" ({} in one piece)", size(largest)));
+            let piece = moment.largest_free_per_bank.map_or_else(String::new, |largest| {
+                format!(" ({} in the largest free block)", size(largest))
+            });
             let (_, part) = self.part(&moment.pool);
             out.line(format!("  {}: {held}{part} allocated{free}{piece}", moment.pool));
             self.moment(moment, out);
         }
     }
 
-    /// Who holds the memory of a pool at a moment.
+    /// What the memory of a pool is used for.
     fn moment(&self, moment: &PoolMoment, out: &mut Text) {
         let (Some(explained), Some(allocated)) = (moment.explained_per_bank, moment.allocated_per_bank)
         else {
@@ -261,7 +301,7 @@ impl Page<'_> {
         }
         let pool = self.rank.pools.get(&moment.pool);
         let not_watched = pool.map_or(&[][..], |pool| &pool.not_watched);
-        // Where something is known to be missing, the tensors explain a part of what was there: how much is not known.
+        // If something is known to be missing, the tensors explain an unknown part of the memory in use.
         let too_much = moment.unexplained_per_bank.is_some_and(|rest| rest < 0)
             && explained > allocated.saturating_add(pool.map_or(0, |pool| pool.quantum_per_bank));
         lines.push(if too_much {
@@ -297,7 +337,7 @@ impl Page<'_> {
                 "  with level tensors.",
             ],
             _ => [
-                "  The evidence names no tensors, so memory can't be attributed to them: capture with",
+                "  The log names no tensors, so memory can't be attributed to them; capture with",
                 "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG.",
             ],
         }
@@ -324,53 +364,54 @@ impl Page<'_> {
     fn live(&self, moment: &PoolMoment, unit: Unit, out: &mut Text) {
         let Some(live) = moment.live.as_deref().filter(|live| !live.is_empty()) else { return };
         let (heading, part) = self.part(&moment.pool);
-        let rows = self.screen.rows;
-        // PyTorch has no tiles, and a tracker in C++ knows no types: there is no padding to speak of.
-        let has_padding = live.iter().take(rows).any(|tensor| tensor.padded_bytes.is_some());
+        let groups = groups(live);
+        let shown = &groups[..groups.len().min(self.screen.rows)];
+        // PyTorch has no tiles, and a tracker in C++ knows no types: they have no padding.
+        let has_padding = shown.iter().any(|group| group.first().padded_bytes.is_some());
         let mut table = Table::new([
-            ("alive, largest first", Align::Flexible),
+            ("live, largest first", Align::Flexible),
             ("", Align::Left),
             (heading, Align::Right),
             (if has_padding { "padding" } else { "" }, Align::Right),
-            ("made by", Align::Left),
-            ("until", Align::Left),
+            ("allocated by", Align::Flexible),
+            ("freed by", Align::Left),
         ]);
-        for tensor in live.iter().take(rows) {
+        for group in shown {
             table.row([
-                name_or_maker(tensor),
-                shape_and_type(tensor),
-                tensor.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
-                if has_padding { padding_share(tensor) } else { String::new() },
-                maker(tensor),
-                until(tensor),
+                group_name(group),
+                shape_and_type(group.first()),
+                group.per_bank.map_or_else(|| "unknown".into(), |bytes| unit.show(bytes)),
+                if has_padding { padding_share(group.first()) } else { String::new() },
+                allocated_by(group),
+                freed_by(group),
             ]);
         }
         out.table(&table);
         let all = moment.live_count.unwrap_or(live.len());
-        if all > rows {
-            let shown =
-                live.iter().take(rows).filter_map(|tensor| tensor.per_bank).fold(0, u64::saturating_add);
-            let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(shown);
+        let listed: usize = shown.iter().map(TensorGroup::count).sum();
+        if all > listed {
+            let bytes = shown.iter().filter_map(|group| group.per_bank).fold(0, u64::saturating_add);
+            let rest = moment.explained_per_bank.unwrap_or(0).saturating_sub(bytes);
             let hint = self.screen.hints.rows;
-            out.line(format!("  … and {} more, {}{part} ({hint})", all - rows, unit.show(rest)));
+            out.line(format!("  … and {} more, {}{part} ({hint})", all - listed, unit.show(rest)));
         }
         out.blank();
     }
 
-    /// What is expected of classes, and what they took.
+    /// The expected sizes of tensor classes, and the measured ones.
     fn expected(&self, out: &mut Text) {
         let rows = &self.rank.expected;
         if rows.is_empty() {
             return;
         }
-        out.heading("Expected, and the most that was measured");
+        out.heading("Expected and measured peak per class");
         let mut table = Table::new([
             ("class", Align::Left),
             ("expected", Align::Right),
             ("measured", Align::Right),
             ("difference", Align::Right),
             ("", Align::Right),
-            ("expected are", Align::Flexible),
+            ("expected because of", Align::Flexible),
         ]);
         for row in rows {
             table.row([
@@ -389,10 +430,10 @@ impl Page<'_> {
         out.blank();
     }
 
-    fn suspects(&self, out: &mut Text) {
-        let suspects = &self.rank.suspects;
+    fn increases(&self, out: &mut Text) {
+        let increases = &self.rank.increases;
         let rows = self.screen.rows.min(5);
-        if suspects.is_empty() || self.rank.at.is_some() {
+        if increases.is_empty() || self.rank.at.is_some() {
             return;
         }
         let pool = self
@@ -400,32 +441,33 @@ impl Page<'_> {
             .pools
             .get("DRAM")
             .map_or_else(|| self.rank.peak.as_ref().map_or("memory", |peak| peak.pool.as_str()), |_| "DRAM");
-        let unit = Unit::of(suspects[0].added_per_bank);
+        let unit = Unit::of(increases[0].added_per_bank);
         let mut table = Table::new([
-            (&*format!("added most to {pool}"), Align::Left),
+            (&*format!("largest increases of {pool}"), Align::Left),
             (self.part(pool).0, Align::Right),
             ("operation", Align::Left),
             ("location", Align::Flexible),
         ]);
-        for suspect in suspects.iter().take(rows) {
+        for increase in increases.iter().take(rows) {
+            let each = if increase.count > 1 { " each" } else { "" };
             table.row([
-                format!("step {}", suspect.step),
-                format!("+{}", unit.show(suspect.added_per_bank)),
-                suspect.op.clone().unwrap_or_else(|| "unknown".into()),
-                suspect.loc.clone().unwrap_or_else(|| "–".into()),
+                steps(increase),
+                format!("+{}{each}", unit.show(increase.added_per_bank)),
+                increase.op.clone().unwrap_or_else(|| "unknown".into()),
+                increase.loc.clone().unwrap_or_else(|| "–".into()),
             ]);
         }
         out.table(&table);
         out.blank();
     }
 
-    /// What else is worth a line.
+    /// Facts that fit on a line each.
     fn facts(&self, out: &mut Text) {
         let rank = self.rank;
         if let Some(padding) = rank.padding.as_ref().filter(|padding| padding.padded_bytes > 0) {
             let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
             out.line(format!(
-                "  Padding at the DRAM peak: {} of {} on the device ({} of the padded size)",
+                "  Padding at the DRAM peak: {} of {} on the device ({})",
                 size(wasted),
                 size(padding.padded_bytes),
                 percent(wasted, padding.padded_bytes)
@@ -434,7 +476,7 @@ impl Page<'_> {
         if let Some(weights) = rank.weights.as_ref().filter(|weights| weights.count > 0) {
             let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
             let twice = twice.map_or_else(String::new, |bytes| {
-                format!("; {} of them are kept twice, as given and const-evaluated", size(bytes))
+                format!("; {} of them are stored twice, original and const-evaluated", size(bytes))
             });
             let (number, bytes) = (count(weights.count as u64), size(weights.bytes));
             out.line(format!("  Weights as declared: {number}, {bytes} without padding{twice}"));
@@ -448,31 +490,39 @@ impl Page<'_> {
             .collect();
         if !outside.is_empty() {
             let more = rank.outside.len().saturating_sub(3);
-            let more = if more > 0 { format!(" and {more} more times") } else { String::new() };
-            out.line(format!("  Outside of programs: {}{more} (a bank)", outside.join(", ")));
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            out.line(format!("  Changes per bank outside programs: {}{more}", outside.join(", ")));
         }
         self.allocators(out);
         for (name, pool) in rank.pools.iter() {
             if let (Some(end), Some(source)) = (pool.final_per_bank.filter(|end| *end > 0), pool.final_source)
             {
                 let (_, part) = self.part(name);
+                let source = if source == "rebuilt" { "reconstructed" } else { source };
                 out.line(format!("  {name} at the end: {}{part} ({source})", size(end)));
             }
         }
     }
 
-    /// What caching allocators say besides.
+    /// The counters of caching allocators. One that never reserves anything does not exist: level `ops` has such counters
+    /// for CPU tensors.
     fn allocators(&self, out: &mut Text) {
-        let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
         for (name, pool) in self.rank.pools.iter() {
-            let Some(levels) = &pool.allocator else { continue };
-            out.line(format!(
-                "  {name} at its peak: {} asked for, {} active, {} reserved; {} reserved at most",
-                known(levels.requested_at_peak_total),
-                known(levels.active_at_peak_total),
-                known(levels.reserved_at_peak_total),
-                known(levels.reserved_peak_total)
-            ));
+            let Some((levels, reserved_peak)) = pool.caching_allocator() else { continue };
+            let known = [
+                ("requested", levels.requested_at_peak_total),
+                ("active", levels.active_at_peak_total),
+                ("reserved", levels.reserved_at_peak_total),
+            ];
+            let known = known.iter().filter_map(|(what, bytes)| Some(format!("{} {what}", size((*bytes)?))));
+            let known: Vec<String> = known.collect();
+            if !known.is_empty() {
+                let reserved_peak = size(reserved_peak);
+                out.line(format!(
+                    "  {name} at its peak: {}; reserved peak {reserved_peak}",
+                    known.join(", ")
+                ));
+            }
         }
     }
 
@@ -483,16 +533,42 @@ impl Page<'_> {
             }
             let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
             out.line(format!(
-                "  Fragmentation of {name}: worst at step {}, {} free{}, {} ({share}) in one piece",
+                "  {name} fragmentation: worst at step {}: {} free{}, {} ({share}) in the largest free block",
                 worst.step,
                 size(worst.free_per_bank),
                 self.part(name).1,
                 size(worst.largest_free_per_bank)
             ));
             if let Some(blocks) = worst.blocks.as_deref().filter(|blocks| !blocks.is_empty()) {
-                out.row(format!("    a bank, by address: {}", block_bar(blocks, BLOCK_BAR)));
+                out.row(format!("    one bank, by address: {}", block_bar(blocks, BLOCK_BAR)));
             }
+            self.survivors(&worst.survivors, out);
         }
+    }
+
+    /// The tensors that probably lie between the holes.
+    fn survivors(&self, survivors: &[LiveTensor], out: &mut Text) {
+        if survivors.is_empty() {
+            return;
+        }
+        let mut table = Table::new([
+            ("between freed tensors", Align::Flexible),
+            ("", Align::Left),
+            ("size", Align::Right),
+            ("allocated by", Align::Flexible),
+            ("freed by", Align::Left),
+        ]);
+        let groups = groups(survivors);
+        for group in groups.iter().take(self.screen.rows.min(5)) {
+            table.row([
+                group_name(group),
+                shape_and_type(group.first()),
+                group.per_bank.map_or_else(|| "unknown".into(), size),
+                allocated_by(group),
+                freed_by(group),
+            ]);
+        }
+        out.table(&table);
     }
 
     fn phases(&self, out: &mut Text) {
@@ -501,30 +577,31 @@ impl Page<'_> {
                 out.blank();
             }
             out.heading(session_line(index, session));
-            let mut table = Table::new([
-                ("phase", Align::Flexible),
-                ("peak in it", Align::Right),
-                ("change", Align::Right),
-                ("at its end", Align::Right),
-                ("highest so far", Align::Right),
-                ("L1 of a core", Align::Right),
-            ]);
+            let mut table = phase_table(out.width());
             let shown = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), amount);
+            let plain = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
+            let mut has_l1 = false;
             for phase in self.rank.phases.iter().filter(|phase| phase.session == index) {
+                has_l1 |= phase.l1_peak_total_bytes.is_some();
                 table.row([
                     phase.name.clone(),
                     shown(phase.segment_peak_bytes),
+                    plain(phase.allocations_bytes),
+                    plain(phase.deallocations_bytes),
                     phase.change_bytes.map_or_else(|| "unknown".into(), change),
-                    shown(phase.cumulative_current_bytes),
                     shown(phase.cumulative_peak_bytes),
-                    phase.l1_peak_total_bytes.map_or_else(|| "unknown".into(), size),
+                    shown(phase.cumulative_current_bytes),
+                    plain(phase.l1_peak_total_bytes),
                 ]);
+            }
+            if !has_l1 {
+                table.drop_last_column();
             }
             out.plain_table(&table, "  ");
         }
     }
 
-    /// What to change, last: that is where people look first.
+    /// What to change. Brief, each suggestion is a sentence.
     fn suggestions(&self, out: &mut Text) {
         const SHOWN: usize = 3;
         // The verdict has said what failed, and notes change nothing.
@@ -533,19 +610,19 @@ impl Page<'_> {
         if found.is_empty() || self.rank.at.is_some() {
             return;
         }
-        out.blank();
         out.heading("What to change");
         for (number, one) in (1..).zip(found.iter().take(SHOWN)) {
-            out.item(number, &one.message);
+            out.item(number, if self.is_brief { &one.statement.headline } else { &one.message });
         }
         let more = found.len().saturating_sub(SHOWN);
         if more > 0 {
             out.line(format!("  … and {more} more ({})", self.screen.hints.suggestions));
         }
+        out.blank();
     }
 }
 
-/// What a session of phases is about, in a line.
+/// The title of a training session.
 fn session_line(index: usize, session: &SessionSummary) -> String {
     let name = session.name.as_deref().map_or_else(|| format!("Summary {}", index + 1), str::to_owned);
     let shown = |bytes: Option<i64>| bytes.map_or_else(|| "unknown".into(), amount);
@@ -560,13 +637,13 @@ fn session_line(index: usize, session: &SessionSummary) -> String {
     format!("{name}: {}", facts.join(", "))
 }
 
-/// A size that may be below nothing.
+/// A size that may be negative.
 fn amount(bytes: i64) -> String {
     if bytes < 0 { change(bytes) } else { size(bytes.unsigned_abs()) }
 }
 
-/// What `   11.10 GiB on the device (12 banks)` takes at most.
-const DEVICE_WIDTH: usize = 40;
+/// The longest `  1023.99 GiB in 120 banks`.
+const DEVICE_WIDTH: usize = 26;
 
 /// How much of a pool is used at its peak, as a bar of `width` cells in the style of its level.
 fn usage_bar(pool: &PoolSummary, width: u64) -> Option<Span> {
@@ -577,7 +654,7 @@ fn usage_bar(pool: &PoolSummary, width: u64) -> Option<Span> {
     Some(Span::new(bar, Style::of_level(pool.level)))
 }
 
-/// How many cells the picture of a bank has.
+/// Cells in the picture of a bank.
 const BLOCK_BAR: u64 = 60;
 
 /// A bank from its lowest address to its highest: full, empty, or both in one cell.
@@ -602,31 +679,28 @@ fn block_bar(blocks: &[Block], cells: u64) -> String {
     (0..cells).map(cell).collect()
 }
 
-/// `686.4 of 4080.0 MiB a bank`.
+/// `686.4 of 4080.0 MiB per bank`.
 fn figure(pool: &PoolSummary) -> String {
-    let each = match part(pool).0 {
-        "size" => String::new(),
-        each => format!(" {each}"),
-    };
+    let (_, part) = part(pool);
     match (pool.peak_per_bank, pool.capacity_per_bank) {
         (Some(peak), Some(all)) => {
             let unit = Unit::of(all);
-            format!("{} of {}{each}", unit.number(peak), unit.show(all))
+            format!("{} of {}{part}", unit.number(peak), unit.show(all))
         }
         (Some(peak), None) if pool.peak_source == Some("sampled") => {
-            format!("at least {}{each} at its peak (sampled)", size(peak))
+            format!("at least {}{part} at the peak (sampled)", size(peak))
         }
-        (Some(peak), None) => format!("{}{each} at its peak", size(peak)),
+        (Some(peak), None) => format!("{}{part} at the peak", size(peak)),
         (None, _) => "not observed".into(),
     }
 }
 
-/// What the sizes of a pool are of: as a heading, and behind a size.
+/// What the sizes of a pool refer to: as a column name, and after a size.
 fn part(pool: &PoolSummary) -> (&'static str, &'static str) {
     match pool.extent {
         Extent::Device => ("size", ""),
-        Extent::Core => ("a core", " of a core"),
-        Extent::Bank => ("a bank", " of each bank"),
+        Extent::Core => ("size/core", " per core"),
+        Extent::Bank => ("size/bank", " per bank"),
     }
 }
 
@@ -648,10 +722,15 @@ fn plural_class(class: &str) -> String {
     }
 }
 
-/// What a tensor is called; what has no name was made somewhere.
-fn name_or_maker(tensor: &LiveTensor) -> String {
-    let made_in = || tensor.made_in.as_ref().map(|part| format!("(in {part})"));
-    tensor.name.clone().or_else(made_in).unwrap_or_else(|| "?".into())
+/// The name of a tensor, or how many there are and what their names have in common. A tensor without a name is described
+/// by the part of the program that allocated it.
+fn group_name(group: &TensorGroup<'_>) -> String {
+    let made_in = || group.first().made_in.as_ref().map(|part| format!("(in {part})"));
+    match (group.count(), group.name().or_else(made_in)) {
+        (1, name) => name.unwrap_or_else(|| "?".into()),
+        (count, Some(name)) => format!("{count} × {name}"),
+        (count, None) => format!("{count} tensors"),
+    }
 }
 
 fn shape_and_type(tensor: &LiveTensor) -> String {
@@ -660,11 +739,28 @@ fn shape_and_type(tensor: &LiveTensor) -> String {
     format!("{shape} {}", dtype.strip_prefix("torch.").unwrap_or(dtype))
 }
 
-fn until(tensor: &LiveTensor) -> String {
-    match (tensor.dies_step, tensor.gone_before_step) {
-        (Some(step), _) => format!("step {step}"),
-        (None, Some(step)) => format!("before step {step}"),
-        (None, None) => "the end".into(),
+fn freed_by(group: &TensorGroup<'_>) -> String {
+    let (kept, count) = (group.never_freed(), group.count());
+    match (group.freed(), group.first().gone_before_step) {
+        (Some((first, last)), _) => step_range(first, last),
+        (None, Some(step)) if count == 1 => format!("before step {step}"),
+        _ if kept == count => "never".into(),
+        _ if kept > 0 => format!("{kept} of {count} never"),
+        _ => "–".into(),
+    }
+}
+
+fn step_range(first: u32, last: u32) -> String {
+    if first == last { format!("step {first}") } else { format!("steps {first}–{last}") }
+}
+
+/// The steps of an increase.
+fn steps(increase: &Increase) -> String {
+    let (first, last) = (increase.first_step, increase.last_step);
+    match increase.count {
+        1 => format!("step {first}"),
+        2 => format!("steps {first} and {last}"),
+        count => format!("{count} steps, {first}–{last}"),
     }
 }
 
@@ -676,17 +772,16 @@ fn padding_share(tensor: &LiveTensor) -> String {
     }
 }
 
-fn maker(tensor: &LiveTensor) -> String {
-    match (tensor.born_step, &tensor.op) {
-        (Some(step), Some(op)) => {
-            format!("step {step} {op}")
-        }
-        // In a part of the log that was cut away.
+fn allocated_by(group: &TensorGroup<'_>) -> String {
+    let tensor = group.first();
+    match (group.allocated(), &tensor.op) {
+        (Some((first, last)), Some(op)) => format!("{} {op}", step_range(first, last)),
+        // In a part of the log that is not in the file.
         (None, Some(op)) => format!("{op}, earlier"),
         _ => match tensor.class {
             Class::Weight => "argument (weight)".into(),
             Class::Input => "argument (input)".into(),
-            Class::Unknown => "there before".into(),
+            Class::Unknown => "before the first step".into(),
             _ => "argument".into(),
         },
     }
@@ -696,12 +791,12 @@ fn who(row: &ResidueRow) -> String {
     row.op.clone().unwrap_or_else(|| row.note.unwrap_or("unknown").into())
 }
 
-/// Whether an operation keeps something once for each shape, or every time.
+/// Whether an operation keeps memory once per shape, or every time.
 fn how(row: &ResidueRow) -> String {
     match (row.steps, row.first_uses) {
         (0, _) => String::new(),
         (steps, first) if first == steps => {
-            format!("in {}, each the first with its shapes: cached", plural(steps as u64, "step"))
+            format!("in {}, each the first with its shapes (cached)", plural(steps as u64, "step"))
         }
         (steps, first) => {
             format!("in {}, {first} of them the first with their shapes", plural(steps as u64, "step"))

@@ -1,4 +1,4 @@
-//! The table above the screens of several ranks.
+//! The table above the summaries of several ranks.
 
 use ttmem_query::{PoolSummary, RankSummary, Summary};
 
@@ -6,15 +6,17 @@ use super::super::styled::Text;
 use super::super::table::{Align, Table};
 use super::super::units::{count, percent, size};
 
-/// One line for each rank: who needs most.
+/// One line per rank. Ranks that ran out of memory are marked.
 pub(super) fn overview(summary: &Summary, out: &mut Text) {
     let has_processes = summary.ranks.iter().any(|rank| rank.processes > 1);
     let which = if has_processes { "process" } else { "rank" };
+    let ran_out = summary.ranks.iter().any(|rank| rank.oom.is_some());
     let mut table = Table::new([
         ("file", Align::Flexible),
         (which, Align::Left),
         ("operations", Align::Right),
         ("peak", Align::Left),
+        (if ran_out { "result" } else { "" }, Align::Left),
     ]);
     for rank in &summary.ranks {
         let used = |(_, pool): &(&str, &PoolSummary)| pool.peak_per_bank.is_some_and(|peak| peak > 0);
@@ -30,12 +32,13 @@ pub(super) fn overview(summary: &Summary, out: &mut Text) {
             name_of(rank, has_processes).unwrap_or_else(|| "–".into()),
             count(rank.operations.total.into()),
             peaks.join(", "),
+            rank.oom.as_ref().map_or("", |_| "out of memory").into(),
         ]);
     }
     out.plain_table(&table, "");
 }
 
-/// What a rank is called beside others: by its label, its process, or both.
+/// The label of a rank, its process, or both.
 fn name_of(rank: &RankSummary, has_processes: bool) -> Option<String> {
     match (&rank.rank, has_processes) {
         (Some(label), true) => Some(format!("{} (rank {label})", rank.process)),

@@ -1,4 +1,4 @@
-//! What a program says of itself, on the screen: who made what is alive, what ran, and its checkpoints.
+//! What the tracker of a program records besides memory: modules that hold activations, calls, and checkpoints.
 
 use ttmem_query::{MadeIn, PoolMoment};
 
@@ -7,16 +7,16 @@ use crate::styled::Text;
 use crate::table::{Align, Table};
 use crate::units::{Unit, change, count, duration, percent, size};
 
-/// How many parts of a program are listed that made something.
-const MAKERS: usize = 8;
+/// Rows of the table of modules.
+const MAX_MODULES: usize = 8;
 
 impl Page<'_> {
-    /// The parts of the program that made what is alive.
+    /// The parts of the program that allocated the live activations and temporary tensors.
     pub(super) fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut Text) {
         let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else { return };
-        let rows = self.screen.rows.min(MAKERS);
+        let rows = self.screen.rows.min(MAX_MODULES);
         let mut table = Table::new([
-            ("what running made, and where", Align::Flexible),
+            ("live activations by module", Align::Flexible),
             (self.part(&moment.pool).0, Align::Right),
             ("", Align::Right),
             ("tensors", Align::Right),
@@ -38,34 +38,33 @@ impl Page<'_> {
         out.blank();
     }
 
-    /// What ran, as the program names it.
+    /// The calls of the program: modules, operations, passes.
     pub(super) fn ran(&self, out: &mut Text) {
         let (all, rows) = (&self.rank.ran, self.screen.rows);
         if all.is_empty() || self.rank.at.is_some() {
             return;
         }
         let mut table = Table::new([
-            ("what ran", Align::Flexible),
+            ("call", Align::Flexible),
             ("calls", Align::Right),
             ("time", Align::Right),
             ("peak inside", Align::Right),
-            ("each keeps", Align::Right),
-            ("change in all", Align::Right),
+            ("kept in total", Align::Right),
+            ("net change", Align::Right),
         ]);
         let unknown = || "unknown".to_owned();
         for ran in all.iter().take(rows) {
             let calls = match (ran.calls, ran.running) {
-                (0, 1..) => "runs".into(),
+                (0, 1..) => "running".into(),
                 (calls, 0) => count(calls),
                 (calls, running) => format!("{} + {running}", count(calls)),
             };
-            let keeps = ran.kept_bytes.and_then(|kept| kept.checked_div(ran.calls));
             table.row([
                 format!("{}{}", "  ".repeat(ran.depth), ran.name),
                 calls,
                 ran.time_ns.filter(|_| ran.calls > 0).map_or_else(unknown, duration),
                 ran.peak_bytes.map_or_else(unknown, size),
-                keeps.map_or_else(unknown, size),
+                ran.kept_bytes.map_or_else(unknown, size),
                 ran.change_bytes.map_or_else(unknown, change),
             ]);
         }
@@ -76,7 +75,7 @@ impl Page<'_> {
         out.blank();
     }
 
-    /// What there was when the program wanted to know.
+    /// The memory in use at each checkpoint.
     pub(super) fn checkpoints(&self, out: &mut Text) {
         let (all, rows) = (&self.rank.checkpoints, self.screen.rows);
         if all.is_empty() || self.rank.at.is_some() {
@@ -101,9 +100,9 @@ impl Page<'_> {
     }
 }
 
-/// A part of the program, and how many are alike.
+/// The name of a part of the program, and how many parts share it.
 fn maker_name(maker: &MadeIn) -> String {
-    let Some(name) = &maker.name else { return "outside of all operations".into() };
+    let Some(name) = &maker.name else { return "outside all modules".into() };
     let kind = if maker.kind == Some("backward") && name != "backward" { ", backward" } else { "" };
     let alike = if maker.scopes > 1 { format!(" ({} alike)", maker.scopes) } else { String::new() };
     format!("{name}{kind}{alike}")

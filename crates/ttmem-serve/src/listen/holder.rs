@@ -1,4 +1,4 @@
-//! Who holds a port, as far as Linux tells; elsewhere nobody knows.
+//! Finds the program that listens on a port (Linux only).
 
 use std::fmt;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::Path;
 /// A program that listens on a port.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// One that may be looked at: ours, as a rule.
+    /// A process that may be inspected, usually of the same user.
     Known { name: String, process: u32 },
-    /// One of somebody else: the number of the user.
+    /// Another user's process, with the user id.
     Of { user: String },
 }
 
@@ -17,12 +17,12 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known { name, process } => write!(f, "{name} (process {process})"),
-            Self::Of { user } => write!(f, "a program of user {user}"),
+            Self::Of { user } => write!(f, "a program run by user {user}"),
         }
     }
 }
 
-/// Who listens on a port.
+/// The program that listens on a port, if it can be found.
 pub(super) fn of(port: u16) -> Option<Holder> {
     let socket = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
@@ -36,7 +36,7 @@ struct Socket {
     inode: String,
 }
 
-/// The row of a table of sockets that listens on a port.
+/// The row of a socket table that listens on a port.
 fn listening(table: &str, port: u16) -> Option<Socket> {
     const LISTENS: &str = "0A";
     let end = format!(":{port:04X}");
@@ -48,7 +48,7 @@ fn listening(table: &str, port: u16) -> Option<Socket> {
     })
 }
 
-/// The process that has a file open, among those that may be looked at.
+/// The process that has a file open, among those that may be inspected.
 fn with_file(file: &str) -> Option<Holder> {
     let processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
     processes.filter(|process| has_open(process, file)).find_map(|process| {

@@ -1,8 +1,8 @@
 //! The addresses and the port that the server listens on.
 //!
-//! `localhost` is two addresses, 127.0.0.1 and ::1. Whoever opens it may come out at either, also at the far end of
-//! `ssh -L`. If only one were ours, somebody else on the machine could take the other, and be handed the token. So a
-//! server on loopback takes both, or goes on to the next port.
+//! `localhost` resolves to two addresses, 127.0.0.1 and ::1, and a client may use either, also through `ssh -L`. If the
+//! server held only one, another user of the machine could take the other and receive the token. So a server on
+//! loopback takes both addresses, or tries the next port.
 
 mod holder;
 
@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use ttmem::{Error, Result};
 
-/// The first port that is tried.
+/// The first port to try.
 const FIRST: u16 = 8000;
 
-/// Listens on a port; without one, on the first that is free from 8000 up; with 0, on any.
+/// Listens on `port`; without one, on the first free port from 8000 up; with 0, on any free port.
 pub(crate) fn listen(bind: IpAddr, port: Option<u16>) -> Result<Vec<TcpListener>> {
     match port {
         Some(port) => {
@@ -33,10 +33,10 @@ fn on_first(bind: IpAddr) -> Result<Vec<TcpListener>> {
             Err(error) => return Err(refused(bind, port, &error)),
         }
     }
-    Err(Error::NotThere(format!("every port from {FIRST} up is taken on {bind}")))
+    Err(Error::NotThere(format!("no free port from {FIRST} up on {bind}")))
 }
 
-/// The system chooses a port for one address; it may be taken on the other.
+/// Lets the system choose a port for one address, and retries if it is taken on the other.
 fn on_any(bind: IpAddr) -> io::Result<Vec<TcpListener>> {
     const TRIES: usize = 100;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
@@ -55,7 +55,7 @@ fn on(bind: IpAddr, port: u16) -> io::Result<Vec<TcpListener>> {
     match twin(bind).map(|twin| TcpListener::bind((twin, port))) {
         Some(Ok(listener)) => listeners.push(listener),
         Some(Err(error)) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-        // This machine does not have the other.
+        // This machine does not have the other address.
         Some(Err(_)) | None => {}
     }
     for listener in &listeners {
@@ -64,7 +64,7 @@ fn on(bind: IpAddr, port: u16) -> io::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// The other address that `localhost` stands for.
+/// The other address of `localhost`.
 fn twin(bind: IpAddr) -> Option<IpAddr> {
     match bind {
         IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(Ipv6Addr::LOCALHOST.into()),
@@ -79,15 +79,13 @@ fn refused(bind: IpAddr, port: u16, error: &io::Error) -> Error {
         io::ErrorKind::AddrInUse => {
             let holder =
                 holder::of(port).map_or_else(|| "another program".to_owned(), |holder| holder.to_string());
-            format!(
-                "port {port} is taken by {holder}: stop it, name another with --port, or leave --port out"
-            )
+            format!("port {port} is in use by {holder}; stop it, choose another with --port, or omit --port")
         }
         io::ErrorKind::AddrNotAvailable => {
             format!("cannot listen on {address}: this machine does not have that address")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("cannot listen on {address}: {error}; ports from 1024 up need no rights")
+            format!("cannot listen on {address}: {error}; use a port from 1024 up")
         }
         _ => format!("cannot listen on {address}: {error}"),
     };
@@ -107,7 +105,7 @@ mod tests {
             let port = taken.local_addr().unwrap().port();
             let error = listen(LOOPBACK, Some(port)).unwrap_err();
             assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().starts_with(&format!("port {port} is taken by ")), "{error}");
+            assert!(error.to_string().starts_with(&format!("port {port} is in use by ")), "{error}");
         }
     }
 

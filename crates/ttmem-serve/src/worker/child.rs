@@ -1,4 +1,4 @@
-//! The end of the worker: does the task, and says how far it is.
+//! The worker's end: runs the task and reports progress.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -17,10 +17,10 @@ use ttmem::{Error, Result, report};
 
 use super::{Message, Question, SUMMARY, Task};
 
-/// How often it is said how far the reading is.
+/// The interval between progress reports.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Does the task that comes from standard input: what a program runs that was started as a worker.
+/// Runs the task that arrives on standard input. The main function of a worker process.
 pub fn work() {
     yield_to_others();
     let mut line = String::new();
@@ -31,18 +31,18 @@ pub fn work() {
         Ok(Task::Report { home, file }) => store(&home, &file).map(Some),
         Ok(Task::Rebuild { memory, stem }) => rebuild(&memory, &stem).map(|()| None),
         Ok(Task::Summarize { evidence, question }) => summarize(&evidence, question).map(|()| None),
-        Err(error) => Err(Error::Bug(format!("a worker did not understand its task: {error}"))),
+        Err(error) => Err(Error::Bug(format!("a worker received an invalid task: {error}"))),
     };
     say(&ended.map_or_else(|error| Message::Failed(error.into()), Message::Done));
 }
 
-/// Should memory run out, the system ends this process and neither the server nor another program.
+/// If memory runs out, makes the kernel kill this process rather than the server or another program.
 fn yield_to_others() {
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// The server holds the other end of standard input: when it ends, there is nobody to work for.
-#[expect(clippy::exit, reason = "the thread that works would not notice")]
+/// The server holds the other end of standard input. When it closes, the server has ended.
+#[expect(clippy::exit, reason = "the working thread would not notice")]
 fn end_with_the_server() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
@@ -52,27 +52,27 @@ fn end_with_the_server() {
 
 fn say(message: &Message) {
     let mut out = io::stdout().lock();
-    // Nobody listens: then standard input has ended, too.
+    // If the server has ended, standard input ends too.
     let _ = serde_json::to_writer(&mut out, message).map_err(io::Error::from).and_then(|()| writeln!(out));
 }
 
-/// Stores the report of an upload; returns its name.
+/// Stores the report of an upload. Returns its name.
 fn store(home: &Path, file: &str) -> Result<String> {
     let mut profile = read_aloud(file)?;
     say(&Message::Writing);
-    // An upload comes from another machine: its name is all that is known of where it was.
+    // An upload comes from another machine, so only its name is known.
     let source = SourceId::of(file).map(|source| SourceId { path: file.to_owned(), ..source });
     Store::at(home).save_from(&mut profile, source.as_ref(), &name_of(file)).map(|stored| stored.name)
 }
 
-/// Does what `ttmem report DIR` does.
+/// Same as `ttmem report DIR`.
 fn rebuild(memory: &Path, stem: &str) -> Result<()> {
     let mut profile = read::open(&memory.to_string_lossy())?;
     write_report(&mut profile, Some(memory), memory.parent().unwrap_or(memory), stem)?;
     Ok(())
 }
 
-/// Reads a file, and says how far it is.
+/// Reads a file and reports progress.
 fn read_aloud(file: &str) -> Result<Profile> {
     let progress = Arc::new(Progress::default());
     let options = Options { progress: Some(Arc::clone(&progress)), ..Options::default() };
@@ -88,15 +88,15 @@ fn read_aloud(file: &str) -> Result<Profile> {
     profile
 }
 
-/// Answers into a file.
+/// Writes the summary to a file.
 fn summarize(evidence: &Path, question: Question) -> Result<()> {
     let profile = read::open(&evidence.to_string_lossy())?;
     let run = match question.run.as_str() {
         "all" => RunFilter::All,
         "last" => RunFilter::Last,
-        number => RunFilter::Number(
-            number.parse().map_err(|_| Error::NotThere(format!("there is no run {number:?}")))?,
-        ),
+        number => {
+            RunFilter::Number(number.parse().map_err(|_| Error::NotThere(format!("invalid run {number:?}")))?)
+        }
     };
     let request =
         Request { at: question.at, top: question.top, run, rank: question.rank, ..Request::default() };

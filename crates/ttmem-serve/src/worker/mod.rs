@@ -1,10 +1,10 @@
-//! The second process: it reads logs and answers questions, so that what takes memory is given back with it, and so
-//! that a log which breaks the reader breaks no server.
+//! The worker process: reads logs and computes summaries, so that their memory is freed with the process, and a crash
+//! in a reader does not stop the server.
 //!
-//! The server starts its own program again. The task goes to the standard input of the worker as a line of JSON; what
-//! it has to say comes from its standard output, a line of JSON each. The input stays open: when it ends, the server is
-//! gone, and so is the worker. It works in a folder of its own (`space::Room`), where the upload lies, and where a
-//! summary is written to.
+//! The server starts its own program again. The task goes to the worker's standard input as a line of JSON; its
+//! messages come back on standard output, one line of JSON each. The input stays open: when it closes, the server has
+//! ended, and the worker exits. The worker runs in its own folder (`space::Room`), which contains the upload and
+//! receives the summary.
 
 mod child;
 mod parent;
@@ -19,22 +19,22 @@ pub use parent::Worker;
 
 use crate::refusal;
 
-/// What a worker has to do.
+/// A worker's task.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Task {
-    /// Reads a file of its folder and stores the report under this home.
+    /// Reads a file in its folder and stores the report in this home.
     Report { home: PathBuf, file: String },
-    /// Makes the report that a folder lacks, from the memory file that an earlier tool wrote into it.
+    /// Creates the missing report of a folder from an earlier tool's memory file.
     Rebuild { memory: PathBuf, stem: String },
-    /// Answers a question on a profile, or on what an earlier tool wrote, into [`SUMMARY`].
+    /// Writes the summary of a profile, or of an earlier tool's memory file, to [`SUMMARY`].
     Summarize { evidence: PathBuf, question: Question },
 }
 
-/// The file that a summary is written to.
+/// The file with the summary.
 pub(crate) const SUMMARY: &str = "summary.json";
 
-/// What is asked of a profile: the options of `ttmem summary`.
+/// The options of `ttmem summary`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Question {
     pub(crate) top: Option<usize>,
@@ -44,51 +44,51 @@ pub(crate) struct Question {
     pub(crate) rank: Option<String>,
 }
 
-/// What a worker has to say.
+/// A worker's message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// So many bytes of the file are read.
+    /// The number of bytes read so far.
     Reading(u64),
     /// The report is being written.
     Writing,
-    /// It is done; a report has this name.
+    /// The task is done; for a report, with its name.
     Done(Option<String>),
-    /// It came to nothing.
+    /// The task failed.
     Failed(Failure),
 }
 
-/// Why a task came to nothing.
+/// Why a task failed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
-    /// What the command exits with after the same.
+    /// The exit code of the command for the same failure.
     pub(crate) exit_code: u8,
     pub(crate) message: String,
 }
 
-/// What kind of failure it is.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
-    /// The format is known, but there is no memory data in it.
+    /// The format is known, but the file contains no memory data.
     NoMemoryData,
-    /// What was asked for is not in the profile.
+    /// The profile does not have the requested rank, run or step.
     NotThere,
-    /// It cannot be read, or no reader knows it, or it cannot be written.
+    /// The file cannot be read, its format is unknown, or the report cannot be written.
     Unreadable,
     /// The disk is full.
     Full,
-    /// A bug of ours.
+    /// A bug in ttmem.
     Bug,
-    /// The worker was ended: by the system, or because the server stops.
+    /// The worker was killed, by the system or because the server stops.
     Ended,
 }
 
 impl FailureKind {
-    /// What is answered to a question that ends so.
+    /// The HTTP status of this failure.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::NotThere => StatusCode::NOT_FOUND,

@@ -1,4 +1,4 @@
-//! The end of the server: starts a worker, hears what it says, and ends it.
+//! The server's end: starts a worker, reads its messages, and stops it.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,7 +20,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A program which calls [`work`](super::work) when it is started with these arguments.
+    /// A program that calls [`work`](super::work) when it is started with these arguments.
     pub fn new(
         program: impl Into<PathBuf>,
         arguments: impl IntoIterator<Item = impl Into<OsString>>,
@@ -29,7 +29,7 @@ impl Worker {
         Self { program: program.into(), arguments, variables: Vec::new() }
     }
 
-    /// The same, with a variable in its environment.
+    /// Sets an environment variable of the worker.
     #[must_use]
     pub fn with(mut self, variable: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.variables.push((variable.into(), value.into()));
@@ -42,25 +42,25 @@ impl Worker {
         command.args(&self.arguments).current_dir(room.folder());
         command.envs(self.variables.iter().map(|(variable, value)| (variable, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C is meant for the server, which ends its workers itself.
+        // Ctrl-C is for the server, which stops its workers itself.
         #[cfg(unix)]
         command.process_group(0);
         let mut text = serde_json::to_vec(task)?;
         text.push(b'\n');
         let mut child = command.spawn()?;
         let id = child.id().unwrap_or_default();
-        let missing = || io::Error::other("the worker has no pipes");
+        let missing = || io::Error::other("cannot open the worker's pipes");
         let mut input = child.stdin.take().ok_or_else(missing)?;
-        // Before it is told: it has written nothing yet.
+        // Before the task is sent, so that the worker has not written anything yet.
         room.note_worker(id);
-        // One that is gone already cannot be told; how it ended is heard later.
+        // If the worker has already ended, its exit status is read later.
         let _ = input.write_all(&text).await;
         let lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
         Ok(Working { child, id, lines, _lifeline: input })
     }
 }
 
-/// A worker at work. Whoever drops it ends it.
+/// A running worker. It is killed on drop.
 pub(crate) struct Working {
     child: Child,
     id: u32,
@@ -69,12 +69,12 @@ pub(crate) struct Working {
 }
 
 impl Working {
-    /// The number of its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
-    /// Hears it out: the name of the report, if it made one.
+    /// Reads the worker's messages until it ends. Returns the report's name, if it stored one.
     pub(crate) async fn hear_out(
         &mut self,
         mut heard: impl FnMut(Message),
@@ -84,28 +84,28 @@ impl Working {
                 Ok(Message::Done(report)) => return Ok(report),
                 Ok(Message::Failed(failure)) => return Err(failure),
                 Ok(message) => heard(message),
-                // Words of others, such as of a library: not meant for us.
+                // Output of something else, such as a library.
                 Err(_) => {}
             }
         }
         let status = self.child.wait().await;
-        Err(Failure { kind: FailureKind::Ended, exit_code: 70, message: last_words(status) })
+        Err(Failure { kind: FailureKind::Ended, exit_code: 70, message: exit_message(status) })
     }
 
-    /// Ends it, and waits until it is gone.
+    /// Kills the worker and waits until it has ended.
     pub(crate) async fn end(mut self) {
         let _ = self.child.kill().await;
     }
 }
 
-fn last_words(status: io::Result<ExitStatus>) -> String {
+fn exit_message(status: io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) if status.code().is_none() => {
-            format!("the process that read it was ended ({status}): perhaps the machine ran out of memory")
+            format!("the worker process was killed ({status}); the machine may have run out of memory")
         }
         Ok(status) => {
-            format!("the process that read it ended unexpectedly ({status}); this is a bug in ttmem")
+            format!("the worker process exited unexpectedly ({status}); this is a bug in ttmem")
         }
-        Err(error) => format!("the process that read it is lost: {error}"),
+        Err(error) => format!("the worker process's exit status is unknown: {error}"),
     }
 }

@@ -19,7 +19,7 @@ const SHORT: Duration = Duration::from_secs(1);
 
 #[test]
 fn who_says_nothing_or_half_a_request_is_sent_away() {
-    let server = for_one(|limits| limits.request_patience = SHORT);
+    let server = for_one(|limits| limits.request_timeout = SHORT);
     for begun in ["", "GET /api/rep", "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut stream = server.connect();
         stream.write_all(begun.as_bytes()).unwrap();
@@ -32,7 +32,7 @@ fn who_says_nothing_or_half_a_request_is_sent_away() {
 
 #[test]
 fn who_has_an_answer_and_asks_nothing_more_is_sent_away() {
-    let server = for_one(|limits| limits.request_patience = SHORT);
+    let server = for_one(|limits| limits.request_timeout = SHORT);
     let mut stream = server.connect();
     let request = server.request("GET", "/api").header("Connection", "keep-alive");
     stream.write_all(request.head().as_bytes()).unwrap();
@@ -47,8 +47,8 @@ fn who_says_nothing_makes_room_for_others_at_once() {
     let long = Duration::from_secs(24 * 60 * 60);
     let server = Running::with_limits(|limits| {
         limits.connections = 2;
-        limits.request_patience = long;
-        limits.reading_patience = long;
+        limits.request_timeout = long;
+        limits.read_timeout = long;
     });
     let mut silent: Vec<_> = ["", "GET /api/rep", "", ""]
         .map(|begun| {
@@ -68,7 +68,7 @@ fn who_says_nothing_makes_room_for_others_at_once() {
 fn who_is_being_answered_or_sends_a_log_keeps_the_place() {
     let server = Running::with_limits(|limits| {
         limits.connections = 2;
-        limits.request_patience = Duration::from_secs(24 * 60 * 60);
+        limits.request_timeout = Duration::from_secs(24 * 60 * 60);
     });
     let mut upload = server.connect();
     let head = server.request("POST", "/api/upload?name=x").header("Content-Length", "1").head();
@@ -84,7 +84,7 @@ fn who_is_being_answered_or_sends_a_log_keeps_the_place() {
 
 #[test]
 fn who_does_not_read_the_answer_is_sent_away() {
-    let server = for_one(|limits| limits.reading_patience = SHORT);
+    let server = for_one(|limits| limits.read_timeout = SHORT);
     let folder = server.home.path().join("reports/large");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("large_memory.json"), "{}").unwrap();

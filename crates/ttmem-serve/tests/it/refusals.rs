@@ -235,7 +235,11 @@ fn a_person_without_the_token_is_told_what_to_open() {
         server.request("GET", "/").header("Authorization", "").header("Accept", "text/html,*/*").send();
     assert_eq!(answer.status, 401);
     assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(answer.text().contains("open the address that `ttmem serve` printed"), "{}", answer.text());
+    assert!(
+        answer.text().contains("Open the complete address that <code>ttmem serve</code> printed"),
+        "{}",
+        answer.text()
+    );
     check_headers(&answer);
     let missing = server.request("GET", "/reports/%3Cscript%3E").header("Accept", "text/html").send();
     assert_eq!(missing.status, 404);
@@ -245,7 +249,7 @@ fn a_person_without_the_token_is_told_what_to_open() {
         missing.text()
     );
     let asked = server.request("GET", "/api/nothing").header("Accept", "text/html").send();
-    assert_eq!(asked.refusal(), "there is nothing at this address");
+    assert_eq!(asked.refusal(), "no such address");
 }
 
 #[test]
@@ -450,7 +454,7 @@ fn beyond_loopback_there_is_no_way_without_the_token() {
         };
         let Err(error) = Server::new(config) else { panic!("{bind}") };
         assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("--no-token is for loopback alone"), "{error}");
+        assert!(error.to_string().contains("--no-token is only allowed on loopback"), "{error}");
         assert_eq!(all_in(home.path()), Vec::<PathBuf>::new());
     }
 }

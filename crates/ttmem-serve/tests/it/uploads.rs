@@ -153,11 +153,11 @@ fn what_cannot_be_read_says_why_in_the_words_of_the_command() {
             "set TT_RUNTIME_MEMORY_LOG_LEVEL=operation",
         ),
         ("malformed/no-memory-modules.log", "no_memory_data", 4, "2>&1"),
-        ("malformed/binary.log", "unreadable", 2, "no reader knows this format"),
-        ("malformed/not-a-log.txt", "unreadable", 2, "no reader knows this format"),
+        ("malformed/binary.log", "unreadable", 2, "unknown format"),
+        ("malformed/not-a-log.txt", "unreadable", 2, "unknown format"),
         ("malformed/empty.log", "unreadable", 2, "model.log is empty"),
         ("malformed/two-ranks-untagged-debug.log", "unreadable", 2, "model.log, line"),
-        ("a profile of which nothing is left", "unreadable", 2, "there is nothing in it"),
+        ("a profile of which nothing is left", "unreadable", 2, "no data"),
     ] {
         let content = if name.starts_with("a profile") { cut_profile() } else { log(name) };
         let job = server.upload("model.log", &content);
@@ -194,7 +194,7 @@ fn a_declared_size_beyond_the_limit_is_refused_before_a_byte_is_read() {
     for length in ["1001", "9000000000", "9223372036854775807"] {
         let answer = Answer::read(&mut begin(&server, "x.log", length));
         assert_eq!(answer.status, 413, "{length}");
-        assert!(answer.refusal().contains("up to 1000 bytes"));
+        assert!(answer.refusal().contains("the limit is 1000 bytes"));
         assert_eq!(all_in(&server.home.path().join("reports")).len(), 0);
     }
     assert!(server.left_of_uploads().is_empty());
@@ -215,7 +215,7 @@ fn a_server_that_takes_no_uploads_takes_no_empty_one_either() {
     for body in [&b""[..], b"x"] {
         let answer = server.request("POST", "/api/upload?name=x").body(body).send();
         assert_eq!(answer.status, 413, "{body:?}");
-        assert!(answer.refusal().contains("takes no uploads"));
+        assert!(answer.refusal().contains("uploads are disabled"));
     }
     assert_eq!(server.get("/api/jobs").json(), Value::Array(Vec::new()));
 }
@@ -277,7 +277,7 @@ fn who_hangs_up_leaves_nothing_behind() {
 
 #[test]
 fn who_does_not_go_on_is_told_so_and_leaves_nothing_behind() {
-    let server = Running::with_limits(|limits| limits.upload_patience = Duration::from_millis(300));
+    let server = Running::with_limits(|limits| limits.upload_timeout = Duration::from_millis(300));
     // Nothing at all, and a part of it.
     for part in [0, 50_000] {
         let mut stream = begin(&server, "x.log", "100000");
@@ -346,9 +346,9 @@ fn two_are_read_at_once_a_large_one_alone_and_too_many_are_sent_away() {
 #[test]
 fn a_worker_that_breaks_breaks_nothing_else() {
     for (line, words) in [
-        ("exit 101", "ended unexpectedly"),
-        ("kill -9 $$", "ran out of memory"),
-        ("echo nonsense; echo '{'; exit 0", "ended unexpectedly"),
+        ("exit 101", "exited unexpectedly"),
+        ("kill -9 $$", "have run out of memory"),
+        ("echo nonsense; echo '{'; exit 0", "exited unexpectedly"),
     ] {
         let server = Running::with(tempfile::tempdir().unwrap(), |config| config.worker = shell(line));
         let job = server.upload("x.log", b"x");

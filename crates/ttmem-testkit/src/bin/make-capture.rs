@@ -1,4 +1,5 @@
-//! `make-capture FILE FUNCTIONS [SEED]`: writes a graph capture of that many functions, and the truth to standard output.
+//! `make-capture FILE FUNCTIONS [SEED]`: writes a graph capture with that many functions to FILE, and its truth to
+//! standard output.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! `make-log`: writes the log of a scenario to a file, and the truth about it to another.
+//! `make-log`: writes a scenario's log to one file, and its truth to another.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -30,7 +30,7 @@ SCENARIO is one of: vae llm two-graphs oom oom-frag random passes repeated disti
   --exact                       the truth has the bytes at every position
 ";
 
-/// What the command line asks for.
+/// The parsed command line.
 struct Request {
     scenario: Scenario,
     options: Options,
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Err(problem) => Err(format!("{problem}\n\n{USAGE}")),
     };
     if let Err(problem) = outcome {
-        // Nothing is left to be done where standard error is closed.
+        // Nothing else can be done if standard error is closed.
         let _ = writeln!(io::stderr(), "make-log: {problem}");
         return ExitCode::FAILURE;
     }

@@ -1,15 +1,15 @@
 //! The free list of one bank.
 //!
-//! The device allocates in lock step: a buffer has the same address and the same size in every bank of a
-//! pool, so one bank stands for all of them. What a tensor needs per bank is decided elsewhere
-//! (`tensor.rs`); here bytes are only placed, so that the largest free block is a real one.
+//! The device allocates in lock step: a buffer has the same address and the same size in every bank of a pool, so one
+//! bank represents all of them. The size of a tensor per bank is decided elsewhere (`tensor.rs`); this module only
+//! places blocks, so that the largest free block is realistic.
 
 use std::collections::BTreeMap;
 
 /// Why a block could not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// Bytes free in the bank, in any number of blocks.
+    /// The free bytes in the bank, in any number of blocks.
     pub free: u64,
     /// The largest of those blocks.
     pub largest: u64,
@@ -21,9 +21,9 @@ pub struct Bank {
     capacity: u64,
     alignment: u64,
     allocated: u64,
-    /// Free blocks by address, never two of them side by side.
+    /// Free blocks by address, never adjacent.
     free: BTreeMap<u64, u64>,
-    /// Blocks in use by address.
+    /// Used blocks by address.
     used: BTreeMap<u64, u64>,
 }
 
@@ -45,7 +45,7 @@ impl Bank {
         self.free.values().copied().max().unwrap_or(0)
     }
 
-    /// Places a block in the tightest hole that holds it, the lowest of equals, and returns its address.
+    /// Places a block in the smallest hole that fits, the lowest of equals, and returns its address.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, Shortage> {
         let bytes = bytes.max(1).next_multiple_of(self.alignment);
         let hole = self.free.iter().filter(|&(_, &size)| size >= bytes).min_by_key(|&(_, &size)| size);
@@ -61,7 +61,7 @@ impl Bank {
         Ok(address)
     }
 
-    /// Gives the block at `address` back and joins it with the free blocks beside it.
+    /// Frees the block at `address` and merges it with adjacent free blocks.
     pub fn release(&mut self, address: u64) {
         let mut size = self.used.remove(&address).expect("a block is released once");
         self.allocated -= size;
@@ -84,7 +84,7 @@ mod tests {
     use super::{Bank, Shortage};
     use crate::random::Random;
 
-    /// Blocks tile the bank: no overlap, no gap, and no two free ones side by side.
+    /// Blocks tile the bank: no overlap, no gap, and no adjacent free blocks.
     fn check(bank: &Bank) {
         let mut blocks: Vec<(u64, u64, bool)> =
             bank.free.iter().map(|(&at, &size)| (at, size, true)).collect();

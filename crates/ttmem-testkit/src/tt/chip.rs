@@ -1,8 +1,8 @@
-//! The chips: how many banks each pool has, how large they are, and what they align to.
+//! The chips: number, size and alignment of each pool's banks.
 //!
-//! Facts of the hardware only; nothing here allocates.
+//! Hardware facts only; nothing here allocates.
 
-/// A memory pool of the device, in the order in which the runtime prints them.
+/// A memory pool of the device, in the order of the runtime's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pool {
     Dram,
@@ -24,13 +24,13 @@ impl Pool {
         }
     }
 
-    /// Where this pool is in arrays of all four.
+    /// The index of this pool in arrays of all four.
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// The device that the model runs on.
+/// The simulated device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Chip {
     /// 12 DRAM banks of about 1 GiB, 8x8 cores, DRAM aligned to 32 bytes.
@@ -43,7 +43,7 @@ pub enum Chip {
 }
 
 impl Chip {
-    /// The architecture, as the truth names it.
+    /// The architecture's name in the truth.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Wormhole => "wormhole",
@@ -60,7 +60,7 @@ impl Chip {
         }
     }
 
-    /// How many banks a pool has.
+    /// The number of banks of a pool.
     pub(super) fn banks(self, pool: Pool) -> u64 {
         match (pool, self) {
             (Pool::L1 | Pool::L1Small, _) => self.cores().0 * self.cores().1,
@@ -70,7 +70,7 @@ impl Chip {
         }
     }
 
-    /// Bytes that buffers can have in one bank.
+    /// The bytes available for buffers in one bank.
     pub(super) fn capacity(self, pool: Pool) -> u64 {
         match (pool, self) {
             (Pool::Dram, Self::Wormhole) => 1_073_741_792,
@@ -80,12 +80,12 @@ impl Chip {
             (Pool::L1, _) => 1_404_640,
             (Pool::L1Small, Self::Wormhole) => 32_768,
             (Pool::L1Small, _) => 65_536,
-            // No trace region is set aside, as in a run without traces.
+            // There is no trace region, as in a run without traces.
             (Pool::Trace, _) => 0,
         }
     }
 
-    /// What a page is rounded up to.
+    /// The page alignment.
     pub(super) fn page_alignment(self, pool: Pool) -> u64 {
         match pool {
             Pool::L1 | Pool::L1Small => 16,
@@ -93,7 +93,7 @@ impl Chip {
         }
     }
 
-    /// What a block of the free list is rounded up to: that of DRAM, even in L1.
+    /// The block alignment of the free list: DRAM's, even in L1.
     pub(super) fn block_alignment(self) -> u64 {
         if self == Self::Wormhole { 32 } else { 64 }
     }

@@ -1,6 +1,6 @@
 //! The device: its banks and the buffers in them.
 //!
-//! A buffer has as many owners as it has names. It goes when the last one gives it up, unless it is retained.
+//! A buffer has an owner per name. It is freed when the last one releases it, unless it is retained.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,18 +10,18 @@ use super::chip::{Chip, Pool};
 use super::runtime::Compiled;
 use super::tensor::Tensor;
 
-/// Names a buffer for ever; numbers are not used again.
+/// The unique number of a buffer; numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BufferId(pub u64);
 
-/// Where a buffer comes from.
+/// The origin of a buffer.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// An argument of the entry function.
     Argument { program: Rc<Compiled>, index: usize },
     /// A result of an operation: the run of the program, and the operation's number in the log.
     Result { program: Rc<Compiled>, function: usize, op: usize, result: usize, frame: u32, seq: u64 },
-    /// What this operation left behind; no tensor.
+    /// Memory left behind by this operation; not a tensor.
     Residue { op: &'static str },
 }
 
@@ -50,11 +50,11 @@ pub struct Buffer {
     retained: bool,
 }
 
-/// What became of a buffer that was given up.
+/// The result of releasing a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     Freed,
-    /// Another name still has it.
+    /// Another name still uses it.
     Shared,
     /// It is kept on purpose.
     Retained,
@@ -95,17 +95,17 @@ impl Device {
         Ok(id)
     }
 
-    /// Gives the buffer one more owner.
+    /// Adds an owner to the buffer.
     pub fn share(&mut self, id: BufferId) {
         self.buffer_mut(id).owners += 1;
     }
 
-    /// Keeps the buffer, whoever gives it up.
+    /// Keeps the buffer even if all owners release it.
     pub fn retain(&mut self, id: BufferId) {
         self.buffer_mut(id).retained = true;
     }
 
-    /// One owner gives the buffer up.
+    /// Releases one owner of the buffer.
     pub fn release(&mut self, id: BufferId) -> Release {
         let buffer = self.buffer_mut(id);
         if buffer.retained {
@@ -125,7 +125,7 @@ impl Device {
         self.buffers.get(&id)
     }
 
-    /// All buffers, in the order of allocation.
+    /// All buffers, in allocation order.
     pub fn buffers(&self) -> impl Iterator<Item = (BufferId, &Buffer)> {
         self.buffers.iter().map(|(&id, buffer)| (id, buffer))
     }

@@ -1,33 +1,33 @@
-//! The spelling of types, layouts and locations, in the words of each era of the compiler.
+//! The spelling of types, layouts and locations in each era of the compiler.
 //!
-//! Everything is written in the words of today and turned into those of an older compiler at the end
-//! ([`Dialect::of_era`]), because most of what changed are names.
+//! Everything is written in the current spelling and converted to an older one at the end ([`Dialect::of_era`]),
+//! because most changes are names.
 
 use std::fmt::{self, Write};
 
 use super::chip::Chip;
 use super::tensor::{Cut, Place, TensorType};
 
-/// A change of the layout's spelling; each one keeps those before it, unless it says otherwise.
+/// A change of the layout's spelling; each one keeps the earlier ones, unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayoutEra {
     /// November 2024: the dialect is called `tt`, so `!tt.tile`.
     First,
     /// March 2025: `mesh = <"…">` before the memref.
     Mesh,
-    /// June 2025: a bare `true` at the end, which is `ignorePhysicalLayout`; the mesh is not written here.
+    /// June 2025: a bare `true` at the end, which is `ignorePhysicalLayout`; no mesh.
     BareFlag,
     /// June 2025: `tt` becomes `ttcore`.
     Ttcore,
-    /// November 2025: the flags at the end have keywords, `exactGrid` is one of them.
+    /// November 2025: the flags at the end have keywords, including `exactGrid`.
     #[default]
     Keywords,
-    /// May 2026: grids have no affine maps, `core_ranges` takes the place of `exactGrid`.
+    /// May 2026: grids have no affine maps, and `core_ranges` replaces `exactGrid`.
     CoreRanges,
 }
 
 impl LayoutEra {
-    /// In the order of time.
+    /// In chronological order.
     pub const ALL: [Self; 6] =
         [Self::First, Self::Mesh, Self::BareFlag, Self::Ttcore, Self::Keywords, Self::CoreRanges];
 }
@@ -37,14 +37,14 @@ impl LayoutEra {
 pub enum Loc {
     Unknown,
     Name(String),
-    /// A name given to what came from another location.
+    /// A name derived from another location.
     Derived(String, Box<Loc>),
     File {
         path: String,
         line: u64,
         column: u64,
     },
-    /// What was called, and from where.
+    /// The callee and the call site.
     Call(Box<Loc>, Box<Loc>),
     Fused(Vec<Loc>),
 }
@@ -54,7 +54,7 @@ impl Loc {
         Self::Name(name.into())
     }
 
-    /// A location that a compiler pass made from `name` by a suffix.
+    /// A location that a compiler pass derived from `name` by adding a suffix.
     pub fn derived(name: &str, suffix: &str) -> Self {
         Self::Derived(format!("{name}_{suffix}"), Box::new(Self::name(name)))
     }
@@ -67,7 +67,7 @@ impl Loc {
         Self::Call(Box::new(called), Box::new(from))
     }
 
-    /// Writes this location, and those inside it as `child` does.
+    /// Writes this location, and nested ones with `child`.
     pub fn write(
         &self,
         out: &mut dyn Write,
@@ -105,14 +105,14 @@ impl Loc {
     }
 }
 
-/// The location without any alias, as an operation of the runtime log carries it.
+/// The location without aliases, as in the runtime log.
 impl fmt::Display for Loc {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(out, &mut |out, child| write!(out, "{child}"))
     }
 }
 
-/// A string as MLIR quotes it: what could end it early is written as hexadecimal.
+/// A string as MLIR quotes it: characters that could end it early are hexadecimal.
 fn write_quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     for piece in text.split_inclusive(['"', '\n']) {
@@ -127,7 +127,7 @@ fn write_quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
     out.write_char('"')
 }
 
-/// The words of one compiler for one chip.
+/// The spelling of one compiler for one chip.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     pub era: LayoutEra,
@@ -149,7 +149,7 @@ impl Dialect {
         )
     }
 
-    /// Turns a text of today into one of this era.
+    /// Converts text from the current spelling to this era's.
     pub fn of_era(self, text: String) -> String {
         if self.era >= LayoutEra::Ttcore { text } else { text.replace("ttcore.", "tt.") }
     }
@@ -186,8 +186,8 @@ impl Dialect {
         Ok(())
     }
 
-    /// `<8x8>`: the cores that hold the tensor, with the map from a long row of shards to the chip's own
-    /// rows where compilers before 2026 wrote one.
+    /// `<8x8>`: the cores that hold the tensor, with the affine map from a long row of shards to the chip's rows that
+    /// compilers before 2026 wrote.
     fn write_grid(self, out: &mut String, tensor: &TensorType) -> fmt::Result {
         let (rows, columns) = match tensor.place {
             Place::Host | Place::Dram => (1, 1),
@@ -211,7 +211,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// What follows the memory layout, which is where the eras differ most.
+    /// The part after the memory layout, which differs most between the eras.
     fn write_flags(self, out: &mut String, place: Place) -> fmt::Result {
         match (self.era, place) {
             (_, Place::Host | Place::Dram) | (LayoutEra::First | LayoutEra::Mesh, _) => Ok(()),
@@ -224,7 +224,7 @@ impl Dialect {
         }
     }
 
-    /// The cores of a sharded tensor as rectangles: whole rows of the chip, then the rest of one.
+    /// The cores of a sharded tensor as rectangles: whole rows of the chip, then the rest of a row.
     fn write_core_ranges(self, out: &mut String, cut: Cut) -> fmt::Result {
         let across = self.chip.cores().1;
         let (full_rows, width, rest) = match cut {
@@ -255,7 +255,7 @@ fn write_affine(out: &mut String, tensor: &TensorType) -> fmt::Result {
     if rank == 1 {
         out.push('0');
     }
-    // The stride of a dimension is the padded row count of everything to its right, columns aside.
+    // The stride of a dimension is the padded row count of everything to its right, except the columns.
     let mut stride: u64 =
         tensor.shape.iter().skip(1).take(rank.saturating_sub(3)).product::<u64>() * tensor.matrix().0;
     for dimension in 0..rank.saturating_sub(1) {

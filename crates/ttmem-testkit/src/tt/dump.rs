@@ -1,6 +1,6 @@
-//! Module dumps: what tt-xla prints while it compiles, stage after stage.
+//! Module dumps: the output of tt-xla during compilation, stage by stage.
 //!
-//! Only signatures are dumped of the stages before TTIR: their bodies hold nothing about memory.
+//! For the stages before TTIR, only signatures are dumped: their bodies contain nothing about memory.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -13,10 +13,10 @@ use super::print::{Spelling, write_op, write_tensor, write_types};
 use super::program::{Effect, Function, Graph};
 use super::tensor::TensorType;
 
-/// The stages of which the log has the signature.
+/// The stages whose signatures are in the log.
 const SIGNATURE_STAGES: [&str; 4] = ["vhlo", "shlo", "shlo_frontend", "shlo_compiler"];
 
-/// Prints what compiling `graph` prints.
+/// Prints the output of compiling `graph`.
 pub fn dump(log: &mut Log<'_>, graph: &Graph, dialect: Dialect, modules: Modules) -> io::Result<()> {
     if modules == Modules::None {
         return Ok(());
@@ -44,14 +44,14 @@ pub fn dump(log: &mut Log<'_>, graph: &Graph, dialect: Dialect, modules: Modules
     Ok(())
 }
 
-/// Whether a stage has the functions that the entry calls.
+/// Whether a stage contains the functions that the entry calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Private {
     Omit,
     Print,
 }
 
-/// The module around the functions; `body` writes the operations of one.
+/// The module around the functions; `body` writes the operations of a function.
 fn frame<S: Spelling>(
     graph: &Graph,
     spelling: &mut S,
@@ -126,7 +126,7 @@ fn write_return(out: &mut String, function: &Function, spelling: &mut dyn Spelli
     Ok(())
 }
 
-/// The stage that has the operations, but neither layouts nor deallocations nor functions hoisted out.
+/// The stage with the operations, but without layouts, deallocations and hoisted functions.
 fn ttir(graph: &Graph, dialect: Dialect) -> String {
     let mut spelling = Ttir { dialect, locs: Locs::default() };
     let body = |out: &mut String, function: &Function, spelling: &mut Ttir| {
@@ -179,7 +179,7 @@ fn short_buffer_types(text: &str) -> String {
         .replace("#ttnn.buffer_type<system_memory>", "#system_memory")
 }
 
-/// The aliases of locations, numbered as they are met.
+/// The aliases of locations, numbered in order of first use.
 #[derive(Debug, Default)]
 struct Locs {
     numbers: BTreeMap<Loc, usize>,
@@ -187,7 +187,7 @@ struct Locs {
 }
 
 impl Locs {
-    /// The alias of `loc`; the unknown one is `#loc`, and parts have aliases of their own.
+    /// The alias of `loc`; the unknown one is `#loc`, and nested locations have their own aliases.
     fn alias(&mut self, loc: &Loc) -> String {
         if *loc == Loc::Unknown {
             return "#loc".to_owned();
@@ -253,7 +253,7 @@ impl Spelling for Ttir {
 /// Aliases for both.
 struct Aliased {
     dialect: Dialect,
-    /// The number of every layout met so far.
+    /// The number of every layout so far.
     numbers: BTreeMap<String, usize>,
     locs: Locs,
 }

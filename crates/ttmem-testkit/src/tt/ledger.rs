@@ -1,6 +1,6 @@
-//! Writes the truth down while a log is made.
+//! Records the truth while a log is generated.
 //!
-//! The ledger looks at the device itself, never at what was printed of it.
+//! The ledger observes the device itself, never the printed output.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::oom::Failure;
 use super::program::{Effect, Function, Graph, Role, Value};
 use super::truth::{Alias, Gap, LiveTensor, OutOfMemory, PoolTruth, RegisteredArgument, Truth, View};
 
-/// What is on the device when DRAM is fullest.
+/// The contents of the device at the DRAM peak.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub buffers: Vec<(BufferId, Buffer)>,
-    /// Names that running programs have for buffers.
+    /// The names of buffers in running programs.
     pub names: Vec<(BufferId, Alias)>,
     pub kept_twice: u64,
 }
@@ -43,7 +43,7 @@ pub struct Ledger {
     views: Vec<View>,
     gaps: Vec<Gap>,
     oom: Option<OutOfMemory>,
-    /// Allocated bytes where the last program ended.
+    /// The allocated bytes at the end of the last program.
     after_run: [u64; 4],
     states: Option<States>,
     tensors: Option<States>,
@@ -67,7 +67,7 @@ impl Ledger {
         }
     }
 
-    /// Operations so far, so also the number of the next one.
+    /// The number of operations so far, which is the number of the next one.
     pub fn ops(&self) -> u64 {
         self.ops
     }
@@ -91,7 +91,7 @@ impl Ledger {
         let now = device.allocated();
         for pool in Pool::ALL {
             let effect = now[pool.index()].cast_signed() - self.after_run[pool.index()].cast_signed();
-            // What is there before the first program is no change.
+            // Memory allocated before the first program is not a change.
             if effect != 0 && self.runs > 0 {
                 self.gaps.push(Gap { position: self.ops, pool: pool.name(), effect });
             }
@@ -104,7 +104,7 @@ impl Ledger {
         self.after_run = device.allocated();
     }
 
-    /// An operation is about to run. Returns whether DRAM has never been this full.
+    /// Called before an operation runs. Returns whether DRAM has never been this full.
     pub fn before_op(&mut self, device: &Device) -> bool {
         let position = self.ops;
         let now = device.allocated();
@@ -129,14 +129,14 @@ impl Ledger {
         dram_is_fullest
     }
 
-    /// The operation runs; its number.
+    /// Called when the operation runs. Returns its number.
     pub fn op(&mut self, is_reported: bool) -> u64 {
         self.ops += 1;
         self.reported += u64::from(is_reported);
         self.ops - 1
     }
 
-    /// What is on the device now that DRAM is fullest.
+    /// Records the contents of the device at the DRAM peak so far.
     pub fn fullest(&mut self, snapshot: Snapshot) {
         self.fullest = snapshot;
     }
@@ -166,7 +166,7 @@ impl Ledger {
         });
     }
 
-    /// The truth, now that the last program has ended.
+    /// The truth, after the last program has ended.
     pub fn finish(mut self, scenario: &'static str, device: &Device, ranks: u32) -> Truth {
         self.write_states(device);
         let chip = device.chip();
@@ -232,7 +232,7 @@ fn by_name(states: States) -> BTreeMap<&'static str, Vec<u64>> {
 }
 
 impl Snapshot {
-    /// The tensors in DRAM, and what operations left behind there.
+    /// The tensors in DRAM, and the memory that operations left behind there.
     fn settle(&self, chip: Chip) -> (Vec<LiveTensor>, BTreeMap<&'static str, u64>) {
         let mut live = Vec::new();
         let mut residue = BTreeMap::new();
@@ -249,7 +249,7 @@ impl Snapshot {
     fn live_tensor(&self, id: BufferId, buffer: &Buffer, chip: Chip) -> LiveTensor {
         let tensor = buffer.origin.tensor().expect("no residue");
         let birth = Birth::of(&buffer.origin);
-        // An argument has its own name in every run.
+        // An argument has a separate name in every run.
         let is_other =
             |alias: &Alias| alias.ssa != birth.ssa || (!birth.is_argument && alias.frame != birth.frame);
         let names = self.names.iter().filter(|(named, _)| *named == id).map(|(_, alias)| alias);
@@ -273,7 +273,7 @@ impl Snapshot {
     }
 }
 
-/// How a tensor came to be, in words.
+/// The origin of a tensor, as text.
 struct Birth {
     is_argument: bool,
     ssa: String,
@@ -321,8 +321,8 @@ impl Birth {
     }
 }
 
-/// Whether a value is computed once and kept: a result of a const-eval function, by that name or as a view of
-/// it. What such a function makes on the way is an activation like any other.
+/// Whether a value is computed once and kept: a result of a const-eval function, by that name or as a view of it.
+/// Intermediate values of such a function are ordinary activations.
 fn is_constant(function: &Function, value: Value) -> bool {
     let mut names = vec![value];
     for op in function.ops.iter().filter(|op| op.effect == Effect::View) {

@@ -1,4 +1,4 @@
-//! The runtime's logger: its prefix, its colours, and what its level lets through.
+//! The runtime's logger: its prefix, colours and level.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use super::options::{Level, Options};
 use super::sink::Sink;
 use crate::random::Random;
 
-/// Who writes a line.
+/// The writer of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The runtime, and whatever else goes to standard output.
+    /// The runtime, and everything else on standard output.
     Runtime,
     /// The compiler, dumping a module.
     Module,
@@ -24,7 +24,7 @@ pub enum Severity {
     Info,
 }
 
-/// Prints lines the way the runtime does.
+/// Prints lines in the runtime's format.
 pub struct Log<'w> {
     sink: Sink<'w>,
     level: Level,
@@ -45,7 +45,7 @@ impl<'w> Log<'w> {
         }
     }
 
-    /// A line about programs and operations: the pieces of its text one after the other.
+    /// A line about programs and operations, from the parts of its text.
     pub fn ttnn(&mut self, text: &[&str]) -> io::Result<()> {
         if self.level == Level::Info {
             return Ok(());
@@ -72,18 +72,18 @@ impl<'w> Log<'w> {
         self.sink.line(Source::Runtime, &self.line)
     }
 
-    /// A line that is not the runtime logger's.
+    /// A line that does not come from the runtime's logger.
     pub fn raw(&mut self, source: Source, line: &str) -> io::Result<()> {
         self.sink.line(source, line.as_bytes())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining lines.
     pub fn finish(&mut self) -> io::Result<()> {
         self.sink.finish()
     }
 }
 
-/// Two columns, the way the runtime sets and colours them.
+/// Two columns, with the runtime's layout and colours.
 fn prefix(channel: &str, severity: Severity, coloured: bool) -> String {
     let (name, colour) = match severity {
         Severity::Debug => ("DEBUG", 240),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::chip::Pool;
 use super::device::Device;
 
-/// The four view lines of a state, rendered again only where a pool has changed.
+/// The four lines of a memory state, rendered again only if a pool has changed.
 #[derive(Debug, Default)]
 pub struct MemoryViews {
     rendered: [Rendered; 4],
@@ -13,13 +13,13 @@ pub struct MemoryViews {
 
 #[derive(Debug, Default)]
 struct Rendered {
-    /// Allocated and largest free bytes of the text below.
+    /// The allocated and largest free bytes in the text below.
     shown: Option<(u64, u64)>,
     text: String,
 }
 
 impl MemoryViews {
-    /// The line of a pool, as it is now.
+    /// The current line of a pool.
     pub fn line(&mut self, device: &Device, pool: Pool) -> &str {
         let bank = device.bank(pool);
         let now = (bank.allocated(), bank.largest_free());
@@ -47,8 +47,8 @@ impl MemoryViews {
     }
 }
 
-/// `12.345 MB`, rounded as C++ streams round: to nearest, ties to even. The bytes are a dyadic fraction of a
-/// mebibyte, so ties are real and exact.
+/// `12.345 MB`, rounded like C++ streams: to nearest, ties to even. The bytes are a dyadic fraction of a mebibyte, so
+/// ties are exact.
 fn write_mebibytes(out: &mut String, bytes: u64) {
     const MEBIBYTE: u64 = 1 << 20;
     let (mut thousandths, rest) = (bytes * 1000 / MEBIBYTE, bytes * 1000 % MEBIBYTE);

@@ -1,7 +1,7 @@
-//! A model of the Tenstorrent runtime (tt-mlir, tt-xla) that makes its logs.
+//! A model of the Tenstorrent runtime (tt-mlir, tt-xla) that generates its logs.
 //!
-//! A [`Scenario`] builds programs and runs them on a device whose banks are allocated in lock step. The log
-//! is what the runtime would print of that, written as it happens; the [`Truth`] is written down beside it.
+//! A [`Scenario`] builds programs and runs them on a device whose banks are allocated in lock step. The log is what the
+//! runtime would print, written as it happens; the [`Truth`] is recorded at the same time.
 //!
 //! ```
 //! use ttmem_testkit::tt::{Options, Scenario, make};
@@ -48,9 +48,9 @@ pub use options::{Level, MemoryLevel, Modules, Options};
 pub use scenarios::Scenario;
 pub use truth::{Alias, Gap, LiveTensor, OutOfMemory, PoolTruth, RegisteredArgument, Truth, View};
 
-/// Writes the log of a scenario and returns the truth about it.
+/// Writes the log of a scenario and returns its truth.
 ///
-/// The log is written as it is made, in memory that does not grow with it.
+/// The log is streamed: memory use does not grow with its length.
 pub fn make(scenario: Scenario, options: &Options, out: &mut dyn Write) -> io::Result<Truth> {
     let mut random = Random::new(options.seed);
     let log = Log::new(out, options, random.fork());

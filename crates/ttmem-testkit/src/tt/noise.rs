@@ -1,10 +1,10 @@
-//! Lines of others: what Python, servers and tt-metal write between the runtime's lines.
+//! Foreign lines: output of Python, servers and tt-metal between the runtime's lines.
 //!
-//! Some of them are traps. They have the runtime's words in them without being its lines.
+//! Some of them are traps: they contain the runtime's words without being its lines.
 
 use crate::random::Random;
 
-/// Lines in which `NN` and `MMM` stand for numbers.
+/// Lines with placeholders `NN` and `MMM` for numbers.
 const LINES: [&str; 16] = [
     "",
     "INFO 03-16 10:31:NN [engine.py:163] step NN took 0.MMM s",
@@ -25,7 +25,7 @@ const LINES: [&str; 16] = [
     "%NN = \"ttnn.add\"(%1, %2) is slow, says the tuner",
 ];
 
-/// Writes one foreign line, without its end.
+/// Writes one foreign line, without its line ending.
 pub fn write_foreign_line(out: &mut Vec<u8>, random: &mut Random) {
     let number = random.between(10, 59).to_string();
     let millis = random.between(100, 999).to_string();

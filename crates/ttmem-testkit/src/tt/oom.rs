@@ -1,25 +1,25 @@
-//! What tt-metal says when a buffer does not fit, in the words of each of its eras.
+//! tt-metal's error messages when a buffer does not fit, in each era.
 
 /// A change of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorEra {
-    /// 2023: what was asked for, from the old logger.
+    /// 2023: the requested size, from the old logger.
     Request,
     /// September 2025: also the size of the bank.
     BankSizeOnly,
     /// September 2025: the variant for allocations that depend on others.
     Dependencies,
-    /// January 2026: also what is in the bank.
+    /// January 2026: also the usage of the bank.
     #[default]
     Statistics,
     /// January 2026: the variant for allocations that depend on others.
     DependenciesStatistics,
-    /// As [`ErrorEra::Statistics`], with the `TT_FATAL` that some builds put before it.
+    /// Like [`ErrorEra::Statistics`], with the `TT_FATAL` that some builds put before it.
     Prefixed,
 }
 
 impl ErrorEra {
-    /// All of them, the oldest first.
+    /// All eras, oldest first.
     pub const ALL: [Self; 6] = [
         Self::Request,
         Self::BankSizeOnly,

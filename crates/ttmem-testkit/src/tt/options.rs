@@ -1,11 +1,11 @@
-//! What a log should look like. The truth does not depend on any of it, except where it says so.
+//! The form of a log. It does not affect the truth unless stated otherwise.
 
 use super::chip::Chip;
 use super::dialect::LayoutEra;
 use super::oom::ErrorEra;
 use crate::random::Random;
 
-/// What the runtime's logger lets through.
+/// The level of the runtime's logger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// Programs, operations, caches and memory.
@@ -27,7 +27,7 @@ pub enum MemoryLevel {
     Any,
 }
 
-/// Which module dumps the log has.
+/// The module dumps in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modules {
     /// None.
@@ -39,46 +39,46 @@ pub enum Modules {
     Full,
 }
 
-/// What a log should look like.
+/// The form of a log.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of one log")]
 pub struct Options {
-    /// Names the sizes, shapes and choices of the scenario. The truth depends on it.
+    /// Determines the sizes, shapes and choices of the scenario. Affects the truth.
     pub seed: u64,
-    /// The device that runs it. The truth depends on it.
+    /// The simulated device. Affects the truth.
     pub chip: Chip,
     /// Colours the runtime's lines, as the runtime always does.
     pub colour: bool,
-    /// How many of 100 lines are followed by a line of somebody else.
+    /// The percentage of lines that are followed by a foreign line.
     pub noise: u8,
-    /// Zero for a log without tags; else that many tagged ranks that all do the same, line by line in turns.
+    /// 0 for a log without tags; otherwise the number of tagged ranks that all do the same, with interleaved lines.
     pub ranks: u32,
     /// In a tagged log, modules and exceptions are on `stderr`.
     pub split_streams: bool,
-    /// Something before every line, such as `(EngineCore_DP0 pid=230) `.
+    /// A prefix of every line, such as `(EngineCore_DP0 pid=230) `.
     pub prefix: String,
-    /// What the runtime's logger lets through.
+    /// The level of the runtime's logger.
     pub level: Level,
     /// When memory states are printed.
     pub memory: MemoryLevel,
-    /// Operations that are not reported (`ttnn.deallocate`, `ttnn.get_device`) have a state too.
+    /// Operations that are not reported (`ttnn.deallocate`, `ttnn.get_device`) also have a state.
     pub states_at_deallocations: bool,
-    /// The compiler that spells the layouts.
+    /// The compiler era of the layouts.
     pub era: LayoutEra,
-    /// The tt-metal that reports a lack of memory.
+    /// The tt-metal era of out-of-memory errors.
     pub error_era: ErrorEra,
-    /// Which module dumps the log has.
+    /// The module dumps in the log.
     pub modules: Modules,
     /// Lines end in CR LF.
     pub crlf: bool,
-    /// Some operations leave bytes behind the first time they run. The truth depends on it.
+    /// Some operations leave memory behind the first time they run. Affects the truth.
     pub keep: bool,
-    /// The truth has the bytes at every position; not for large logs.
+    /// The truth contains the bytes at every position; not for large logs.
     pub exact_states: bool,
 }
 
 impl Options {
-    /// A log that looks in any way, and shows all that there is.
+    /// A random form of a log that contains all data.
     pub fn drawn(random: &mut Random) -> Self {
         Self {
             seed: random.between(0, 99_999),

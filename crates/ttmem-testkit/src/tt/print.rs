@@ -1,7 +1,6 @@
 //! The text of operations, for the runtime log and for module dumps.
 //!
-//! The two differ in how a layout and a location are spelled ([`Spelling`]); the operation around them is
-//! the same text.
+//! The two differ in the spelling of layouts and locations ([`Spelling`]); the rest of the text is the same.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +8,7 @@ use super::dialect::{Dialect, Loc};
 use super::program::{Function, Graph, Op, Type, Value};
 use super::tensor::TensorType;
 
-/// How the parts are spelled that may be aliases.
+/// The spelling of parts that may be aliases.
 pub trait Spelling {
     fn dialect(&self) -> Dialect;
 
@@ -20,7 +19,7 @@ pub trait Spelling {
     fn loc(&mut self, out: &mut String, loc: &Loc) -> fmt::Result;
 }
 
-/// Everything in full, on one line, as the runtime log has it.
+/// Everything in full, on one line, as in the runtime log.
 #[derive(Clone, Copy, Debug)]
 pub struct Inline(pub Dialect);
 
@@ -87,7 +86,7 @@ pub fn write_op(
     spelling.loc(out, &op.loc)
 }
 
-/// The name with the operands, which two operations have a syntax of their own for.
+/// The name with the operands; two operations have a special syntax.
 fn write_callee(out: &mut String, graph: &Graph, function: &Function, op: &Op) -> fmt::Result {
     use super::program::Effect::{Call, LoadCached};
     let close = match op.effect {
@@ -111,7 +110,7 @@ fn write_callee(out: &mut String, graph: &Graph, function: &Function, op: &Op) -
     Ok(())
 }
 
-/// The types of values, with commas between them.
+/// The types of values, separated by commas.
 pub fn write_types(
     out: &mut String,
     function: &Function,
@@ -128,7 +127,7 @@ pub fn write_types(
     Ok(())
 }
 
-/// The whole text of an operation in the runtime log.
+/// The complete text of an operation in the runtime log.
 pub fn op_text(graph: &Graph, function: &Function, op: &Op, dialect: Dialect) -> String {
     let mut out = String::with_capacity(512);
     write_op(&mut out, graph, function, op, &mut Inline(dialect)).expect("a string takes every text");

@@ -1,7 +1,6 @@
-//! Programs: graphs of functions of operations, and the builder that scenarios write them with.
+//! Programs: graphs of functions of operations, and the builder for scenarios.
 //!
-//! A program says what happens, not when: running it is the work of `runtime.rs`, spelling it that of
-//! `print.rs`.
+//! A program only describes operations: `runtime.rs` runs it, `print.rs` prints it.
 
 use super::dialect::Loc;
 use super::tensor::Tensor;
@@ -10,15 +9,15 @@ use super::tensor::Tensor;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Value(pub usize);
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Debug)]
 pub enum Type {
     Tensor(Tensor),
-    /// The handle of the device.
+    /// The device handle.
     Device,
 }
 
-/// What the compiler says an argument is for.
+/// The compiler's role of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Input,
@@ -44,20 +43,20 @@ pub struct Argument {
     pub tensor: Tensor,
 }
 
-/// What an operation does to memory.
+/// The effect of an operation on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Opens the device.
     GetDevice,
     /// Allocates its results.
     Produce,
-    /// Gives the buffer of its first operand a second name.
+    /// Adds a second name to the buffer of its first operand.
     View,
     /// Writes into its operands.
     InPlace,
-    /// Gives up its operand.
+    /// Frees its operand.
     Deallocate,
-    /// Runs the function once and keeps its results for ever.
+    /// Runs the function once and keeps its results.
     LoadCached(usize),
     /// Runs the function.
     Call(usize),
@@ -69,20 +68,20 @@ pub struct Op {
     pub name: &'static str,
     pub operands: Vec<Value>,
     pub results: Vec<Value>,
-    /// What stands between `<{` and `}>`.
+    /// The text between `<{` and `}>`.
     pub attributes: String,
     pub loc: Loc,
     pub effect: Effect,
 }
 
 impl Op {
-    /// Whether a report lists this operation, rather than only its effect.
+    /// Whether a report lists this operation, not only its effect.
     pub fn is_reported(&self) -> bool {
         !matches!(self.effect, Effect::Deallocate | Effect::GetDevice)
     }
 }
 
-/// A function, which the runtime calls a program.
+/// A function, called a program by the runtime.
 #[derive(Clone, Debug)]
 pub struct Function {
     pub name: String,
@@ -107,7 +106,7 @@ impl Function {
     }
 }
 
-/// What is compiled at once: one module.
+/// A compilation unit: one module.
 #[derive(Clone, Debug)]
 pub struct Graph {
     /// The name of the module.
@@ -123,7 +122,7 @@ impl Graph {
     }
 }
 
-/// Writes a graph: its main function, and those that it calls.
+/// Builds a graph: its main function, and the functions it calls.
 #[derive(Debug)]
 pub struct GraphBuilder {
     pub main: Builder,
@@ -142,7 +141,7 @@ impl GraphBuilder {
         builder
     }
 
-    /// Has the main function load the results of a const-eval function.
+    /// Makes the main function load the results of a const-eval function.
     pub fn load_cached(&mut self, callee: Function, operands: &[Value]) -> Vec<Value> {
         let step = self.main.step("ttcore.load_cached", operands);
         let values = step.push(Effect::LoadCached(self.helpers.len()), result_types(&callee));
@@ -150,7 +149,7 @@ impl GraphBuilder {
         values
     }
 
-    /// Has the main function call another.
+    /// Makes the main function call another.
     pub fn call(&mut self, callee: Function, operands: &[Value], loc: Loc) -> Vec<Value> {
         let step = self.main.step("func.call", operands).at(loc);
         let values = step.push(Effect::Call(self.helpers.len()), result_types(&callee));
@@ -166,7 +165,7 @@ impl GraphBuilder {
     }
 }
 
-/// Writes a function, operation by operation.
+/// Builds a function, operation by operation.
 #[derive(Debug)]
 pub struct Builder {
     function: Function,
@@ -187,7 +186,7 @@ impl Builder {
         Self { function, next_name: 0, device: None }
     }
 
-    /// Adds an argument; they come before the first operation.
+    /// Adds an argument; arguments must come before the first operation.
     pub fn argument(&mut self, role: Role, name: impl Into<String>, tensor: &Tensor) -> Value {
         debug_assert!(self.function.ops.is_empty(), "arguments are the first values");
         let argument = Argument { name: name.into(), role, tensor: tensor.clone() };
@@ -196,12 +195,12 @@ impl Builder {
         self.value(ssa, Type::Tensor(tensor.clone()))
     }
 
-    /// The handle of the device, opened where it is first needed.
+    /// The device handle, opened on first use.
     pub fn device(&mut self) -> Value {
         self.device_at(Loc::Unknown)
     }
 
-    /// The handle of the device, opened at this location if it is not open yet.
+    /// The device handle, opened at this location if it is not open yet.
     pub fn device_at(&mut self, loc: Loc) -> Value {
         if let Some(device) = self.device {
             return device;
@@ -228,13 +227,13 @@ impl Builder {
         }
     }
 
-    /// Gives `value` up, at the location of the operation before, as the compiler does after a last use.
+    /// Frees `value`, at the location of the previous operation, as the compiler does after the last use.
     pub fn deallocate(&mut self, value: Value) {
         let loc = self.function.ops.last().map_or(Loc::Unknown, |op| op.loc.clone());
         self.deallocate_at(value, loc);
     }
 
-    /// Gives `value` up at a location of its own.
+    /// Frees `value` at a given location.
     pub fn deallocate_at(&mut self, value: Value, loc: Loc) {
         let step = self.step("ttnn.deallocate", &[value]).attributes("force = false").at(loc);
         step.push(Effect::Deallocate, Vec::new());
@@ -244,12 +243,12 @@ impl Builder {
         self.function.tensor(value).expect("a tensor")
     }
 
-    /// How many arguments there are; the values below this number are these.
+    /// The number of arguments; they are the first values.
     pub fn arguments(&self) -> usize {
         self.function.arguments.len()
     }
 
-    /// The value that was made last.
+    /// The last value.
     pub fn last_value(&self) -> Value {
         Value(self.function.values.len() - 1)
     }
@@ -270,7 +269,7 @@ fn result_types(callee: &Function) -> Vec<Type> {
     callee.results.iter().map(|value| callee.values[value.0].1.clone()).collect()
 }
 
-/// An operation that is being written.
+/// An operation under construction.
 #[derive(Debug)]
 #[must_use = "a step that gives nothing is ended by `in_place`"]
 pub struct Step<'b> {
@@ -279,13 +278,13 @@ pub struct Step<'b> {
 }
 
 impl Step<'_> {
-    /// What stands between `<{` and `}>`.
+    /// The text between `<{` and `}>`.
     pub fn attributes(mut self, attributes: impl Into<String>) -> Self {
         self.op.attributes = attributes.into();
         self
     }
 
-    /// Where it comes from.
+    /// The location.
     pub fn at(mut self, loc: Loc) -> Self {
         self.op.loc = loc;
         self
@@ -302,12 +301,12 @@ impl Step<'_> {
         self.push(Effect::Produce, types)
     }
 
-    /// Its result is another name for the buffer of the first operand.
+    /// The result is another name for the buffer of the first operand.
     pub fn gives_view(self, tensor: &Tensor) -> Value {
         self.push(Effect::View, vec![Type::Tensor(tensor.clone())])[0]
     }
 
-    /// It writes into its operands and has no result.
+    /// Writes into its operands and has no result.
     pub fn in_place(self) {
         self.push(Effect::InPlace, Vec::new());
     }
@@ -328,13 +327,13 @@ impl Step<'_> {
     }
 }
 
-/// The attribute of an operation that says the shape of its result.
+/// The attribute with the shape of an operation's result.
 pub fn shape_attribute(shape: &[u64]) -> String {
     let sizes: Vec<String> = shape.iter().map(|size| format!("{size} : i32")).collect();
     format!("shape = [{}]", sizes.join(", "))
 }
 
-/// The name that the runtime's operation type has for this operation.
+/// The name of this operation's type in the runtime.
 pub fn op_type(name: &str) -> &'static str {
     match name {
         "ttnn.add" | "ttnn.multiply" | "ttnn.subtract" | "ttnn.divide" => "EltwiseBinaryOp",

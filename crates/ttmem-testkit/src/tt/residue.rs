@@ -1,18 +1,18 @@
-//! What operations leave behind: a program cache that grows whenever an operation is new to the device.
+//! Memory that operations leave behind: a program cache that grows whenever an operation is new to the device.
 
 use std::collections::BTreeSet;
 
 use super::chip::{Chip, Pool};
 use super::program::{Function, Op};
 
-/// The operations that the device has seen, each with the shapes it worked on.
+/// The operations that have run on the device, each with its shapes.
 #[derive(Debug, Default)]
 pub struct ProgramCache {
     seen: BTreeSet<(&'static str, Vec<Vec<u64>>)>,
 }
 
 impl ProgramCache {
-    /// Bytes per bank of DRAM that this operation leaves behind, which it does the first time only.
+    /// The bytes per DRAM bank that this operation leaves behind, the first time only.
     pub fn bytes_for(&mut self, function: &Function, op: &Op, chip: Chip) -> Option<u64> {
         let divisor = match op.name {
             "ttnn.reshape" => 16,

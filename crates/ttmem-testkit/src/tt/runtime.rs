@@ -1,4 +1,4 @@
-//! Runs programs on the device, prints what the runtime prints, and keeps the ledger.
+//! Runs programs on the device, prints the runtime's output, and updates the ledger.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,7 @@ use super::residue::ProgramCache;
 use super::tensor::TensorType;
 use super::truth::{Alias, Truth};
 
-/// A compiled graph: like the runtime's, it has the text of every operation made once.
+/// A compiled graph. Like in the runtime, the text of every operation is created once.
 #[derive(Debug)]
 pub struct Compiled {
     pub graph: Graph,
@@ -35,12 +35,12 @@ pub struct Program {
     arguments: Vec<Option<BufferId>>,
 }
 
-/// What a value is bound to while its function runs.
+/// The binding of a value while its function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    /// Nothing yet, or nothing any more.
+    /// Not bound yet, or freed.
     Empty,
-    /// Something that is not on the device.
+    /// Not on the device.
     Host,
     Buffer(BufferId),
 }
@@ -60,7 +60,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// What a const-eval function has for its results so far, and what it computes them from.
+    /// The results of a const-eval function so far, and its operands.
     fn constants(&self) -> Option<(Vec<Slot>, &[Slot])> {
         let function = &self.program.graph.functions[self.function];
         let results = || function.results.iter().map(|value| self.slots[value.0]).collect();
@@ -68,7 +68,7 @@ impl Frame {
     }
 }
 
-/// Results of a const-eval function, kept for ever.
+/// Kept results of a const-eval function.
 #[derive(Debug)]
 struct Cached {
     results: Vec<Slot>,
@@ -78,7 +78,7 @@ struct Cached {
 /// Why a log ends early.
 #[derive(Debug)]
 pub enum Stop {
-    /// A buffer did not fit. The log says so.
+    /// A buffer did not fit. The log contains the error.
     OutOfMemory,
     /// The log could not be written.
     Io(io::Error),
@@ -127,7 +127,7 @@ impl<'w> Runtime<'w> {
         Ok(self.ledger.finish(scenario, &self.device, self.options.ranks))
     }
 
-    /// Operations so far.
+    /// The number of operations so far.
     pub fn ops(&self) -> u64 {
         self.ledger.ops()
     }
@@ -147,12 +147,12 @@ impl<'w> Runtime<'w> {
         Ok(Program { compiled, arguments })
     }
 
-    /// A line of the Python program that drives the runtime.
+    /// A line of the Python program that uses the runtime.
     pub fn python(&mut self, line: &str) -> io::Result<()> {
         self.log.raw(Source::Runtime, line)
     }
 
-    /// Runs a program once. Arguments that are not on the device are put there first.
+    /// Runs a program once. Arguments that are not on the device are moved there first.
     pub fn submit(&mut self, program: &mut Program) -> Result<Outputs, Stop> {
         let compiled = Rc::clone(&program.compiled);
         let slots = self.upload(program)?;
@@ -164,7 +164,7 @@ impl<'w> Runtime<'w> {
         Ok(Outputs(outputs))
     }
 
-    /// Gives the results of a program up.
+    /// Frees the results of a program.
     pub fn release(&mut self, outputs: Outputs) {
         for slot in outputs.0 {
             if let Slot::Buffer(id) = slot {
@@ -189,7 +189,7 @@ impl<'w> Runtime<'w> {
         Ok(slots)
     }
 
-    /// Runs a function, nested ones included, and returns what its results are bound to.
+    /// Runs a function and nested ones. Returns the bindings of its results.
     fn run(&mut self, program: &Rc<Compiled>, index: usize, arguments: Vec<Slot>) -> Result<Vec<Slot>, Stop> {
         let function = &program.graph.functions[index];
         self.log.ttnn(&["Starting execution of program: ", &function.name])?;
@@ -222,7 +222,7 @@ impl<'w> Runtime<'w> {
         Ok(())
     }
 
-    /// Does what an operation does to memory.
+    /// Applies an operation's effect on memory.
     fn perform(&mut self, program: &Rc<Compiled>, function: usize, at: usize, seq: u64) -> Result<(), Stop> {
         let op = &program.graph.functions[function].ops[at];
         match op.effect {
@@ -260,7 +260,7 @@ impl<'w> Runtime<'w> {
             let tensor = owner.tensor(value).expect("operations produce tensors");
             let allocated = self.allocate(tensor, origin);
             if allocated.is_err() {
-                // The operation fails as a whole: what it has goes with it.
+                // The operation fails as a whole, so its earlier results are freed.
                 let slots = op.results[..result].iter().map(|&value| self.slot(value)).collect();
                 self.release(Outputs(slots));
             }
@@ -269,7 +269,7 @@ impl<'w> Runtime<'w> {
         if self.options.keep
             && let Some(bytes) = self.program_cache.bytes_for(owner, op, self.options.chip)
         {
-            // What does not fit is not kept.
+            // If the residue does not fit, it is dropped.
             let _ = self.device.allocate(Pool::Dram, bytes, Origin::Residue { op: op.name });
         }
         Ok(())
@@ -314,7 +314,7 @@ impl<'w> Runtime<'w> {
         Ok(results)
     }
 
-    /// Takes memory for a tensor, or says that there is none.
+    /// Allocates memory for a tensor, or prints the error.
     fn allocate(&mut self, tensor: &TensorType, origin: Origin) -> Result<Slot, Stop> {
         let Some(pool) = tensor.pool() else { return Ok(Slot::Host) };
         let chip = self.options.chip;
@@ -347,7 +347,7 @@ impl<'w> Runtime<'w> {
 
     /// Prints a memory state under `header`.
     fn state(&mut self, header: &[&str]) -> io::Result<()> {
-        // The first builds that printed states did so at DEBUG.
+        // The first builds with memory states printed them at DEBUG.
         let at_debug = self.options.era < LayoutEra::Keywords && self.options.level == Level::Debug;
         let severity = if at_debug { Severity::Debug } else { Severity::Info };
         self.log.always(severity, header)?;
@@ -372,9 +372,9 @@ impl<'w> Runtime<'w> {
         Snapshot { buffers, names, kept_twice: self.kept_twice() }
     }
 
-    /// Bytes, without padding, of weights in DRAM whose const-evaluated form is there too.
+    /// The bytes, without padding, of weights in DRAM whose const-eval result is also there.
     fn kept_twice(&self) -> u64 {
-        // Results of const-eval functions that have ended are retained, so each of them is still there.
+        // Results of finished const-eval functions are retained, so all of them are still live.
         let ended = self.cache.values().map(|cached| (&cached.results[..], &cached.operands[..]));
         let running: Vec<(Vec<Slot>, &[Slot])> = self.frames.iter().filter_map(Frame::constants).collect();
         let running = running.iter().map(|(results, operands)| (&results[..], *operands));
@@ -419,7 +419,7 @@ impl<'w> Runtime<'w> {
     }
 }
 
-/// FNV-1a, to have something in the place of the runtime's hash.
+/// FNV-1a, in place of the runtime's hash.
 fn hash(name: &str, graph: usize) -> u64 {
     name.bytes()
         .chain(graph.to_le_bytes())

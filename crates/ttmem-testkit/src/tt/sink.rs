@@ -1,7 +1,7 @@
-//! Where lines leave the model: tags, turns of ranks, foreign lines and line ends.
+//! The output of lines: tags, interleaving of ranks, foreign lines and line endings.
 //!
-//! All ranks run the same programs, so the model runs once and every rank prints the same lines at its own
-//! pace. No rank is ever more than [`LEAD`] lines ahead of another, which bounds the memory this takes.
+//! All ranks run the same programs, so the model runs once and every rank prints the same lines at its own pace. No
+//! rank is ever more than [`LEAD`] lines ahead of another, which bounds memory use.
 
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -11,10 +11,10 @@ use super::noise::write_foreign_line;
 use super::options::Options;
 use crate::random::Random;
 
-/// How many lines one rank may be ahead of another.
+/// The maximum number of lines that a rank may be ahead of another.
 const LEAD: usize = 48;
 
-/// Takes lines and writes the log.
+/// Writes lines to the log.
 pub struct Sink<'w> {
     out: BufWriter<&'w mut dyn Write>,
     random: Random,
@@ -30,9 +30,9 @@ pub struct Sink<'w> {
 #[derive(Debug, Default)]
 struct Ranks {
     pending: VecDeque<(Source, Vec<u8>)>,
-    /// For every rank, how many of the pending lines it has printed.
+    /// For every rank, the number of pending lines it has printed.
     printed: Vec<usize>,
-    /// Buffers of lines that all have printed, to be used again.
+    /// Buffers of printed lines, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -50,7 +50,7 @@ impl<'w> Sink<'w> {
         }
     }
 
-    /// Takes the next line, which has no end.
+    /// Writes the next line, without its line ending.
     pub fn line(&mut self, source: Source, line: &[u8]) -> io::Result<()> {
         if self.ranks.printed.is_empty() {
             return self.print(None, source, line);
@@ -64,7 +64,7 @@ impl<'w> Sink<'w> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining lines.
     pub fn finish(&mut self) -> io::Result<()> {
         while !self.ranks.pending.is_empty() {
             self.take_turn()?;
@@ -72,7 +72,7 @@ impl<'w> Sink<'w> {
         self.out.flush()
     }
 
-    /// Lets one rank that is behind print a few lines, and forgets those that all have printed.
+    /// Lets one lagging rank print a few lines, and drops those that all ranks have printed.
     fn take_turn(&mut self) -> io::Result<()> {
         let end = self.ranks.pending.len();
         let behind: Vec<usize> =
@@ -101,11 +101,11 @@ impl<'w> Sink<'w> {
         self.tag(rank, source)?;
         self.out.write_all(line)?;
         self.out.write_all(self.line_end)?;
-        // A module and an exception are written at once, so that nobody gets a line in between.
+        // A module and an exception are written at once, so that no line is printed in between.
         if source == Source::Runtime && self.noise > 0 && self.random.chance(self.noise) {
             self.foreign.clear();
             write_foreign_line(&mut self.foreign, &mut self.random);
-            // The launcher of the ranks has lines of its own, which have no tag.
+            // The launcher of the ranks also prints lines, without a tag.
             if self.random.chance(80) {
                 self.tag(rank, source)?;
             }

@@ -1,6 +1,6 @@
-//! Tensor types: shape, data type, layout, and the bytes they come to.
+//! Tensor types: shape, data type, layout and size.
 //!
-//! How a type is spelled in a log lives in `dialect.rs`.
+//! `dialect.rs` has the spelling of types in a log.
 
 use std::rc::Rc;
 
@@ -38,7 +38,7 @@ impl DType {
         }
     }
 
-    /// The builtin scalar type of MLIR, which block floats do not have.
+    /// MLIR's builtin scalar type; block floats have none.
     pub fn scalar(self) -> Option<&'static str> {
         match self {
             Self::U32 => Some("ui32"),
@@ -48,7 +48,7 @@ impl DType {
         }
     }
 
-    /// The name as an element of a tensor, which is that of the truth.
+    /// The name as a tensor element, also used in the truth.
     pub fn element_name(self) -> &'static str {
         self.scalar().unwrap_or(self.name())
     }
@@ -63,13 +63,13 @@ impl DType {
         }
     }
 
-    /// Bytes of this many elements without any padding.
+    /// The size of this many elements without padding.
     fn bytes(self, elements: u64) -> u64 {
         (elements * self.tile_bytes()).div_ceil(TILE * TILE)
     }
 }
 
-/// How a sharded tensor is cut.
+/// The sharding of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Into this many groups of rows.
@@ -81,7 +81,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// Shards down and across.
+    /// The number of shards in rows and columns.
     pub fn grid(self) -> (u64, u64) {
         match self {
             Self::Height(shards) => (shards, 1),
@@ -99,16 +99,16 @@ impl Cut {
     }
 }
 
-/// Where the bytes are.
+/// The location of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In host memory: no pool of the device knows of it.
+    /// In host memory, not in a pool of the device.
     Host,
-    /// Pages dealt out over the DRAM banks.
+    /// Pages interleaved over the DRAM banks.
     Dram,
-    /// Pages dealt out over the L1 banks.
+    /// Pages interleaved over the L1 banks.
     L1,
-    /// One shard to a core.
+    /// One shard per core.
     L1Sharded(Cut),
 }
 
@@ -116,9 +116,9 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
     pub shape: Vec<u64>,
-    /// What an element is to the program.
+    /// The element type in the program.
     pub element: DType,
-    /// What it is stored as, which decides the bytes.
+    /// The storage type, which determines the size.
     pub storage: DType,
     /// In tiles, or row by row.
     pub tiled: bool,
@@ -160,17 +160,17 @@ impl TensorType {
         Rc::new(Self::new(shape, dtype, true, Place::L1Sharded(cut)))
     }
 
-    /// The same tensor with its elements stored as `storage`, as a compiler does to save memory.
+    /// The same tensor with another storage type, as compilers do to save memory.
     pub fn stored_as(&self, storage: DType) -> Tensor {
         Rc::new(Self { storage, ..self.clone() })
     }
 
-    /// The same tensor somewhere else.
+    /// The same tensor in another place.
     pub fn placed(&self, place: Place) -> Tensor {
         Rc::new(Self { place, ..self.clone() })
     }
 
-    /// The same bytes under another shape.
+    /// The same bytes with another shape.
     pub fn shaped(&self, shape: &[u64]) -> Tensor {
         Rc::new(Self { shape: shape.to_vec(), ..self.clone() })
     }
@@ -179,26 +179,26 @@ impl TensorType {
         self.shape.iter().product()
     }
 
-    /// `2x32x64`, as the truth and the types spell it.
+    /// `2x32x64`, as in the truth and in types.
     pub fn shape_text(&self) -> String {
         self.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
     }
 
-    /// The last two dimensions, the first of them padded where there are tiles.
+    /// The last two dimensions, the first of them padded if the tensor is tiled.
     pub fn matrix(&self) -> (u64, u64) {
         let (&columns, leading) = self.shape.split_last().expect("tensors here have at least one dimension");
         let rows = leading.last().copied().unwrap_or(1);
         (if self.tiled { rows.next_multiple_of(TILE) } else { rows }, columns)
     }
 
-    /// Rows and columns of the whole tensor in units: tiles, or elements where there are no tiles.
+    /// The rows and columns of the whole tensor in units: tiles, or elements if it is not tiled.
     pub fn units(&self) -> (u64, u64) {
         let (rows, columns) = self.matrix();
         let batches: u64 = self.shape.iter().rev().skip(2).product();
         if self.tiled { (batches * rows / TILE, columns.div_ceil(TILE)) } else { (batches * rows, columns) }
     }
 
-    /// Rows and columns of what one core holds, in units; of the whole tensor in DRAM and on the host.
+    /// The rows and columns per core, in units; those of the whole tensor in DRAM and on the host.
     pub fn shard(&self, chip: Chip) -> (u64, u64) {
         let (rows, columns) = self.units();
         match self.place {
@@ -211,7 +211,7 @@ impl TensorType {
         }
     }
 
-    /// The pool that the bytes are in, if any is.
+    /// The pool of the tensor, if it is on the device.
     pub fn pool(&self) -> Option<Pool> {
         match self.place {
             Place::Host => None,
@@ -224,17 +224,17 @@ impl TensorType {
         if self.tiled { self.storage.tile_bytes() } else { self.storage.bytes(1) }
     }
 
-    /// Bytes without padding, as the elements are stored.
+    /// The size without padding, in the storage type.
     pub fn logical_bytes(&self) -> u64 {
         self.storage.bytes(self.elements())
     }
 
-    /// Bytes without padding, as the elements are declared: those of bf16, though block floats may be stored.
+    /// The size without padding, in the declared type: bf16, although block floats may be stored.
     pub fn declared_bytes(&self) -> u64 {
         self.element.bytes(self.elements())
     }
 
-    /// Bytes with the padding of tiles and shards, but not that of banks.
+    /// The size with the padding of tiles and shards, but not of banks.
     pub fn padded_bytes(&self) -> u64 {
         let (rows, columns) = match self.place {
             Place::Host | Place::Dram | Place::L1 => self.units(),
@@ -246,7 +246,7 @@ impl TensorType {
         rows * columns * self.unit_bytes()
     }
 
-    /// Bytes that the allocator takes from every bank of the tensor's pool; zero on the host.
+    /// The bytes per bank of the tensor's pool; 0 on the host.
     pub fn per_bank(&self, chip: Chip) -> u64 {
         let Some(pool) = self.pool() else { return 0 };
         let (rows, columns) =

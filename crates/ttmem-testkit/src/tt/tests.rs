@@ -1,5 +1,5 @@
-//! The logs and their truths against each other. What is read back here is read in the plainest way there is:
-//! the point is to catch the model lying, not to be a parser.
+//! Compares the logs with their truths. The logs are parsed in the simplest way: the goal is to catch errors of the
+//! model, not to be a parser.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn log_of(scenario: Scenario, options: &Options) -> (String, Truth) {
     (String::from_utf8(log).unwrap(), truth)
 }
 
-/// Every scenario, for some seeds on every chip, with the exact states and without colours.
+/// Every scenario, for some seeds on every chip, with exact states and without colours.
 fn for_each(mut check: impl FnMut(&str, &Truth, &Options)) {
     for scenario in scenarios() {
         let seeds = if scenario == Scenario::Random { 30 } else { 4 };
@@ -32,7 +32,7 @@ fn for_each(mut check: impl FnMut(&str, &Truth, &Options)) {
     }
 }
 
-/// The allocated thousandths of a mebibyte of one pool, in the order of printing.
+/// The allocated thousandths of a mebibyte of one pool, in print order.
 fn printed_states(log: &str, pool: &str) -> Vec<u64> {
     let head = format!("Device {pool} memory state: MemoryView{{");
     let number = |line: &str| {
@@ -42,7 +42,7 @@ fn printed_states(log: &str, pool: &str) -> Vec<u64> {
     log.lines().filter(|line| line.contains(&head)).map(number).collect()
 }
 
-/// Whether a printed state is this many bytes, as rounded as it is.
+/// Whether a printed state is this many bytes after rounding.
 fn is_rounded(thousandths: u64, bytes: u64) -> bool {
     (thousandths << 20).abs_diff(bytes * 1000) <= 1 << 19
 }

@@ -1,31 +1,30 @@
-//! The truth about a log: what a perfect reader of it would report.
+//! The truth about a log: the results of a perfect reader.
 //!
-//! All bytes are per bank, unless a field says otherwise. Positions count the operations of a rank from
-//! zero, deallocations included: position `p` is the state before operation `p`, which is after whatever
-//! happened between two programs.
+//! All bytes are per bank unless stated otherwise. Positions count the operations of a rank from zero, including
+//! deallocations: position `p` is the state before operation `p`, after any change between two programs.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What a perfect reader of the log would report.
+/// The results of a perfect reader of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Truth {
     /// The scenario's name.
     pub scenario: &'static str,
     /// The architecture of the chip.
     pub chip: &'static str,
-    /// How many ranks print; each of them has this truth.
+    /// The number of ranks; each of them has this truth.
     pub ranks: u32,
-    /// Submitted programs, those that fail included.
+    /// The number of submitted programs, including failed ones.
     pub runs: u64,
-    /// Operations, deallocations included.
+    /// The number of operations, including deallocations.
     pub total_ops: u64,
-    /// Operations without `ttnn.deallocate` and `ttnn.get_device`.
+    /// The number of operations without `ttnn.deallocate` and `ttnn.get_device`.
     pub reported_ops: u64,
-    /// What ended the log, if it did not end well.
+    /// The error that ended the log, if there was one.
     pub oom: Option<OutOfMemory>,
-    /// The arguments of every `@main`, graph after graph.
+    /// The arguments of every `@main`, graph by graph.
     pub registry: Vec<RegisteredArgument>,
     /// The pools by name.
     pub pools: BTreeMap<&'static str, PoolTruth>,
@@ -35,18 +34,18 @@ pub struct Truth {
     pub live_sum_per_bank: u64,
     /// Their sum by class.
     pub live_by_class: BTreeMap<&'static str, u64>,
-    /// Bytes that operations left behind, by operation, at the peak of DRAM.
+    /// The bytes that operations left behind, by operation, at the DRAM peak.
     pub residue: BTreeMap<&'static str, u64>,
-    /// Bytes, without padding, of weight arguments at the peak of DRAM whose const-evaluated form is there too.
+    /// The bytes, without padding, of weight arguments at the DRAM peak whose const-eval result is also there.
     pub kept_twice_bytes: u64,
     /// Results that are another name for their operand's buffer.
     pub views: Vec<View>,
     /// Changes between submitted programs.
     pub gaps: Vec<Gap>,
-    /// Allocated bytes of each pool at positions `0..=total_ops`.
+    /// The allocated bytes of each pool at positions `0..=total_ops`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<BTreeMap<&'static str, Vec<u64>>>,
-    /// What the tensors alone come to at the same positions, summed up tensor by tensor.
+    /// The sum of the tensors at the same positions, tensor by tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensors: Option<BTreeMap<&'static str, Vec<u64>>>,
 }
@@ -54,28 +53,28 @@ pub struct Truth {
 /// The buffer that did not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutOfMemory {
-    /// Where.
+    /// The pool.
     pub pool: &'static str,
     /// Bytes of the whole buffer.
     pub requested: u64,
-    /// Bytes in each bank.
+    /// The bytes per bank.
     pub per_bank: u64,
-    /// Banks that it would have been spread over.
+    /// The number of banks for the buffer.
     pub banks: u64,
     /// Free bytes.
     pub free: u64,
     /// The largest free block.
     pub largest: u64,
-    /// `fragmentation` where the free bytes would have been enough, else `capacity`.
+    /// `fragmentation` if the free bytes would have been enough, otherwise `capacity`.
     pub cause: &'static str,
 }
 
 /// An argument of `@main`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RegisteredArgument {
-    /// Its number in the signature.
+    /// The index in the signature.
     pub index: usize,
-    /// Its name in the model.
+    /// The name in the model.
     pub name: String,
     /// `input`, `parameter` or `constant`.
     #[serde(rename = "type")]
@@ -84,27 +83,27 @@ pub struct RegisteredArgument {
     pub shape: String,
     /// The type of an element.
     pub dtype: &'static str,
-    /// Bytes of the whole tensor without padding, by its declared elements.
+    /// The size of the whole tensor without padding, in the declared type.
     pub bytes: u64,
 }
 
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PoolTruth {
-    /// The most that was allocated at any position.
+    /// The highest allocation at any position.
     pub peak_per_bank: u64,
-    /// The first such position; none where the pool was never used.
+    /// The first such position; none if the pool was never used.
     pub peak_at_seq: Option<u64>,
-    /// The operation that led to it; none where arguments alone did.
+    /// The operation that caused it; none if only arguments did.
     pub caused_by_seq: Option<u64>,
-    /// The most that the log shows, which is less where it does not print every state and may be more where
-    /// it prints states after submitted programs.
+    /// The highest value in the log. It is lower if the log does not contain every state, and may be higher if it
+    /// contains states after submitted programs.
     pub printed_peak_per_bank: u64,
     /// The last state in the log.
     pub last_printed: u64,
     /// The size of a bank.
     pub capacity_per_bank: u64,
-    /// How many there are.
+    /// The number of banks.
     pub banks: u64,
     /// After the last operation.
     #[serde(rename = "final")]
@@ -114,25 +113,25 @@ pub struct PoolTruth {
 /// A tensor in DRAM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LiveTensor {
-    /// Buffers are counted from one, in the order of allocation.
+    /// The number of the buffer, counted from one in allocation order.
     pub id: u64,
-    /// Where it is.
+    /// The pool.
     pub pool: &'static str,
-    /// Bytes in each bank.
+    /// The bytes per bank.
     pub per_bank: u64,
-    /// Bytes of the whole tensor with padding.
+    /// The size of the whole tensor with padding.
     pub padded: u64,
-    /// And without, by the elements as they are stored.
+    /// The size without padding, in the storage type.
     pub logical: u64,
     /// `2x32x64`.
     pub shape: String,
     /// The type of an element.
     pub dtype: &'static str,
-    /// Its first name.
+    /// The first name.
     pub ssa: String,
-    /// The function that it got that name in.
+    /// The function where it got that name.
     pub program: String,
-    /// Which run of a program that was, nested ones counted from one; zero for arguments.
+    /// The number of that program run, counted from one including nested ones; zero for arguments.
     pub frame: u32,
     /// The operation that made it, or `argument`.
     pub op: &'static str,
@@ -142,7 +141,7 @@ pub struct LiveTensor {
     pub loc: String,
     /// `weight`, `input` or `activation`.
     pub cls: &'static str,
-    /// Other names that running programs have for it.
+    /// Other names in running programs.
     pub aliases: Vec<Alias>,
 }
 
@@ -151,7 +150,7 @@ pub struct LiveTensor {
 pub struct Alias {
     /// The name.
     pub ssa: String,
-    /// The run that it belongs to.
+    /// The run of the name.
     pub frame: u32,
 }
 
@@ -169,8 +168,8 @@ pub struct View {
 pub struct Gap {
     /// The first operation after it.
     pub position: u64,
-    /// Where.
+    /// The pool.
     pub pool: &'static str,
-    /// Bytes that came, or went where negative.
+    /// The change in bytes; negative if memory was freed.
     pub effect: i64,
 }

@@ -1,4 +1,4 @@
-//! The truth about the log of a real card: less is known of it, and other things.
+//! The truth about a real card's log, with fewer and different fields.
 
 use std::collections::BTreeMap;
 
@@ -29,15 +29,15 @@ struct RealPool {
     peak_at_seq: u32,
 }
 
-/// The `ttnn.reshape` steps that allocate nothing although their operand lives on (the folder's README).
+/// The `ttnn.reshape` steps that allocate nothing although their operand stays live (the folder's README).
 const VIEWS: usize = 4;
 
-/// Holds every field of the truth against a profile.
+/// Compares every field of the truth with a profile.
 pub fn compare(profile: &Profile, json: &str) -> Result<Fields, String> {
     let truth: RealTruth = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let answer = summary(std::slice::from_ref(profile), &Request::default()).map_err(|e| e.to_string())?;
     let (Some(rank), Some(found)) = (profile.ranks.first(), answer.ranks.first()) else {
-        return Err("there is no rank".into());
+        return Err("the profile has no rank".into());
     };
     let mut fields = Fields::default();
     fields.same("operations", &truth.total_ops, &found.operations.total);

@@ -90,8 +90,8 @@ fn bars_have_their_parts_numbers_and_limit() {
         "Activations",
         "tinyllama (memory_efficient)",
         "tinyllama (default)",
-        "8.08 GiB (67.4 %)",
-        "15.30 GiB (127.5 %)",
+        "8.08 GiB (67.4%)",
+        "15.30 GiB (127.5%)",
         "1.81 GiB",
         "2.45 GiB",
         "9.41 GiB",
@@ -203,9 +203,9 @@ fn what_is_below_nothing_hangs_from_zero() {
     let svg = bars_of(&log, &PhasesRequest::default());
     let texts = texts(&svg);
     assert!(texts.contains(&"−1.56 GiB") && texts.contains(&"−2"), "{texts:?}");
-    assert!(texts.iter().any(|text| text.starts_with("Other is below zero")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("Other is negative")), "{texts:?}");
     let measured = bars_of(&log, &PhasesRequest { use_actual_sizes: true, ..PhasesRequest::default() });
-    assert!(!measured.contains("below zero"));
+    assert!(!measured.contains("is negative"));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn devices_that_differ_have_a_line_each() {
     let log = log_of(&said) + &log_of(&said).replace("12288 MB", "8192 MB");
     let svg = bars_of(&log, &PhasesRequest::default());
     assert!(texts(&svg).contains(&"8.00 GiB") && texts(&svg).contains(&"12.00 GiB"));
-    assert!(svg.contains("what each device has"));
+    assert!(svg.contains("memory of each device"));
 }
 
 /// Labels of thin parts stand one above the other, none on another.
@@ -231,6 +231,76 @@ fn labels_beside_a_bar_do_not_overlap() {
         .collect();
     assert!(beside.len() >= 4, "{svg}");
     assert!(beside.windows(2).all(|pair| pair[0] - pair[1] >= 13), "{beside:?}");
+}
+
+/// The rectangle that a text takes, roughly: left, right, top, bottom.
+fn extent(text: &str, (x, y): (i32, i32), size: u32, anchor: Anchor) -> (i32, i32, i32, i32) {
+    let size = i32::try_from(size).unwrap();
+    let wide = i32::try_from(text.chars().count()).unwrap() * size * 55 / 100;
+    let left = match anchor {
+        Anchor::Start => x,
+        Anchor::Middle => x - wide / 2,
+        Anchor::End => x - wide,
+    };
+    (left, left + wide, y - size / 2, y + size / 2)
+}
+
+/// The texts that a red line strikes through. A rectangle between the line and the text covers the line.
+fn struck_through(chart: &Chart) -> Vec<&str> {
+    let red = |shape: &Shape| match shape {
+        Shape::Line { points, colour, .. } if colour.to_string() == LIMIT => Some((points[0], points[1])),
+        _ => None,
+    };
+    let is_struck = |at: usize| {
+        let Shape::Text { text, at: place, size, anchor, .. } = &chart.shapes[at] else { return false };
+        let (left, right, top, bottom) = extent(text, *place, *size, *anchor);
+        let is_hit = |line: &usize| {
+            let Some(((x1, y1), (x2, y2))) = red(&chart.shapes[*line]) else { return false };
+            x1.max(x2) >= left && x1.min(x2) <= right && y1.max(y2) >= top && y1.min(y2) <= bottom
+        };
+        let covers = |shape: &Shape| match shape {
+            Shape::Bar { at: (x, y), width, height, .. } => {
+                let (width, height) = (i32::try_from(*width).unwrap(), i32::try_from(*height).unwrap());
+                *x <= left && x + width >= right && *y <= top && y + height >= bottom
+            }
+            _ => false,
+        };
+        (0..chart.shapes.len()).filter(is_hit).any(|line| {
+            // What is drawn later is in front.
+            line > at || !chart.shapes[line..at].iter().any(covers)
+        })
+    };
+    let texts = (0..chart.shapes.len()).filter(|at| is_struck(*at));
+    texts
+        .filter_map(|at| match &chart.shapes[at] {
+            Shape::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Whatever the limit is, its line is beside the labels.
+#[test]
+fn no_label_is_struck_through_by_the_limit() {
+    let log = log_of(&[
+        ("MODEL_CREATION", 900, 900),
+        ("OPTIMIZER_CREATION", 500, 500),
+        ("FORWARD_PASS", 300, 350),
+        ("BACKWARD_PASS", 600, 800),
+    ]);
+    for profile in [corpus("tt_train/tinyllama.log"), opened(&log)] {
+        for megabytes in (400..17_000).step_by(50) {
+            let device_memory = Some(megabytes << 20);
+            let answer = phases(
+                std::slice::from_ref(&profile),
+                &PhasesRequest { device_memory, ..PhasesRequest::default() },
+            )
+            .unwrap();
+            for chart in [peak_bars(&answer, None).unwrap(), over_phases(&answer, None).unwrap()] {
+                assert_eq!(struck_through(&chart), <[&str; 0]>::default(), "{megabytes} MiB");
+            }
+        }
+    }
 }
 
 #[test]
@@ -315,7 +385,8 @@ fn a_pool_over_time_has_its_peak_its_operation_and_its_limit() {
     let chart = over_time(&drawn, None);
     let svg = chart.svg();
     let texts = texts(&svg);
-    for text in ["DRAM over time: oom.log", "peak 947.5 MiB, step 106 ttnn.full", "DRAM has 1.00 GiB", "step"]
+    for text in
+        ["DRAM over time: oom.log", "peak 947.5 MiB, step 106 ttnn.full", "DRAM capacity 1.00 GiB", "step"]
     {
         assert!(texts.contains(&text), "{text} is not in {texts:?}");
     }
@@ -323,6 +394,39 @@ fn a_pool_over_time_has_its_peak_its_operation_and_its_limit() {
     let image = pixels(&Picture::Png.bytes(&chart).unwrap());
     assert_eq!((image.width(), image.height()), (1000, 560));
     assert!(has_pixel(&image, LIMIT) && has_pixel(&image, "#E38A42"));
+}
+
+#[test]
+fn the_step_that_ran_out_of_memory_is_marked() {
+    let drawn = |name: &str, pool: Option<&str>| {
+        let request = ChartRequest { pool: pool.map(str::to_owned), ..request() };
+        over_time(&steps(&corpus(name), &request), None)
+    };
+    let upright = |chart: &Chart| {
+        let is_upright = |shape: &&Shape| match shape {
+            Shape::Line { points, colour, .. } => {
+                colour.to_string() == LIMIT && points[0].0 == points[1].0 && points[0].1 != points[1].1
+            }
+            _ => false,
+        };
+        chart.shapes.iter().filter(is_upright).count()
+    };
+    for (name, pool, said) in [
+        ("tt_log/oom-fragmentation.log", None, "out of memory, step 107"),
+        ("tt_log/oom-capacity.log", None, "out of memory, step 27"),
+        ("tt_log/oom-capacity.log", Some("L1"), "out of memory in DRAM, step 27"),
+        ("tt_log/oom-l1-small.log", None, "out of memory, step 2"),
+        ("ttmem/0.1.0/cuda_oom.ttmem", None, "out of memory, step 242"),
+        ("ttmem/0.1.0/cuda_oom.ttmem", Some("cpu"), "out of memory in cuda:0, step 242"),
+    ] {
+        let chart = drawn(name, pool);
+        let svg = chart.svg();
+        assert!(texts(&svg).contains(&said), "{name}: {said} is not in {:?}", texts(&svg));
+        assert_eq!(upright(&chart), 1, "{name}");
+        assert_eq!(struck_through(&chart), <[&str; 0]>::default(), "{name}");
+    }
+    let chart = drawn("tt_log/vae-decoder.log", None);
+    assert!(upright(&chart) == 0 && !chart.svg().contains("out of memory"));
 }
 
 #[test]
@@ -334,7 +438,7 @@ fn a_part_of_the_steps_is_drawn_alone() {
     assert!(last.points.iter().all(|point| point.moment >= 2 * last.first as usize));
     assert!(last.points.len() < whole.points.len());
     let error = chart(&profile, &ChartRequest { pool: Some("DISK".into()), ..request() }).unwrap_err();
-    assert!(error.to_string().contains("there is no pool DISK: there are DRAM"), "{error}");
+    assert!(error.to_string().contains("no pool DISK: available pools are DRAM"), "{error}");
     assert!(chart(&profile, &ChartRequest { run: RunFilter::Number(9), ..request() }).is_err());
 }
 

@@ -205,7 +205,7 @@ fn appended(found: &Answer, first: &Answer, second: &Answer) -> &'static str {
     // A warning counts if it speaks of processes, or of a snapshot, which names none.
     let is_new = |warning: &&String| {
         let is_of_one = first.warnings.contains(warning) || second.warnings.contains(warning);
-        !is_of_one && ["process", "snapshot", "tag of a rank"].iter().any(|word| warning.contains(word))
+        !is_of_one && ["process", "snapshot", "rank tag"].iter().any(|word| warning.contains(word))
     };
     match (both == expected, found.warnings.iter().any(|warning| is_new(&warning))) {
         (true, true) => "apart",

@@ -93,7 +93,7 @@ fn block_head(page: &str, id: &str) -> Value {
 fn stored_in(home: &Path, profile: &Profile, answer: &Summary) -> PathBuf {
     let folder = home.join("report");
     fs::create_dir(&folder).unwrap();
-    report::files::write(profile, answer, "report", &folder, &[]).unwrap();
+    report::files::write(profile, answer, "report", &folder, &[], report::files::JsonFiles::Always).unwrap();
     folder
 }
 
@@ -209,7 +209,7 @@ fn memory_of_pytorch_is_judged_as_any_other() {
     let (level, full) = judged("cuda:0", 990);
     let (rule, message) = full.unwrap();
     assert_eq!((level, rule), (Level::Full, "memory_over_90"));
-    assert!(message.starts_with("cuda:0 is 99.0% full at its peak, 10.0 MiB are left. Risk"), "{message}");
+    assert!(message.starts_with("cuda:0 is 99.0% full at its peak; 10.0 MiB is free. Risk"), "{message}");
     // The program chooses the size of these regions.
     assert_eq!(judged("TRACE", 1000), (Level::Full, None));
     assert_eq!(judged("L1_SMALL", 1000), (Level::Full, None));
@@ -265,7 +265,13 @@ fn the_page_lists_the_worst_fragmentation_of_the_summary_first() {
 fn the_unit_of_a_pool_is_the_same_everywhere() {
     let markdown = |profile: &Profile| {
         let mut out = Vec::new();
-        report::markdown(&answer(profile, Thresholds::default()), "units", &mut out).unwrap();
+        report::markdown(
+            &answer(profile, Thresholds::default()),
+            "units",
+            report::MarkdownSize::default(),
+            &mut out,
+        )
+        .unwrap();
         String::from_utf8(out).unwrap()
     };
     let svg = |profile: &Profile| match chart(profile, &ChartRequest::default()).unwrap() {
@@ -276,19 +282,19 @@ fn the_unit_of_a_pool_is_the_same_everywhere() {
     let device = opened("corpus/ttmem/0.1.0/phases.ttmem");
     let text = markdown(&device);
     assert!(text.contains("> Peak DRAM: 228.375 MB ("), "{text}");
-    assert!(text.contains("| Memory | Peak MB |"), "{text}");
+    assert!(text.contains("| Memory | Peak MiB |"), "{text}");
     assert!(!svg(&device).contains("bank"));
 
     // L1 of evidence that does not say in how many banks it lies.
     let core = of_pool_in("L1", None, 960);
     let text = markdown(&core);
     assert!(text.contains("| Peak L1: 960.000 MB/core |"), "{text}");
-    assert!(text.contains("| Memory | Peak MB/core |"), "{text}");
+    assert!(text.contains("| Memory | Peak MiB/core |"), "{text}");
     let suggestion = &answer(&core, Thresholds::default()).ranks[0].suggestions[0];
-    assert!(suggestion.message.contains("40.0 MiB/core are left"), "{}", suggestion.message);
-    assert!(svg(&core).contains("in each core"));
+    assert!(suggestion.message.contains("40.0 MiB/core is free"), "{}", suggestion.message);
+    assert!(svg(&core).contains("per core"));
     let screen = report::text(&answer(&core, Thresholds::default()), Screen::default()).to_string();
-    assert!(screen.contains("MiB a core") && !screen.contains("bank"), "{screen}");
+    assert!(screen.contains("MiB per core") && !screen.contains("bank"), "{screen}");
 
     // In a table of pools that differ, each row says what it is of.
     let mixed = opened("corpus/ttnn_graph/linear-old.json");
@@ -296,7 +302,7 @@ fn the_unit_of_a_pool_is_the_same_everywhere() {
     let extents: Vec<Extent> = rank.pools.iter().map(|(_, pool)| pool.extent).collect();
     assert!(extents.contains(&Extent::Device) && extents.contains(&Extent::Core), "{extents:?}");
     let text = markdown(&mixed);
-    assert!(text.contains("| Memory | Peak MB |"), "{text}");
+    assert!(text.contains("| Memory | Peak MiB |"), "{text}");
     assert!(text.contains("\n| DRAM (device) | ") && text.contains("\n| L1 (per core) | "), "{text}");
 }
 

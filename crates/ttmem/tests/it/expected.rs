@@ -203,14 +203,14 @@ fn it_is_shown_with_signs_and_unknown_is_said() {
     let profile = program.profile();
     let summary = query::summary(&[profile], &Request::default()).unwrap();
     let text = report::text(&summary, report::Screen::default()).to_string();
-    assert!(text.contains("parameter   4.0 MiB   3.0 MiB    −1.0 MiB  −25.0 %  by hand"), "{text}");
-    assert!(text.contains("kv_cache   1.00 GiB   unknown     unknown           by hand"), "{text}");
-    assert!(text.contains("kv_cache: no tensor is known"), "{text}");
+    assert!(text.contains("parameter   4.0 MiB   3.0 MiB    −1.0 MiB  −25.0%  by hand"), "{text}");
+    assert!(text.contains("kv_cache   1.00 GiB   unknown     unknown          by hand"), "{text}");
+    assert!(text.contains("kv_cache: no KV cache was found"), "{text}");
     let mut markdown = Vec::new();
-    report::markdown(&summary, "x", &mut markdown).unwrap();
+    report::markdown(&summary, "x", report::MarkdownSize::default(), &mut markdown).unwrap();
     let markdown = String::from_utf8(markdown).unwrap();
     assert!(markdown.contains("## Expected and Measured"), "{markdown}");
-    assert!(markdown.contains("| parameter | 4.000 | 3.000 | −1.000 | −25.0 % | by hand |"), "{markdown}");
+    assert!(markdown.contains("| parameter | 4.000 | 3.000 | −1.000 | −25.0% | by hand |"), "{markdown}");
     assert!(markdown.contains("| kv_cache | 1024.000 | unknown | unknown | – | by hand |"), "{markdown}");
 }
 

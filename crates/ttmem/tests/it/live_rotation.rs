@@ -275,10 +275,10 @@ fn compare(acts: &[Act], limit: u64) -> Result<u64, TestCaseError> {
     let is_thinned = status.rotations > 0;
     let said = notes.iter().filter(|note| note.contains("has reached its limit")).count();
     prop_assert_eq!(said, usize::from(is_thinned), "{:?}", notes);
-    prop_assert!(!notes.iter().any(|note| note.contains("rows that are not there")), "{notes:?}");
-    let is_larger = notes.iter().any(|note| note.contains("so the recording is larger"));
+    prop_assert!(!notes.iter().any(|note| note.contains("refer to missing rows")), "{notes:?}");
+    let is_larger = notes.iter().any(|note| note.contains("the recording exceeds its limit"));
     if !is_larger {
-        prop_assert!(status.most_on_disk <= limit, "{status:?}");
+        prop_assert!(status.peak_on_disk <= limit, "{status:?}");
         prop_assert!(on_disk(&small) <= limit);
     }
 
@@ -439,7 +439,7 @@ fn a_day_fits_into_a_limit() {
         if request % 50 == 0 {
             program.recorder.flush();
             let status = program.recorder.status().unwrap();
-            assert!(on_disk(folder.path()) <= LIMIT && status.most_on_disk <= LIMIT, "{status:?}");
+            assert!(on_disk(folder.path()) <= LIMIT && status.peak_on_disk <= LIMIT, "{status:?}");
             let kept = status.kept;
             assert!(kept.allocations <= 110 && kept.calls <= 210, "{status:?}");
             assert!(kept.points <= 3 * 512 && kept.snapshots <= 1024, "{status:?}");
@@ -513,7 +513,7 @@ fn growth_and_the_peak_do_not_depend_on_the_limit() {
     assert_eq!(growth(&a).len(), 1, "{}", a["ranks"][0]["suggestions"]);
     assert_eq!(growth(&b), growth(&a));
     assert_eq!(at_the_peak(&small), at_the_peak(&whole));
-    let told_apart = |answer: &Value| !answer.to_string().contains("(no longer told apart)");
+    let told_apart = |answer: &Value| !answer.to_string().contains("(freed earlier)");
     assert!(told_apart(&a) && told_apart(&b));
     // A profile that is made of both has it, too, wherever it is read.
     let profile = read::open(small.to_str().unwrap()).unwrap();
@@ -539,18 +539,18 @@ fn a_file_with_the_peak_that_is_not_right_is_reported() {
         let warnings: Vec<_> = profile.warnings.iter().map(|warning| warning.message.clone()).collect();
         let reported = warnings.iter().filter(|message| message.starts_with("small.peak.ttmem: ")).count();
         assert!(reported == 1 && warnings.iter().any(|message| message.contains(words)), "{warnings:?}");
-        assert!(answered(&small).to_string().contains("(no longer told apart)"));
+        assert!(answered(&small).to_string().contains("(freed earlier)"));
     };
     fs::copy(beside(&other, "peak"), beside(&small, "peak")).unwrap();
-    said("of another recording");
+    said("another recording");
     fs::write(beside(&small, "peak"), &right[..right.len() / 8]).unwrap();
-    said("cut off");
+    said("truncated");
     fs::write(beside(&small, "peak"), b"something else").unwrap();
     said("small.peak.ttmem: ");
     fs::remove_file(beside(&small, "peak")).unwrap();
     said("not found");
     fs::write(beside(&small, "peak"), &right).unwrap();
-    assert!(!answered(&small).to_string().contains("(no longer told apart)"));
+    assert!(!answered(&small).to_string().contains("(freed earlier)"));
 }
 
 /// What went wrong is in the newest file, however many followed.
@@ -608,7 +608,7 @@ fn a_recording_that_fails_is_said_at_once() {
     }
     program.recorder.flush();
     let failure = program.recorder.failure().unwrap().to_owned();
-    assert!(failure.starts_with("the recording ends here: cannot write"), "{failure}");
+    assert!(failure.starts_with("the recording stopped: cannot write"), "{failure}");
     program.act(&Act::Allocate(0, 0, 5));
     assert_eq!(program.recorder.pools().next().unwrap().1.allocations, 4001);
     assert!(program.recorder.finish().is_err());

@@ -62,7 +62,8 @@ const PEAK: u64 = 16_777;
 const BEFORE: u64 = 12_583;
 
 /// What is said of a log that ends too early, with the line that it ends on.
-const CRASHED: &str = "the log ends while program main runs, in step 3: it crashed, or the log was cut";
+const CRASHED: &str =
+    "the log ends while program main is running, in step 3: it crashed, or the log is truncated";
 
 #[test]
 fn an_empty_file_holds_nothing() {
@@ -72,13 +73,13 @@ fn an_empty_file_holds_nothing() {
 
 #[test]
 fn binary_data_is_no_log() {
-    let error = refused(&malformed("binary.log"), 2, &["no reader knows", "00 30 55", "ttmem formats"]);
+    let error = refused(&malformed("binary.log"), 2, &["unknown format", "00 30 55", "ttmem formats"]);
     assert!(matches!(error, Error::UnknownFormat { .. }));
 }
 
 #[test]
 fn text_without_a_line_of_the_runtime_is_no_log() {
-    let error = refused(&malformed("not-a-log.txt"), 2, &["no reader knows", "text", "ttmem formats"]);
+    let error = refused(&malformed("not-a-log.txt"), 2, &["unknown format", "text", "ttmem formats"]);
     assert!(matches!(error, Error::UnknownFormat { .. }));
 }
 
@@ -91,7 +92,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_directory_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let error = refused(folder.path().to_str().unwrap(), 2, &["is a directory", "name a file in it"]);
+    let error = refused(folder.path().to_str().unwrap(), 2, &["is a directory", "specify a file"]);
     assert!(matches!(error, Error::Directory { .. }));
 }
 
@@ -182,7 +183,7 @@ fn numbers_that_overflow_are_not_known() {
 #[test]
 fn a_device_with_more_free_than_there_is_is_not_believed_in_silence() {
     let file = malformed("free-larger-than-total.log");
-    let answer = answered(&file, &[(Some(16), "more free than there is in total in DRAM")]);
+    let answer = answered(&file, &[(Some(16), "more free memory than the total in DRAM")]);
     assert_eq!((answer.ranks[0].operations.total, dram_peak(&answer)), (4, (Some(PEAK), Some(3))));
 }
 
@@ -214,7 +215,7 @@ fn a_line_of_a_hundred_megabytes_is_passed_over() {
     file.write_all(b"\n").unwrap();
     file.write_all(&good).unwrap();
     file.into_inner().unwrap().sync_all().unwrap();
-    let answer = answered(path.to_str().unwrap(), &[(Some(1), "longer than"), (Some(26), CRASHED)]);
+    let answer = answered(path.to_str().unwrap(), &[(Some(1), "this line exceeds"), (Some(26), CRASHED)]);
     assert_eq!((answer.ranks[0].operations.total, dram_peak(&answer)), (4, (Some(PEAK), Some(3))));
 }
 
@@ -261,7 +262,7 @@ fn a_program_that_is_given_up_is_said() {
     fs::write(&path, log).unwrap();
     let answer = answered(
         path.to_str().unwrap(),
-        &[(Some(5), "did not finish"), (Some(8), "the log ends while program main runs")],
+        &[(Some(5), "did not finish"), (Some(8), "the log ends while program main is running")],
     );
     assert_eq!((answer.ranks[0].runs, answer.ranks[0].operations.total), (2, 2));
 }

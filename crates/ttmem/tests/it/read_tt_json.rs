@@ -418,7 +418,7 @@ fn a_report_of_the_earlier_tool_is_read() {
     assert_eq!(profile.source.format, "tt_json");
     assert!(profile.complete);
     let [warning, earlier] = messages(&profile)[..] else { panic!("{:?}", profile.warnings) };
-    assert!(warning.contains("deallocations") && warning.contains("what was alive"), "{warning}");
+    assert!(warning.contains("deallocations") && warning.contains("live tensors"), "{warning}");
     assert!(earlier.contains("earlier tt-memory-profiler"), "{earlier}");
     let rank = answer(&profile).ranks.remove(0);
     assert_eq!((rank.runs, rank.passes, rank.operations.total, rank.operations.reported), (2, 2, 13, 13));
@@ -571,11 +571,8 @@ fn refused(name: &str, code: u8, words: &[&str]) {
 #[track_caller]
 fn answered(name: &str, warnings: &[(Option<u64>, &str)]) -> (Profile, RankSummary) {
     let profile = open(Path::new(&malformed(name)));
-    let usual = [
-        "leave out what happened at deallocations",
-        "earlier tt-memory-profiler",
-        "not beside the memory file",
-    ];
+    let usual =
+        ["do not include deallocations", "earlier tt-memory-profiler", "files beside the memory file"];
     let found: Vec<(Option<u64>, &str)> = profile
         .warnings
         .iter()
@@ -603,33 +600,33 @@ const PEAK: (Option<u64>, Option<u32>) = (Some(3 * MIB), Some(1));
 #[test]
 fn files_without_states_are_refused() {
     refused("empty_memory.json", 2, &["is empty"]);
-    refused("another-format.json", 2, &["no reader knows"]);
+    refused("another-format.json", 2, &["unknown format"]);
     refused("no-rows_memory.json", 4, &["0 operations", "TT_RUNTIME_MEMORY_LOG_LEVEL=operation"]);
     refused("no-states_memory.json", 4, &["2 operations", "none has a memory state"]);
-    refused("cut-before-rows_memory.json", 4, &["damaged", "EOF"]);
+    refused("cut-before-rows_memory.json", 4, &["corrupt", "EOF"]);
     let options = read::Options { format: Some("tt_json".into()), ..read::Options::default() };
     let error = read::open_with(&malformed("another-format.json"), &options).unwrap_err();
     assert_eq!(error.exit_code(), 4, "{error}");
     let log = corpus().join("../tt_log/vae-decoder.log");
     let error = read::open_with(log.to_str().unwrap(), &options).unwrap_err();
-    assert!(error.to_string().contains("damaged before its first state"), "{error}");
+    assert!(error.to_string().contains("corrupt before its first state"), "{error}");
     let folder = tempdir().unwrap();
     assert!(matches!(read::open(folder.path().to_str().unwrap()), Err(Error::Directory { .. })));
 }
 
 #[test]
 fn a_damaged_file_is_answered_up_to_the_damage() {
-    let (profile, rank) = answered("cut_memory.json", &[(Some(4), "is damaged")]);
+    let (profile, rank) = answered("cut_memory.json", &[(Some(4), "is corrupt")]);
     assert_eq!((rank.operations.total, peak(&rank), profile.complete), (2, PEAK, false));
     // JSON has no such number.
-    let (_, rank) = answered("not-a-number_memory.json", &[(Some(3), "is damaged")]);
+    let (_, rank) = answered("not-a-number_memory.json", &[(Some(3), "is corrupt")]);
     assert_eq!((rank.operations.total, peak(&rank)), (1, (Some(MIB), Some(0))));
 }
 
 #[test]
 fn what_is_no_row_is_counted() {
-    let warning = "5 rows are no objects and were left out; the first is row 1 of";
-    let misplaced = "2 rows have an index that is not their place";
+    let warning = "5 rows are not objects and were skipped; the first is row 1 of";
+    let misplaced = "2 rows have an index that does not match their position";
     let (_, rank) = answered("rows-are-no-objects_memory.json", &[(None, misplaced), (None, warning)]);
     assert_eq!((rank.operations.total, peak(&rank)), (3, PEAK));
 }
@@ -659,8 +656,7 @@ fn rows_over_64_mib_are_skipped_and_counted() {
 
 #[test]
 fn values_that_cannot_be_are_counted_and_not_known() {
-    let (profile, rank) =
-        answered("wrong-values_memory.json", &[(None, "9 values are none that belong there")]);
+    let (profile, rank) = answered("wrong-values_memory.json", &[(None, "9 values have the wrong type")]);
     assert_eq!((rank.operations.total, peak(&rank)), (3, PEAK));
     let dram = rank.pools.get("DRAM").unwrap();
     // The first row has a wrong number of banks; the file's head has the right one.
@@ -676,10 +672,12 @@ fn values_that_cannot_be_are_counted_and_not_known() {
 
 #[test]
 fn counts_and_indexes_that_do_not_fit_are_said() {
-    let (_, rank) = answered("wrong-total_memory.json", &[(None, "counts 5 operations, but has 3")]);
+    let (_, rank) = answered("wrong-total_memory.json", &[(None, "states 5 operations but contains 3")]);
     assert_eq!(peak(&rank), PEAK);
-    let (_, rank) =
-        answered("double-indexes_memory.json", &[(None, "1 rows have an index that is not their place")]);
+    let (_, rank) = answered(
+        "double-indexes_memory.json",
+        &[(None, "1 rows have an index that does not match their position")],
+    );
     assert_eq!((rank.operations.total, peak(&rank)), (3, PEAK));
 }
 
@@ -696,7 +694,7 @@ fn other_orders_of_the_file_are_read() {
 fn rows_of_the_two_lists_belong_together_by_their_index() {
     let (profile, rank) = answered(
         "fewer-operations_memory.json",
-        &[(None, "has 2 rows, the memory file 3; of 1 operations only the name")],
+        &[(None, "has 2 rows and the memory file has 3; only the names of 1 operations")],
     );
     assert_eq!(peak(&rank), PEAK);
     let result = |step| {
@@ -710,7 +708,7 @@ fn rows_of_the_two_lists_belong_together_by_their_index() {
 fn a_file_of_another_run_is_not_believed() {
     let (profile, _) = answered(
         "other-operations_memory.json",
-        &[(None, "2 rows of other-operations_operations.json are other operations")],
+        &[(None, "2 rows of other-operations_operations.json do not match")],
     );
     let op = |step| profile.op_of(&profile.ranks[0], step).unwrap();
     assert_eq!((op(0).results.len(), op(1).results.len(), op(2).results.len()), (0, 0, 1));
@@ -722,10 +720,10 @@ fn damaged_files_beside_it_are_read_as_far_as_they_go() {
     let (profile, rank) = answered(
         "damaged-siblings_memory.json",
         &[
-            (Some(1), "damaged-siblings_ir.json is damaged"),
-            (Some(3), "damaged-siblings_operations.json is damaged"),
-            (None, "has 1 rows, the memory file 3"),
-            (None, "1 rows are no objects"),
+            (Some(1), "damaged-siblings_ir.json is corrupt"),
+            (Some(3), "damaged-siblings_operations.json is corrupt"),
+            (None, "has 1 rows and the memory file has 3"),
+            (None, "1 rows are not objects"),
         ],
     );
     assert_eq!(peak(&rank), PEAK);

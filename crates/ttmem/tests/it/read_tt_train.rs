@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use ttmem::model::{Phase, Profile, Rank, Session, Totals};
+use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
 use ttmem::{Error, Result, read};
 use ttmem_testkit::random::Random;
 
@@ -192,6 +193,68 @@ fn any_summary_reads_back() {
     }
 }
 
+/// The text that the tracker prints for devices of PyTorch: sizes from bytes to hundreds of GiB.
+#[test]
+fn summaries_of_other_devices_read_back() {
+    for seed in 0..50 {
+        let mut random = Random::new(seed);
+        let tracker = MemoryUsageTracker::new();
+        let guard = tracker.begin_capture_on(RunMode::Normal, "cuda:0").unwrap();
+        let mut held = 0;
+        for number in 0..random.between(1, 8) {
+            for _ in 0..random.between(0, 5) {
+                let power = random.between(1, 38);
+                tracker.record_alloc(held, random.between(1, 1 << power), Pool::Dram);
+                held += 1;
+            }
+            tracker.record_free(random.between(0, held));
+            tracker.snapshot(&format!("PHASE_{number}")).unwrap();
+        }
+        tracker.end_capture("END").unwrap();
+        let text = tracker.memory_usage_text();
+        assert!(!text.contains("DRAM") && !text.contains("L1") && !text.contains(" MB"), "{text}");
+        let profile = opened(text.as_bytes()).unwrap();
+        assert_eq!(warnings(&profile), [], "{text}");
+        let rank = &profile.ranks[0];
+        assert_eq!(profile.text(rank.sessions[0].name.unwrap()), "cuda:0");
+        let found = phases(&profile, rank, 0);
+        let truth = tracker.get_dram_usage_all();
+        assert_eq!(found.len(), truth.len());
+        for ((name, phase), (true_name, usage)) in found.into_iter().zip(&truth) {
+            assert_eq!(name, true_name);
+            // 0.01 MiB, or 0.001 GiB.
+            let close =
+                |read: i64, is: i64| read.abs_diff(is) <= if is.abs() < 1 << 30 { 5_243 } else { 536_871 };
+            assert!(close(phase.segment_peak.unwrap(), usage.peak), "{text}");
+            assert!(close(phase.change.unwrap(), usage.change()), "{text}");
+            assert_eq!(phase.l1_peak_total, None);
+        }
+        guard.release();
+    }
+}
+
+#[test]
+fn phases_of_different_devices_are_not_added_up() {
+    let tracker = MemoryUsageTracker::new();
+    tracker.begin_capture_on(RunMode::Normal, "cuda:0").unwrap().release();
+    tracker.end_capture("A").unwrap();
+    for (error, wanted) in [
+        (tracker.begin_capture_on(RunMode::Normal, "cpu").unwrap_err(), "cpu"),
+        (tracker.begin_capture(RunMode::Normal).unwrap_err(), "a Tenstorrent device"),
+    ] {
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the existing phases were captured on cuda:0, so {wanted} is not possible; call clear() first"
+            )
+        );
+    }
+    tracker.clear();
+    tracker.begin_capture(RunMode::Normal).unwrap().release();
+    tracker.end_capture("A").unwrap();
+    assert!(tracker.memory_usage_text().contains("  DRAM: Segment Peak 0.00 MB"));
+}
+
 /// Colours, CR LF, a prefix, lines of others, and pages of output before the first summary change nothing.
 #[test]
 fn what_stands_around_a_summary_changes_nothing() {
@@ -266,7 +329,7 @@ fn a_summary_that_is_cut_off_is_said_with_its_line() {
         let open: Vec<&Session> = sessions.iter().filter(|session| session.totals.is_none()).collect();
         let cut_off: Vec<Option<u64>> = warnings(&profile)
             .into_iter()
-            .filter_map(|(line, message)| message.contains("cut off").then_some(line))
+            .filter_map(|(line, message)| message.contains("truncated").then_some(line))
             .collect();
         assert_eq!(cut_off, open.iter().map(|session| session.line).collect::<Vec<_>>(), "{end} lines");
     }

@@ -264,7 +264,7 @@ fn the_corpus_is_what_its_types_say() {
         assert_eq!(found["fragmentation"]["DRAM"]["step"], 5, "{name}");
     }
     let cut = read::open(&corpus("malformed/cut.json")).unwrap();
-    assert!(cut.warnings[0].message.contains("the results are damaged"), "{:?}", cut.warnings);
+    assert!(cut.warnings[0].message.contains("the results are corrupt"), "{:?}", cut.warnings);
     assert_eq!(read::open(&corpus("malformed/no-memory.json")).unwrap_err().exit_code(), 4);
 }
 

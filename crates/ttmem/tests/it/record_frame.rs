@@ -285,7 +285,7 @@ fn a_file_with_a_byte_changed_is_read_up_to_there() {
             }
             let (read, message) = read_damaged(&bytes);
             assert_eq!(read, events[..events_before(at, &starts)], "byte {at} changed by {pattern}");
-            assert!(message.contains("damaged at byte") || message.contains("breaks off"), "{message}");
+            assert!(message.contains("corrupt at byte") || message.contains("truncated"), "{message}");
         }
     }
 }
@@ -537,7 +537,7 @@ fn another_major_is_refused() {
         let error = read(&Forged::new(major, 3).0).unwrap_err();
         let message = error.to_string();
         assert!(message.contains(&format!("{major}.3")) && message.contains("1.0"), "{message}");
-        assert!(message.contains(age) && message.contains("convert it"), "{message}");
+        assert!(message.contains(age) && message.contains("convert the file"), "{message}");
         assert_eq!(error.exit_code(), 2);
     }
     assert!(frame::is_ttmem(&Forged::new(2, 0).0), "still ours: it is for us to say why not");
@@ -561,7 +561,7 @@ fn what_is_behind_the_end_is_left_out_and_said() {
                 }
                 let [first, Event::Warning(warning)] = events.as_slice() else { panic!("{events:?}") };
                 assert_eq!(*first, text("a"));
-                assert!(warning.message.contains("behind the end"), "{}", warning.message);
+                assert!(warning.message.contains("after the end"), "{}", warning.message);
             }
         }
     }
@@ -750,7 +750,7 @@ fn a_recording_with_damage_further_up_goes_on_from_there() {
     assert_eq!(read, known.0);
     assert_eq!(read[..18], events[..18]);
     let [Event::Warning(warning)] = &read[18..] else { panic!("{read:?}") };
-    let lost = format!("{} bytes", bytes.len() - starts[2]);
+    let lost = format!("{} unreadable bytes", bytes.len() - starts[2]);
     assert!(warning.message.contains(&lost), "{}", warning.message);
 }
 
@@ -770,11 +770,11 @@ fn what_must_not_be_continued_is_left_as_it_is() {
         (ended, "finished"),
         (closed, "finished"),
         (newer.0, "1.1"),
-        (unknown.0, "does not know"),
+        (unknown.0, "unknown to this version"),
         (undecodable.0, "cannot be decoded"),
         (bad_header, "header"),
         (Forged::new(2, 0).0, "2.0"),
-        (b"Always | INFO | something else".to_vec(), "no .ttmem file"),
+        (b"Always | INFO | something else".to_vec(), "not a .ttmem file"),
     ];
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("other.ttmem");

@@ -34,8 +34,8 @@ fn dram_over_90() {
     let found = holding(900 * MIB + 1).only("dram_over_90");
     assert_eq!((saves(&found), found.step, &*found.pool), (None, Some(0), "DRAM"));
     let found = holding(950 * MIB).only("dram_over_90");
-    says(&found, &["95.0% full", "50.0 MiB/bank (400.0 MiB on the device) are left", "Risk"]);
-    says(&found, &["Taking 150.0 MiB/bank (1.17 GiB on the device) off brings it to 80%"]);
+    says(&found, &["95.0% full", "50.0 MiB/bank (400.0 MiB on the device) is free", "Risk"]);
+    says(&found, &["To stay below 80%, save 150.0 MiB/bank (1.17 GiB on the device)"]);
     holding(900 * MIB).silent("dram_over_90");
 }
 
@@ -45,7 +45,7 @@ fn dram_over_80() {
     assert!(!found.message.contains("Risk"), "{}", found.message);
     says(
         &holding(850 * MIB).only("dram_over_80"),
-        &["85.0% full", "Taking 50.0 MiB/bank (400.0 MiB on the device) off"],
+        &["85.0% full", "save 50.0 MiB/bank (400.0 MiB on the device)"],
     );
     holding(900 * MIB).only("dram_over_80");
     holding(900 * MIB + 1).silent("dram_over_80");
@@ -60,8 +60,8 @@ fn l1_over_90_and_95() {
         scene
     };
     let found = holding(L1_BANK / 100 * 96).only("l1_over_95");
-    says(&found, &["L1 is 96.0% full", "40.0 KiB/bank (2.5 MiB on the device) are left", "spill to DRAM"]);
-    says(&found, &["Taking 60.0 KiB/bank (3.8 MiB on the device) off brings it to 90%"]);
+    says(&found, &["L1 is 96.0% full", "40.0 KiB/bank (2.5 MiB on the device) is free", "spill to DRAM"]);
+    says(&found, &["To stay below 90%, save 60.0 KiB/bank (3.8 MiB on the device)"]);
     assert_eq!((found.step, &*found.pool), (Some(0), "L1"));
     holding(L1_BANK / 100 * 95).silent("l1_over_95");
     says(&holding(L1_BANK / 100 * 95).only("l1_over_90"), &["95.0% full"]);
@@ -100,7 +100,10 @@ fn padding_of_a_tensor_over_50() {
     let thin = padded(&mut scene, "%0");
     scene.free(thin);
     let found = scene.only("tensor_padding_over_50");
-    says(&found, &["%0, 3x21x8192 (bf16), is padded by 52.4%", "As 1x63x8192, the same elements, it lowers"]);
+    says(
+        &found,
+        &["%0, 3x21x8192 (bf16), is padded by 52.4%", "Reshaping it to 1x63x8192 (same elements) lowers"],
+    );
     assert_eq!((saves(&found), found.step), (Some(64 * KIB), Some(0)));
 
     let mut scene = Scene::new();
@@ -137,7 +140,7 @@ fn a_shape_is_proposed_only_where_nothing_depends_on_it() {
         let sum = scene.compute("ttnn.add", &[("%0", thin), ("%s", &scalar)], "%1", thin);
         scene.free(sum);
     });
-    assert!(!free.is_empty() && free.iter().all(|one| one.message.contains("As 1x63x8192")), "{free:?}");
+    assert!(!free.is_empty() && free.iter().all(|one| one.message.contains("to 1x63x8192")), "{free:?}");
 
     let tied = |op: &str, other: Option<&Of>, result: &Of| {
         let found = of_shape(|scene, thin| {
@@ -147,7 +150,7 @@ fn a_shape_is_proposed_only_where_nothing_depends_on_it() {
             scene.free(made);
         });
         for one in &found {
-            assert!(!one.message.contains("As ") && one.saves_per_bank.is_none(), "{op}: {one:?}");
+            assert!(!one.message.contains("Reshaping") && one.saves_per_bank.is_none(), "{op}: {one:?}");
             assert!(one.message.contains(&format!("{op} would need to change too")), "{op}: {one:?}");
         }
         assert!(!found.is_empty(), "{op}");
@@ -174,7 +177,7 @@ fn what_element_wise_operations_tie_together_has_one_shape() {
         }
     });
     let found = found.iter().find(|one| one.message.contains("3x21x8192")).unwrap();
-    says(found, &["3 tensors of 3x21x8192", "ttnn.mean would need to change too"]);
+    says(found, &["3 tensors of shape 3x21x8192", "ttnn.mean would need to change too"]);
     assert_eq!(found.saves_per_bank, None);
 }
 
@@ -265,7 +268,7 @@ fn a_matmul_that_begins_at_the_peak() {
     let found = scene.only("matmul_at_peak");
     says(
         &found,
-        &["Step 1, ttnn.linear,", "begins with DRAM at its peak: its operands take 4.0 MiB/bank, 100.0%"],
+        &["Step 1, ttnn.linear,", "starts with DRAM at its peak: its operands take 4.0 MiB/bank, 100.0%"],
     );
     assert_eq!((saves(&found), found.step), (None, Some(1)));
 }
@@ -315,7 +318,7 @@ fn reduction_at_peak() {
     };
     for op in ["ttnn.softmax", "ttnn.mean", "ttnn.sum", "ttnn.max", "ttnn.rms_norm", "ttnn.argmax"] {
         let found = with(op, 72 * MIB).only("reduction_at_peak");
-        says(&found, &[op, "8.0 MiB/bank, 10.0% of the DRAM peak", "buffers in between"]);
+        says(&found, &[op, "8.0 MiB/bank, 10.0% of the DRAM peak", "intermediate buffers"]);
         assert_eq!(saves(&found), Some(2 * MIB), "{op}");
         with(op, 72 * MIB + 1).silent("reduction_at_peak");
     }
@@ -394,9 +397,9 @@ fn f32_tensors() {
         scene
     };
     let found = with(72 * MIB).only("f32_tensors");
-    says(&found, &["1 f32 tensor takes 8.0 MiB/bank, 10.0% of the DRAM peak", "As bf16"]);
+    says(&found, &["1 f32 tensor takes 8.0 MiB/bank, 10.0% of the DRAM peak", "Storing it as bf16"]);
     assert_eq!(saves(&found), Some(4 * MIB));
-    says(&found, &["it lowers the peak by 4.0 MiB/bank (32.0 MiB on the device)"]);
+    says(&found, &["lowers the peak by 4.0 MiB/bank (32.0 MiB on the device)"]);
     with(72 * MIB + 1).silent("f32_tensors");
 }
 
@@ -410,7 +413,7 @@ fn bf16_weights() {
         scene
     };
     let found = with(4 * MIB).only("bf16_weights");
-    says(&found, &["1 bf16 weight takes 4.0 MiB/bank, 50.0% of the DRAM peak", "As bfp_bf8"]);
+    says(&found, &["1 bf16 weight takes 4.0 MiB/bank, 50.0% of the DRAM peak", "Storing it as bfp_bf8"]);
     // 960 of the 2048 bytes of every tile.
     assert_eq!(saves(&found), Some(4 * MIB / 2048 * 960));
     with(4 * MIB + 1).silent("bf16_weights");
@@ -435,7 +438,10 @@ fn kv_cache() {
         let others = MIB * 7 / 3;
         let scene = with(op, place, others);
         let found = scene.only("kv_cache");
-        says(&found, &["1 KV cache takes 1.0 MiB/bank, 30.0% of the DRAM peak", "Half the context length"]);
+        says(
+            &found,
+            &["1 KV cache takes 1.0 MiB/bank, 30.0% of the DRAM peak", "Halving the context length"],
+        );
         assert_eq!(saves(&found), Some(MIB / 2));
         with(op, place, others + 2).silent("kv_cache");
     }
@@ -451,7 +457,7 @@ fn fragmentation() {
         scene
     };
     let found = with(700 * MIB, 149 * MIB).only("fragmentation");
-    says(&found, &["Before step 1, 300.0 MiB/bank of DRAM are free", "the largest piece has 149.0 MiB"]);
+    says(&found, &["Before step 1, 300.0 MiB/bank of DRAM is free", "the largest free block is 149.0 MiB"]);
     assert_eq!((saves(&found), found.step), (None, Some(1)));
     with(700 * MIB, 150 * MIB).silent("fragmentation");
     // A quarter of a bank in one piece is enough for most.
@@ -477,8 +483,8 @@ fn unexplained() {
         scene
     };
     let found = with(MIB).only("unexplained");
-    says(&found, &["No tensor explains 1.0 MiB/bank, 1.0% of the DRAM peak"]);
-    says(&found, &["ttnn.reshape left 1.0 MiB/bank of that behind, in 1 step", "program cache"]);
+    says(&found, &["Tensors do not explain 1.0 MiB/bank, 1.0% of the DRAM peak"]);
+    says(&found, &["ttnn.reshape left 1.0 MiB/bank of this allocated, in 1 step", "program cache"]);
     assert_eq!((saves(&found), found.step), (None, Some(1)));
     with(MIB - 1).silent("unexplained");
 }
@@ -501,7 +507,7 @@ fn unexplained_bytes_that_were_there_before() {
     scene.hide(4 * MIB);
     scene.make("ttnn.full", &[], "%0", &bytes(90 * MIB));
     let found = scene.only("unexplained");
-    says(&found, &["4.0 MiB/bank, 4.3%", "4.0 MiB/bank were there before the first step"]);
+    says(&found, &["4.0 MiB/bank, 4.3%", "4.0 MiB/bank was allocated before the first step"]);
     assert_eq!(found.step, None);
 }
 
@@ -522,9 +528,9 @@ fn out_of_memory_of_every_cause() {
     says(&found, &["Step 1, ttnn.matmul, lacks 50.0 MiB/bank (400.0 MiB on the device) of DRAM"]);
     assert_eq!((saves(&found), found.step), (None, Some(1)));
     let found = oom("DRAM", 300 * MIB, 600 * MIB, 200 * MIB);
-    says(&found, &["lacks 100.0 MiB/bank of DRAM in one piece", "600.0 MiB were free", "had 200.0 MiB"]);
-    says(&oom("DRAM", 2500 * MIB, 600 * MIB, 600 * MIB), &["a bank has 1000.0 MiB", "into 3 parts"]);
-    says(&oom("L1", 2 * BANK, 0, 0), &["of L1", "into 2 parts"]);
+    says(&found, &["lacks 100.0 MiB/bank of contiguous DRAM", "600.0 MiB was free", "block was 200.0 MiB"]);
+    says(&oom("DRAM", 2500 * MIB, 600 * MIB, 600 * MIB), &["a bank has 1000.0 MiB", "into at least 3 parts"]);
+    says(&oom("L1", 2 * BANK, 0, 0), &["of L1", "into at least 2 parts"]);
 
     let mut scene = holding(MIB);
     scene.fail("ttnn.conv2d", "L1", |fault| {
@@ -532,13 +538,13 @@ fn out_of_memory_of_every_cause() {
         fault.region_end = Some(1_200_000);
         fault.limit = Some(1_190_000);
     });
-    says(&scene.only("out_of_memory"), &["lacks 9.8 KiB of L1 on a core for its circular buffers"]);
+    says(&scene.only("out_of_memory"), &["lacks 9.8 KiB of L1 per core for its circular buffers"]);
     let mut scene = holding(MIB);
     scene.fail("ttnn.execute_trace", "TRACE", |fault| fault.kind = FaultKind::TraceRegion);
     says(&scene.only("out_of_memory"), &["trace_region_size"]);
     let mut scene = holding(MIB);
     scene.fail("ttnn.matmul", "DRAM", |_| {});
-    says(&scene.only("out_of_memory"), &["does not tell how much"]);
+    says(&scene.only("out_of_memory"), &["does not say how much"]);
     holding(MIB).silent("out_of_memory");
 }
 
@@ -725,10 +731,11 @@ fn a_suggestion_has_its_sentences_apart() {
     assert_eq!(
         parts(&found),
         [
-            Some("DRAM is 95.0% full at its peak, 50.0 MiB/bank (400.0 MiB on the device) are left."),
+            Some("DRAM is 95.0% full at its peak; 50.0 MiB/bank (400.0 MiB on the device) is free."),
             Some("Risk of running out of memory."),
             Some(
-                "Taking 150.0 MiB/bank (1.17 GiB on the device) off brings it to 80%: reduce the batch or the model."
+                "To stay below 80%, save 150.0 MiB/bank (1.17 GiB on the device): reduce the batch size or the model \
+                 size."
             ),
         ]
     );

@@ -120,30 +120,30 @@ fn refusals_say_what_to_do() {
     let refused = |error: ttmem::record::tracker::TrackerError| error.to_string();
     assert_eq!(
         refused(tracker.snapshot("A").unwrap_err()),
-        "snapshot outside of a capture: call begin_capture first, and keep its guard while you capture"
+        "snapshot outside a capture; call begin_capture first and keep its guard while capturing"
     );
-    assert!(refused(tracker.end_capture("A").unwrap_err()).starts_with("end_capture outside of a capture"));
+    assert!(refused(tracker.end_capture("A").unwrap_err()).starts_with("end_capture outside a capture"));
     assert_eq!(
         refused(tracker.get_dram_usage("A").unwrap_err()),
-        "there is no phase \"A\": none was captured yet; snapshot(NAME) ends the first"
+        "no phase named \"A\"; no phase has been captured yet"
     );
     let guard = tracker.begin_capture(RunMode::Normal).unwrap();
     assert_eq!(
         refused(tracker.begin_capture(RunMode::Normal).unwrap_err()),
-        "a capture is running already: end it with end_capture(NAME), or drop its guard, before the next begins"
+        "a capture is already running; end it with end_capture(NAME) or drop its guard before beginning the next"
     );
     for name in ["A", "B", "A"] {
         tracker.snapshot(name).unwrap();
     }
-    assert_eq!(refused(tracker.get_l1_usage("C").unwrap_err()), "there is no phase \"C\": there are A, B");
+    assert_eq!(refused(tracker.get_l1_usage("C").unwrap_err()), "no phase named \"C\"; the phases are A, B");
     assert_eq!(
         refused(tracker.get_l1_usage("A").unwrap_err()),
-        "2 phases are called \"A\": get_dram_usage_all() and get_l1_usage_all() have each of them, in order"
+        "2 phases are named \"A\"; get_dram_usage_all() and get_l1_usage_all() return all of them, in order"
     );
     tracker.end_capture("D").unwrap();
     assert_eq!(
         refused(tracker.begin_capture(RunMode::NoDispatch).unwrap_err()),
-        "the phases so far were captured in mode NORMAL, those to come would be in mode NO_DISPATCH: call clear() first"
+        "the existing phases were captured in mode NORMAL, so mode NO_DISPATCH is not possible; call clear() first"
     );
     drop(guard);
     tracker.begin_capture(RunMode::NoDispatch).unwrap().release();

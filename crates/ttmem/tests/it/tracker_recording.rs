@@ -388,7 +388,7 @@ fn what_a_killed_program_recorded_is_there() {
 
     let profile = read();
     assert!(!profile.complete);
-    assert!(profile.warnings[0].message.contains("was killed or is still writing"), "{:?}", profile.warnings);
+    assert!(profile.warnings[0].message.contains("was killed or is still running"), "{:?}", profile.warnings);
     let answer = answer(&profile);
     assert_eq!(answer["operations"]["total"], 3);
     assert_eq!(answer["pools"]["DRAM"]["peak_total"], 1500);
@@ -419,6 +419,29 @@ fn a_second_session_begins_with_nothing() {
     assert_eq!(answer["pools"]["DRAM"]["banks"], 1);
     assert_eq!(answer["pools"]["L1"]["banks"], Value::Null);
     assert_eq!(answer["peak"]["unexplained_per_bank"], 0);
+}
+
+#[test]
+fn other_devices_have_pools_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("devices.ttmem");
+    let tracker = MemoryUsageTracker::recording_to(&path).unwrap();
+    for (device, bytes) in [("cuda:0", 900), ("cpu", 400), ("cuda:0", 1000)] {
+        let _guard = tracker.begin_capture_on(RunMode::Normal, device).unwrap();
+        tracker.record_alloc(1, bytes, Pool::Dram);
+        tracker.end_capture("ONLY").unwrap();
+    }
+    tracker.finish().unwrap();
+    let answer = answer(&read::open(path.to_str().unwrap()).unwrap());
+    assert_eq!(answer["pools"].as_object().unwrap().len(), 2);
+    for (pool, peak, at_end) in [("cuda:0", 1000, 1000), ("cpu", 400, 0)] {
+        assert_eq!(answer["pools"][pool]["peak_total"], peak);
+        assert_eq!(answer["pools"][pool]["final_total"], at_end);
+        assert_eq!(answer["pools"][pool]["extent"], "device");
+    }
+    assert_eq!(answer["sessions"][1]["name"], "cpu");
+    assert_eq!(answer["phases"][0]["segment_peak_bytes"], 900);
+    assert_eq!(answer["phases"][0]["l1_peak_total_bytes"], Value::Null);
 }
 
 #[test]
@@ -453,7 +476,7 @@ fn a_recording_replaces_only_a_recording() {
     let notes = folder.path().join("notes.txt");
     std::fs::write(&notes, "mine").unwrap();
     let refused = MemoryUsageTracker::recording_to(&notes).unwrap_err().to_string();
-    assert!(refused.contains("something else than a recording: choose another name"), "{refused}");
+    assert!(refused.contains("the file exists and is not a recording; choose another name"), "{refused}");
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
     let nowhere = MemoryUsageTracker::recording_to(folder.path().join("no/where.ttmem")).unwrap_err();
     assert!(nowhere.to_string().contains("cannot write"), "{nowhere}");

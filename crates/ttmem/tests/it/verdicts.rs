@@ -28,10 +28,10 @@ fn a_verdict_has_its_sentences_apart() {
     assert_eq!(headline, "Out of memory: DRAM is fragmented.");
     assert_eq!(
         detail,
-        "Step 107, ttnn.full at \"cache.13\", asked for 37.5 MiB of each of 12 banks (450.0 MiB in all); 76.5 MiB were \
-         free, but the largest piece has 16.5 MiB. That is the size of its result %77, 115200x1024 f32."
+        "Step 107, ttnn.full at \"cache.13\", requested 37.5 MiB in each of 12 banks (450.0 MiB in total); 76.5 MiB per \
+         bank was free, but the largest free block was 16.5 MiB. This is the size of its result %77, 115200x1024 f32."
     );
-    assert!(advice.starts_with("What helps: allocate what lives long"), "{advice}");
+    assert!(advice.starts_with("Allocate long-lived tensors (weights, caches)"), "{advice}");
     assert_eq!(lacks, Some(39_321_600 - 17_299_424));
 }
 
@@ -54,7 +54,7 @@ fn every_front_end_displays_the_parts() {
         count += 1;
         let said = &oom.statement;
         let (screen, mut page, mut data) = (screen(&answer), Vec::new(), Vec::new());
-        markdown(&answer, &name, &mut page).unwrap();
+        markdown(&answer, &name, ttmem::report::MarkdownSize::default(), &mut page).unwrap();
         json(&answer, &mut data).unwrap();
         let page = String::from_utf8(page).unwrap();
         let data: serde_json::Value = serde_json::from_slice(&data).unwrap();

@@ -1,6 +1,6 @@
-"""Made train.ttmem: PyTorch trains a small model for two steps.
+"""The program that recorded train.ttmem: PyTorch trains a small model for two steps.
 
-`python train.py` in an empty folder, with PyTorch and ttmem installed; the recording is beside it then.
+To record it again, run `python train.py` in an empty folder, with PyTorch and ttmem installed.
 """
 
 import torch

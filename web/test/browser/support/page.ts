@@ -1,5 +1,5 @@
-// What all tests do with a page: open it, look at all of it, read tables and numbers. A request to anywhere, a message
-// on the console or a dialog fails the test that sees it.
+// Helpers for report pages: opening them, showing sections, reading tables and numbers. Any request, console message or
+// dialog fails the test.
 
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
@@ -8,7 +8,7 @@ import { report } from "./tool";
 
 export { expect };
 
-/** The ids of the sections that every page has, in order. */
+/** The ids of the sections that every page of a Tenstorrent log has, in order. */
 export const SECTIONS = [
   "overview",
   "memory",
@@ -28,7 +28,7 @@ export const test = base.extend<{ guard: undefined; open: (log: string, options?
     async ({ page, context }, use) => {
       const complaints: string[] = [];
       let own = "";
-      // A page from file:// is the only thing that may be loaded; what it makes itself (data:, blob:) is no request.
+      // Only a page from file:// may be loaded; its own data: and blob: URLs are not requests.
       const isOwn = (url: string) => /^(data|blob):/.test(url) || url.split("#")[0] === own;
       await context.route("**/*", (route) => {
         const { url, isNavigationRequest } = ask(route.request());
@@ -51,7 +51,7 @@ export const test = base.extend<{ guard: undefined; open: (log: string, options?
       });
       page.on("popup", (popup) => complaints.push(`another window: ${popup.url()}`));
       await use(undefined);
-      expect(complaints, "what the page may not do").toEqual([]);
+      expect(complaints, "forbidden actions of the page").toEqual([]);
     },
     { auto: true },
   ],
@@ -73,7 +73,7 @@ interface Open {
 
 /** Opens the report of a log and waits until it is unpacked. */
 export async function open(page: Page, log: string, { name, hash = "" }: Open = {}): Promise<void> {
-  // From another page, so that a new hash alone opens the page anew.
+  // From another page, so that a change of the hash alone reloads the page.
   if (page.url() !== "about:blank") await page.goto("about:blank");
   await page.goto(pathToFileURL(report(log, name)).href + hash);
   await expect(page.locator("#app:not([aria-busy]) main")).toBeVisible();
@@ -87,14 +87,14 @@ export async function frames(page: Page): Promise<void> {
   );
 }
 
-/** Brings a section into view, so that it is drawn, and waits for it. */
+/** Scrolls to a section and waits until it is drawn. */
 export async function show(page: Page, id: string): Promise<Locator> {
   const section = page.locator(`section#${id}`);
-  // One call: most tests show many sections.
+  // In one call, since most tests show many sections.
   await section.evaluate(async (element) => {
     const frame = () => new Promise((done) => requestAnimationFrame(done));
     const isDrawn = () =>
-      element.querySelector(".section-body > *") && !element.textContent?.includes("Unpacking the texts");
+      element.querySelector(".section-body > *") && !element.textContent?.includes("Unpacking the graphs");
     element.scrollIntoView({ block: "start" });
     const end = performance.now() + 20_000;
     while (!isDrawn()) {
@@ -107,18 +107,18 @@ export async function show(page: Page, id: string): Promise<Locator> {
   return section;
 }
 
-/** Looks at every section, from top to bottom, and waits until all are drawn. */
+/** Scrolls through all sections and waits until they are drawn. */
 export async function showAll(page: Page): Promise<void> {
   await page.evaluate(async () => {
     const frame = () => new Promise((done) => requestAnimationFrame(done));
     for (const section of document.querySelectorAll("main section[id]")) {
       section.scrollIntoView({ block: "start" });
-      // One frame tells the page that it is seen, the next draws it.
+      // The first frame notifies the page, the second draws the section.
       await frame();
       await frame();
     }
   });
-  await expect(page.getByText("Unpacking the texts")).toHaveCount(0);
+  await expect(page.getByText("Unpacking the graphs")).toHaveCount(0);
   await expect(page.locator("main .section-body:empty")).toHaveCount(0);
   await frames(page);
 }
@@ -128,14 +128,14 @@ export function sectionsOf(page: Page): Promise<string[]> {
   return page.locator("main section[id]").evaluateAll((sections) => sections.map(({ id }) => id));
 }
 
-/** The bytes that an element shows: the values of the `data` elements in it. */
+/** The values of an element's `data` elements, in bytes. */
 export function values(element: Locator): Promise<number[]> {
   return element
     .locator("data")
     .evaluateAll((all) => all.map((data) => Number((data as HTMLDataElement).value)));
 }
 
-/** The one number that an element shows; `null` where it says that it is unknown. */
+/** The first number that an element shows; `null` if it shows "unknown". */
 export async function value(element: Locator): Promise<number | null> {
   const found = await values(element);
   if (found.length > 0) return found[0];
@@ -143,7 +143,7 @@ export async function value(element: Locator): Promise<number | null> {
   return null;
 }
 
-/** Sets the hash as a link would, and waits until the page shows it. */
+/** Sets the hash like a link, and waits until the page is updated. */
 export async function follow(page: Page, hash: string): Promise<void> {
   await page.evaluate((hash) => {
     location.hash = hash;
@@ -151,35 +151,35 @@ export async function follow(page: Page, hash: string): Promise<void> {
   await frames(page);
 }
 
-/** Chooses a pool with the buttons of a section. */
+/** Selects a pool with the buttons of a section. */
 export async function choosePool(page: Page, section: string, pool: string): Promise<void> {
   await page.locator(`#${section} .section-head`).getByText(pool, { exact: true }).click();
   await frames(page);
 }
 
-/** Everything that a reader sees or hears: texts, labels and tooltips. */
+/** All visible text, labels and tooltips. */
 export function wordsOf(page: Page): Promise<string> {
   return page.evaluate(() => {
     const labels = [...document.querySelectorAll("[aria-label], [title]")].flatMap((element) => [
       element.getAttribute("aria-label") ?? "",
       element.getAttribute("title") ?? "",
     ]);
-    // biome-ignore lint/performance/useDomNodeTextContent: only what is shown counts.
+    // biome-ignore lint/performance/useDomNodeTextContent: only visible text counts.
     return [document.body.innerText, ...labels].join("\n");
   });
 }
 
-/** What a page says when a number slipped through that is none. */
+/** Text that shows that a value was not formatted properly. */
 export const NO_NUMBER = /\b(NaN|undefined|null|Infinity|\[object \w+\])\b/;
 
-/** The rows of a table, through its `Save as CSV`. */
+/** The rows of a table, downloaded with `Save as CSV`. */
 export async function csvOf(page: Page, section: string): Promise<Record<string, string>[]> {
   const waiting = page.waitForEvent("download");
   await page.locator(`#${section}`).getByRole("button", { name: "Save as CSV" }).click();
   return recordsOf(await textOf(await waiting));
 }
 
-/** The rows of comma-separated values, by the names in the first. */
+/** Parses CSV with a header row. */
 export function recordsOf(csv: string): Record<string, string>[] {
   const [head, ...rows] = parseCsv(csv);
   return rows.map((row) => Object.fromEntries(head.map((name, at) => [name, row[at]])));
@@ -189,7 +189,7 @@ export async function textOf(download: Download): Promise<string> {
   return readFile(await download.path(), "utf8");
 }
 
-/** Reads comma-separated values (RFC 4180). */
+/** Parses CSV (RFC 4180). */
 export function parseCsv(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];
@@ -203,7 +203,7 @@ export function parseCsv(text: string): string[][] {
   return rows;
 }
 
-/** The same numbers each time, from 0 to below 1. */
+/** A reproducible random number generator, from 0 to below 1. */
 export function randomNumbers(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

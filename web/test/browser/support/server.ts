@@ -1,5 +1,4 @@
-// A server of one's own for a test. A request to anywhere else, a message on the console or a dialog fails the test
-// that sees it.
+// A separate server for each test. Any request to another host, console message or dialog fails the test.
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -19,12 +18,12 @@ export interface Server {
   origin: string;
   token: string;
   home: string;
-  /** Stores the report of a log, as the command does. */
+  /** Stores a report of a log with `ttmem report`. */
   store(log: string, name?: string): void;
   stop(): Promise<number | null>;
 }
 
-/** Starts a server with an empty home. */
+/** Starts a server with an empty `TTMEM_HOME`. */
 export async function start(options: string[] = []): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "ttmem-serve-"));
   const env = { ...process.env, TTMEM_HOME: home };
@@ -64,9 +63,9 @@ export const test = base.extend<{ options: string[]; server: Server; guard: stri
   server: async ({ options }, use) => {
     const server = await start(options);
     await use(server);
-    expect(await server.stop(), "it ends well").toBe(0);
+    expect(await server.stop(), "the server's exit code").toBe(0);
   },
-  /** What the page may not do; a test may take out what it expects. */
+  /** The page's forbidden actions; a test removes those it expects. */
   guard: [
     async ({ page, server }, use) => {
       const complaints: string[] = [];
@@ -84,7 +83,7 @@ export const test = base.extend<{ options: string[]; server: Server; guard: stri
         void dialog.dismiss();
       });
       await use(complaints);
-      expect(complaints, "what the page may not do").toEqual([]);
+      expect(complaints, "forbidden actions of the page").toEqual([]);
     },
     { auto: true },
   ],

@@ -1,4 +1,4 @@
-// The command under test: writes reports, and gives the answers that the page must show.
+// Runs the command under test: writes reports, and returns the numbers that the page must show.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -10,11 +10,11 @@ const WEB = resolve(import.meta.dirname, "../../..");
 const TTMEM = resolve(WEB, process.env.TTMEM_BIN ?? "../target/debug/ttmem");
 const MAKE_LOG = resolve(WEB, process.env.MAKE_LOG_BIN ?? "../target/debug/make-log");
 const CORPUS = resolve(WEB, "../corpus/tt_log");
-/** Where this worker's files go, for as long as it runs. */
+/** This worker's temporary folder. */
 const FILES = mkdtempSync(join(tmpdir(), "ttmem-browser-"));
 process.on("exit", () => rmSync(FILES, { recursive: true, force: true }));
 
-/** Screenshots and other things to look at. */
+/** The folder for screenshots and other output. */
 export const KEPT = resolve(WEB, "test-results");
 
 /** A training log. */
@@ -22,12 +22,12 @@ export function trainingLog(): string {
   return resolve(CORPUS, "../tt_train/tinyllama.log");
 }
 
-/** Evidence of another format, by its folder and name. */
-export function evidence(name: string): string {
+/** An input of another format, by its folder and name. */
+export function corpusFile(name: string): string {
   return resolve(CORPUS, "..", name);
 }
 
-/** What the tracker recorded of a program of PyTorch; `train.py` beside it is the program. */
+/** A recording of a PyTorch program, which is `train.py` in the same folder. */
 export function recordingOfPyTorch(): string {
   return resolve(import.meta.dirname, "../recordings/train.ttmem");
 }
@@ -44,26 +44,26 @@ export function logOf(name: string): string {
   return join(CORPUS, `${name}.log`);
 }
 
-/** A folder with the JSON files of a report alone. */
+/** A folder with only the JSON files of a report. */
 export function jsonFilesOf(name: string): string {
   return resolve(CORPUS, "../tt_json", name);
 }
 
-/** Makes a log with the test kit, once. */
+/** Generates a log with the test kit, once. */
 export function madeLog(name: string, ...options: string[]): string {
   const log = join(FILES, `${name}.log`);
   if (!existsSync(log)) execFileSync(MAKE_LOG, [...options, "-o", log]);
   return log;
 }
 
-/** Writes a memory profile of one's own. */
+/** Writes a memory profile. */
 export function writtenProfile(name: string, profile: unknown): string {
   const file = join(FILES, `${name}.json`);
   writeFileSync(file, JSON.stringify(profile));
   return file;
 }
 
-/** What `ttmem gantt --json` answers. */
+/** The output of `ttmem gantt --json`. */
 export function ganttAnswer(file: string): Gantt {
   const output = execFileSync(TTMEM, ["gantt", "--json", file], {
     maxBuffer: 1 << 28,
@@ -72,7 +72,7 @@ export function ganttAnswer(file: string): Gantt {
   return JSON.parse(output.toString());
 }
 
-/** Writes the page of what ran when; its path. */
+/** Writes the gantt page and returns its path. */
 export function ganttPage(file: string): string {
   const page = join(mkdtempSync(join(FILES, "gantt-")), "page.html");
   execFileSync(TTMEM, ["gantt", file, page], { stdio: "ignore" });
@@ -80,14 +80,14 @@ export function ganttPage(file: string): string {
   return built ? inNewPage(page, resolve(WEB, built)) : page;
 }
 
-/** Writes a log of one's own. */
+/** Writes a log. */
 export function writtenLog(name: string, text: string): string {
   const log = join(FILES, `${name}.log`);
   writeFileSync(log, text);
   return log;
 }
 
-/** What `ttmem summary --json` answers. */
+/** The output of `ttmem summary --json`. */
 export function summary(log: string, ...options: string[]): Summary {
   const output = execFileSync(TTMEM, ["summary", "--json", log, ...options], {
     maxBuffer: 1 << 28,
@@ -98,7 +98,7 @@ export function summary(log: string, ...options: string[]): Summary {
 
 const written = new Map<string, string>();
 
-/** Writes the report of a log, once; the path of the page. */
+/** Writes the report of a log, once, and returns the path of its page. */
 export function report(log: string, name = basename(log, ".log")): string {
   const key = `${log}\n${name}`;
   let page = written.get(key);
@@ -106,7 +106,7 @@ export function report(log: string, name = basename(log, ".log")): string {
     const folder = join(FILES, `report-${written.size}`);
     execFileSync(TTMEM, ["report", log, "-o", folder, "--name", name], { stdio: "ignore" });
     const found = readdirSync(folder).filter((file) => file.endsWith(".html"));
-    if (found.length !== 1) throw new Error(`one page was expected, not ${found.length}`);
+    if (found.length !== 1) throw new Error(`expected one page, found ${found.length}`);
     page = join(folder, found[0]);
     if (process.env.TTMEM_PAGE) page = inNewPage(page, resolve(WEB, process.env.TTMEM_PAGE));
     written.set(key, page);
@@ -114,7 +114,7 @@ export function report(log: string, name = basename(log, ".log")): string {
   return page;
 }
 
-/** The data of a page in a page that was built later: tests the page without building the command again. */
+/** Copies the data of a page into a newly built page, to test the page without rebuilding the command. */
 function inNewPage(page: string, built: string): string {
   const old = readFileSync(page, "utf8");
   const data = old.match(/<script type="application\/x-ttmem"[^>]*>[^<]*<\/script>/g)?.join("\n") ?? "";
@@ -129,7 +129,7 @@ function inNewPage(page: string, built: string): string {
   return out;
 }
 
-/** An operation in the file of operations that stands beside the page. */
+/** An operation in the report's operations file. */
 export interface Operation {
   step: number;
   mlir_op: string;

@@ -1,5 +1,5 @@
-//! The state: a stack of screens with home at its bottom, and what a message does to it. Nothing here touches the
-//! outside; what is to be done there is returned as effects.
+//! The state: a stack of screens with home at the bottom, and how messages change it. It has no side effects; they are
+//! returned as effects.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::inventory::Inventory;
 use super::message::{Answer, Effect, Message};
 use super::screens::{Home, Next, Note, Screen};
 
-/// How long a lone `q` in a text field waits for what comes next.
+/// How long a lone `q` in a text field waits for the next key before it quits.
 const LEAVING: Duration = Duration::from_secs(1);
-/// How often something that moves is drawn.
+/// The interval of redrawing an animated screen.
 const MOVING: Duration = Duration::from_millis(100);
 
-const LEAVING_NOTE: &str = "q: leaving; type on for a name that begins with q";
+const LEAVING_NOTE: &str = "q: quitting; keep typing for a name that starts with q";
 
-/// Ended by the user.
+/// The exit code when the user quits.
 pub(super) const QUIT: u8 = 0;
 
-/// The exit code of a program that a signal has ended, as shells say it.
+/// The exit code of a program ended by a signal, as shells report it.
 pub(super) fn code_of(signal: i32) -> u8 {
     128 + u8::try_from(signal.clamp(0, 127)).unwrap_or(0)
 }
@@ -29,26 +29,26 @@ pub(super) fn code_of(signal: i32) -> u8 {
 /// The state.
 pub(super) struct App {
     home: Home,
-    /// The screens above; the last is the one that is seen.
+    /// The screens above home; the last one is visible.
     above: Vec<Box<dyn Screen>>,
-    /// What there is to look at.
+    /// The reports, logs and scripts that were found.
     known: Inventory,
-    /// What is to be said, until the next key.
+    /// A note to show until the next key.
     note: Option<Note>,
-    /// What is to be printed once more when the terminal is as it was.
+    /// A text to print again after the terminal is restored.
     farewell: Option<String>,
-    /// Whether the terminal is too small for a screen; whoever draws knows.
+    /// Whether the terminal is too small for a screen; set while drawing.
     pub is_too_small: bool,
 }
 
 impl App {
-    /// The state at the beginning.
+    /// The initial state.
     pub fn new() -> Self {
         let (home, known) = (Home::default(), Inventory::default());
         Self { home, above: Vec::new(), known, note: None, farewell: None, is_too_small: false }
     }
 
-    /// The screen that is seen, with what there is to look at and what is to be said.
+    /// The visible screen, the inventory and the note.
     pub fn scene(&mut self) -> (&mut dyn Screen, &Inventory, Option<&Note>) {
         let screen: &mut dyn Screen = match self.above.last_mut() {
             Some(screen) => &mut **screen,
@@ -65,18 +65,18 @@ impl App {
         self.screen().field().is_some_and(Field::is_leaving)
     }
 
-    /// How long to wait for a message before time itself is one; `None` is for ever.
-    pub fn patience(&mut self) -> Option<Duration> {
+    /// How long to wait for a message before sending a tick; `None` for no limit.
+    pub fn timeout(&mut self) -> Option<Duration> {
         if self.is_leaving() { Some(LEAVING) } else { self.screen().is_moving().then_some(MOVING) }
     }
 
-    /// What is to be printed when the terminal is as it was.
+    /// The text to print after the terminal is restored.
     pub fn farewell(&mut self) -> Option<String> {
         let shown = self.screen().farewell();
         shown.or_else(|| self.farewell.take())
     }
 
-    /// Takes a message.
+    /// Applies a message.
     pub fn update(&mut self, message: Message) -> Vec<Effect> {
         match message {
             Message::Key(key) => self.key(key),
@@ -86,7 +86,7 @@ impl App {
                 self.with(|screen, known| screen.paste(&text, known))
             }
             Message::Tick if self.is_leaving() => vec![Effect::Quit(QUIT)],
-            // There is nothing to do but to draw.
+            // These only redraw the screen.
             Message::Tick | Message::Resized => Vec::new(),
             Message::Signal(SIGTSTP) => vec![Effect::Suspend],
             Message::Signal(signal) => vec![Effect::Quit(code_of(signal))],
@@ -106,20 +106,20 @@ impl App {
                 KeyCode::Char('c') => return vec![Effect::Quit(code_of(SIGINT))],
                 KeyCode::Char('z') => return vec![Effect::Suspend],
                 KeyCode::Char('l') => return vec![Effect::Redraw],
-                // So that tests can see what a panic leaves behind. Elsewhere this key ends a program, too.
+                // For a test of panics. Elsewhere this key ends a program, too.
                 #[cfg(debug_assertions)]
                 KeyCode::Char('4' | '\\') => panic!("Ctrl-\\ was pressed"),
                 _ => {}
             }
         }
         if self.is_too_small {
-            // What cannot be seen is not typed into.
+            // An invisible field takes no input.
             return if key.code == KeyCode::Char('q') { vec![Effect::Quit(QUIT)] } else { Vec::new() };
         }
         self.note = None;
         match self.screen().field() {
             Some(field) if field.is_leaving() && is_enter(key) => return vec![Effect::Quit(QUIT)],
-            // Letters with Ctrl or Alt are others.
+            // With Ctrl or Alt, a letter is not a shortcut.
             None if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {
                 return Vec::new();
             }
@@ -133,7 +133,7 @@ impl App {
         effects
     }
 
-    /// Lets the screen that is seen do something, and goes where it leads.
+    /// Runs an action on the visible screen and follows its result.
     fn with(&mut self, act: impl FnOnce(&mut dyn Screen, &Inventory) -> Next) -> Vec<Effect> {
         let (screen, known, _) = self.scene();
         let next = act(screen, known);
@@ -165,7 +165,7 @@ impl App {
             Next::Back(note) => {
                 let mut effects = self.close();
                 self.note = note;
-                // What was done there may have changed what there is.
+                // The screen may have changed the stored reports or logs.
                 effects.push(Effect::TakeStock);
                 effects
             }
@@ -182,7 +182,7 @@ impl App {
 
     fn close(&mut self) -> Vec<Effect> {
         let Some(mut screen) = self.above.pop() else { return Vec::new() };
-        // Until something else is looked at.
+        // Kept until another screen is opened.
         self.farewell = screen.farewell().or_else(|| self.farewell.take());
         screen.end().into_iter().collect()
     }

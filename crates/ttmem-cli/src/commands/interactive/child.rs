@@ -1,4 +1,4 @@
-//! Other commands of ours, as processes: `ttmem serve` in the background, `ttmem run` on the terminal.
+//! Child processes: `ttmem serve` in the background, `ttmem run` on the terminal.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -15,19 +15,19 @@ use tempfile::TempPath;
 use ttmem::store::Stored;
 
 use super::command_line::CommandLine;
-use super::message::{Answer, Evidence, Left, Message, RunLog};
+use super::message::{Answer, Input, Left, Message, RunLog};
 use crate::again;
 use crate::commands::run::{ACCOUNT, Account};
 use crate::commands::serve::HOW_TO_STOP;
 
-/// So often it is looked whether a process has ended.
-const LOOK_UP: Duration = Duration::from_millis(20);
-/// A server that does not stop in so many looks is ended.
-const LOOKS: usize = 250;
-/// So much of the end of a log is shown.
+/// The interval of polling a process for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The number of polls after which a server that does not stop is killed.
+const MAX_POLLS: usize = 250;
+/// The number of bytes shown from the end of a log.
 const END_OF_LOG: u64 = 16 << 10;
 
-/// `ttmem serve`, while it serves.
+/// A running `ttmem serve`.
 pub(super) struct Server {
     process: Arc<Process>,
     listeners: Vec<JoinHandle<()>>,
@@ -35,12 +35,12 @@ pub(super) struct Server {
 
 struct Process {
     child: Mutex<Child>,
-    /// Whether its end is our wish, and nothing to tell.
+    /// Whether it was stopped on purpose, so that its end is not reported.
     is_stopped: AtomicBool,
 }
 
 impl Server {
-    /// Starts it. What it says comes as messages.
+    /// Starts the server. Its output arrives as messages.
     pub fn start(sender: &Sender<Message>) -> io::Result<Self> {
         let mut child = again::command()?
             .args(["serve", "--no-open"])
@@ -54,7 +54,7 @@ impl Server {
             let (process, sender) = (Arc::clone(&process), sender.clone());
             thread::spawn(move || {
                 process.pass_on(err, &sender, |line| {
-                    // On our screen another key does.
+                    // The screen has another key for that.
                     (line != HOW_TO_STOP).then_some(Answer::ServerSaid { line })
                 });
             })
@@ -63,7 +63,7 @@ impl Server {
             let (process, sender) = (Arc::clone(&process), sender.clone());
             thread::spawn(move || {
                 process.pass_on(out, &sender, |address| Some(Answer::Serving { address }));
-                process.tell_the_end(&sender);
+                process.report_end(&sender);
             })
         });
         Ok(Self { process, listeners: on_error.into_iter().chain(on_output).collect() })
@@ -71,12 +71,12 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Stops it, and waits until it has.
+    /// Stops the server and waits for its end.
     fn drop(&mut self) {
         self.process.is_stopped.store(true, Ordering::SeqCst);
         self.process.stop();
         for listener in self.listeners.drain(..) {
-            // One that panicked has said so.
+            // A panic was already reported.
             let _ = listener.join();
         }
     }
@@ -87,14 +87,14 @@ impl Process {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if it has ended.
     fn ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
 
     fn send(&self, sender: &Sender<Message>, answer: Answer) {
         if !self.is_stopped.load(Ordering::SeqCst) {
-            // Whoever asked may have left meanwhile.
+            // The session may have ended meanwhile.
             let _ = sender.send(Message::Answer(answer));
         }
     }
@@ -117,13 +117,13 @@ impl Process {
         }
     }
 
-    fn tell_the_end(&self, sender: &Sender<Message>) {
+    fn report_end(&self, sender: &Sender<Message>) {
         loop {
             if let Some(status) = self.ended() {
                 let how = format!("The server {}.", in_words(status));
                 return self.send(sender, Answer::ServerEnded { how });
             }
-            thread::sleep(LOOK_UP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -131,25 +131,25 @@ impl Process {
         if self.ended().is_none() {
             ask_to_end(&self.child());
         }
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_POLLS {
             if self.ended().is_some() {
                 return;
             }
-            thread::sleep(LOOK_UP);
+            thread::sleep(POLL_INTERVAL);
         }
-        // What does not end by itself is ended; that it has just done so is no error.
+        // Kill a server that did not stop; it may also have just ended.
         let _ = self.child().kill();
         let _ = self.child().wait();
     }
 }
 
-/// Asks a process to end, as `kill` does.
+/// Sends SIGTERM to a process.
 pub(super) fn ask_to_end(child: &Child) {
-    // One that has ended just now has done what it was asked.
+    // It may have just ended.
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
 }
 
-/// Starts `ttmem run` on the terminal. Besides the process, the file for its account.
+/// Starts `ttmem run` on the terminal. Returns the process and the file for its account.
 pub(super) fn run(command: &CommandLine) -> io::Result<(Child, TempPath)> {
     let account = tempfile::NamedTempFile::new()?.into_temp_path();
     let child = again::command()?
@@ -161,19 +161,19 @@ pub(super) fn run(command: &CommandLine) -> io::Result<(Child, TempPath)> {
     Ok((child, account))
 }
 
-/// How a command ended and what it has left behind, by the account of `ttmem run`, which itself ended in some way.
+/// How a command ended and what it left behind, from the account of `ttmem run`, which itself ended as `run_ended`
+/// says.
 pub(super) fn left_behind(account: &Path, run_ended: &str) -> (String, Left) {
     let Some(account) = Account::read(account) else {
-        let how =
-            format!("was not started: ttmem run {run_ended}. What it said is on the screen behind this.");
+        let how = format!("was not started: ttmem run {run_ended}. Quit to see its output.");
         return (how, Left::Nothing);
     };
-    let how = account.ended.unwrap_or_else(|| "ended in a way that is not known".into());
+    let how = account.ended.unwrap_or_else(|| "ended with an unknown status".into());
     let stored = account.log.parent().filter(|_| account.is_reported).and_then(Stored::in_folder);
     let left = match stored {
-        Some(stored) => Left::Report(Evidence::Report(Box::new(stored))),
+        Some(stored) => Left::Report(Input::Report(Box::new(stored))),
         None => {
-            let why = account.trouble.unwrap_or_else(|| format!("no report was made: ttmem run {run_ended}"));
+            let why = account.problem.unwrap_or_else(|| format!("no report: ttmem run {run_ended}"));
             Left::Log(RunLog { why, end: end_of(&account.log) })
         }
     };
@@ -189,23 +189,23 @@ fn end_of(log: &Path) -> String {
         let mut bytes = Vec::new();
         file.take(END_OF_LOG).read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        // The first line is a whole one only where the log begins.
+        // The first line is complete only at the start of the log.
         Ok(match text.split_once('\n').filter(|_| from > 0) {
             Some((_, rest)) => rest.to_owned(),
             None => text,
         })
     };
-    let text = read().unwrap_or_else(|error: io::Error| format!("{} cannot be read: {error}", log.display()));
-    // A line that was drawn over and over (a progress bar) becomes several.
+    let text = read().unwrap_or_else(|error: io::Error| format!("cannot read {}: {error}", log.display()));
+    // A line that was redrawn (a progress bar) becomes several.
     text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', "    ")
 }
 
-/// Stops all of our job until somebody wakes it, as the system does at Ctrl-Z. It goes on at once where nobody could:
-/// where no shell leads the terminal that has put us into a group of our own.
+/// Stops the whole job until it is continued, as Ctrl-Z does. Does nothing if no shell could continue it: if ttmem is
+/// in the process group of the session leader.
 pub(super) fn stop_job() {
     let leader = getsid(None).and_then(|leader| getpgid(Some(leader)));
     if leader.is_ok_and(|leader| leader != getpgrp()) {
-        // Not TSTP: that is the one that we have caught.
+        // Not TSTP, which has a handler.
         let _ = kill_current_process_group(Signal::STOP);
     }
 }
@@ -214,7 +214,7 @@ pub(super) fn stop_job() {
 pub(super) fn in_words(status: ExitStatus) -> String {
     match status.code() {
         Some(code) => format!("ended with exit code {code}"),
-        // The system says which signal it was.
-        None => format!("was ended ({status})"),
+        // `status` names the signal.
+        None => format!("was terminated ({status})"),
     }
 }

@@ -1,28 +1,28 @@
-//! A command line as a person types it, parsed as a shell would.
+//! A typed command line, parsed as a shell would.
 
 use std::path::Path;
 
 use super::paths::expand;
 
-/// The characters that stand for something other than themselves to a shell, unless they are quoted.
+/// The characters that are shell operators unless they are quoted.
 const OPERATORS: [char; 5] = ['|', '&', ';', '<', '>'];
 
 /// A command with its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandLine {
-    /// `NAME=value` in front of the command.
+    /// `NAME=value` before the command.
     pub environment: Vec<(String, String)>,
     /// The command and its arguments.
     pub words: Vec<String>,
 }
 
 impl CommandLine {
-    /// Parses a line, or says why that is not possible.
+    /// Parses a line; an error says what is wrong with it.
     pub fn parse(line: &str, home: Option<&Path>) -> Result<Self, String> {
         if let Some(operator) = operator(line) {
-            return Err(format!("`{operator}` is for a shell: put sh -c '…' around the line"));
+            return Err(format!("`{operator}` needs a shell; wrap the line in sh -c '…'"));
         }
-        let words = shell_words::split(&expand_words(line, home)).map_err(|_| "a quote is not closed")?;
+        let words = shell_words::split(&expand_words(line, home)).map_err(|_| "unclosed quote")?;
         let mut parsed = Self::default();
         for word in words {
             match assignment(&word).filter(|_| parsed.words.is_empty()) {
@@ -30,11 +30,11 @@ impl CommandLine {
                 None => parsed.words.push(word),
             }
         }
-        if parsed.words.is_empty() { Err("type a script or a command".into()) } else { Ok(parsed) }
+        if parsed.words.is_empty() { Err("type a script or command".into()) } else { Ok(parsed) }
     }
 }
 
-/// The first operator of a shell in a line, such as `|` or `>&`.
+/// The first shell operator in a line, such as `|` or `>&`.
 fn operator(line: &str) -> Option<&str> {
     let is_unquoted = |at: usize| ends_with_probe(&format!("{} {PROBE}", &line[..at]));
     let (start, _) = line.match_indices(OPERATORS).find(|(at, _)| is_unquoted(*at))?;
@@ -61,10 +61,10 @@ fn expand_words(line: &str, home: Option<&Path>) -> String {
     expanded + &line[end..]
 }
 
-/// A word that stands for the rest of a line, to learn how its beginning is read.
+/// A word in place of the rest of a line, to find out how the start is parsed.
 const PROBE: &str = "_";
 
-/// Whether the probe at the end of a line is a word of its own: not quoted, escaped, commented or part of another.
+/// Whether the probe at the end of a line is a separate word: not quoted, escaped, commented or part of another.
 fn ends_with_probe(line: &str) -> bool {
     shell_words::split(line).is_ok_and(|words| words.last().is_some_and(|word| word == PROBE))
 }
@@ -84,7 +84,7 @@ mod tests {
     const HOME: &str = "/home/me";
 
     #[test]
-    fn commands_are_taken_apart_as_a_shell_would() {
+    fn commands_are_parsed_as_in_a_shell() {
         let line = r#"TT_X=1 Y="a b" python -u ~/my\ model.py --name 'x y' A=b"#;
         let parsed = CommandLine::parse(line, Some(Path::new(HOME))).unwrap();
         let environment = [("TT_X", "1"), ("Y", "a b")].map(|(n, v)| (n.to_owned(), v.to_owned()));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_can_do_is_said() {
+    fn shell_operators_are_rejected() {
         for (line, operator) in [
             ("a | b", "|"),
             ("a && b", "&&"),
@@ -130,8 +130,8 @@ mod tests {
             ("'a;'>b", ">"),
             ("X=1;a", ";"),
         ] {
-            let said = CommandLine::parse(line, None).unwrap_err();
-            assert!(said.starts_with(&format!("`{operator}` is for a shell")), "{line:?}: {said}");
+            let message = CommandLine::parse(line, None).unwrap_err();
+            assert!(message.starts_with(&format!("`{operator}` needs a shell")), "{line:?}: {message}");
         }
         for line in ["'a", "", "  ", "X=1"] {
             assert!(CommandLine::parse(line, None).is_err(), "{line:?}");

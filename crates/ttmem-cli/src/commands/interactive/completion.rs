@@ -1,4 +1,4 @@
-//! Completing a path that is being typed, from what lies in the folder it leads to.
+//! Path completion from the entries of a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,68 +6,69 @@ use std::path::{Path, PathBuf};
 use super::message::Effect;
 use super::paths::{expand, unquoted};
 
-/// Of larger folders, only so much is looked at.
-const MOST: usize = 5000;
+/// The number of entries read from a folder.
+const MAX_ENTRIES: usize = 5000;
 
-/// What lies in a folder.
+/// The entries of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     /// The folder.
     pub folder: PathBuf,
     /// Its entries, by name.
     pub entries: Vec<Entry>,
-    /// Whether there are more than were looked at.
+    /// Whether there are more entries than were read.
     pub is_cut: bool,
 }
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     /// Its name.
     pub name: String,
-    /// Whether it is a folder, too.
+    /// Whether it is a folder itself.
     pub is_folder: bool,
 }
 
 impl Listing {
-    /// Looks into a folder; one that cannot be looked into is empty.
+    /// Lists a folder; empty if it cannot be read.
     pub fn of(folder: PathBuf) -> Self {
         let Ok(found) = fs::read_dir(&folder) else { return Self { folder, ..Self::default() } };
         let mut found = found.filter_map(Result::ok);
         let mut entries: Vec<Entry> =
-            found.by_ref().take(MOST).filter_map(|entry| entry_of(&entry)).collect();
+            found.by_ref().take(MAX_ENTRIES).filter_map(|entry| entry_of(&entry)).collect();
         entries.sort_unstable();
         Self { folder, entries, is_cut: found.next().is_some() }
     }
 
-    /// The entries that a name may become. Hidden ones only if that is asked for.
+    /// The entries that start with a prefix. Hidden ones only if the prefix starts with a dot.
     pub fn matching(&self, prefix: &str) -> impl Iterator<Item = &Entry> {
-        let is_asked_for = move |entry: &&Entry| prefix.starts_with('.') || !entry.name.starts_with('.');
-        self.entries.iter().filter(move |entry| entry.name.starts_with(prefix)).filter(is_asked_for)
+        let is_visible = move |entry: &&Entry| prefix.starts_with('.') || !entry.name.starts_with('.');
+        self.entries.iter().filter(move |entry| entry.name.starts_with(prefix)).filter(is_visible)
     }
 }
 
 fn entry_of(entry: &fs::DirEntry) -> Option<Entry> {
-    // Other names cannot be typed.
+    // Names that are not UTF-8 cannot be typed.
     let name = entry.file_name().into_string().ok()?;
     let kind = entry.file_type().ok()?;
     let is_folder = kind.is_dir() || kind.is_symlink() && entry.path().is_dir();
     Some(Entry { name, is_folder })
 }
 
-/// Completes while somebody types: it asks for what lies in a folder, and remembers the answer.
+/// Completes while a path is typed: requests the listing of a folder and keeps it.
 #[derive(Debug, Default)]
 pub(super) struct Completer {
     listing: Option<Listing>,
-    /// The folder that was asked for.
+    /// The requested folder.
     asked: Option<PathBuf>,
-    is_wanted: bool,
+    /// Whether to complete when the listing arrives.
+    is_pending: bool,
 }
 
 impl Completer {
-    /// Asks for a folder, unless it is known or asked for already.
+    /// Requests a folder, unless it was already requested.
     pub fn look_into(&mut self, folder: PathBuf) -> Option<Effect> {
-        self.is_wanted = false;
+        self.is_pending = false;
         if self.asked.as_ref() == Some(&folder) {
             return None;
         }
@@ -75,39 +76,39 @@ impl Completer {
         Some(Effect::List(folder))
     }
 
-    /// What lies in a folder, if that is known.
+    /// The listing of a folder, if it is known.
     pub fn listing(&self, folder: &Path) -> Option<&Listing> {
         self.listing.as_ref().filter(|listing| listing.folder == folder)
     }
 
-    /// Asks for a folder, whatever is known of it, and completes when the answer comes.
+    /// Requests a folder again, to complete when the listing arrives.
     pub fn complete_in(&mut self, folder: PathBuf) -> Effect {
-        self.is_wanted = true;
+        self.is_pending = true;
         self.asked = Some(folder.clone());
         Effect::List(folder)
     }
 
-    /// Takes an answer; whether it is now time to complete.
+    /// Stores a listing; returns whether to complete now.
     pub fn listed(&mut self, listing: Listing) -> bool {
         if self.asked.as_ref() != Some(&listing.folder) {
             return false;
         }
         self.listing = Some(listing);
-        std::mem::take(&mut self.is_wanted)
+        std::mem::take(&mut self.is_pending)
     }
 }
 
-/// A path that is being typed, in its two parts.
+/// A path that is being typed, split at its last `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Typed {
-    /// Up to the last `/`, as it was typed.
+    /// The path up to the last `/`, as typed.
     pub folder: String,
-    /// What the name begins with.
+    /// The start of the name.
     pub prefix: String,
 }
 
 impl Typed {
-    /// The parts of a text. Quotes and escapes are taken off.
+    /// Splits a text; quotes and escapes are removed.
     pub fn of(text: &str, home: Option<&Path>) -> Self {
         let text = match text {
             "~" => "~/".to_owned(),
@@ -120,17 +121,17 @@ impl Typed {
         Self { folder: text[..at].to_owned(), prefix: text[at..].to_owned() }
     }
 
-    /// Where its folder is.
+    /// The path of its folder.
     pub fn place(&self, home: Option<&Path>) -> PathBuf {
         if self.folder.is_empty() { PathBuf::from(".") } else { expand(&self.folder, home).into() }
     }
 
-    /// The text with an entry in place of the beginning of its name.
+    /// The text with the prefix replaced by an entry.
     pub fn with(&self, entry: &Entry) -> String {
         format!("{}{}{}", self.folder, entry.name, if entry.is_folder { "/" } else { "" })
     }
 
-    /// The text as far as all entries agree; `None` where there are none.
+    /// The text, extended as far as all matching entries agree; `None` if there are none.
     pub fn completed(&self, listing: &Listing) -> Option<String> {
         let mut matching = listing.matching(&self.prefix);
         let first = matching.next()?;
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_completed_as_far_as_all_agree() {
+    fn paths_are_completed_to_the_common_prefix() {
         let names = ["vae.log", "vae_2.log", "my logs/", ".hidden", "üb.log", "üc.log"];
         for (text, completed) in [
             ("v", Some("vae")),
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_files_are_there_only_when_asked_for() {
+    fn hidden_files_need_a_dot() {
         let listing = listing(&["a", ".b"]);
         let names = |prefix: &'static str| -> Vec<&str> {
             listing.matching(prefix).map(|entry| entry.name.as_str()).collect()
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_directory_is_a_folder_as_others() {
+    fn the_home_directory_is_expanded() {
         let home = Some(Path::new("/home/me"));
         assert_eq!(Typed::of("~", home).place(home), Path::new("/home/me/"));
         assert_eq!(Typed::of("~/x/y", home).place(home), Path::new("/home/me/x/"));
@@ -207,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_looked_into_up_to_a_limit() {
+    fn folders_are_listed_up_to_a_limit() {
         let folder = tempfile::tempdir().unwrap();
-        for number in 0..=MOST {
+        for number in 0..=MAX_ENTRIES {
             fs::write(folder.path().join(number.to_string()), "").unwrap();
         }
         let listing = Listing::of(folder.path().to_owned());
         assert!(listing.is_cut);
-        assert_eq!(listing.entries.len(), MOST);
+        assert_eq!(listing.entries.len(), MAX_ENTRIES);
         assert_eq!(Listing::of(folder.path().join("none")).entries, []);
     }
 }

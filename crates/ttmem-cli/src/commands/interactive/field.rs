@@ -1,34 +1,34 @@
-//! A line of text that is being typed: editing, and the one letter that may mean something else.
+//! A text field: editing, and the double meaning of `q`.
 //!
-//! `q` quits everywhere, but in a text it is a letter. So in an empty field a `q` is both: it stands there as a
-//! letter, and the field is about to be left. Whatever is typed next makes it a letter.
+//! `q` quits everywhere, but in a text it is a letter. In an empty field it is both: it is inserted, and the program
+//! quits after a moment unless another key follows.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// A line of text that is being typed.
+/// A single-line text field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Field {
     text: String,
-    /// Where the next character goes, in bytes.
+    /// The position of the cursor, in bytes.
     cursor: usize,
     is_leaving: bool,
 }
 
-/// What a key did to a field.
+/// The effect of a key on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// The text is another, or the cursor stands elsewhere.
+    /// The text or the cursor changed.
     Typed,
-    /// The text is as it is meant.
+    /// The text was confirmed.
     Submitted,
-    /// The text is not wanted.
+    /// Editing was cancelled.
     Cancelled,
-    /// The key means nothing here.
+    /// The key has no effect.
     Unused,
 }
 
 impl Field {
-    /// A field with a text in it, and the cursor behind it.
+    /// A field with a text, and the cursor at its end.
     pub fn with(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { cursor: text.len(), text, is_leaving: false }
@@ -44,17 +44,17 @@ impl Field {
         &self.text[..self.cursor]
     }
 
-    /// Whether the `q` in it quits unless something else is typed.
+    /// Whether its `q` quits unless another key follows.
     pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 
-    /// Puts another text in place of all.
+    /// Replaces the text.
     pub fn replace(&mut self, text: impl Into<String>) {
         *self = Self::with(text);
     }
 
-    /// Inserts a text that was pasted. Of several lines, the first that is not empty counts.
+    /// Inserts the first line of a pasted text that is not empty.
     pub fn paste(&mut self, text: &str) {
         self.is_leaving = false;
         let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Field {
         self.insert(&line);
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Edit {
         self.is_leaving = false;
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
@@ -90,7 +90,7 @@ impl Field {
         Edit::Typed
     }
 
-    /// The keys of a shell's line.
+    /// Handles the line-editing keys of a shell.
     fn control(&mut self, letter: char) -> Edit {
         match letter {
             'a' => self.cursor = 0,
@@ -124,14 +124,14 @@ impl Field {
         self.text[self.cursor..].chars().next().map_or(self.cursor, |next| self.cursor + next.len_utf8())
     }
 
-    /// Where the word before the cursor begins. A path is made of words, too.
+    /// The start of the word before the cursor. `/` separates words, too.
     fn word_start(&self) -> usize {
         let before = self.before_cursor();
         let word = before.trim_end_matches(is_between);
         word.rfind(is_between).map_or(0, |at| at + word[at..].chars().next().map_or(0, char::len_utf8))
     }
 
-    /// Where the word after the cursor ends.
+    /// The end of the word after the cursor.
     fn word_end(&self) -> usize {
         let after = &self.text[self.cursor..];
         let word = after.trim_start_matches(is_between);
@@ -140,7 +140,7 @@ impl Field {
     }
 }
 
-/// Whether a key ends a line. A paste may do that with another key than people.
+/// Whether a key submits a line. Pasted text may end lines with Ctrl-J.
 pub(super) fn is_enter(key: KeyEvent) -> bool {
     let is_line_feed = key.code == KeyCode::Char('j') && key.modifiers.contains(KeyModifiers::CONTROL);
     key.code == KeyCode::Enter || is_line_feed
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_go_where_the_cursor_is() {
+    fn letters_are_inserted_at_the_cursor() {
         let mut field = typed("aüc");
         field.key(key(KeyCode::Left));
         field.key(key(KeyCode::Left));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_q_is_about_to_leave_until_something_else_is_typed() {
+    fn a_first_q_quits_unless_another_key_follows() {
         let mut field = typed("q");
         assert!(field.is_leaving());
         field.key(key(KeyCode::Char('u')));
@@ -222,11 +222,11 @@ mod tests {
         assert!(!typed("vq").is_leaving());
         let mut field = Field::default();
         field.paste("q");
-        assert!(!field.is_leaving(), "what is pasted is a text");
+        assert!(!field.is_leaving(), "pasted text does not quit");
     }
 
     #[test]
-    fn of_a_paste_the_first_line_counts() {
+    fn the_first_line_of_a_paste_is_inserted() {
         let mut field = Field::with("ab");
         field.key(key(KeyCode::Left));
         field.paste("\r\n/my logs/a\u{7}.log\r\nrest\n");

@@ -1,5 +1,4 @@
-//! What comes in from outside: keys and signals. Each is waited for on a thread, which costs nothing while nothing
-//! comes.
+//! Keys and signals. A thread waits for each, without polling.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::mpsc::Sender;
@@ -13,38 +12,39 @@ use signal_hook::iterator::Signals;
 
 use super::message::Message;
 
-/// The shortest time for which keys that were read together are all handed out; with none, only the first is.
+/// The shortest timeout that returns all keys that were read together; with a timeout of zero, only the first is
+/// returned.
 const A_MOMENT: Duration = Duration::from_millis(1);
-/// All that end or stop a program and that a person may send. Whatever comes, the terminal is left as it was first.
+/// The signals that end or stop a program, and SIGWINCH. The terminal is restored before they take effect.
 const SIGNALS: [i32; 9] = [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH];
-/// A listener that is in the middle of a key may take a while.
+/// How often to check whether the listener has ended; it may be in the middle of a key.
 const TRIES: usize = 100;
 
-/// Keys are listened for while this lives. What is typed for another program must not be taken from it.
+/// Listens for keys until dropped, so that keys typed for another program are not consumed.
 pub(super) struct Keys {
-    /// Closed, it wakes the listener.
-    is_wanted: Option<PipeWriter>,
+    /// Closing it wakes the listener.
+    stop: Option<PipeWriter>,
     listener: JoinHandle<()>,
 }
 
 impl Keys {
-    /// Begins to listen.
+    /// Starts listening.
     pub fn listen(sender: Sender<Message>) -> io::Result<Self> {
-        let (end, is_wanted) = io::pipe()?;
+        let (end, stop) = io::pipe()?;
         let listener = thread::spawn(move || {
             if listen(&end, &sender).is_err() {
-                // Nobody is at the other end of the terminal any more; nobody is there to be told, if this fails.
+                // The terminal is gone. If the session is, too, there is nothing to report.
                 let _ = sender.send(Message::Gone);
             }
         });
-        Ok(Self { is_wanted: Some(is_wanted), listener })
+        Ok(Self { stop: Some(stop), listener })
     }
 }
 
 impl Drop for Keys {
-    /// Listens no more.
+    /// Stops listening.
     fn drop(&mut self) {
-        self.is_wanted = None;
+        self.stop = None;
         for _ in 0..TRIES {
             if self.listener.is_finished() {
                 return;
@@ -54,7 +54,7 @@ impl Drop for Keys {
     }
 }
 
-/// Listens until the other end of the pipe is closed. It is an error if the terminal is.
+/// Listens until the other end of the pipe is closed. A closed terminal is an error.
 fn listen(end: &PipeReader, sender: &Sender<Message>) -> io::Result<()> {
     let terminal = rustix::stdio::stdin();
     loop {

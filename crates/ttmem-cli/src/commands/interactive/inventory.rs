@@ -1,7 +1,7 @@
-//! What there is to look at: stored reports, recent logs, and a script that might be run.
+//! The inventory: stored reports, recent logs, and a script to run.
 //!
-//! Taking stock must be quick wherever people start: no tree is walked, and where very many files are called like
-//! logs only a part of them is looked at.
+//! It must be quick in any folder: no tree is walked, and in a folder with very many logs only some of them are
+//! checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,40 +12,40 @@ use ttmem::store::{Store, Stored};
 
 use super::paths::shorten;
 
-/// Of a folder, at most so many files with a fitting name are looked at.
-const MOST_ENTRIES: usize = 2000;
-/// So many folders of runs are looked into, the newest.
-const MOST_RUNS: usize = 40;
-/// So many recent files are offered.
-const MOST_RECENT: usize = 100;
+/// The number of logs, profiles and scripts checked per folder.
+const MAX_ENTRIES: usize = 2000;
+/// The number of run folders checked, newest first.
+const MAX_RUNS: usize = 40;
+/// The number of recent files offered.
+const MAX_RECENT: usize = 100;
 
-/// What there is to look at.
+/// The reports, logs and scripts to choose from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inventory {
-    /// When stock was taken.
+    /// When the inventory was taken; `None` before the first time.
     pub taken: Option<Timestamp>,
-    /// Where we are.
+    /// The current folder.
     pub here: PathBuf,
-    /// Where `~` is.
+    /// The home directory.
     pub home: Option<PathBuf>,
-    /// How this machine is called from another: `user@host`.
+    /// The SSH name of this machine: `user@host`.
     pub host: Option<String>,
-    /// The stored reports, the newest first.
+    /// The stored reports, newest first.
     pub reports: Vec<Stored>,
-    /// Logs and profiles, the newest first.
+    /// Logs and profiles, newest first.
     pub recent: Vec<RecentFile>,
-    /// Whether there are more files than were looked at.
+    /// Whether there are more files than were checked.
     pub is_cut: bool,
-    /// The newest Python script here.
+    /// The newest Python script in the current folder.
     pub script: Option<String>,
-    /// Why the stored reports cannot be told.
-    pub trouble: Option<String>,
+    /// Why the stored reports cannot be listed.
+    pub problem: Option<String>,
 }
 
-/// A log or profile that might be wanted.
+/// A recent log or profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecentFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// When it was last written.
     pub written: SystemTime,
@@ -54,16 +54,16 @@ pub(super) struct RecentFile {
 }
 
 impl Inventory {
-    /// Looks at what there is.
+    /// Takes the inventory.
     pub fn take(store: &ttmem::Result<Store>) -> Self {
         let here = std::env::current_dir().unwrap_or_default();
         let listed = match store {
             Ok(store) => store.list().map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        let (reports, trouble) = match listed {
+        let (reports, problem) = match listed {
             Ok(reports) => (reports, None),
-            Err(trouble) => (Vec::new(), Some(trouble)),
+            Err(problem) => (Vec::new(), Some(problem)),
         };
         let found = files_in(&here);
         let recent = recent(&here, &found, &reports);
@@ -76,17 +76,17 @@ impl Inventory {
             home: std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
             here,
             reports,
-            trouble,
+            problem,
         }
     }
 
-    /// The name by which a file is opened from here: short where it lies below.
+    /// The path of a file, relative to the current folder if it is inside.
     pub fn name_from_here(&self, path: &Path) -> String {
         shorten(path, &self.here, None)
     }
 }
 
-/// What was looked at of something, and whether that is not all of it.
+/// A list that may be incomplete.
 #[derive(Debug)]
 struct Part<T> {
     parts: Vec<T>,
@@ -94,16 +94,16 @@ struct Part<T> {
 }
 
 impl<T> Part<T> {
-    /// The first of what there is, as much as is looked at.
+    /// The first `MAX_ENTRIES` items.
     fn of(all: impl Iterator<Item = T>) -> Self {
-        let mut parts: Vec<T> = all.take(MOST_ENTRIES + 1).collect();
-        let is_cut = parts.len() > MOST_ENTRIES;
-        parts.truncate(MOST_ENTRIES);
+        let mut parts: Vec<T> = all.take(MAX_ENTRIES + 1).collect();
+        let is_cut = parts.len() > MAX_ENTRIES;
+        parts.truncate(MAX_ENTRIES);
         Self { parts, is_cut }
     }
 }
 
-/// The logs and profiles here, in the folders of runs below, and what reports were made from.
+/// The logs and profiles in this folder, in the run folders below it, and the sources of reports.
 fn recent(here: &Path, found: &Part<RecentFile>, reports: &[Stored]) -> Part<RecentFile> {
     let sources = reports.iter().filter_map(|report| report.source.as_ref());
     let mut files: Vec<RecentFile> =
@@ -112,10 +112,10 @@ fn recent(here: &Path, found: &Part<RecentFile>, reports: &[Stored]) -> Part<Rec
     let below: Vec<Part<RecentFile>> = runs.parts.iter().map(|folder| files_in(folder)).collect();
     let is_cut = found.is_cut || runs.is_cut || below.iter().any(|folder| folder.is_cut);
     let here_and_below = found.parts.iter().cloned().chain(below.into_iter().flat_map(|folder| folder.parts));
-    files.extend(here_and_below.filter(|file| is_evidence(&file.path)));
+    files.extend(here_and_below.filter(|file| is_log_or_profile(&file.path)));
     files.retain(|file| !has_its_log(&file.path));
     files.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.path.cmp(&b.path)));
-    // A source is known by its real path, a file here by the way we came: they may be one.
+    // The source of a report has its real path, a file here may have another: they may be the same file.
     let mut seen = Vec::new();
     let mut is_new = |file: &RecentFile| {
         let path = fs::canonicalize(&file.path).unwrap_or_else(|_| file.path.clone());
@@ -123,19 +123,19 @@ fn recent(here: &Path, found: &Part<RecentFile>, reports: &[Stored]) -> Part<Rec
         seen.push(path);
         is_new
     };
-    let parts = files.into_iter().filter(|file| is_new(file)).take(MOST_RECENT).collect();
+    let parts = files.into_iter().filter(|file| is_new(file)).take(MAX_RECENT).collect();
     Part { parts, is_cut }
 }
 
-/// Whether a file is the profile of a run whose log lies beside it: one of them is enough, and the log is more.
+/// Whether a file is the profile of a run whose log is in the same folder. Only the log is offered.
 fn has_its_log(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let run = name.and_then(|name| name.strip_suffix(".ttmem"));
     run.is_some_and(|run| path.with_file_name(format!("{run}_profile.log")).is_file())
 }
 
-/// Whether a file is called like a log or a profile.
-fn is_evidence(path: &Path) -> bool {
+/// Whether a file has the name of a log or a profile.
+fn is_log_or_profile(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let name = [".gz", ".zst"].iter().find_map(|packed| name.strip_suffix(packed)).unwrap_or(&name);
     !name.starts_with('.') && (has_end(name, "log") || has_end(name, "ttmem"))
@@ -155,24 +155,24 @@ fn newest_script(found: &[RecentFile]) -> Option<String> {
     newest.and_then(name)
 }
 
-/// The logs, profiles and scripts of a folder, as many as are looked at. Names cost little, so all are read.
+/// The first logs, profiles and scripts of a folder. All names are read, because that is cheap.
 fn files_in(folder: &Path) -> Part<RecentFile> {
     let wanted = |entry: &fs::DirEntry| {
         let name = entry.file_name();
-        is_evidence(Path::new(&name)) || Path::new(&name).extension().is_some_and(|end| end == "py")
+        is_log_or_profile(Path::new(&name)) || Path::new(&name).extension().is_some_and(|end| end == "py")
     };
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     Part::of(entries.filter(wanted).filter_map(|entry| file_at(entry.path())))
 }
 
 fn file_at(path: PathBuf) -> Option<RecentFile> {
-    // A name that is no text can be neither shown nor typed.
+    // A name that is not UTF-8 can be neither shown nor typed.
     path.to_str()?;
     let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
     Some(RecentFile { written: metadata.modified().ok()?, bytes: metadata.len(), path })
 }
 
-/// The folders in which `ttmem run` put its logs, the newest of them.
+/// The newest folders of `ttmem run`.
 fn folders_of_runs(logs: &Path) -> Part<PathBuf> {
     let entries = fs::read_dir(logs).into_iter().flatten().filter_map(Result::ok);
     let mut folders = Part::of(
@@ -181,18 +181,18 @@ fn folders_of_runs(logs: &Path) -> Part<PathBuf> {
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))),
     );
     folders.parts.sort_unstable_by(|a, b| b.cmp(a));
-    let newest = folders.parts.into_iter().take(MOST_RUNS);
+    let newest = folders.parts.into_iter().take(MAX_RUNS);
     Part { parts: newest.map(|(_, path)| path).collect(), is_cut: folders.is_cut }
 }
 
-/// How this machine is called from another, as far as it knows.
+/// The SSH name of this machine, as far as it is known.
 fn host() -> Option<String> {
     let host = rustix::system::uname().nodename().to_str().ok()?.to_owned();
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
     Some(user.map_or_else(|| host.clone(), |user| format!("{user}@{host}")))
 }
 
-/// How long ago something was, in words.
+/// The time since `then`, in words.
 pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
     let (number, unit) = match seconds {
@@ -214,7 +214,7 @@ mod tests {
         files.iter().map(|file| file.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
     }
 
-    /// Writes a file that is that many minutes old.
+    /// Writes a file with an age in minutes.
     fn write(path: &Path, minutes: u64) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "x").unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn recent_files_are_those_here_and_of_runs_the_newest_first() {
+    fn recent_files_are_those_here_and_of_runs_newest_first() {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path();
         for (name, minutes) in [
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_the_log_is_offered_and_not_the_profile_made_of_it() {
+    fn the_log_of_a_run_is_offered_but_not_its_profile() {
         let folder = tempfile::tempdir().unwrap();
         for (name, minutes) in [
             ("logs/vae_1/vae_profile.log", 3),
@@ -264,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_kinds_hide_no_log_and_what_is_not_looked_at_is_known() {
+    fn other_files_do_not_hide_logs_and_a_cut_list_is_marked() {
         let folder = tempfile::tempdir().unwrap();
         let name = |number: usize, end: &str| folder.path().join(format!("{number}.{end}"));
-        for number in 0..=MOST_ENTRIES {
+        for number in 0..=MAX_ENTRIES {
             fs::write(name(number, "txt"), "").unwrap();
         }
         fs::create_dir(folder.path().join("logs")).unwrap();
-        for number in 0..=MOST_ENTRIES {
+        for number in 0..=MAX_ENTRIES {
             fs::write(folder.path().join(format!("logs/{number}.txt")), "").unwrap();
         }
         write(&folder.path().join("logs/run/x_profile.log"), 2);
@@ -281,7 +281,7 @@ mod tests {
             (names(&found.parts), found.is_cut),
             (vec!["0.log".into(), "x_profile.log".into()], false)
         );
-        for number in 1..=MOST_ENTRIES {
+        for number in 1..=MAX_ENTRIES {
             fs::write(name(number, "log"), "").unwrap();
         }
         assert!(recent(folder.path(), &files_in(folder.path()), &[]).is_cut);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_report_was_made_from_is_offered_once() {
+    fn the_source_of_a_report_is_offered_once() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/two-graphs.log");
         let here = folder.path().join("here");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_words() {
+    fn times_are_printed_in_words() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         for (seconds, words) in [
             (-5, "just now"),

@@ -1,4 +1,4 @@
-//! How things look: a few styles, as restrained as those of `ttmem summary`, and pieces that screens share.
+//! Styles, as in `ttmem summary`, and drawing helpers that the screens share.
 
 use std::ops::Range;
 
@@ -13,50 +13,50 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::field::Field;
 use super::screens::Note;
 
-/// Colours, or none.
+/// The style of the screens, with or without colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
-    /// Whether there are colours.
+    /// Whether colours are used.
     pub has_colour: bool,
 }
 
 impl Look {
-    /// What is as all else.
+    /// Ordinary text.
     pub fn plain() -> Style {
         Style::new()
     }
 
-    /// What matters.
+    /// Important text.
     pub fn strong() -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// What is only there to help.
+    /// Labels and hints.
     pub fn faint() -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// What is chosen.
+    /// The selected row.
     pub fn chosen() -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// What went wrong.
+    /// Errors.
     pub fn bad(self) -> Style {
         self.coloured(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// What should be looked at.
+    /// Warnings.
     pub fn warning(self) -> Style {
         self.coloured(Color::Yellow)
     }
 
-    /// What is done.
+    /// Progress.
     pub fn good(self) -> Style {
         self.coloured(Color::Green)
     }
 
-    /// How a span of the summary looks. Without colours it is plain, as `ttmem summary` prints it.
+    /// The style of a span of the summary. Without colours it is plain, as in `ttmem summary`.
     pub fn span(self, style: report::Style) -> Style {
         match style {
             _ if !self.has_colour => Self::plain(),
@@ -70,7 +70,7 @@ impl Look {
         }
     }
 
-    /// How a note looks.
+    /// The style of a note.
     pub fn note(self, note: &Note) -> Style {
         if note.is_bad { self.bad() } else { Self::strong() }
     }
@@ -80,25 +80,25 @@ impl Look {
     }
 }
 
-/// Writes a line at a row of an area; what lies below the area is not seen.
+/// Draws a line at a row of an area; rows below the area are skipped.
 pub(super) fn put<'a>(frame: &mut Frame<'_>, area: Rect, row: usize, line: impl Into<Line<'a>>) {
     let Some(row) = u16::try_from(row).ok().filter(|row| *row < area.height) else { return };
     frame.render_widget(line.into(), Rect { y: area.y + row, height: 1, ..area });
 }
 
-/// Writes a row that is chosen: all of it is marked, also where it has no text.
+/// Draws the selected row, highlighted over its full width.
 pub(super) fn put_chosen<'a>(frame: &mut Frame<'_>, area: Rect, row: usize, line: impl Into<Line<'a>>) {
     let Some(at) = u16::try_from(row).ok().filter(|row| *row < area.height) else { return };
     put(frame, area, row, line);
     frame.buffer_mut().set_style(Rect { y: area.y + at, height: 1, ..area }, Look::chosen());
 }
 
-/// Draws a text that is being typed, with the cursor in view.
+/// Draws a text field, with the cursor in view.
 pub(super) fn put_field(frame: &mut Frame<'_>, area: Rect, row: usize, label: &str, field: &Field) {
     let label = format!("{label}  ");
     let room = usize::from(area.width).saturating_sub(label.width() + 1);
     let before = field.before_cursor();
-    // Of a long text, the end before the cursor is seen.
+    // Of a long text, show the part before the cursor.
     let hidden = before.len() - last_columns(before, room).len();
     let shown = &field.text()[hidden..];
     let column = label.width() + before[hidden..].width();
@@ -109,7 +109,7 @@ pub(super) fn put_field(frame: &mut Frame<'_>, area: Rect, row: usize, label: &s
     }
 }
 
-/// Asks something at the bottom of an area; what is left of it.
+/// Draws a question at the bottom of an area; returns the rest of the area.
 pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, question: &str) -> Rect {
     let lines = wrap(question, usize::from(area.width));
     let (rest, bottom) = bottom_of(area, lines.len());
@@ -119,27 +119,27 @@ pub(super) fn ask(frame: &mut Frame<'_>, area: Rect, question: &str) -> Rect {
     rest
 }
 
-/// Asks for a text at the bottom of an area; what is left of it.
+/// Draws a text field at the bottom of an area; returns the rest of the area.
 pub(super) fn ask_for(frame: &mut Frame<'_>, area: Rect, label: &str, field: &Field) -> Rect {
     let (rest, bottom) = bottom_of(area, 1);
     put_field(frame, bottom, 0, label, field);
     rest
 }
 
-/// An area in two parts: its last rows, and what is above them and an empty one.
+/// Splits an area into its last rows and the rows above them, separated by an empty row.
 fn bottom_of(area: Rect, rows: usize) -> (Rect, Rect) {
     let rows = u16::try_from(rows).unwrap_or(u16::MAX).min(area.height);
     let bottom = Rect { y: area.bottom() - rows, height: rows, ..area };
     (Rect { height: (area.height - rows).saturating_sub(1), ..area }, bottom)
 }
 
-/// The rows that are seen of a list, with the chosen one in the middle where that is possible.
+/// The visible rows of a list, with the selected one in the middle if possible.
 pub(super) fn window(rows: usize, chosen: usize, height: usize) -> Range<usize> {
     let first = chosen.saturating_sub(height / 2).min(rows.saturating_sub(height));
     first..(first + height).min(rows)
 }
 
-/// A text within a width; what does not fit is cut at the front: names differ at their ends.
+/// A text cut to a width at its start, because names differ at their ends.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -147,7 +147,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     format!("…{}", last_columns(text, width.saturating_sub(1)))
 }
 
-/// The first of some texts that fits a width; if none does, the last is cut at its end.
+/// The first text that fits a width; if none does, the last one, cut at its end.
 pub(super) fn first_fitting(texts: impl IntoIterator<Item = String>, width: usize) -> String {
     let mut shortest = String::new();
     for text in texts {
@@ -163,20 +163,20 @@ pub(super) fn first_fitting(texts: impl IntoIterator<Item = String>, width: usiz
     shortest + "…"
 }
 
-/// A text within a width, filled with spaces behind it.
+/// A text cut or padded to a width, aligned left.
 pub(super) fn fill(text: &str, width: usize) -> String {
     let text = fit(text, width);
     let padding = width.saturating_sub(text.width());
     text + &" ".repeat(padding)
 }
 
-/// The same with the spaces in front.
+/// A text cut or padded to a width, aligned right.
 pub(super) fn fill_left(text: &str, width: usize) -> String {
     let text = fit(text, width);
     " ".repeat(width.saturating_sub(text.width())) + &text
 }
 
-/// The end of a text that takes at most so many columns.
+/// The end of a text that fits a number of columns.
 fn last_columns(text: &str, columns: usize) -> &str {
     let mut room = columns;
     let mut start = text.len();
@@ -191,14 +191,14 @@ fn last_columns(text: &str, columns: usize) -> &str {
     &text[start..]
 }
 
-/// Words set to a width; the lines that a text has stay. Words that are too long are broken.
+/// Wraps text to a width. Line breaks are kept, and words that are too long are split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let style = Style::new();
     let lines = text.lines().map(|line| Line::styled(line.to_owned(), style));
     lines.flat_map(|line| wrap_line(&line, width, 0)).map(|line| line.to_string()).collect()
 }
 
-/// A line with styles set to a width; what is carried over stands behind an indent.
+/// Wraps a styled line to a width; continuation lines are indented.
 pub(super) fn wrap_line(line: &Line<'_>, width: usize, indent: usize) -> Vec<Line<'static>> {
     let letters: Vec<(char, Style)> = line
         .spans
@@ -245,12 +245,12 @@ pub(super) fn output_lines(text: &str, width: usize, look: Look) -> Vec<Line<'st
     text.lines().flat_map(|line| wrap_line(&drawn(line), width, hanging_indent(width))).collect()
 }
 
-/// How far to the right the rest of a wrapped line is.
+/// The indent of continuation lines.
 fn hanging_indent(width: usize) -> usize {
     4.min(width / 4)
 }
 
-/// How many letters make the first line, and how many are then done with: the space between two lines is.
+/// The number of letters in the first line, and the number consumed, including the space at the break.
 fn first_line(letters: &[(char, Style)], room: usize) -> (usize, usize) {
     let mut columns = 0;
     let mut end_of_word = None;
@@ -270,7 +270,7 @@ fn first_line(letters: &[(char, Style)], room: usize) -> (usize, usize) {
     (letters.len(), letters.len())
 }
 
-/// Letters as a line, with spans of one style each.
+/// Joins letters into a line, with one span per style.
 fn joined(letters: &[(char, Style)], indent: usize) -> Line<'static> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     if indent > 0 {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chosen_row_is_always_seen() {
+    fn the_selected_row_is_always_visible() {
         for rows in 1..30 {
             for height in 1..12 {
                 for chosen in 0..rows {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_over_is_indented_and_keeps_its_style() {
+    fn continuation_lines_are_indented_and_keep_their_style() {
         let line = Line::from(vec![Span::raw("  one "), Span::styled("two three", Look::strong())]);
         let lines = wrap_line(&line, 9, 4);
         assert_eq!(lines.iter().map(Line::to_string).collect::<Vec<_>>(), ["  one two", "    three"]);

@@ -1,4 +1,4 @@
-//! What comes in and what goes out: messages that change the state, and effects that the state asks for.
+//! Messages, which change the state, and effects, which the state requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,68 +14,68 @@ use super::command_line::CommandLine;
 use super::completion::Listing;
 use super::inventory::Inventory;
 
-/// Something happened.
+/// An event.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A key was pressed.
     Key(KeyEvent),
-    /// A text was pasted.
+    /// Text was pasted.
     Paste(String),
-    /// The terminal has another size.
+    /// The terminal was resized.
     Resized,
-    /// Time went by.
+    /// The timeout passed without a message.
     Tick,
-    /// The process got a signal of that number.
+    /// The process received a signal.
     Signal(i32),
     /// The terminal is gone.
     Gone,
-    /// An effect came to something.
+    /// The result of an effect.
     Answer(Answer),
 }
 
-/// What an effect came to.
+/// The result of an effect.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// What there is to look at.
+    /// The inventory.
     Stock(Box<Inventory>),
-    /// What lies in a folder.
+    /// The entries of a folder.
     Listed(Listing),
-    /// Evidence was read, or not. The progress tells which reading it was.
+    /// An input was read, or not. `progress` identifies the request.
     Read { progress: Arc<Progress>, outcome: Result<Box<Report>> },
-    /// The report of a file was stored, or not. The profile comes back.
+    /// The report of a file was stored, or not. The profile is returned.
     Stored { file: String, profile: Box<Profile>, outcome: Result<Box<Stored>> },
-    /// A browser was started, or none could be.
+    /// A browser was started, or could not be.
     PageShown { page: PathBuf, is_shown: bool },
     /// A file was written, or not.
     Written { path: PathBuf, outcome: Result<()> },
     /// A report was removed, or not.
     Removed { name: String, outcome: Result<()> },
-    /// The server said where it is.
+    /// The server printed its address.
     Serving { address: String },
-    /// The server said something else.
+    /// The server printed another line.
     ServerSaid { line: String },
-    /// The server ended on its own.
+    /// The server ended without being stopped.
     ServerEnded { how: String },
     /// A command was run, or could not be.
     Ran { how: String, left: Left },
-    /// A thread of ours panicked.
+    /// A thread panicked.
     Bug,
 }
 
-/// Something to be done outside of the state.
+/// An action outside the state.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// Look at what there is.
+    /// Take the inventory.
     TakeStock,
-    /// Look into a folder.
+    /// List a folder.
     List(PathBuf),
-    /// Read evidence and answer the question.
-    Read { evidence: Evidence, progress: Arc<Progress> },
+    /// Read an input and summarize it.
+    Read { input: Input, progress: Arc<Progress> },
     /// Store the report of a profile that was read from a file.
     Store { profile: Box<Profile>, file: String },
-    /// Show a page in a browser.
+    /// Open a page in a browser.
     ShowPage(PathBuf),
-    /// Write a file; one that is there only if it may be replaced.
+    /// Write a file; an existing one is replaced only if `may_replace` is set.
     Write { path: PathBuf, content: Vec<u8>, may_replace: bool },
     /// Remove a stored report.
     Remove(String),
@@ -85,32 +85,32 @@ pub(super) enum Effect {
     StopServing,
     /// Run a command on the terminal.
     Run(CommandLine),
-    /// Draw all of the screen, whatever is on it.
+    /// Redraw the whole screen.
     Redraw,
-    /// Go to the background, as other programs do at Ctrl-Z.
+    /// Suspend, as Ctrl-Z does in other programs.
     Suspend,
-    /// End, with an exit code.
+    /// Quit with an exit code.
     Quit(u8),
-    /// End, because of a bug.
+    /// Quit because of a bug.
     GiveUp,
 }
 
-/// What can be read.
+/// An input to read.
 #[derive(Clone, Debug)]
-pub(super) enum Evidence {
-    /// A file, in the ways its name may be meant.
+pub(super) enum Input {
+    /// A file: the possible readings of its name.
     File(Vec<String>),
     /// A stored report.
     Report(Box<Stored>),
 }
 
-impl Evidence {
-    /// A file whose name is known.
+impl Input {
+    /// A file with a known name.
     pub fn file(name: impl Into<String>) -> Self {
         Self::File(vec![name.into()])
     }
 
-    /// What it is called.
+    /// The name to show.
     pub fn name(&self) -> &str {
         match self {
             Self::File(readings) => readings.last().map_or("", String::as_str),
@@ -119,13 +119,13 @@ impl Evidence {
     }
 }
 
-/// What a command has left behind.
+/// What a command left behind.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// Nothing: it was never started.
+    /// Nothing, because it was never started.
     Nothing,
     /// The report of its run.
-    Report(Evidence),
+    Report(Input),
     /// A log without a report.
     Log(RunLog),
 }
@@ -133,23 +133,23 @@ pub(super) enum Left {
 /// The log of a run that has no report.
 #[derive(Debug)]
 pub(super) struct RunLog {
-    /// Why it has none.
+    /// Why there is no report.
     pub why: String,
     /// The last lines of the log.
     pub end: String,
 }
 
-/// Evidence that was read, and its answer.
+/// An input that was read, and its summary.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// What it is called.
+    /// The name of the report.
     pub name: String,
     /// The file it was read from.
     pub file: String,
-    /// The answer.
+    /// The summary.
     pub summary: Summary,
-    /// All that is known; not kept where the report is stored.
+    /// The full profile; `None` if the report is stored.
     pub profile: Option<Box<Profile>>,
-    /// The stored report, where there is one.
+    /// The stored report, if there is one.
     pub stored: Option<Stored>,
 }

@@ -1,4 +1,4 @@
-//! `ttmem` alone: on a terminal it asks what to look at.
+//! `ttmem` without arguments: the interactive mode on a terminal.
 //!
 //! ```text
 //!  keys, signals ─► message ─► app (a stack of screens) ─► effect ─► session ─► work, child
@@ -7,9 +7,9 @@
 //!                      └──────────────────── answer ◄──────────────────────────────┘
 //! ```
 //!
-//! The state (`app`, `screens`) takes messages, says what is to be done, and can be drawn; it touches nothing
-//! outside. `session` owns the terminal and does what is to be done: what takes time, on threads (`work`), and
-//! other commands of ours as processes (`child`). What comes of it comes back as a message.
+//! The state (`app`, `screens`) takes messages, returns effects, and can be drawn; it has no side effects. `session`
+//! owns the terminal and performs the effects: slow work on threads (`work`) and other ttmem commands as processes
+//! (`child`). Their results come back as messages.
 
 mod app;
 mod child;
@@ -36,10 +36,10 @@ use ttmem::Result;
 use crate::args::Args;
 use crate::console;
 
-/// Asks; off a terminal, prints help and exits with 2.
+/// Runs the interactive mode; without a terminal, prints help and exits with 2.
 pub(crate) fn run() -> Result<u8> {
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    // The one kind of terminal on which nothing can be drawn.
+    // A dumb terminal cannot be drawn on.
     let is_dumb = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
     if !is_terminal || is_dumb {
         console::say(&Args::command().render_help().ansi().to_string());

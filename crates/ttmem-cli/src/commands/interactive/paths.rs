@@ -1,11 +1,11 @@
-//! Paths as people type, paste and read them: with quotes, escapes, `~` or `file://`.
+//! Typed and pasted paths: with quotes, escapes, `~` or `file://`.
 
 use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
-/// The ways in which a text may name a file, the likeliest first: as it stands, and as a shell or a file
-/// manager would have written it.
+/// The possible readings of a path, most likely first: as it is, and as a shell or a file manager would have written
+/// it.
 pub(super) fn readings(text: &str, home: Option<&Path>) -> Vec<String> {
     let mut found = vec![expand(text, home)];
     for reading in [expand(text.trim(), home), unquoted(text, home)] {
@@ -21,13 +21,13 @@ pub(super) fn unquoted(text: &str, home: Option<&Path>) -> String {
     const QUOTES: [char; 2] = ['\'', '"'];
     let text = text.trim();
     let begins_quoted = text.starts_with(QUOTES) || text.starts_with('\\');
-    // Without any of them there is nothing to take off: in ` #2.log`, a shell would read a comment.
+    // Without quotes or escapes there is nothing to remove; in ` #2.log`, a shell would see a comment.
     let words = text.contains([QUOTES[0], QUOTES[1], '\\']).then(|| shell_words::split(text));
     let (plain, begins_quoted) = match words.as_ref().map(|words| words.as_deref()) {
         Some(Ok([word])) => (word.as_str(), begins_quoted),
-        // A quote that is not closed yet.
+        // An unclosed quote.
         Some(Err(_)) if text.starts_with(QUOTES) => (&text[1..], true),
-        // A name as it is, perhaps with spaces.
+        // A plain name, possibly with spaces.
         _ => (text, false),
     };
     match plain.strip_prefix("file://") {
@@ -47,7 +47,7 @@ pub(super) fn expand(path: &str, home: Option<&Path>) -> String {
     }
 }
 
-/// A path as people like to read it: relative to where they are, or with `~`.
+/// A path for display: relative to the current folder, or with `~`.
 pub(super) fn shorten(path: &Path, here: &Path, home: Option<&Path>) -> String {
     match path.strip_prefix(here).ok().filter(|rest| !rest.as_os_str().is_empty()) {
         Some(inside) => inside.to_string_lossy().into_owned(),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lose_what_shells_and_file_managers_put_around_them() {
+    fn quotes_escapes_and_urls_are_removed() {
         for (text, path) in [
             ("/a/b.log", "/a/b.log"),
             ("  /a/my logs/b.log \n", "/a/my logs/b.log"),
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_first_taken_as_it_stands() {
+    fn a_name_is_tried_unchanged_first() {
         assert_eq!(readings(r"a\b.log ", None), [r"a\b.log ", r"a\b.log", "ab.log"]);
         assert_eq!(readings("a.log", None), ["a.log"]);
     }
 
     #[test]
-    fn paths_are_shown_from_where_one_is() {
+    fn paths_are_relative_to_the_current_folder() {
         let short = |path: &str| shorten(Path::new(path), Path::new("/home/me/runs"), Some(Path::new(HOME)));
         assert_eq!(short("/home/me/runs/a.log"), "a.log");
         assert_eq!(short("/home/me/b/a.log"), "~/b/a.log");

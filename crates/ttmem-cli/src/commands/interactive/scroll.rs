@@ -1,4 +1,4 @@
-//! A text that is longer than the screen: where one is in it, and the keys that move there.
+//! Scrolling in a text that is larger than the screen.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
@@ -8,30 +8,30 @@ use unicode_width::UnicodeWidthChar;
 
 use super::look::put;
 
-/// Where one is in a text.
+/// The scroll position in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scroll {
-    /// The first line that is seen.
+    /// The first visible line.
     first: usize,
-    /// How far to the right the lines are moved.
+    /// The first visible column.
     left: usize,
-    /// How many lines are seen, and how many there are: known once they were drawn.
+    /// The number of visible lines, and of all lines: known after drawing.
     height: usize,
     lines: usize,
-    /// How much of the longest line is not seen.
+    /// The number of columns of the longest line that do not fit.
     hidden: usize,
 }
 
-/// Left and right move so far.
+/// The columns that left and right move by.
 const SIDESTEP: usize = 8;
 
 impl Scroll {
-    /// Begins at the end of a text.
+    /// Starts at the end of a text.
     pub fn at_the_end() -> Self {
         Self { first: usize::MAX, ..Self::default() }
     }
 
-    /// Moves, if the key does that.
+    /// Handles a key; returns whether it moves.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         let page = self.height.saturating_sub(1).max(1);
         match key.code {
@@ -58,7 +58,7 @@ impl Scroll {
         true
     }
 
-    /// Draws the lines that are seen.
+    /// Draws the visible lines.
     pub fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, lines: &[Line<'_>]) {
         self.height = usize::from(area.height);
         self.lines = lines.len();
@@ -75,7 +75,7 @@ impl Scroll {
         }
     }
 
-    /// `lines 1–20 of 57, ← →`, where not all is seen.
+    /// `lines 1–20 of 57, ← →`, if not everything is visible.
     pub fn status(&self) -> String {
         let end = self.first.saturating_add(self.height).min(self.lines);
         let lines = format!("lines {}–{end} of {}", self.first + 1, self.lines);
@@ -87,7 +87,7 @@ impl Scroll {
         }
     }
 
-    /// The first line that is seen when one is at the end.
+    /// The first visible line at the end of the text.
     fn last(self) -> usize {
         self.lines.saturating_sub(self.height)
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_wide_is_moved() {
+    fn wide_lines_are_scrolled() {
         let mut scroll = Scroll { hidden: 10, ..Scroll::default() };
         for (code, left) in [
             (KeyCode::Left, 0),

@@ -1,4 +1,4 @@
-//! A session: owns the terminal and the state, waits for messages, and does what the state asks for.
+//! A session: owns the terminal and the state, waits for messages, and performs effects.
 
 use std::collections::VecDeque;
 use std::process::Child;
@@ -23,17 +23,17 @@ use super::terminal::Terminal;
 use super::{view, work};
 use crate::console;
 
-/// What is done that quickly is awaited before the next frame and the next key: nothing flickers, and keys that
-/// were typed ahead meet what they were typed for.
+/// Effects that finish within this time are awaited before the next frame and the next key. This avoids flicker, and
+/// keys typed ahead reach the screen they were meant for.
 const AT_ONCE: Duration = Duration::from_millis(250);
-/// So often it is looked whether a command that runs has ended.
-const LOOK_UP: Duration = Duration::from_millis(50);
-/// So often it is swept up after a report that nobody waits for.
+/// The interval of polling a running command for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The number of attempts to remove the files of an abandoned report.
 const SWEEPS: usize = 3;
-/// For ever, as far as anybody waits.
+/// The wait without a timeout.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Asks until the user leaves; the exit code.
+/// Runs until the user quits; returns the exit code.
 pub(super) fn run() -> Result<u8> {
     let look = Look { has_colour: console::has_colour() };
     let (sender, messages) = channel();
@@ -45,7 +45,7 @@ pub(super) fn run() -> Result<u8> {
     let mut session =
         Session { app, look, seat, sender, messages, backlog, store, writer: None, server: None };
     let code = session.ask();
-    // The terminal first: a writer may take a while to finish, and a server to stop.
+    // Restore the terminal first: finishing a report or stopping a server may take a while.
     session.seat = None;
     let code = code.map(|code| session.end_writing(code));
     if let Some(text) = session.app.farewell() {
@@ -61,19 +61,19 @@ fn on_terminal(source: std::io::Error) -> Error {
 struct Session {
     app: App,
     look: Look,
-    /// The terminal and its keys, while they are ours.
+    /// The terminal and its keys; `None` while another command uses them.
     seat: Option<Seat>,
     sender: Sender<Message>,
     messages: Receiver<Message>,
-    /// Messages that came while something was awaited.
+    /// Messages that arrived while an effect was awaited.
     backlog: VecDeque<Message>,
     store: Arc<Result<Store>>,
-    /// Writes a report, or has done so.
+    /// The thread that writes a report.
     writer: Option<JoinHandle<()>>,
     server: Option<Server>,
 }
 
-/// The terminal and its keys, which are left in this order.
+/// The terminal and its keys; dropped in this order.
 struct Seat {
     _keys: Keys,
     terminal: Terminal,
@@ -87,13 +87,13 @@ impl Seat {
     }
 }
 
-/// What an effect came to.
+/// The state of an effect.
 enum Done {
-    /// It is done.
+    /// It is complete.
     Now,
     /// An answer will come.
     Begun,
-    /// It was the last.
+    /// The session ends with this exit code.
     Over(u8),
 }
 
@@ -128,16 +128,16 @@ impl Session {
         if let Some(message) = self.backlog.pop_front() {
             return message;
         }
-        let patience = self.app.patience();
-        match self.messages.recv_timeout(patience.unwrap_or(LONG)) {
+        let timeout = self.app.timeout();
+        match self.messages.recv_timeout(timeout.unwrap_or(LONG)) {
             Ok(message) => message,
             Err(RecvTimeoutError::Timeout) => Message::Tick,
-            // We hold a sender ourselves.
+            // The session holds a sender, so this cannot happen.
             Err(RecvTimeoutError::Disconnected) => Message::Gone,
         }
     }
 
-    /// Does all that is asked for, and what follows from that at once; the exit code, if it is over.
+    /// Performs effects and their immediate consequences; returns the exit code if the session ends.
     fn act(&mut self, effects: Vec<Effect>) -> Result<Option<u8>> {
         let until = Instant::now() + AT_ONCE;
         let mut effects = VecDeque::from(effects);
@@ -169,8 +169,8 @@ impl Session {
         Ok(match effect {
             Effect::TakeStock => self.begin(move || Answer::Stock(Box::new(Inventory::take(&store)))),
             Effect::List(folder) => self.begin(move || Answer::Listed(Listing::of(folder))),
-            Effect::Read { evidence, progress } => self.begin(move || {
-                let outcome = work::read(evidence, Arc::clone(&progress));
+            Effect::Read { input, progress } => self.begin(move || {
+                let outcome = work::read(input, Arc::clone(&progress));
                 Answer::Read { progress, outcome }
             }),
             Effect::Store { mut profile, file } => {
@@ -210,7 +210,7 @@ impl Session {
         Done::Begun
     }
 
-    /// Lets an answer be the next message, before all that was typed ahead.
+    /// Makes an answer the next message, before keys typed ahead.
     fn answer(&mut self, answer: Answer) {
         self.backlog.push_front(Message::Answer(answer));
     }
@@ -222,13 +222,13 @@ impl Session {
                 Done::Begun
             }
             Err(error) => {
-                self.answer(Answer::ServerEnded { how: format!("The server cannot be started: {error}.") });
+                self.answer(Answer::ServerEnded { how: format!("Cannot start the server: {error}.") });
                 Done::Now
             }
         }
     }
 
-    /// Runs a command on the terminal, and comes back with what it left behind.
+    /// Runs a command on the terminal, and returns with what it left behind.
     fn run(&mut self, command: &CommandLine) -> Result<Done> {
         self.seat = None;
         let line = shell_words::join(&command.words);
@@ -238,7 +238,7 @@ impl Session {
                 Ok(ended) => child::left_behind(&account, &ended),
                 Err(signal) => return Ok(Done::Over(code_of(signal))),
             },
-            Err(error) => (format!("cannot be started: {error}"), Left::Nothing),
+            Err(error) => (format!("could not be started: {error}"), Left::Nothing),
         };
         if matches!(left, Left::Nothing)
             && let Err(signal) = self.wait_for_enter()
@@ -251,15 +251,15 @@ impl Session {
         Ok(Done::Now)
     }
 
-    /// Waits until a process has ended, and says how. A signal that ends us is passed on to it first, and then an
-    /// error.
+    /// Waits for a process to end, and returns how it ended. A signal that ends ttmem is passed on first and returned
+    /// as an error.
     fn wait_for(&mut self, mut child: Child) -> Result<String, i32> {
         let mut ended_by = None;
         loop {
-            // Before the messages: the Ctrl-C that has ended it came to us, too.
+            // Before the messages, because a Ctrl-C that ends the command arrives here, too.
             let ended = child.try_wait();
-            match self.messages.recv_timeout(LOOK_UP) {
-                // Ctrl-C goes to all on the terminal: it is meant for the command.
+            match self.messages.recv_timeout(POLL_INTERVAL) {
+                // Ctrl-C reaches all processes on the terminal; it is meant for the command.
                 Ok(Message::Signal(SIGINT | SIGQUIT)) | Err(_) => {}
                 Ok(Message::Signal(SIGTSTP)) => child::stop_job(),
                 Ok(Message::Signal(signal)) => {
@@ -272,17 +272,17 @@ impl Session {
                 (Ok(None), _) => {}
                 (_, Some(signal)) => return Err(signal),
                 (Ok(Some(status)), None) => return Ok(child::in_words(status)),
-                (Err(error), None) => return Ok(format!("cannot be waited for: {error}")),
+                (Err(error), None) => return Ok(format!("could not be waited for: {error}")),
             }
         }
     }
 
-    /// Leaves what a command has said on the screen until somebody has read it. A signal is an error.
+    /// Keeps a command's output on the screen until Enter is pressed. A signal is an error.
     fn wait_for_enter(&mut self) -> Result<(), i32> {
         console::say("ttmem: no log was captured. Press Enter to go back.");
         let reader = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
         while !reader.is_finished() {
-            match self.messages.recv_timeout(LOOK_UP) {
+            match self.messages.recv_timeout(POLL_INTERVAL) {
                 Ok(Message::Signal(SIGTSTP)) => child::stop_job(),
                 Ok(Message::Signal(signal)) => return Err(signal),
                 Ok(other) => self.backlog.push_back(other),
@@ -292,21 +292,21 @@ impl Session {
         Ok(())
     }
 
-    /// Finishes a report that is being written when somebody quits: it was asked for. Whoever does not wait for it
-    /// (Ctrl-C, a signal) leaves nothing of it behind. The exit code.
+    /// Waits for a report that is being written when the user quits. Ctrl-C or a signal abandons it and removes its
+    /// files. Returns the exit code.
     fn end_writing(&mut self, mut code: u8) -> u8 {
         let Some(writer) = self.writer.take().filter(|writer| !writer.is_finished()) else { return code };
         if code == QUIT {
-            console::say("ttmem: the report is still being written. Ctrl-C leaves without it.");
+            console::say("ttmem: the report is still being written. Press Ctrl-C to quit without it.");
         }
         while code == QUIT && !writer.is_finished() {
-            match self.messages.recv_timeout(LOOK_UP) {
+            match self.messages.recv_timeout(POLL_INTERVAL) {
                 Ok(Message::Signal(SIGTSTP)) => child::stop_job(),
                 Ok(Message::Signal(signal)) => code = code_of(signal),
                 Ok(_) | Err(_) => {}
             }
         }
-        // Once more where it has put another file there meanwhile; then it finds its folder gone, and gives up.
+        // Repeat, because the writer may have added a file meanwhile; it stops when its folder is gone.
         for _ in 0..SWEEPS {
             if let Ok(store) = &*self.store {
                 store.sweep_after(std::process::id());
@@ -314,19 +314,19 @@ impl Session {
             if writer.is_finished() {
                 break;
             }
-            std::thread::sleep(LOOK_UP);
+            std::thread::sleep(POLL_INTERVAL);
         }
         code
     }
 
-    /// Goes to the background, as other programs do at Ctrl-Z, and comes back when it is called.
+    /// Suspends, as Ctrl-Z does in other programs, and redraws when continued.
     fn suspend(&mut self) -> Result<Done> {
         self.seat = None;
         child::stop_job();
         self.redraw()
     }
 
-    /// Takes the terminal anew, and draws all of it.
+    /// Takes the terminal again and redraws it.
     fn redraw(&mut self) -> Result<Done> {
         self.seat = None;
         self.seat = Some(Seat::take(&self.sender)?);

@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn on, and left as it was, whatever happens.
+//! The terminal: entered, drawn on, and always restored.
 
 use std::io::{self, BufWriter, Stdout, stdout};
 use std::sync::Once;
@@ -13,13 +13,13 @@ use crossterm::terminal::{
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
 
-/// A frame goes out in one piece, so that nothing flickers.
+/// The buffer for a frame, which is written at once to avoid flicker.
 const FRAME: usize = 64 << 10;
 
-/// Whether the terminal is in our state. A panic on any thread must know.
+/// Whether the terminal is in raw mode. Static, because a panic on any thread must restore it.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
-/// The terminal, while it is ours.
+/// The terminal in raw mode.
 pub(super) struct Terminal {
     drawn: Option<Drawn>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Terminal {
 type Drawn = ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
 impl Terminal {
-    /// Takes the terminal over.
+    /// Enters the alternate screen and raw mode.
     pub fn enter() -> io::Result<Self> {
         restore_at_panic();
         enable_raw_mode()?;
@@ -36,12 +36,12 @@ impl Terminal {
         let out = BufWriter::with_capacity(FRAME, stdout());
         let drawn = entered.and_then(|()| ratatui::Terminal::new(CrosstermBackend::new(out)));
         drawn.map(|drawn| Self { drawn: Some(drawn) }).inspect_err(|_| {
-            // One error is enough.
+            // The first error is reported.
             let _ = restore();
         })
     }
 
-    /// Draws a frame; only what has changed is sent.
+    /// Draws a frame; only changes are sent.
     pub fn draw(&mut self, view: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if let Some(drawn) = self.drawn.as_mut().filter(|_| IS_OURS.load(Ordering::SeqCst)) {
             drawn.draw(view)?;
@@ -54,13 +54,13 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let drawn = self.drawn.take();
         if restore().is_err() {
-            // The terminal is gone. Dropped, this would complain on standard error, which is gone, too, and panic.
+            // The terminal is gone. Dropping this would print to standard error, which is gone, too, and panic.
             std::mem::forget(drawn);
         }
     }
 }
 
-/// Leaves the terminal as it was.
+/// Restores the terminal.
 fn restore() -> io::Result<()> {
     if !IS_OURS.swap(false, Ordering::SeqCst) {
         return Ok(());
@@ -69,15 +69,15 @@ fn restore() -> io::Result<()> {
     disable_raw_mode().and(left)
 }
 
-/// What a panic says must be readable: it comes after the terminal is as it was.
+/// Restores the terminal before a panic message is printed, so that it is readable.
 fn restore_at_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let usual = std::panic::take_hook();
+        let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            // Where the terminal is gone, there is nobody to tell.
+            // If the terminal is gone, there is no way to report it.
             let _ = restore();
-            usual(info);
+            previous(info);
         }));
     });
 }

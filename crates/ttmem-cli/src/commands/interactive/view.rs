@@ -1,4 +1,4 @@
-//! A frame: the title on top, the screen, what is to be said, and the keys at the bottom.
+//! A frame: the title, the screen, a note, and the keys at the bottom.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,33 +9,33 @@ use super::app::App;
 use super::look::{Look, fit, put, wrap};
 use super::screens::{Scene, Screen};
 
-/// Smaller terminals show nothing but that they are.
-const LEAST_WIDTH: u16 = 40;
-const LEAST_HEIGHT: u16 = 10;
-/// Lines are not read well when they are longer.
-const MOST_WIDTH: u16 = 160;
-/// A terminal of that height has room between the parts.
+/// Smaller terminals only show a message.
+const MIN_WIDTH: u16 = 40;
+const MIN_HEIGHT: u16 = 10;
+/// Longer lines are hard to read.
+const MAX_WIDTH: u16 = 160;
+/// Terminals of at least this height have empty lines between the parts.
 const ROOMY: u16 = 16;
-/// So much of a note is shown at most.
-const MOST_NOTE: usize = 8;
+/// The number of lines of a note.
+const MAX_NOTE_LINES: usize = 8;
 
 /// Draws the state.
 pub(super) fn draw(app: &mut App, look: Look, frame: &mut Frame<'_>) {
     let all = frame.area();
-    app.is_too_small = all.width < LEAST_WIDTH || all.height < LEAST_HEIGHT;
+    app.is_too_small = all.width < MIN_WIDTH || all.height < MIN_HEIGHT;
     if app.is_too_small {
         return too_small(frame, all);
     }
     let (screen, known, note) = app.scene();
     let scene = Scene { look, known, note };
-    let inner = Rect { x: all.x + 1, width: (all.width - 1).min(MOST_WIDTH), ..all };
+    let inner = Rect { x: all.x + 1, width: (all.width - 1).min(MAX_WIDTH), ..all };
     let mut note = if screen.draws_notes() { Vec::new() } else { note_lines(&scene, inner.width) };
     let keys = key_lines(&screen.keys(), usize::from(inner.width));
     let gap = u16::from(all.height >= ROOMY);
     if !note.is_empty() && gap > 0 {
         note.insert(0, Line::default());
     }
-    // The keys are always seen; a long note leaves a line to the screen.
+    // The keys are always visible; a long note leaves at least one line for the screen.
     note.truncate(usize::from(all.height.saturating_sub(height(keys.len()) + gap + 3)));
     let [title, _, body, said, _, bar] = Layout::vertical([
         Constraint::Length(1),
@@ -47,7 +47,7 @@ pub(super) fn draw(app: &mut App, look: Look, frame: &mut Frame<'_>) {
     ])
     .areas(inner);
     screen.draw(frame, body, &scene);
-    // After the screen: only now it knows how much of it is seen.
+    // After the screen, which knows its scroll position only now.
     draw_title(screen, &scene, frame, title);
     for (row, line) in note.into_iter().enumerate() {
         put(frame, said, row, line);
@@ -63,7 +63,7 @@ fn height(lines: usize) -> u16 {
 
 fn too_small(frame: &mut Frame<'_>, area: Rect) {
     let text = format!(
-        "ttmem needs {LEAST_WIDTH}x{LEAST_HEIGHT}; this is {}x{}. Make it larger, or q.",
+        "ttmem needs {MIN_WIDTH}x{MIN_HEIGHT}; this is {}x{}. Enlarge the terminal or press q.",
         area.width, area.height
     );
     for (row, line) in wrap(&text, usize::from(area.width)).into_iter().enumerate() {
@@ -78,7 +78,7 @@ fn draw_title(screen: &dyn Screen, scene: &Scene<'_>, frame: &mut Frame<'_>, are
     let title = screen.title();
     let room = width.saturating_sub("ttmem › ".width());
     let title = fit(&title, room);
-    // The title comes first; the status has what is left.
+    // The title takes precedence over the status.
     let status = if title.width() + 2 + status.width() <= room { status } else { String::new() };
     let padding = room - title.width() - status.width();
     let line = Line::from(vec![
@@ -91,15 +91,15 @@ fn draw_title(screen: &dyn Screen, scene: &Scene<'_>, frame: &mut Frame<'_>, are
     put(frame, area, 0, line);
 }
 
-/// The lines of what is to be said.
+/// The lines of the note.
 pub(super) fn note_lines(scene: &Scene<'_>, width: u16) -> Vec<Line<'static>> {
     let Some(note) = scene.note else { return Vec::new() };
     let style = scene.look.note(note);
     let lines = wrap(&note.text, usize::from(width));
-    lines.into_iter().take(MOST_NOTE).map(|line| Line::styled(line, style)).collect()
+    lines.into_iter().take(MAX_NOTE_LINES).map(|line| Line::styled(line, style)).collect()
 }
 
-/// The keys and what they do, in as few lines as they need.
+/// The keys and what they do, in as few lines as possible.
 fn key_lines(keys: &[(&'static str, &'static str)], width: usize) -> Vec<Line<'static>> {
     const GAP: &str = "   ";
     let mut lines: Vec<Line<'static>> = Vec::new();

@@ -1,4 +1,4 @@
-//! What takes time, done on threads: reading, storing, writing, starting a browser.
+//! Slow work, done on threads: reading, storing, writing, starting a browser.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -12,11 +12,11 @@ use ttmem::read::{self, Options, Progress};
 use ttmem::store::{Store, Stored, name_of};
 use ttmem::{Error, Result};
 
-use super::message::{Answer, Evidence, Message, Report};
+use super::message::{Answer, Input, Message, Report};
 use crate::console;
 use crate::replacing::Output;
 
-/// Does something on a thread; its answer comes as a message. So does a panic, which is our fault.
+/// Runs work on a thread; its answer, or a panic, arrives as a message.
 pub(super) fn start(
     sender: &Sender<Message>,
     work: impl FnOnce() -> Answer + Send + 'static,
@@ -24,16 +24,16 @@ pub(super) fn start(
     let sender = sender.clone();
     thread::spawn(move || {
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        // Whoever asked may have left meanwhile.
+        // The session may have ended meanwhile.
         let _ = sender.send(Message::Answer(done.unwrap_or(Answer::Bug)));
     })
 }
 
-/// Reads evidence and answers the question.
-pub(super) fn read(evidence: Evidence, progress: Arc<Progress>) -> Result<Box<Report>> {
-    let (file, stored) = match evidence {
-        Evidence::File(readings) => (file_meant(&readings)?, None),
-        Evidence::Report(stored) => (profile_of(&stored)?, Some(*stored)),
+/// Reads an input and summarizes it.
+pub(super) fn read(input: Input, progress: Arc<Progress>) -> Result<Box<Report>> {
+    let (file, stored) = match input {
+        Input::File(readings) => (file_meant(&readings)?, None),
+        Input::Report(stored) => (profile_of(&stored)?, Some(*stored)),
     };
     let options = Options { progress: Some(progress), ..Options::default() };
     let profile = read::open_with(&file, &options)?;
@@ -43,12 +43,12 @@ pub(super) fn read(evidence: Evidence, progress: Arc<Progress>) -> Result<Box<Re
     Ok(Box::new(Report { name, file, summary, profile, stored }))
 }
 
-/// The first reading of a name that is there, or else the last.
+/// The first reading of a name that exists, otherwise the last one.
 fn file_meant(readings: &[String]) -> Result<String> {
     let is_there = |name: &&String| fs::metadata(name).is_ok();
     let name = readings.iter().find(is_there).or(readings.last()).cloned().unwrap_or_default();
     if is_device(Path::new(&name)) {
-        return Err(Error::NotThere(format!("{name} is a device: name a file")));
+        return Err(Error::NotThere(format!("{name} is a device; choose a file")));
     }
     // `-` would be standard input, where the keys come from.
     Ok(if name == "-" { "./-".into() } else { name })
@@ -64,9 +64,9 @@ fn profile_of(stored: &Stored) -> Result<String> {
     match stored.profile() {
         Some(profile) => Ok(profile.display().to_string()),
         None if stored.folder.is_dir() => Err(Error::NotThere(format!(
-            "{name} has no profile, because another tool has written it: read its log again"
+            "{name}: no profile, because another tool wrote the report; read its log instead"
         ))),
-        None => Err(Error::NotThere(format!("the report {name} is gone: somebody has removed it"))),
+        None => Err(Error::NotThere(format!("{name}: the report no longer exists"))),
     }
 }
 
@@ -84,27 +84,27 @@ pub(super) fn store(
     store.as_ref().map_err(again)?.save(profile, file, None).map(Box::new)
 }
 
-/// An error that was met before, met again.
+/// A copy of an error.
 fn again(error: &Error) -> Error {
     Error::NotThere(error.to_string())
 }
 
-/// Writes a file; one that is there only if it may be replaced.
+/// Writes a file; an existing one is replaced only if `may_replace` is set.
 pub(super) fn write(path: &Path, content: &[u8], may_replace: bool) -> Result<()> {
-    // Before anybody is asked whether it may be replaced.
+    // Checked before asking whether to replace it.
     if path.is_dir() {
-        return Err(Error::NotThere(format!("{} is a folder: name a file in it", path.display())));
+        return Err(Error::NotThere(format!("{} is a folder; choose a file in it", path.display())));
     }
     let output = Output::at::<&str>(path, may_replace, &[])?;
     console::write(Some(&output), |out| out.write_all(content))
 }
 
-/// Shows a page in a browser; whether that could be done.
+/// Opens a page in a browser; returns whether that worked.
 pub(super) fn show(page: &Path) -> bool {
     may_have_a_browser() && open::that_detached(page).is_ok()
 }
 
-/// Without a screen to draw on, only browsers for terminals would be found; and the terminal is taken.
+/// Without a display, only a text browser could start, but the terminal is in use.
 fn may_have_a_browser() -> bool {
     const SIGNS: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME"];
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -1,6 +1,6 @@
-//! What happens while a command runs: one loop that waits for its output, for signals and for the time to pass.
+//! The loop that runs while a command runs: it waits for output, signals and the next tick.
 //!
-//! Output goes into the log first, then to the screen. The loop ends when the command has ended and its output, too.
+//! Output goes to the log first, then to the screen. The loop ends when both the command and its output have ended.
 
 use std::fmt;
 use std::fs::File;
@@ -18,25 +18,25 @@ use super::screen::Screen;
 use super::signals::{Signals, pass_on};
 use crate::console;
 
-/// What is read at a time: all that the pipe can hold.
+/// The largest read: the size of the pipe.
 const PIECE: usize = 1 << 20;
-/// How often the line on the terminal is drawn anew, and the log is put on the disk.
+/// The interval of redrawing the status line and syncing the log.
 const TICK: Duration = Duration::from_millis(200);
-/// How soon it is looked again whether a slow screen has room.
+/// The interval of polling a slow screen for room.
 const SHORT: Duration = Duration::from_millis(10);
-/// What is over sooner needs no line.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How long others that hold the pipe are waited for when the command itself has ended.
+/// The status line is shown only after this time.
+const STATUS_DELAY: Duration = Duration::from_secs(1);
+/// The wait for other processes that hold the pipe after the command has ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What was captured.
+/// The result of a capture.
 #[derive(Debug)]
 pub(super) struct Captured {
     /// How the command ended.
     pub status: ExitStatus,
-    /// What its output said of memory.
+    /// The memory data in its output.
     pub seen: Seen,
-    /// What becomes of the output of something that it started and that still runs.
+    /// What happens to the output of processes that it started and that are still running.
     pub others: Option<Others>,
     /// Why the log ends early, if it does.
     pub log_error: Option<io::Error>,
@@ -76,25 +76,25 @@ struct Capture {
     others: Option<Others>,
 }
 
-/// What becomes of what others print when the command has ended.
+/// What happens to the output of other processes after the command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
-    /// It still goes into the log.
+    /// It is still written to the log.
     Logged,
-    /// It goes nowhere.
+    /// It is lost.
     Lost,
 }
 
 impl fmt::Display for Others {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Logged => "goes into the log, but not into the report",
-            Self::Lost => "is lost, and may end it",
+            Self::Logged => "goes to the log, but not into the report",
+            Self::Lost => "is lost, and printing may end it",
         })
     }
 }
 
-/// What there is to do.
+/// The event sources that are ready.
 struct Ready {
     signals: bool,
     output: bool,
@@ -124,7 +124,7 @@ impl Capture {
 
     /// Waits until there is something to do, at most until the next tick.
     fn wait(&self) -> io::Result<Ready> {
-        // When the command has ended what is left is read at once: nobody is held up any more.
+        // After the command has ended, the rest is read at once: a slow screen no longer holds it up.
         let listens = self.screen.has_room() || self.ended.is_some();
         let output = self.output.as_ref().filter(|_| listens);
         let until_tick = self.next_tick.saturating_duration_since(Instant::now());
@@ -141,7 +141,7 @@ impl Capture {
         }
     }
 
-    /// Reads a piece of the output; says how long it is. At the end the pipe is closed.
+    /// Reads a piece of the output and returns its length. Closes the pipe at its end.
     fn read(&mut self, piece: &mut [u8]) -> usize {
         let Some(output) = &mut self.output else { return 0 };
         match output.read(piece) {
@@ -164,7 +164,7 @@ impl Capture {
         for origin in self.signals.take() {
             match &mut self.ended {
                 None => pass_on(&origin, &self.child),
-                // There is nobody to pass it on to: whoever sent it does not want to wait for others.
+                // The command has ended, so the signal means: stop waiting for other processes.
                 Some((_, at)) => *at = at.checked_sub(GRACE).unwrap_or(*at),
             }
         }
@@ -174,8 +174,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Leaves the pipe to others when the command ended a while ago and they still hold it, after reading what is in
-    /// it.
+    /// Stops waiting for other processes that still hold the pipe after the grace period, once its content is read.
     fn give_up_waiting(&mut self, piece: &mut [u8]) {
         let is_over = self.ended.is_some_and(|(_, at)| at.elapsed() >= GRACE);
         let Some(output) = self.output.as_ref().filter(|_| is_over) else { return };
@@ -183,7 +182,7 @@ impl Capture {
         while left > 0 && self.output.is_some() {
             left = left.saturating_sub(self.read(piece) as u64);
         }
-        // Were the pipe closed, the system would end them at the next line they print.
+        // If the pipe were closed, SIGPIPE would end them at their next line.
         let hand_over =
             |output| if self.log.hand_over(output).is_ok() { Others::Logged } else { Others::Lost };
         self.others = self.output.take().map(hand_over);
@@ -197,7 +196,7 @@ impl Capture {
         self.next_tick = now + TICK;
         self.log.sync();
         let passed = now - self.begun;
-        if passed >= PATIENCE {
+        if passed >= STATUS_DELAY {
             self.screen.live(|| report::live(passed.as_secs(), &self.watch.seen()));
         }
     }

@@ -1,4 +1,4 @@
-//! The folder of a run: `logs/<name>_YYYYMMDD_HHMMSS/`, made so that nothing of an earlier run is ever touched.
+//! The folder of a run: `logs/<name>_YYYYMMDD_HHMMSS/`, always a new one, so that earlier runs are never changed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,12 +12,12 @@ use ttmem::{Error, Result};
 pub(super) struct RunFolder {
     path: PathBuf,
     name: String,
-    /// The folders above it that were not there before, the innermost first.
+    /// The parent folders that were created for it, innermost first.
     above: Vec<PathBuf>,
 }
 
 impl RunFolder {
-    /// Makes the folder of a run that begins now, and its log.
+    /// Creates the folder of a run that starts now, and its log.
     pub fn create(parent: &Path, name: &str) -> Result<(Self, File)> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -47,17 +47,17 @@ impl RunFolder {
         self.path.join(format!("{}_profile.log", self.name))
     }
 
-    /// Removes what was made, for a command that was never started. What others put there meanwhile stays.
+    /// Removes what was created, for a command that was never started. Files of other processes are kept.
     pub fn undo(self) {
         let _ = fs::remove_file(self.log());
         for folder in [&self.path].into_iter().chain(&self.above) {
-            // Only an empty folder is removed.
+            // This fails for a folder that is not empty, which is then kept.
             let _ = fs::remove_dir(folder);
         }
     }
 }
 
-/// Makes a folder that is not there yet: under this name, or with a number behind it.
+/// Creates a new folder with this name, or with a number appended if it already exists.
 fn first_free(wanted: &Path) -> io::Result<PathBuf> {
     for number in 1.. {
         let mut path = wanted.as_os_str().to_owned();

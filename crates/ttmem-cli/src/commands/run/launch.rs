@@ -1,4 +1,4 @@
-//! What is started, and with which environment.
+//! Starts the command, with the environment that it needs.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,29 +11,29 @@ use ttmem::{Error, Result};
 use super::account::ACCOUNT;
 use crate::console;
 
-/// Where `python` is looked for, in this order; an active environment stands first in the PATH.
+/// The names of the Python interpreter, in this order; an active environment comes first in PATH.
 const PYTHONS: [&str; 2] = ["python", "python3"];
 
-/// A command that is ready to be started.
+/// A command to start.
 #[derive(Debug)]
 pub(super) struct Launch {
-    /// The programs to try, the first that is there.
+    /// The programs to try, in order; the first that exists is used.
     programs: Vec<OsString>,
     arguments: Vec<OsString>,
     name: String,
 }
 
 impl Launch {
-    /// Understands the words of a command line.
+    /// Parses the words of a command line.
     pub fn of(words: &[OsString]) -> Result<Self> {
         let Some((first, rest)) = words.split_first().filter(|(first, _)| !first.is_empty()) else {
-            return Err(Error::NotThere("no command was given".into()));
+            return Err(Error::NotThere("no command; pass a script or command to run".into()));
         };
         if first.as_encoded_bytes().starts_with(b"-") {
             let option = first.to_string_lossy();
             return Err(Error::NotThere(format!(
-                "{option} is no option of `ttmem run`; its own come first, then the command (a file of that name is \
-                 ./{option})"
+                "{option}: not an option of `ttmem run`; pass its options before the command (to run a file with this \
+                 name, pass ./{option})"
             )));
         }
         let name = name_of(words);
@@ -42,19 +42,19 @@ impl Launch {
         }
         if !Path::new(first).is_file() {
             let script = first.to_string_lossy();
-            return Err(Error::NotThere(format!("there is no script {script}")));
+            return Err(Error::NotThere(format!("{script}: not found; pass a script or command to run")));
         }
         let arguments = [OsString::from("-u")].into_iter().chain(words.iter().cloned()).collect();
         Ok(Self { programs: PYTHONS.map(OsString::from).to_vec(), arguments, name })
     }
 
-    /// What the run is called.
+    /// The name of the run.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Says which settings of the user's stand in the way of an answer.
-    pub fn say_settings(&self) {
+    /// Warns about the user's settings that reduce the memory data in the log.
+    pub fn warn_about_settings(&self) {
         for variable in REMARKED {
             let value = env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
             if let Some((remark, value)) = value.and_then(|value| Some((remark(variable, &value)?, value))) {
@@ -69,10 +69,11 @@ impl Launch {
         });
     }
 
-    /// Starts it. Both of its streams go into one pipe, so their order is the kernel's.
-    pub fn start(&self) -> Result<(Child, PipeReader)> {
+    /// Starts the command. Both of its streams go into one pipe, which keeps their order. If the command uses PyTorch and
+    /// the Python package of ttmem is installed, its tracker records into `folder`.
+    pub fn start(&self, folder: &Path) -> Result<(Child, PipeReader)> {
         for program in &self.programs {
-            match self.spawn(program) {
+            match self.spawn(program, folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && self.programs.len() > 1 => {}
                 Err(error) => {
                     let program = program.to_string_lossy();
@@ -82,18 +83,19 @@ impl Launch {
             }
         }
         Err(Error::NotThere(format!(
-            "there is no {}; activate the environment of the model, or name its python: ttmem run /path/to/python …",
-            PYTHONS.join(" and no ")
+            "{}: not found; activate the model's environment, or pass its Python: ttmem run /path/to/python …",
+            PYTHONS.join(" and ")
         )))
     }
 
-    fn spawn(&self, program: &OsStr) -> io::Result<(Child, PipeReader)> {
+    fn spawn(&self, program: &OsStr, folder: &Path) -> io::Result<(Child, PipeReader)> {
         let (output, input) = io::pipe()?;
         enlarge(&input);
-        // The command holds our ends of the pipe; they must be closed for it to end with the last writer.
+        // The command takes the write ends; none may stay open here, or the pipe would never end.
         let child = Command::new(program)
             .args(&self.arguments)
             .envs(missing())
+            .envs(tracking(folder))
             .env_remove(ACCOUNT)
             .stdin(Stdio::inherit())
             .stdout(input.try_clone()?)
@@ -103,7 +105,7 @@ impl Launch {
     }
 }
 
-/// A pipe with more room keeps a command that prints much from waiting for us. Where it cannot be had, so be it.
+/// Enlarges the pipe if possible, so that a command with much output does not wait for ttmem.
 fn enlarge(pipe: &io::PipeWriter) {
     #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, 1 << 20);
@@ -119,16 +121,17 @@ fn has_spaces(word: &OsStr) -> bool {
     word.as_encoded_bytes().iter().any(u8::is_ascii_whitespace)
 }
 
-/// The name of a run: that of the first script among the words (`mpirun -np 2 python model.py`), else the command's.
+/// The name of a run: that of the first script among the words (`mpirun -np 2 python model.py`), otherwise the
+/// command's.
 fn name_of(words: &[OsString]) -> String {
-    // A whole program in one word (`sh -c '…'`) is no script.
+    // A whole program in one word (`sh -c '…'`) is not a script.
     let is_script = |word: &&OsString| is_python(word) && (Path::new(word).is_file() || !has_spaces(word));
     let word = words.iter().find(is_script).or(words.first());
     let stem = word.and_then(|word| Path::new(word).file_stem()).unwrap_or_default();
     stem.to_string_lossy().into_owned()
 }
 
-/// What makes the runtime print its memory, and Python print at once.
+/// The settings that make the runtime log its memory and Python print without buffering.
 const SETTINGS: [(&str, &str); 4] = [
     ("TTMLIR_RUNTIME_LOGGER_LEVEL", "DEBUG"),
     ("TT_RUNTIME_MEMORY_LOG_LEVEL", "any"),
@@ -136,12 +139,19 @@ const SETTINGS: [(&str, &str); 4] = [
     ("PYTHONUNBUFFERED", "1"),
 ];
 
-/// The settings that the user has not made.
+/// The settings that the user has not set.
 fn missing() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.into_iter().filter(|(variable, _)| env::var_os(variable).is_none())
 }
 
-/// The settings of the user's that `remark` knows.
+/// The settings that start the tracker, unless the user has decided about it.
+fn tracking(folder: &Path) -> impl Iterator<Item = (&'static str, OsString)> {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let settings = [("TTMEM_TRACK", OsString::from("1")), ("TTMEM_TRACK_DIR", folder.into_os_string())];
+    settings.into_iter().filter(|(variable, _)| env::var_os(variable).is_none())
+}
+
+/// The variables that [`remark`] checks.
 const REMARKED: [&str; 4] = [
     "TTMLIR_RUNTIME_LOGGER_LEVEL",
     "TT_RUNTIME_MEMORY_LOG_LEVEL",
@@ -149,27 +159,27 @@ const REMARKED: [&str; 4] = [
     "TTMLIR_RUNTIME_LOGGER_FILE",
 ];
 
-/// What will be missing with a setting of the user's, if anything.
+/// What the log will lack with the user's setting, if anything.
 fn remark(variable: &str, value: &str) -> Option<&'static str> {
     let (upper, lower) = (value.to_ascii_uppercase(), value.to_ascii_lowercase());
     match variable {
         "TTMLIR_RUNTIME_LOGGER_LEVEL" => match upper.as_str() {
             "DEBUG" | "TRACE" => None,
-            "WARNING" | "ERROR" | "FATAL" => Some("there will be no memory data; DEBUG is wanted"),
-            _ => Some("there will be pools but no operations; DEBUG is wanted"),
+            "WARNING" | "ERROR" | "FATAL" => Some("the log will have no memory data; set it to DEBUG"),
+            _ => Some("the log will have pools but no operations; set it to DEBUG"),
         },
         "TT_RUNTIME_MEMORY_LOG_LEVEL" => match lower.as_str() {
             "any" | "all" | "operation" => None,
-            "program" => Some("there will be memory states around programs only; any is wanted"),
-            "none" => Some("there will be no memory data; any is wanted"),
-            _ => Some("the runtime does not know this value and may refuse to start; any is wanted"),
+            "program" => Some("the log will have memory states around programs only; set it to any"),
+            "none" => Some("the log will have no memory data; set it to any"),
+            _ => Some("the runtime does not know this value and may not start; set it to any"),
         },
         "TTXLA_LOGGER_LEVEL" => match value {
             "DEBUG" | "VERBOSE" => None,
-            _ => Some("weights and inputs will have no names; DEBUG is wanted"),
+            _ => Some("weights and inputs will have no names; set it to DEBUG"),
         },
         "TTMLIR_RUNTIME_LOGGER_FILE" if !value.is_empty() => {
-            Some("the runtime prints there and not here, so there will be no memory data; unset it")
+            Some("the runtime logs to that file, so the captured log will have no memory data; unset it")
         }
         _ => None,
     }
@@ -184,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_called_after_its_script() {
+    fn a_run_is_named_after_its_script() {
         for (line, name) in [
             ("model.py --batch 4", "model"),
             ("dir/my_model.py", "my_model"),
@@ -198,20 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_command_is_refused() {
-        for (line, said) in [
-            ("--log-onyl model.py", "--log-onyl is no option"),
-            ("no/such/script.py", "there is no script no/such/script.py"),
-            (concat!(env!("CARGO_MANIFEST_DIR"), "/none.py"), "there is no script"),
+    fn invalid_commands_are_rejected() {
+        for (line, message) in [
+            ("--log-onyl model.py", "--log-onyl: not an option"),
+            ("no/such/script.py", "no/such/script.py: not found"),
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/none.py"), "none.py: not found"),
         ] {
             let error = Launch::of(&words(line)).unwrap_err();
-            assert!(error.to_string().contains(said), "{error}");
+            assert!(error.to_string().contains(message), "{error}");
             assert_eq!(error.exit_code(), 2);
         }
     }
 
     #[test]
-    fn settings_that_leave_something_out_are_remarked_on() {
+    fn settings_that_reduce_the_data_have_a_remark() {
         let said = |variable: &str, value: &str| {
             assert!(REMARKED.contains(&variable));
             remark(variable, value).unwrap_or("")

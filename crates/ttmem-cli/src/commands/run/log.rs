@@ -1,8 +1,7 @@
-//! The log of a run, written as it comes.
+//! The log of a run, written while the command runs.
 //!
-//! What was read from the pipe is handed to the kernel at once: whoever kills ttmem loses nothing of it. A thread
-//! asks the kernel several times a second to put it on the disk, so that a machine that dies takes only the last
-//! moment along.
+//! Bytes read from the pipe are written to the file at once, so nothing is lost if ttmem is killed. A thread syncs the
+//! file several times a second, so a crash of the machine loses only the last moment.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
@@ -16,7 +15,7 @@ use std::thread;
 pub(super) struct Log {
     file: File,
     failed: Option<io::Error>,
-    /// There are bytes that nobody has asked to be put on the disk.
+    /// Whether bytes were written since the last sync request.
     is_fresh: bool,
     sync: Option<SyncSender<()>>,
 }
@@ -27,7 +26,7 @@ impl Log {
         Self { file, failed: None, is_fresh: false, sync }
     }
 
-    /// Appends bytes. After the first failure nothing more is written: a log has no holes.
+    /// Appends bytes. After the first failure nothing more is written, so that the log has no gaps.
     pub fn write(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
             self.failed = self.file.write_all(bytes).err();
@@ -35,35 +34,35 @@ impl Log {
         }
     }
 
-    /// Has what is new put on the disk, without waiting for it; not while the disk is still busy with what was before.
+    /// Requests a sync without waiting for it; skipped while the previous sync is running.
     pub fn sync(&mut self) {
         if let Some(sync) = self.sync.as_ref().filter(|_| self.is_fresh) {
             self.is_fresh = sync.try_send(()).is_err();
         }
     }
 
-    /// Leaves the log to what still comes out of a pipe: it is written by a process that outlives this one.
+    /// Starts a process that copies the rest of the pipe to the log and outlives this one.
     pub fn hand_over(&self, output: PipeReader) -> io::Result<()> {
         let mut cat = Command::new("cat");
         cat.stdin(output).stdout(self.file.try_clone()?).stderr(Stdio::null());
-        // Ctrl-C is not meant for it.
+        // In its own process group, so that Ctrl-C does not end it.
         let mut child = cat.process_group(0).spawn()?;
         thread::Builder::new().name("cat".into()).spawn(move || child.wait()).map(drop)
     }
 
-    /// Ends it; what went wrong, if anything did.
+    /// Closes the log and returns the error that ended it early, if any.
     pub fn finish(self) -> Option<io::Error> {
         self.failed
     }
 }
 
-/// A thread that syncs the file whenever it is asked to. It ends when nobody can ask any more.
+/// Starts a thread that syncs the file on request and ends when the sender is dropped.
 fn sync_thread(file: File) -> io::Result<SyncSender<()>> {
-    // Without room: it is asked only when it waits for it.
+    // Without a buffer: a request succeeds only while the thread is idle.
     let (sender, asked) = sync_channel(0);
     thread::Builder::new().name("log".into()).spawn(move || {
         while asked.recv().is_ok() {
-            // Where it cannot be (a pipe, an odd file system), the log is as safe as any other file.
+            // If the file cannot be synced (a pipe, an unusual file system), it is as safe as any other file.
             let _ = file.sync_data();
         }
     })?;

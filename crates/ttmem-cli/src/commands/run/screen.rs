@@ -1,11 +1,10 @@
-//! What is seen of a run: the command's output as it comes, and on a terminal a line below it that counts.
+//! The output of a run: the command's output as it is printed and, on a terminal, a status line below it.
 //!
-//! A thread of its own writes to standard error: a terminal that stands still (or a reader who has stopped reading)
-//! holds up neither the log nor signals. How much it is behind is bounded by whoever feeds it, see
-//! [`Screen::has_room`].
+//! A separate thread writes to standard error, so a stopped terminal (or a reader that stopped reading) blocks neither
+//! the log nor signals. The caller limits how much may be queued, see [`Screen::has_room`].
 //!
-//! The line stands only where the output is at the beginning of a line, and is taken off before more is written.
-//! Nothing else of the terminal is changed.
+//! The status line is drawn only while the output is at the start of a line, and erased before more is written. Nothing
+//! else on the terminal is changed.
 
 use std::io::{self, IsTerminal, Stderr, Write};
 use std::sync::Arc;
@@ -18,18 +17,18 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
-/// So many bytes may wait to be shown.
-const MOST_WAITING: usize = 1 << 20;
+/// The number of bytes that may be queued.
+const MAX_WAITING: usize = 1 << 20;
 
 const STATUS: Style = AnsiColor::Cyan.on_default();
 
-/// Something to be shown.
+/// Something to show.
 enum Shown {
     Output(Vec<u8>),
     Live(String),
 }
 
-/// Where a run is seen.
+/// The screen of a run, on standard error.
 #[derive(Debug)]
 pub(super) struct Screen {
     shows_output: bool,
@@ -40,14 +39,14 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Standard error; without the output where it is to be quiet, with a line that counts where it is a terminal.
+    /// Standard error, without the output if `quiet`, and with a status line if it is a terminal.
     pub fn new(quiet: bool) -> Self {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let waiting = Arc::new(AtomicUsize::new(0));
         let shown = Arc::clone(&waiting);
         let (sender, receiver) = channel();
         let thread = thread::Builder::new().name("screen".into());
-        // A machine that has no more threads to give shows nothing; the log is what matters.
+        // If no thread can be started, nothing is shown; the log is more important.
         let thread = thread.spawn(move || write_all(&receiver, &shown)).ok();
         let is_there = thread.is_some();
         Self {
@@ -59,13 +58,12 @@ impl Screen {
         }
     }
 
-    /// Whether more should be shown now; a command that prints faster than it can be shown has to wait, as it would
-    /// for any terminal.
+    /// Whether the queue has room; a command that prints faster than it can be shown has to wait, as on any terminal.
     pub fn has_room(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) < MOST_WAITING
+        self.waiting.load(Ordering::Acquire) < MAX_WAITING
     }
 
-    /// Shows output of the command.
+    /// Shows the command's output.
     pub fn show(&self, bytes: &[u8]) {
         if self.shows_output {
             self.waiting.fetch_add(bytes.len(), Ordering::AcqRel);
@@ -73,7 +71,7 @@ impl Screen {
         }
     }
 
-    /// Shows how far it is, where that can be seen.
+    /// Shows the status line, if there is a terminal for it.
     pub fn live(&self, text: impl FnOnce() -> String) {
         if self.shows_live && self.has_room() {
             self.send(Shown::Live(text()));
@@ -82,7 +80,7 @@ impl Screen {
 
     fn send(&self, shown: Shown) {
         if let Some(sender) = &self.sender {
-            // The thread ends after us.
+            // The thread outlives the sender.
             let _ = sender.send(shown);
         }
     }
@@ -98,7 +96,7 @@ impl Drop for Screen {
     }
 }
 
-/// Shows what comes until nothing can come any more.
+/// Shows everything that is sent until the sender is dropped.
 fn write_all(receiver: &Receiver<Shown>, waiting: &AtomicUsize) {
     let mut lines = Lines::new(Terminal::new());
     for shown in receiver {
@@ -116,14 +114,14 @@ fn write_all(receiver: &Receiver<Shown>, waiting: &AtomicUsize) {
     lines.end();
 }
 
-/// The output, and the line below it.
+/// The output, and the status line below it.
 struct Lines<W> {
     out: W,
-    /// The line, as it is drawn whenever there is place for it.
+    /// The status line, drawn whenever the output is at the start of a line.
     live: Option<Vec<u8>>,
     is_drawn: bool,
     at_line_start: bool,
-    /// Each change is written in one piece: nothing flickers.
+    /// Each change is written at once to avoid flicker.
     piece: Vec<u8>,
 }
 
@@ -140,7 +138,7 @@ impl<W: Write> Lines<W> {
         self.write();
     }
 
-    /// Sets the line anew; `None` takes it off.
+    /// Sets the status line; `None` removes it.
     fn live(&mut self, line: Option<Vec<u8>>) {
         self.erase();
         self.live = line;
@@ -148,7 +146,7 @@ impl<W: Write> Lines<W> {
         self.write();
     }
 
-    /// Takes the line off, and leaves the place at the beginning of a line to whoever writes next.
+    /// Removes the status line and leaves the cursor at the start of a line.
     fn end(&mut self) {
         self.erase();
         if !self.at_line_start {
@@ -159,14 +157,14 @@ impl<W: Write> Lines<W> {
 
     fn erase(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
-            // What is typed is echoed over the line: back to its beginning first.
+            // Typed text is echoed over the line, so return to its start first.
             self.piece.extend_from_slice(b"\r\x1b[K");
         }
     }
 
     fn draw(&mut self) {
         if let Some(line) = self.live.as_ref().filter(|_| self.at_line_start) {
-            // The cursor and the colours of the output are put back behind it.
+            // Save and restore the output's cursor and colours.
             self.piece.extend_from_slice(b"\x1b7\x1b[0m");
             self.piece.extend_from_slice(line);
             self.piece.extend_from_slice(b"\x1b8");
@@ -175,13 +173,13 @@ impl<W: Write> Lines<W> {
     }
 
     fn write(&mut self) {
-        // Nobody can be told that standard error is closed; the log has it all.
+        // If standard error is closed, there is no way to report it; the log is complete.
         let _ = self.out.write_all(&self.piece);
         self.piece.clear();
     }
 }
 
-/// Standard error. After a failure it swallows what it is given: there is nobody to see it.
+/// Standard error. After a failure, further output is discarded.
 struct Terminal {
     stream: Stderr,
     is_gone: bool,
@@ -195,11 +193,11 @@ impl Terminal {
         Self { stream, is_gone: false, colour }
     }
 
-    /// A line that fits on the terminal; `None` where others have the terminal now.
+    /// A line that fits the terminal; `None` while another job is in the foreground.
     fn fit(&self, text: &str) -> Option<Vec<u8>> {
         let in_front = tcgetpgrp(&self.stream).is_ok_and(|group| group == getpgrp());
         let (width, _) = terminal_size::terminal_size_of(&self.stream).filter(|_| in_front)?;
-        // In the last column some terminals begin a new line.
+        // Some terminals start a new line after the last column.
         let text: String = text.chars().take(usize::from(width.0).saturating_sub(1)).collect();
         Some(if self.colour { format!("{STATUS}{text}{STATUS:#}") } else { text }.into_bytes())
     }
@@ -218,7 +216,7 @@ impl Write for Terminal {
         match self.stream.write(bytes) {
             Ok(written) if written > 0 => Ok(written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
-            // Somebody who shares it does not want to wait for it; we do.
+            // Another process made the shared stream non-blocking; wait for it here.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.wait_for_room();
                 Err(io::ErrorKind::Interrupted.into())
@@ -241,13 +239,13 @@ mod tests {
 
     use super::*;
 
-    /// A terminal after this.
+    /// A terminal with the result.
     fn terminal(play: impl FnOnce(&mut Lines<Vec<u8>>)) -> vt100::Parser {
         let mut lines = Lines::new(Vec::new());
         play(&mut lines);
         let size = |cells| NonZero::new(cells).unwrap();
         let mut terminal = vt100::Parser::new(size(10), size(40), 0);
-        // A terminal turns the end of a line into a return and a feed.
+        // A terminal turns a line feed into a carriage return and a line feed.
         for byte in lines.out {
             terminal.process(if byte == b'\n' { b"\r\n" } else { std::slice::from_ref(&byte) });
         }
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_stands_below_the_output() {
+    fn the_status_line_is_below_the_output() {
         let play = |lines: &mut Lines<Vec<u8>>| {
             lines.output(b"one\n");
             lines.live(Some(b"counting 1".to_vec()));
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_waits_for_the_end_of_a_line() {
+    fn the_status_line_waits_for_the_end_of_a_line() {
         let play = |lines: &mut Lines<Vec<u8>>| {
             lines.live(Some(b"counting".to_vec()));
             lines.output(b"half");
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_line_stays() {
+    fn the_status_line_is_removed_completely() {
         let play = |lines: &mut Lines<Vec<u8>>| {
             lines.output(b"one\n");
             lines.live(Some(b"counting".to_vec()));
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_of_the_output_go_on_behind_the_line() {
+    fn colours_of_the_output_continue_after_the_status_line() {
         let terminal = terminal(|lines| {
             lines.output(b"\x1b[31mred\n");
             lines.live(Some(b"plain".to_vec()));
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_line_bytes_pass_as_they_are() {
+    fn without_a_status_line_bytes_are_unchanged() {
         let mut lines = Lines::new(Vec::new());
         for piece in [&b"\xff\x00"[..], b"", b"a\r\n", b"\x1b[", b"K"] {
             lines.output(piece);

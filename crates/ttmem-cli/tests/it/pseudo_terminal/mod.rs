@@ -1,6 +1,6 @@
-//! `ttmem` on a pseudo-terminal, and a terminal emulator that says what a person would see.
+//! `ttmem` on a pseudo-terminal, with a terminal emulator that shows what the user would see.
 //!
-//! Everything waits for the screen, never for the clock; only what does not come at all ends a wait.
+//! Tests wait for the screen, never for a fixed time; a timeout ends a wait that fails.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
 use ttmem_testkit::tt::{self, Scenario};
 
-/// Nothing takes that long.
-const LIMIT: Duration = Duration::from_secs(60);
-const LOOK_UP: Duration = Duration::from_millis(5);
+/// The longest wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub const ENTER: &str = "\r";
 pub const ESCAPE: &str = "\x1b";
@@ -35,7 +35,7 @@ pub const CTRL_U: &str = "\x15";
 pub const CTRL_W: &str = "\x17";
 pub const CTRL_Z: &str = "\x1a";
 
-/// A folder to work in, and a home, both empty.
+/// An empty working folder and an empty home.
 pub struct Place {
     folder: tempfile::TempDir,
 }
@@ -68,7 +68,7 @@ impl Place {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        // As the kernel says where we are.
+        // The real path, as the kernel reports it.
         fs::canonicalize(self.folder.path()).unwrap().join(name)
     }
 
@@ -85,12 +85,12 @@ impl Place {
         self.path("home/.ttmem/reports")
     }
 
-    /// A file in the folder to work in.
+    /// A file in the working folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.work().join(name)
     }
 
-    /// Writes a file into the folder to work in.
+    /// Writes a file to the working folder.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.file(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -98,21 +98,21 @@ impl Place {
         path
     }
 
-    /// Makes a log in the folder to work in.
+    /// Writes a log to the working folder.
     pub fn log(&self, name: &str, scenario: Scenario) -> PathBuf {
         let mut text = Vec::new();
         tt::make(scenario, &tt::Options::default(), &mut text).unwrap();
         self.write(name, &String::from_utf8(text).unwrap())
     }
 
-    /// A log that lacks the memory states.
+    /// A log without memory states.
     pub fn log_without_memory(&self, name: &str) -> PathBuf {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/malformed");
         let text = fs::read_to_string(corpus.join("no-memory-operations.log")).unwrap();
         self.write(name, &text)
     }
 
-    /// A command that the session will find.
+    /// A command in the PATH of the session.
     pub fn program(&self, name: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt;
 
@@ -121,24 +121,24 @@ impl Place {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// `ttmem` off a terminal, in the same place.
+    /// `ttmem` without a terminal, in the same folder.
     pub fn ttmem(&self) -> assert_cmd::Command {
         let mut command = assert_cmd::Command::cargo_bin("ttmem").unwrap();
         command.current_dir(self.work()).env("HOME", self.home()).env_remove("TTMEM_HOME");
         command
     }
 
-    /// `ttmem` on a terminal of 80 columns and 24 rows.
+    /// `ttmem` on a terminal with 80 columns and 24 rows.
     pub fn start(&self) -> Session {
         self.start_with(80, 24, &[])
     }
 
-    /// The same on another terminal, with something in its environment.
+    /// `ttmem` on a terminal of another size, with environment variables.
     pub fn start_with(&self, columns: u16, rows: u16, environment: &[(&str, &str)]) -> Session {
         self.start_program(&["ttmem"], columns, rows, environment)
     }
 
-    /// A shell on a terminal, in which `ttmem` is a command.
+    /// A shell on a terminal, with `ttmem` in its PATH.
     pub fn start_in_shell(&self) -> Session {
         let mut session = self.start_program(&["bash", "--norc", "-i"], 80, 24, &[("PS1", "$ ")]);
         session.see("$ ");
@@ -176,7 +176,7 @@ impl Place {
 /// `ttmem`, running on a pseudo-terminal.
 pub struct Session {
     master: Box<dyn MasterPty + Send>,
-    /// Held, so that the terminal is there after the program has ended.
+    /// Held, so that the terminal exists after the program has ended.
     slave: Option<Box<dyn SlavePty + Send>>,
     keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
@@ -217,19 +217,19 @@ impl Session {
         }
     }
 
-    /// Types.
+    /// Types keys.
     pub fn send(&mut self, keys: &str) -> &mut Self {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
         self.keyboard.flush().unwrap();
         self
     }
 
-    /// Pastes, as a terminal does that was asked to mark it.
+    /// Pastes text, with bracketed paste.
     pub fn paste(&mut self, text: &str) -> &mut Self {
         self.send(&format!("\x1b[200~{text}\x1b[201~"))
     }
 
-    /// Writes to the screen, as somebody else would.
+    /// Writes to the screen, as another process would.
     pub fn scribble(&mut self, text: &str) -> &mut Self {
         self.emulator.lock().unwrap().process(text.as_bytes());
         self
@@ -240,12 +240,12 @@ impl Session {
         self.wait_until(text, |screen| screen.contains(text))
     }
 
-    /// Waits until a text is no more on the screen.
+    /// Waits until a text is no longer on the screen.
     pub fn see_no(&mut self, text: &str) -> &mut Self {
         self.wait_until(&format!("no {text}"), |screen| !screen.contains(text))
     }
 
-    /// Waits until a text is marked as chosen.
+    /// Waits until a text is highlighted.
     pub fn see_chosen(&mut self, text: &str) -> &mut Self {
         let is_chosen = |emulator: &vt100::Parser| {
             let screen = emulator.screen();
@@ -260,7 +260,7 @@ impl Session {
         self.wait_until(&format!("{text:?} chosen"), move |_| is_chosen(&emulator.lock().unwrap()))
     }
 
-    /// Waits until the screen is as it should be.
+    /// Waits until the screen meets a condition.
     pub fn wait_until(&mut self, what: &str, mut is_so: impl FnMut(&str) -> bool) -> &mut Self {
         let begun = Instant::now();
         loop {
@@ -268,17 +268,17 @@ impl Session {
             if is_so(&screen) {
                 return self;
             }
-            assert!(begun.elapsed() < LIMIT, "this was waited for: {what}\nthis is seen:\n{screen}");
-            thread::sleep(LOOK_UP);
+            assert!(begun.elapsed() < TIMEOUT, "timed out waiting for: {what}\nthe screen shows:\n{screen}");
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// What is seen.
+    /// The text on the screen.
     pub fn screen(&self) -> String {
         self.emulator.lock().unwrap().screen().contents()
     }
 
-    /// What the emulator knows, text aside.
+    /// Calls a function with the emulator's screen.
     pub fn with_emulator<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
         look(self.emulator.lock().unwrap().screen())
     }
@@ -289,7 +289,7 @@ impl Session {
         self
     }
 
-    /// The number of the program's process.
+    /// The program's process id.
     pub fn id(&self) -> u32 {
         self.child.process_id().unwrap()
     }
@@ -301,11 +301,11 @@ impl Session {
         self
     }
 
-    /// Waits for the end of the program: the terminal is as it was. Returns what is then seen.
+    /// Waits for the end of the program and checks that the terminal is restored. Returns the screen.
     pub fn ends_with(&mut self, code: u32) -> String {
         assert_eq!(self.wait(), code, "{}", self.screen());
         assert_eq!(settings(&*self.master), self.settings_before, "the terminal's settings");
-        // Nobody else writes to the terminal now: what comes to its end is all there is.
+        // No other process has the terminal open, so the reader ends after the last output.
         self.slave = None;
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
@@ -322,15 +322,19 @@ impl Session {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.exit_code();
             }
-            assert!(begun.elapsed() < LIMIT, "it does not end; this is seen:\n{}", self.screen());
-            thread::sleep(LOOK_UP);
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "the program does not end; the screen shows:\n{}",
+                self.screen()
+            );
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Takes the terminal away, as a broken connection does. Returns the exit code of the program.
+    /// Closes the terminal, as a broken connection does. Returns the exit code of the program.
     pub fn hang_up(mut self) -> u32 {
         self.is_over.store(true, Ordering::SeqCst);
-        // The reader holds the terminal, too: it notices when something comes.
+        // The reader holds the terminal, too; it stops after the next output.
         self.send(DOWN);
         let Self { master, slave, keyboard, mut child, reader, .. } = self;
         reader.unwrap().join().unwrap();
@@ -340,8 +344,8 @@ impl Session {
             if let Some(status) = child.try_wait().unwrap() {
                 return status.exit_code();
             }
-            assert!(begun.elapsed() < LIMIT, "it does not end without a terminal");
-            thread::sleep(LOOK_UP);
+            assert!(begun.elapsed() < TIMEOUT, "the program does not end without a terminal");
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

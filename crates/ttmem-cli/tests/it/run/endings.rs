@@ -1,4 +1,5 @@
-//! However a command ends: the order is kept, the exit code passed on, the log complete, the report made.
+//! Ways a command can end: in each, the order is kept, the exit code passed on, the log complete and the report
+//! written.
 
 use std::fs;
 use std::process::Output;
@@ -9,7 +10,7 @@ use super::{Place, assert_same, corpus, find, page, send, start, summary, text, 
 
 const LOG: &str = "vae-decoder.log";
 
-/// What holds for every run of a program that printed a log: returns what was said on standard error.
+/// Checks a run of a program that printed a log; returns standard error.
 #[track_caller]
 fn assert_reported(place: &Place, output: &Output, code: i32) -> String {
     let said = text(&output.stderr);
@@ -23,18 +24,18 @@ fn assert_reported(place: &Place, output: &Output, code: i32) -> String {
     {
         assert!(folder.join(file).is_file(), "{file} is missing");
     }
-    // What the program printed was shown, in one piece and in its order.
+    // The output of the program was shown completely and in order.
     let record = fs::read(place.path("record")).unwrap();
     assert!(find(&output.stderr, &record).is_some(), "not shown as it came: {said}");
     assert_eq!(summary(place, &folder.join("print_log.ttmem")), summary(place, &log));
-    assert!(said.contains("Peak DRAM 686.4 of 4080.0 MiB per bank (17 %)."), "{said}");
+    assert!(said.contains("Peak DRAM 686.4 of 4080.0 MiB per bank (17%)."), "{said}");
     let listed = place.ttmem().arg("list").output().unwrap();
     assert!(text(&listed.stdout).contains(folder.file_name().unwrap().to_str().unwrap()));
     said
 }
 
 #[test]
-fn a_program_that_ends_well() {
+fn a_program_that_succeeds() {
     let place = Place::new();
     let output = place.print_log(LOG, "well").arg("0.0002").output().unwrap();
     let said = assert_reported(&place, &output, 0);
@@ -60,7 +61,7 @@ fn a_program_that_kills_itself() {
 }
 
 #[test]
-fn a_program_that_somebody_kills() {
+fn a_program_that_is_killed() {
     let place = Place::new();
     let run = start(&mut place.print_log(LOG, "wait"));
     let pid: i32 = until_there(&place.path("record.ready")).parse().unwrap();
@@ -97,7 +98,7 @@ fn a_program_that_prints_nothing() {
         let output = place.run().args(["sh", "-c", command]).output().unwrap();
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(code), String::new()));
         let said = text(&output.stderr);
-        assert!(said.contains("printed no line of the Tenstorrent runtime"), "{said}");
+        assert!(said.contains("no output of the Tenstorrent runtime"), "{said}");
         assert!(said.contains("TT_RUNTIME_DEBUG=ON"), "{said}");
         assert_eq!(fs::read(place.log()).unwrap(), b"");
     }
@@ -119,12 +120,12 @@ fn a_program_without_memory_states_says_which_setting_is_missing() {
 }
 
 #[test]
-fn what_cannot_be_started_leaves_nothing_behind() {
+fn a_command_that_cannot_be_started_leaves_no_files() {
     for (words, said) in [
         (&["no-such-command", "x"][..], "cannot start no-such-command: No such file"),
-        (&["no_such_script.py"], "there is no script no_such_script.py"),
+        (&["no_such_script.py"], "no_such_script.py: not found"),
         (&["/"], "cannot start /: Permission denied"),
-        (&["--log-onyl", "model.py"], "--log-onyl is no option"),
+        (&["--log-onyl", "model.py"], "--log-onyl: not an option"),
     ] {
         let place = Place::new();
         let output = place.run().args(words).output().unwrap();
@@ -135,7 +136,7 @@ fn what_cannot_be_started_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_folder_that_was_there_stays_when_nothing_can_be_started() {
+fn an_existing_folder_is_kept_if_the_command_cannot_be_started() {
     let place = Place::new();
     fs::create_dir(place.path("logs")).unwrap();
     let output = place.run().args(["--output-dir", "logs/deep/er", "no-such-command"]).output().unwrap();
@@ -144,11 +145,11 @@ fn a_folder_that_was_there_stays_when_nothing_can_be_started() {
 }
 
 #[test]
-fn a_script_needs_a_python() {
+fn a_script_needs_python() {
     let place = Place::new();
     let output = place.print_log(LOG, "well").env("PATH", place.path("nothing")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("there is no python and no python3; activate"), "{said}");
+    assert!(said.contains("python and python3: not found; activate"), "{said}");
     assert!(place.runs().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Options, arguments, environment, and where things go.
+//! Options, arguments, environment and output folders.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Place, SETTINGS, assert_same, corpus, entries, page, program, start, text};
 
-/// What `show_setup.py` says it was started with.
+/// The arguments and settings that `show_setup.py` was started with.
 fn setup(place: &Place, arguments: &[&str], settings: &[(&str, &str)]) -> (Value, String) {
     let mut command = place.run();
     command.arg("--log-only").arg(program("show_setup.py")).args(arguments).envs(settings.iter().copied());
@@ -20,7 +20,7 @@ fn setup(place: &Place, arguments: &[&str], settings: &[(&str, &str)]) -> (Value
 }
 
 #[test]
-fn what_stands_behind_the_command_is_the_commands() {
+fn everything_after_the_command_is_passed_to_it() {
     let arguments = ["--batch", "4", "-q", "--log-only", "--name", "x", "--help", "-v", "--", "-", ""];
     let (shown, _) = setup(&Place::new(), &arguments, &[]);
     assert_eq!(shown["arguments"], json!(arguments));
@@ -31,7 +31,7 @@ fn what_stands_behind_the_command_is_the_commands() {
 }
 
 #[test]
-fn settings_are_made_unless_the_user_has_made_them() {
+fn settings_of_the_user_are_kept() {
     let (shown, said) = setup(&Place::new(), &[], &[]);
     let wanted = json!({
         "TTMLIR_RUNTIME_LOGGER_LEVEL": "DEBUG",
@@ -54,13 +54,13 @@ fn settings_are_made_unless_the_user_has_made_them() {
     let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning")).collect();
     assert_eq!(
         warnings,
-        ["warning: TT_RUNTIME_MEMORY_LOG_LEVEL=none: there will be no memory data; any is wanted"]
+        ["warning: TT_RUNTIME_MEMORY_LOG_LEVEL=none: the log will have no memory data; set it to any"]
     );
     assert_eq!(SETTINGS.len(), own.len() + 2, "every setting is tried");
 }
 
 #[test]
-fn a_run_has_a_folder_of_its_own_named_after_script_and_time() {
+fn a_run_has_its_own_folder_named_after_script_and_time() {
     let place = Place::new();
     let output = place.print_log("two-graphs.log", "well").output().unwrap();
     page(&place, &output);
@@ -74,7 +74,7 @@ fn a_run_has_a_folder_of_its_own_named_after_script_and_time() {
 }
 
 #[test]
-fn names_and_places_can_be_chosen() {
+fn the_name_and_the_folder_can_be_set() {
     let place = Place::new();
     let mut command = place.run();
     command.args(["--name", "night/ly_1", "--output-dir", "deep/er", "cat"]).arg(corpus("two-graphs.log"));
@@ -88,7 +88,7 @@ fn names_and_places_can_be_chosen() {
 }
 
 #[test]
-fn the_log_alone_can_be_had() {
+fn log_only_writes_only_the_log() {
     let place = Place::new();
     let output = place.run().arg("--log-only").arg("cat").arg(corpus("two-graphs.log")).output().unwrap();
     assert!(output.status.success());
@@ -96,13 +96,13 @@ fn the_log_alone_can_be_had() {
     assert_eq!(place.path(text(&output.stdout).trim()), log);
     assert_eq!(entries(log.parent().unwrap()), [log.as_path()], "nothing else");
     assert!(!place.path("home").exists());
-    // A log without memory data is no failure where only the log is wanted.
+    // With --log-only, a log without memory data is not an error.
     let place = Place::new();
     assert!(place.run().args(["--log-only", "true"]).output().unwrap().status.success());
 }
 
 #[test]
-fn runs_at_the_same_time_have_nothing_in_common() {
+fn concurrent_runs_have_separate_folders() {
     const RUNS: usize = 6;
     let place = Place::new();
     let started: Vec<_> = (0..RUNS)
@@ -126,17 +126,17 @@ fn runs_at_the_same_time_have_nothing_in_common() {
 }
 
 #[test]
-fn a_run_that_cannot_be_listed_is_reported_all_the_same() {
+fn a_run_that_cannot_be_listed_is_still_reported() {
     let place = Place::new();
     fs::write(place.path("home"), "no folder").unwrap();
     let output = place.print_log("two-graphs.log", "well").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     page(&place, &output);
-    assert!(text(&output.stderr).contains("`ttmem list` will not have this run"));
+    assert!(text(&output.stderr).contains("this run is not in `ttmem list`"));
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_said_before_anything_runs() {
+fn a_folder_that_cannot_be_created_is_an_error_before_anything_runs() {
     let place = Place::new();
     fs::write(place.path("logs"), "no folder").unwrap();
     let output = place.run().args(["touch", "ran"]).output().unwrap();
@@ -146,7 +146,7 @@ fn a_folder_that_cannot_be_made_is_said_before_anything_runs() {
 }
 
 #[test]
-fn without_a_command_the_usage_is_said() {
+fn without_a_command_usage_is_printed() {
     let output = Place::new().run().stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("<CMD>"));

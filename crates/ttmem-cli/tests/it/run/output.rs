@@ -1,4 +1,4 @@
-//! What a command prints, and where it goes.
+//! The command's output: in the log and on the screen.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn bytes_of_any_kind_on_both_streams_come_in_their_order() {
+fn arbitrary_bytes_on_both_streams_keep_their_order() {
     for seed in ["1", "2", "3"] {
         let place = Place::new();
         let mut command = place.run();
@@ -21,15 +21,15 @@ fn bytes_of_any_kind_on_both_streams_come_in_their_order() {
         place.assert_log_is_record();
         let record = fs::read(place.path("record")).unwrap();
         let shown = find(&output.stderr, &record).expect("it is shown as it came");
-        // What ttmem itself says stands in lines of its own.
+        // ttmem's own messages are on separate lines.
         assert!(output.stderr[..shown].ends_with(b"_profile.log\n"));
         assert_same(&output.stderr[shown + record.len()..], b"\n");
     }
 }
 
 #[test]
-fn a_log_that_begins_with_bytes_of_others_is_reported() {
-    // Zeros, and what gzip and zstd begin with.
+fn a_log_that_starts_with_other_bytes_is_reported() {
+    // Zeros, and the magic numbers of gzip and zstd.
     for mut log in [vec![0; 200_000], vec![0x1f, 0x8b, 8], vec![0x28, 0xb5, 0x2f, 0xfd]] {
         let place = Place::new();
         log.push(b'\n');
@@ -42,9 +42,9 @@ fn a_log_that_begins_with_bytes_of_others_is_reported() {
     }
 }
 
-/// 100 MB, as fast as they come: shown to a file, to somebody who reads slowly at first, and not at all.
+/// 100 MB at full speed: shown to a file, to a reader that starts slowly, and not at all.
 #[test]
-fn much_output_is_all_there() {
+fn large_output_is_complete() {
     const SCRIPT: &str = "yes 'a line of a hundred bytes, give or take, that is printed again and again and again: 0123456789' \
                           | head -c 100000000";
     let all = |bytes: &[u8]| {
@@ -82,7 +82,7 @@ fn much_output_is_all_there() {
 }
 
 #[test]
-fn quiet_shows_results_and_errors_alone() {
+fn quiet_shows_only_results_and_errors() {
     let place = Place::new();
     let output = place.run().arg("-q").args(["cat"]).arg(corpus("two-graphs.log")).output().unwrap();
     page(&place, &output);
@@ -106,7 +106,7 @@ fn a_closed_stream_stops_nothing() {
 }
 
 #[test]
-fn a_reader_who_goes_away_stops_nothing() {
+fn a_reader_that_closes_its_end_stops_nothing() {
     let place = Place::new();
     let mut run = start(&mut place.print_log("vae-decoder.log", "3"));
     drop((run.stdout.take(), run.stderr.take()));
@@ -115,9 +115,9 @@ fn a_reader_who_goes_away_stops_nothing() {
     assert!(place.log().with_file_name("print_log_report.html").is_file());
 }
 
-/// A reader who stops reading holds the command up, as a terminal would; signals still get through.
+/// A reader that stops reading blocks the command, as a terminal would; signals still arrive.
 #[test]
-fn a_reader_who_stands_still_keeps_no_signal_from_the_command() {
+fn a_reader_that_stops_does_not_block_signals() {
     let place = Place::new();
     let mut run = start(place.run().args(["--log-only", "yes"]));
     until("the log to stand still", || {
@@ -134,12 +134,12 @@ fn a_reader_who_stands_still_keeps_no_signal_from_the_command() {
     });
     assert_eq!(run.wait().unwrap().code(), Some(143));
     let (shown, log) = (reading.join().unwrap().unwrap(), fs::read(place.log()).unwrap());
-    assert!(find(&shown, &log).is_some(), "what is in the log was shown, too");
+    assert!(find(&shown, &log).is_some(), "the content of the log was shown, too");
 }
 
-/// Whoever shares a stream with others may have told it not to wait; then it is waited for here.
+/// Another process may have made a shared stream non-blocking; ttmem waits for it.
 #[test]
-fn a_stream_that_does_not_wait_is_shown_everything() {
+fn a_non_blocking_stream_gets_all_output() {
     let place = Place::new();
     let (mut reader, writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -158,7 +158,7 @@ fn a_stream_that_does_not_wait_is_shown_everything() {
 }
 
 #[test]
-fn what_is_printed_is_in_the_log_at_once_and_stays_there_when_ttmem_is_killed() {
+fn output_is_in_the_log_at_once_even_if_ttmem_is_killed() {
     let place = Place::new();
     let mut run = start(&mut place.print_log("two-graphs.log", "wait"));
     let pid: i32 = until_there(&place.path("record.ready")).parse().unwrap();
@@ -168,13 +168,13 @@ fn what_is_printed_is_in_the_log_at_once_and_stays_there_when_ttmem_is_killed() 
     run.wait().unwrap();
     place.assert_log_is_record();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
-    // And such a log can be reported later.
+    // The log can be reported later.
     let page = place.ttmem().arg("report").arg(place.log()).output().unwrap();
     assert!(page.status.success(), "{}", text(&page.stderr));
 }
 
 #[test]
-fn what_a_command_leaves_running_is_not_waited_for() {
+fn background_processes_are_not_waited_for() {
     let place = Place::new();
     let script = "cat \"$0\"; echo before; sleep 1000 & echo $! >pid; exit 3";
     let run = start(place.run().args(["sh", "-c", script]).arg(corpus("two-graphs.log")));
@@ -184,18 +184,18 @@ fn what_a_command_leaves_running_is_not_waited_for() {
     assert_eq!(output.status.code(), Some(3));
     page(&place, &output);
     let said = text(&output.stderr);
-    assert!(said.contains("something that the command started still runs"), "{said}");
+    assert!(said.contains("a process that the command started is still running"), "{said}");
     assert!(text(&fs::read(place.log()).unwrap()).ends_with("\nbefore\n"));
 }
 
-/// It is not ended by a pipe that nobody reads, and its log goes on; also where little is said.
+/// A closed pipe does not end it, and its output is still logged, also with --quiet.
 #[test]
-fn what_a_command_leaves_running_goes_on_into_the_log() {
+fn background_processes_continue_to_write_to_the_log() {
     let place = Place::new();
     let script = "(while ! [ -e go ]; do sleep 0.1; done; echo later; echo last >done) & cat \"$0\"";
     let output = place.run().args(["-q", "sh", "-c", script]).arg(corpus("two-graphs.log")).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("goes into the log, but not into the report"));
+    assert!(text(&output.stderr).contains("goes to the log, but not into the report"));
     let captured = fs::read(place.log()).unwrap();
     assert_same(&captured, &fs::read(corpus("two-graphs.log")).unwrap());
     fs::write(place.path("go"), "").unwrap();
@@ -204,13 +204,13 @@ fn what_a_command_leaves_running_goes_on_into_the_log() {
 }
 
 #[test]
-fn what_a_command_left_running_said_in_time_is_captured() {
+fn early_output_of_background_processes_is_captured() {
     let place = Place::new();
     let script = "(sleep 0.1; echo after) & echo before";
     let output = place.run().args(["--log-only", "sh", "-c", script]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(fs::read(place.log()).unwrap(), b"before\nafter\n");
-    assert!(!text(&output.stderr).contains("still runs"));
+    assert!(!text(&output.stderr).contains("still running"));
 }
 
 #[test]
@@ -222,9 +222,9 @@ fn a_command_that_closes_its_streams_is_waited_for() {
     assert_eq!(fs::read(place.log()).unwrap(), b"before\n");
 }
 
-/// A full disk, as a limit on the size of files.
+/// A full disk, simulated by a limit on the file size.
 #[test]
-fn a_log_that_cannot_be_written_is_said_and_the_command_goes_on() {
+fn a_log_that_cannot_be_written_is_an_error_and_the_command_continues() {
     let place = Place::new();
     let script = "head -c 3000000 /dev/zero; echo done >&2";
     let mut command = place.run();
@@ -232,9 +232,9 @@ fn a_log_that_cannot_be_written_is_said_and_the_command_goes_on() {
     let limited = in_shell(&place, "trap '' XFSZ; ulimit -f 1024; exec \"$@\"", &command).output().unwrap();
     assert_eq!(limited.status.code(), Some(2), "the command itself ended with 0");
     let said = text(&limited.stderr);
-    assert!(said.contains("done\n"), "all is shown");
+    assert!(said.contains("done\n"), "everything is shown");
     assert!(
-        said.contains("cannot write ") && said.contains("the log ends there"),
+        said.contains("cannot write ") && said.contains("the log is incomplete"),
         "{}",
         &said[said.len() - 300..]
     );
@@ -243,7 +243,7 @@ fn a_log_that_cannot_be_written_is_said_and_the_command_goes_on() {
 }
 
 #[test]
-fn standard_input_is_the_commands() {
+fn standard_input_is_passed_to_the_command() {
     let place = Place::new();
     let mut run = start(place.run().args(["--log-only", "cat"]).stdin(Stdio::piped()));
     run.stdin.take().unwrap().write_all(b"typed\n").unwrap();

@@ -1,4 +1,4 @@
-//! Signals that are sent to ttmem are the command's while it runs.
+//! Signals sent to ttmem are passed to the running command.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Place, in_shell, program, send, start, text, until};
 
-/// `ttmem run catch_signals.py`, when it can get signals.
+/// `ttmem run catch_signals.py`, once it handles signals.
 fn catching(place: &Place, run: impl FnOnce(Command) -> Child) -> Child {
     let mut command = place.run();
     command.arg("--log-only").arg(program("catch_signals.py")).arg(place.path("caught"));
@@ -52,7 +52,7 @@ fn each_signal_is_passed_on_once() {
 #[test]
 fn a_command_that_signals_its_own_group_gets_it_once() {
     let place = Place::new();
-    // A shell that ends when it is interrupted, after saying so; it interrupts its group, ttmem with it.
+    // A shell that prints a line when interrupted; it interrupts its own group, including ttmem.
     let script = "trap 'echo caught; n=x$n' INT; kill -INT 0; sleep 0.2; echo $n; exit 7";
     let output = place.run().args(["--log-only", "sh", "-c", script]).process_group(0).output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
@@ -60,13 +60,13 @@ fn a_command_that_signals_its_own_group_gets_it_once() {
 }
 
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let place = Place::new();
     let run = catching(&place, |command| {
         let mut shell = in_shell(&place, "trap '' HUP; exec \"$@\"", &command);
         start(shell.process_group(0))
     });
-    // To both at once: neither minds.
+    // To both at once: both ignore it.
     kill_process_group(Pid::from_child(&run), Signal::HUP).unwrap();
     send(&run, Signal::USR1);
     until_caught(&place.path("caught"), &["ready", "SIGUSR1"]);
@@ -76,7 +76,7 @@ fn what_was_ignored_stays_ignored() {
 }
 
 #[test]
-fn a_signal_that_nobody_catches_ends_the_command_and_the_log_is_reported() {
+fn an_uncaught_signal_ends_the_command_and_the_log_is_reported() {
     for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129), (Signal::TERM, 143)] {
         let place = Place::new();
         let script = "cat \"$0\"; touch ready; exec sleep 1000";
@@ -91,7 +91,7 @@ fn a_signal_that_nobody_catches_ends_the_command_and_the_log_is_reported() {
 
 #[test]
 fn a_signal_after_the_command_has_ended_ends_ttmem() {
-    // Standard output is full, so ttmem stands where it prints the path of the page.
+    // Standard output is full, so ttmem blocks while printing the path of the page.
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while writer.write(&[0; 4096]).is_ok() {}

@@ -1,4 +1,4 @@
-//! On a real terminal: the line that counts, Ctrl-C, and a terminal that is left as it was.
+//! On a real terminal: the status line, Ctrl-C, and restoring the terminal.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use super::{Place, assert_same, line, program, until, until_there};
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 90;
 
-/// A terminal in which a shell runs.
+/// A terminal with a shell.
 struct Terminal {
     screen: Arc<Mutex<vt100::Parser>>,
     _master: Box<dyn MasterPty + Send>,
@@ -61,7 +61,7 @@ impl Terminal {
         self.screen.lock().unwrap().screen().contents()
     }
 
-    /// Waits until the screen shows something.
+    /// Waits until the screen shows a text.
     #[track_caller]
     fn until_shows(&self, wanted: &str) -> String {
         for _ in 0..6000 {
@@ -74,13 +74,13 @@ impl Terminal {
         panic!("{wanted:?} was never shown, but\n{}", self.contents());
     }
 
-    /// Waits for the shell to end; its exit code.
+    /// Waits for the shell to end; returns its exit code.
     fn wait(&mut self) -> u32 {
         self.shell.wait().unwrap().exit_code()
     }
 }
 
-/// A program that prints a log and waits; lines of a log are too long for this terminal, so it prints few.
+/// A program that prints a short log and waits; most logs have lines that are too long for this terminal.
 fn waiting(place: &Place, quiet: bool) -> Command {
     let log: Vec<u8> = fs::read(super::corpus("info-only.log")).unwrap();
     fs::write(place.path("log"), log).unwrap();
@@ -90,7 +90,7 @@ fn waiting(place: &Place, quiet: bool) -> Command {
     command
 }
 
-/// The log is what the program printed, and what Python says when it is interrupted.
+/// Asserts that the log is the program's output followed by Python's traceback.
 #[track_caller]
 fn assert_interrupted(place: &Place) {
     let (log, record) = (fs::read(place.log()).unwrap(), fs::read(place.path("record")).unwrap());
@@ -100,19 +100,19 @@ fn assert_interrupted(place: &Place) {
 }
 
 #[test]
-fn quiet_on_a_terminal_is_one_line_that_counts_and_goes_away() {
+fn quiet_on_a_terminal_is_one_status_line_that_is_removed() {
     let place = Place::new();
     let mut terminal =
         Terminal::start(&place, &format!("trap : INT; {}; echo code $?", line(&waiting(&place, true))));
     let shown = terminal.until_shows("58 operations · DRAM ");
     assert_eq!(shown.trim_end().lines().count(), 1, "{shown}");
     assert!(
-        shown.contains(" s · 58 operations · DRAM 128.0 KiB a bank (<1 %) · peak 260.1 KiB (<1 %)"),
+        shown.contains(" s · 58 operations · DRAM 128.0 KiB per bank (<1%) · peak 260.1 KiB (<1%)"),
         "{shown}"
     );
     terminal.press(b"\x03");
     let shown = terminal.until_shows("code 130");
-    assert!(!shown.contains("operations"), "nothing of it stays:\n{shown}");
+    assert!(!shown.contains("operations"), "the status line was not removed:\n{shown}");
     assert!(shown.contains("print_log was killed by signal 2 (SIGINT)"), "{shown}");
     assert!(shown.contains("_report.html"), "{shown}");
     assert_interrupted(&place);
@@ -120,18 +120,21 @@ fn quiet_on_a_terminal_is_one_line_that_counts_and_goes_away() {
 }
 
 #[test]
-fn the_line_stands_below_the_output() {
+fn the_status_line_is_below_the_output() {
     let place = Place::new();
-    // It prints on when a file is there.
+    // It continues when a file exists.
     let script = "after() { while ! [ -e $1 ]; do sleep 0.05; done; }; echo one; after go; echo two; printf half; \
                   read word; echo; echo got $word; after end";
     let mut command = place.run();
     command.args(["--log-only", "sh", "-c", script]);
     let mut terminal = Terminal::start(&place, &format!("{}; echo code $?", line(&command)));
     let shown = terminal.until_shows("no operations yet · no memory states yet");
-    assert!(shown.lines().last().unwrap().contains(" s · no operations yet"), "it is the last:\n{shown}");
+    assert!(
+        shown.lines().last().unwrap().contains(" s · no operations yet"),
+        "it is the last line:\n{shown}"
+    );
     fs::write(place.path("go"), "").unwrap();
-    // In the middle of a line of the output there is no place for it, however long that lasts: see the tests of `screen`.
+    // It is never drawn in the middle of an output line; see the tests of `screen`.
     let shown = terminal.until_shows("half");
     assert!(shown.trim_end().ends_with("one\ntwo\nhalf"), "{shown}");
     terminal.press(b"typed\n");
@@ -171,7 +174,7 @@ fn the_keys_for_signals_reach_the_command_once() {
 }
 
 #[test]
-fn the_terminal_is_left_as_it_was() {
+fn the_terminal_is_restored() {
     let place = Place::new();
     let run = line(&waiting(&place, false));
     let script = format!("trap : INT; stty -g >before; {run}; stty -g >after; echo over");
@@ -189,10 +192,10 @@ fn the_terminal_is_left_as_it_was() {
 }
 
 #[test]
-fn a_stopped_run_goes_on() {
+fn a_stopped_run_continues() {
     let place = Place::new();
     let run = line(&waiting(&place, true));
-    // An interactive shell has jobs: Ctrl-Z stops one, `fg` has it go on.
+    // An interactive shell has job control: Ctrl-Z stops a job, `fg` continues it.
     let mut terminal = Terminal::start(&place, "exec sh -i");
     terminal.press(format!("{run}; echo code $?\n").as_bytes());
     until_there(&place.path("record.ready"));

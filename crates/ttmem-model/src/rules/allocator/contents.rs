@@ -1,22 +1,22 @@
-//! What there is in an allocator's memory at a moment: found forwards from what it does, or backwards from its end.
+//! The contents of an allocator's memory at a moment, derived forwards from its actions or backwards from its end.
 
 use std::collections::BTreeMap;
 
 use super::tiling::Tiling;
 use crate::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
 
-/// Something that lies in an allocator's memory.
+/// A block in an allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What the program asked for.
+    /// The requested bytes.
     pub bytes: u64,
-    /// What it takes, where that is known.
+    /// The size of the block, if known.
     pub block: Option<u64>,
-    /// The program has given it back, and a stream may still use it.
+    /// The program has freed it, but a stream may still use it.
     pub is_waiting: bool,
 }
 
-/// What there is in an allocator's memory.
+/// The contents of an allocator's memory.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     tiling: Tiling,
@@ -24,17 +24,17 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Whether there is nothing at all.
+    /// Whether there are no segments and no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.tiling.reserved() == 0
     }
 
-    /// There is a segment, which may grow.
+    /// Adds a segment, which may be expandable.
     pub fn add_segment(&mut self, address: u64, bytes: u64, grows: bool) {
         self.tiling.reserve(address, bytes, grows);
     }
 
-    /// Something lies at an address.
+    /// Adds a block at an address.
     pub fn add_block(&mut self, address: u64, block: Block) {
         if let Some(block) = block.block {
             self.tiling.put(address, block);
@@ -42,7 +42,7 @@ impl Contents {
         self.blocks.insert(address, block);
     }
 
-    /// Follows what the allocator does.
+    /// Applies an action of the allocator.
     pub fn apply(&mut self, row: &HistoryRow) {
         let HistoryRow { address, bytes, .. } = *row;
         match row.action {
@@ -67,7 +67,7 @@ impl Contents {
         }
     }
 
-    /// What there was before the first of `rows` (what was done, where, and how much), when there is this after the last.
+    /// The contents before the first of `rows` (action, address, bytes), if `self` are the contents after the last.
     #[must_use]
     pub fn before<I>(mut self, rows: I) -> Self
     where
@@ -95,7 +95,7 @@ impl Contents {
                 self.blocks.insert(address, gone(true));
             }
             HistoryAction::FreeRequested => {
-                // One that is there in the end waited all the time.
+                // A block that still exists at the end was waiting all the time.
                 self.blocks.entry(address).or_insert(gone(true)).is_waiting = false;
             }
             HistoryAction::There
@@ -105,9 +105,9 @@ impl Contents {
         }
     }
 
-    /// The rows that say all this, as it was at a time: to who knows nothing of it.
+    /// Rows that reproduce the contents as of a time, without any previous state.
     pub fn rows(&self, pool: PoolId, time: Nanoseconds) -> impl Iterator<Item = HistoryRow> + '_ {
-        // The first operation of a recording: what is neither an allocation nor a step has no other.
+        // The first operation of a recording, because segments have no operation.
         let op = OpId::new(0);
         let row = move |action, address, bytes, block: Option<u64>| {
             let (block, during) = (Bytes::from(block), During::NoCall);

@@ -1,4 +1,4 @@
-//! A caching allocator: the segments that it reserved, the blocks in them, and how it cuts one out of the other.
+//! A caching allocator: its reserved segments, the blocks in them, and how blocks are cut from segments.
 
 mod contents;
 mod tiling;

@@ -1,24 +1,24 @@
-//! How a caching allocator cuts its memory up: the size of the block that an allocation gets.
+//! How a caching allocator divides its memory: the block size of an allocation.
 //!
-//! The history says what was asked for. What it takes follows from where it lies: the free piece at that address is cut
-//! where the rules say so, and else given out whole. Free pieces that touch are one, always; so the allocations that are
-//! there, and the segments, say all.
+//! The history has the requested size. The block size follows from the position: the free block at that address is
+//! split if the rules allow it, and otherwise used as a whole. Adjacent free blocks are always merged, so the existing
+//! allocations and segments determine everything.
 
 use std::collections::BTreeMap;
 
 /// Blocks are multiples of this.
 const BLOCK: u64 = 512;
-/// Allocations up to this size lie in segments of their own kind, which are cut more finely.
+/// Allocations up to this size are in separate segments, which are split more finely.
 const SMALL: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     bytes: u64,
-    /// It grows and shrinks; then it continues the one before it.
+    /// It is expandable; then it continues the previous one.
     grows: bool,
 }
 
-/// The memory that an allocator has, and what lies in it.
+/// An allocator's memory and the blocks in it.
 #[derive(Clone, Debug, Default)]
 pub struct Tiling {
     segments: BTreeMap<u64, Segment>,
@@ -27,17 +27,17 @@ pub struct Tiling {
 }
 
 impl Tiling {
-    /// What the allocator has taken from the driver.
+    /// The bytes reserved from the driver.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// The segments: where each is, how large it is, and whether it grows.
+    /// The segments: address, size, and whether they are expandable.
     pub fn segments(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
         self.segments.iter().map(|(&at, segment)| (at, segment.bytes, segment.grows))
     }
 
-    /// What is free of the memory that the allocator has: all of it, and the largest piece.
+    /// The free bytes in reserved memory: the total, and the largest free block.
     pub fn free_pieces(&self) -> (u64, u64) {
         let (mut free, mut largest) = (0_u64, 0_u64);
         for (&start, segment) in &self.segments {
@@ -53,7 +53,7 @@ impl Tiling {
         (free, largest)
     }
 
-    /// The allocator takes memory from the driver.
+    /// Reserves memory from the driver.
     pub fn reserve(&mut self, address: u64, bytes: u64, grows: bool) {
         self.reserved = self.reserved.saturating_add(bytes);
         let (mut start, mut end) = (address, address.saturating_add(bytes));
@@ -73,7 +73,7 @@ impl Tiling {
         self.segments.insert(start, Segment { bytes: end - start, grows });
     }
 
-    /// The allocator gives memory back to the driver: a segment, or a piece of one that shrinks.
+    /// Releases memory to the driver: a segment, or a part of an expandable one.
     pub fn release(&mut self, address: u64, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
         let Some((start, segment)) = self.segment_of(address) else { return };
@@ -87,19 +87,19 @@ impl Tiling {
         }
     }
 
-    /// Something is allocated at an address: how large its block is.
+    /// Allocates at an address. Returns the block size.
     pub fn allocate(&mut self, address: u64, bytes: u64) -> u64 {
         let block = self.block_for(address, bytes);
         self.put(address, block);
         block
     }
 
-    /// There is a block of a size that is known.
+    /// Adds a block of known size.
     pub fn put(&mut self, address: u64, block: u64) {
         self.blocks.insert(address, block);
     }
 
-    /// A block is free again.
+    /// Frees a block.
     pub fn free(&mut self, address: u64) {
         self.blocks.remove(&address);
     }
@@ -133,7 +133,7 @@ mod tests {
         tiling.reserve(0, 2 * MIB, false);
         assert_eq!(tiling.allocate(0, 1), 512);
         assert_eq!(tiling.allocate(512, 513), 1024);
-        // Between two others there is a hole that is taken whole, though less than a block would be left over.
+        // A gap between two blocks is used as a whole, although the remainder would be less than a block.
         tiling.allocate(2048, 512);
         assert_eq!(tiling.allocate(1536, 400), 512);
         assert_eq!(tiling.reserved(), 2 * MIB);
@@ -148,7 +148,7 @@ mod tests {
         tiling.reserve(0, 20 * MIB, false);
         assert_eq!(tiling.allocate(0, 18 * MIB), 18 * MIB);
         tiling.free(0);
-        // One MiB that is left over stays with the block; more does not.
+        // A remainder of 1 MiB stays with the block; a larger one does not.
         assert_eq!(tiling.allocate(0, 19 * MIB), 20 * MIB);
         tiling.free(0);
         assert_eq!(tiling.allocate(0, 19 * MIB - 512), 19 * MIB - 512);

@@ -1,4 +1,4 @@
-//! Evidence may be corrupt or hostile: every question must have an answer for any events.
+//! Input may be corrupt or malicious: no analysis may panic, whatever the events are.
 
 use proptest::sample::select;
 use ttmem_model::{Alias, CallTotals, Carried, CutOut, Derivation, Origin, Seen, StepNumber};
@@ -221,7 +221,7 @@ fn defined() -> Evidence {
     evidence
 }
 
-/// Asks every question.
+/// Runs every analysis.
 fn ask(profile: &Profile, rank: &Rank, span: Span) {
     let all: Vec<Moment> = moments(rank).collect();
     let pools: Vec<PoolId> = (0..rank.pools.len()).filter_map(PoolId::new).collect();
@@ -286,7 +286,7 @@ fn ask(profile: &Profile, rank: &Rank, span: Span) {
 
 proptest! {
     #[test]
-    fn no_question_panics_on_any_events(
+    fn no_analysis_panics_on_any_events(
         events in vec(prop_oneof![3 => of_memory(), 3 => of_programs(), 3 => of_time(), 1 => fault()], 0..150),
     ) {
         let mut evidence = defined();
@@ -295,7 +295,7 @@ proptest! {
         }
         let profile = evidence.sink.finish();
         let rank = first(&profile);
-        ask(&profile, rank, Span::told(rank));
+        ask(&profile, rank, Span::recorded(rank));
         let runs = (0..rank.runs.len()).filter_map(RunId::new);
         runs.filter_map(|run| Span::of_run(rank, run)).for_each(|span| ask(&profile, rank, span));
     }

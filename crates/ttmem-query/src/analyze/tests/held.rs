@@ -2,7 +2,7 @@ use super::*;
 use crate::analyze::held::over_time;
 
 #[test]
-fn unobserved_moments_are_rebuilt_from_the_last_state() {
+fn unobserved_moments_are_reconstructed_from_the_last_state() {
     let mut evidence = Evidence::new();
     let dram = evidence.pool("DRAM");
     evidence.run("main");

@@ -1,4 +1,4 @@
-//! Tests of the questions: one file for each file of `analyze` that has no tests of its own.
+//! Tests of the analyses: one file for each file of `analyze` without its own tests.
 
 mod any_events;
 mod caches;
@@ -301,7 +301,7 @@ impl Evidence {
     }
 }
 
-/// A tensor with a size per bank, alive from `born` until before `dies`.
+/// A tensor with a size per bank, live from `born` until before `dies`.
 pub fn tensor(pool: PoolId, per_bank: u64, born: Moment, dies: Moment) -> Tensor {
     Tensor {
         ty: None,
@@ -380,12 +380,13 @@ pub fn moments(rank: &Rank) -> impl Iterator<Item = Moment> + use<> {
 /// The steps of [`Memory`].
 pub const STEPS: Position = 12;
 
-/// Tensors in two pools and readings of the first pool at any moments of two programs. The second program begins at step 5.
+/// Tensors in two pools and readings of the first pool at any moments of two programs. The second program begins at
+/// step 5.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// The pool, bytes, birth and death of each tensor.
     lives: Vec<(usize, u64, Moment, Moment)>,
-    /// The moments at which the pool was observed, each with its new value if that changed.
+    /// The moments when the pool was observed, each with its new value if that changed.
     readings: Vec<(Moment, Option<u64>)>,
     quantum: u64,
 }

@@ -18,7 +18,7 @@ fn evidence() -> Evidence {
     evidence
 }
 
-/// The tensor that a name means at each step.
+/// The tensor that a name refers to at each step.
 fn meant(profile: &Profile, name: &str) -> Vec<Option<TensorId>> {
     let texts: FxHashSet<StrId> = (0..profile.strings.len()).filter_map(StrId::new).collect();
     let name = texts.iter().find(|id| profile.text(**id) == name).copied().unwrap();

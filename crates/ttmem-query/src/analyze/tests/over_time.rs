@@ -3,7 +3,7 @@ use crate::analyze::over_time::{PaddedSum, PaddingOverTime};
 use crate::analyze::padding::padding;
 
 #[test]
-fn tensors_without_both_sizes_are_left_out() {
+fn tensors_without_both_sizes_are_skipped() {
     let mut evidence = Evidence::new();
     let (dram, l1) = (evidence.pool("DRAM"), evidence.pool("L1"));
     evidence.step("ttnn.add");

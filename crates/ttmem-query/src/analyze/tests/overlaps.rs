@@ -1,14 +1,14 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::analyze::overlaps::{MOST_NAMED, Overlap, Overlaps, overlaps};
+use crate::analyze::overlaps::{MAX_NAMED, Overlap, Overlaps, overlaps};
 
 fn overlap(lanes: usize, time: u64, count: u64, longest: (u64, u64), calls: &[usize]) -> Overlap {
     Overlap { lanes, time, count, longest, calls: calls.to_vec() }
 }
 
 #[test]
-fn stretches_with_the_same_scopes_are_added_up() {
+fn intervals_with_the_same_scopes_are_added_up() {
     let mut evidence = Evidence::new();
     let [one, two] = ["one", "two"].map(|name| evidence.lane(name));
     let [a, b, c] = ["a", "b", "c"].map(|name| evidence.scope(name));
@@ -25,7 +25,7 @@ fn stretches_with_the_same_scopes_are_added_up() {
 }
 
 #[test]
-fn a_lane_is_in_the_call_that_began_last() {
+fn the_current_call_of_a_lane_is_the_one_that_began_last() {
     let mut evidence = Evidence::new();
     let [one, two] = ["one", "two"].map(|name| evidence.lane(name));
     let [outer, inner, other] = ["outer", "inner", "other"].map(|name| evidence.scope(name));
@@ -39,7 +39,7 @@ fn a_lane_is_in_the_call_that_began_last() {
 }
 
 #[test]
-fn ties_are_ordered_by_the_start_of_their_longest_stretch() {
+fn ties_are_ordered_by_the_start_of_their_longest_interval() {
     let mut evidence = Evidence::new();
     let [one, two] = ["one", "two"].map(|name| evidence.lane(name));
     let [a, b, c] = ["a", "b", "c"].map(|name| evidence.scope(name));
@@ -48,7 +48,7 @@ fn ties_are_ordered_by_the_start_of_their_longest_stretch() {
     evidence.call(b, two, None, (10, 20));
     let sets = overlaps(first(&evidence.finish())).sets;
     assert_eq!(sets, [overlap(2, 10, 1, (0, 10), &[0, 1]), overlap(2, 10, 1, (10, 20), &[0, 2])]);
-    // Of equal stretches, the first is the longest.
+    // Of equal intervals, the first is the longest.
     let mut evidence = Evidence::new();
     let [one, two] = ["one", "two"].map(|name| evidence.lane(name));
     let scope = evidence.scope("a");
@@ -65,13 +65,13 @@ fn ties_are_ordered_by_the_start_of_their_longest_stretch() {
 fn the_number_of_named_calls_is_limited() {
     let mut evidence = Evidence::new();
     let scope = evidence.scope("worker");
-    for index in 0..MOST_NAMED + 3 {
+    for index in 0..MAX_NAMED + 3 {
         let lane = evidence.lane(&index.to_string());
         evidence.call(scope, lane, None, (0, 5));
     }
     let sets = overlaps(first(&evidence.finish())).sets;
-    let named: Vec<usize> = (0..MOST_NAMED).collect();
-    assert_eq!(sets, [overlap(MOST_NAMED + 3, 5, 1, (0, 5), &named)]);
+    let named: Vec<usize> = (0..MAX_NAMED).collect();
+    assert_eq!(sets, [overlap(MAX_NAMED + 3, 5, 1, (0, 5), &named)]);
 }
 
 proptest! {

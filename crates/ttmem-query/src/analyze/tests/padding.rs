@@ -26,7 +26,7 @@ fn the_tensors_with_most_padding_come_first() {
 }
 
 #[test]
-fn padding_is_unknown_where_no_tensor_has_a_type() {
+fn padding_is_unknown_if_no_tensor_has_a_type() {
     let mut evidence = Evidence::new();
     let dram = evidence.pool("DRAM");
     evidence.step("aten::mm");

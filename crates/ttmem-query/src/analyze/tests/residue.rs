@@ -85,7 +85,7 @@ fn each_combination_of_types_has_a_first_use() {
 }
 
 #[test]
-fn changes_first_seen_before_a_program_are_outside_of_programs() {
+fn changes_observed_before_a_program_are_outside_programs() {
     let mut evidence = Evidence::new();
     let dram = evidence.pool("DRAM");
     for _ in 0..2 {

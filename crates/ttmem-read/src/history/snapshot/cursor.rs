@@ -1,4 +1,4 @@
-//! New entries of a snapshot, as rows of a history.
+//! Turns new snapshot entries into history rows.
 
 use ttmem_model::rules::allocator::Contents;
 use ttmem_model::{Bytes, During, HistoryAction, HistoryRow, Nanoseconds, OpId, PoolId};
@@ -7,17 +7,17 @@ use super::entry::{Entries, Entry, Within};
 use super::mark::{Mark, Trace};
 use super::stacks::StackIndex;
 
-/// The name of the operation of an allocation whose stack is not known.
+/// The operation name of an allocation with an unknown stack.
 pub const ALLOCATION: &str = "alloc";
-/// The name of the operation of everything that is not an allocation.
+/// The operation name of everything that is not an allocation.
 pub const OTHER: &str = "free";
 
-/// How far the history of a device was read, from snapshot to snapshot.
+/// The position in a device's history, kept between snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryCursor {
     is_begun: bool,
     mark: Mark,
-    /// The number of allocations that the device had made by then.
+    /// The number of allocations that the device had made up to this position.
     allocations: u64,
 }
 
@@ -27,8 +27,9 @@ impl HistoryCursor {
         self.mark.find(trace)
     }
 
-    /// Takes the `entries` that were not read before. `mark` is the end of their trace, `end` what the memory of the device
-    /// holds after it, and `counted` how many allocations the device has made, where its allocator counts them.
+    /// Adds the `entries` that were not read before. `mark` is the end of their trace, `end` is the content of the
+    /// device's memory after it, and `counted` is the number of allocations made by the device, if its allocator counts
+    /// them.
     pub fn advance(
         &mut self,
         entries: Entries,
@@ -55,46 +56,47 @@ impl HistoryCursor {
     }
 }
 
-/// What is new in the history of a device.
+/// New entries in a device's history.
 #[derive(Debug)]
 pub struct Update {
-    /// How many allocations the ring has lost since the last snapshot.
+    /// The number of allocations that the ring buffer has lost since the last snapshot.
     forgotten: u64,
-    /// What the memory held before the first entry, where that does not follow from an earlier snapshot.
+    /// The contents of memory before the first entry, unless known from an earlier snapshot.
     start: Option<Contents>,
     entries: Entries,
 }
 
-/// The ids and times that rows take from their recording.
+/// IDs and times from the recording that rows need.
 #[derive(Clone, Copy, Debug)]
 pub struct RowContext {
-    /// The memory of the device.
+    /// The pool of the device.
     pub pool: PoolId,
     /// The operation called [`ALLOCATION`].
     pub allocation: OpId,
     /// The operation called [`OTHER`].
     pub other: OpId,
-    /// Unix time at which the recording began, in nanoseconds.
+    /// The start of the recording as Unix time, in nanoseconds.
     pub began: u64,
-    /// The time since then, for rows without a time of their own.
+    /// The time since then, for rows that do not have a time.
     pub now: Nanoseconds,
 }
 
 impl RowContext {
-    /// The time of an entry. The middle of its microsecond, as the rest is not known.
+    /// The time of an entry: the middle of its microsecond, because the exact time is unknown.
     fn time(&self, time_us: u64) -> Nanoseconds {
         time_us.saturating_mul(1000).saturating_add(500).saturating_sub(self.began)
     }
 }
 
-/// A row of a history, and what the ids in it follow from.
+/// A history row, with the data to fill in its IDs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UpdateRow {
     /// The row.
     pub row: HistoryRow,
-    /// The stack of an allocation: `row.op` should be the operation that allocates there.
+    /// The stack of an allocation: set `row.op` to the operation that allocates there.
     pub stack: Option<StackIndex>,
-    /// The number of the call: `row.during` should be that call. As it is, it holds where there is no such call.
+    /// The number of the call: set `row.during` to that call. If there is no such call, `row.during` is already
+    /// correct.
     pub call: Option<u64>,
 }
 

@@ -1,27 +1,27 @@
-//! Entries of a trace: what the allocator did, one thing after the other.
+//! Entries of a trace: the actions of an allocator, in order.
 
 use ttmem_model::HistoryAction;
 
 use super::stacks::StackIndex;
 
-/// Something that an allocator did.
+/// An action of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it did: `action`.
+    /// The kind of action: `action`.
     pub action: HistoryAction,
-    /// Where: the number under the [`AddressKey`] of the action.
+    /// The address: the number under the [`AddressKey`] of the action.
     pub address: u64,
-    /// How much: `size`, as the program asked for it.
+    /// The requested bytes: `size`.
     pub bytes: u64,
     /// Unix time in microseconds: `time_us`.
     pub time_us: u64,
-    /// Where the program was: `frames`.
+    /// The stack of the program: `frames`.
     pub stack: Option<StackIndex>,
-    /// In which call: `user_metadata`.
+    /// The enclosing call: `user_metadata`.
     pub within: Within,
 }
 
-/// The action of a word; `None` for words that have nothing to do with memory (snapshots, annotations), and unknown ones.
+/// The action for a word; `None` for words that do not concern memory (snapshots, annotations) and for unknown ones.
 pub fn action_of(word: &str) -> Option<HistoryAction> {
     Some(match word {
         "alloc" => HistoryAction::Allocated,
@@ -36,44 +36,44 @@ pub fn action_of(word: &str) -> Option<HistoryAction> {
     })
 }
 
-/// The key under which an entry has its address.
+/// The key of an entry's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKey {
     /// `addr`.
     Addr,
-    /// `device_free`: a failed allocation has no address, but says what the driver had left.
+    /// `device_free`: a failed allocation has no address, but reports the free memory of the driver.
     DeviceFree,
 }
 
 impl AddressKey {
-    /// The key of entries with an action.
+    /// The address key of entries with an action.
     pub fn of(action: HistoryAction) -> Self {
         if action == HistoryAction::OutOfMemory { Self::DeviceFree } else { Self::Addr }
     }
 }
 
-/// The call in which an entry was made.
+/// The call that an entry belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// The call of this number.
+    /// The call with this number.
     Call(u64),
     /// No call.
     NoCall,
-    /// The entry does not say.
+    /// The entry does not contain this information.
     Unknown,
 }
 
-/// What the live tracker passes to an allocator begins with this.
+/// The prefix of the live tracker's metadata.
 const PREFIX: &str = "ttmem:";
 
-/// The text that tells an allocator which call runs in a thread: its number, and its name for other tools.
+/// The metadata passed to an allocator for the call that runs in a thread: its number, and its name for other tools.
 pub fn call_metadata(number: u64, name: &str) -> String {
     format!("{PREFIX}{number}:{name}")
 }
 
 impl Within {
-    /// The call that `user_metadata` of an entry names. Threads that run Python have an empty text outside of calls; those of
-    /// the autograd engine have one as well, whatever runs, and no stack.
+    /// The call named by an entry's `user_metadata`. Threads that run Python have an empty text outside calls. Autograd
+    /// engine threads always have an empty text, and no stack.
     pub fn new(user_metadata: Option<&str>, has_stack: bool) -> Self {
         let number = |text: &str| text.strip_prefix(PREFIX)?.split(':').next()?.parse().ok();
         match user_metadata {
@@ -84,8 +84,8 @@ impl Within {
     }
 }
 
-/// Entries in order. A block that is given back and completely free right away is one entry ([`HistoryAction::Freed`]), not
-/// two.
+/// Entries in order. A block that is freed and becomes available immediately is one entry ([`HistoryAction::Freed`]),
+/// not two.
 #[derive(Debug, Default)]
 pub struct Entries {
     all: Vec<Entry>,
@@ -93,7 +93,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Entries of which so many will come.
+    /// Reserves room for this many entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { all: Vec::with_capacity(capacity), allocations: 0 }
     }
@@ -113,12 +113,12 @@ impl Entries {
         }
     }
 
-    /// All of them.
+    /// All entries.
     pub fn as_slice(&self) -> &[Entry] {
         &self.all
     }
 
-    /// How many of them are allocations.
+    /// The number of allocations among the entries.
     pub fn allocations(&self) -> u64 {
         self.allocations
     }
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!((found.as_slice(), entries.allocations()), (wanted.as_slice(), 3));
     }
 
-    /// There are millions of them.
+    /// There are millions of entries.
     #[test]
     fn an_entry_is_small() {
         assert!(size_of::<Entry>() <= 48, "{}", size_of::<Entry>());

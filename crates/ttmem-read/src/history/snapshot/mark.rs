@@ -1,21 +1,21 @@
-//! Where the reading of a trace stopped, and where it continues in a later snapshot of the same ring.
+//! A mark at the end of a trace, to continue there in a later snapshot of the same ring buffer.
 
 use std::hash::{Hash, Hasher};
 
-/// How many of the last entries are remembered.
+/// The number of last entries that are remembered.
 const REMEMBERED: usize = 32;
-/// The times of an entry in two snapshots differ by less than this, in microseconds: PyTorch converts them anew for each.
+/// The maximum difference between an entry's times in two snapshots, in microseconds: PyTorch converts them each time.
 const TOLERANCE: u64 = 10_000;
 
-/// A trace whose entries are looked at one by one.
+/// A trace with random access to its entries.
 pub trait Trace {
-    /// Why an entry cannot be read.
+    /// The error when an entry cannot be read.
     type Error;
 
-    /// How many entries it has.
+    /// The number of entries.
     fn len(&self) -> usize;
 
-    /// Whether it has none.
+    /// Whether the trace is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -23,11 +23,11 @@ pub trait Trace {
     /// The time of an entry, in microseconds.
     fn time_us(&self, index: usize) -> Result<u64, Self::Error>;
 
-    /// What an entry is recognised by.
+    /// The fingerprint of an entry.
     fn fingerprint(&self, index: usize) -> Result<Fingerprint, Self::Error>;
 }
 
-/// What an entry is recognised by: what was done, where, and how much.
+/// Identifies an entry by its action, address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     action: u64,
@@ -44,7 +44,7 @@ impl Fingerprint {
     }
 }
 
-/// How far a trace was read: its last entries, and when the last was.
+/// The end of the part of a trace that was read: its last entries, and the time of the last one.
 #[derive(Clone, Debug, Default)]
 pub struct Mark {
     until: u64,
@@ -52,7 +52,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The end of a trace; `None` where it has no entries.
+    /// The end of a trace; `None` if it has no entries.
     pub fn end_of<T: Trace>(trace: &T) -> Result<Option<Self>, T::Error> {
         let Some(last) = trace.len().checked_sub(1) else { return Ok(None) };
         let until = trace.time_us(last)?;
@@ -61,8 +61,8 @@ impl Mark {
         Ok(Some(Self { until, last }))
     }
 
-    /// The first entry of a trace after the mark. It follows the last place where the remembered entries are; where they are
-    /// nowhere, it is the first that is later.
+    /// The first entry of a trace after the mark: the one after the last occurrence of the remembered entries,
+    /// otherwise the first one with a later time.
     pub fn find<T: Trace>(&self, trace: &T) -> Result<usize, T::Error> {
         if self.last.is_empty() {
             return Ok(0);
@@ -83,7 +83,7 @@ impl Mark {
         Ok(later)
     }
 
-    /// Whether the entries before `end` are those that are remembered; the ring may have lost the first of them.
+    /// Whether the entries before `end` are the remembered ones. The ring buffer may have lost the first of them.
     fn is_before<T: Trace>(&self, trace: &T, end: usize) -> Result<bool, T::Error> {
         for (back, wanted) in self.last.iter().rev().enumerate() {
             let Some(index) = end.checked_sub(back + 1) else { break };
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Entries as (time, address); each address is used again and again.
+    /// Entries as (time, address); addresses repeat.
     struct Ring<'a>(&'a [(u64, u64)]);
 
     impl Trace for Ring<'_> {
@@ -144,17 +144,17 @@ mod tests {
     fn a_ring_that_lost_the_mark_is_new_from_the_first_later_entry() {
         let mark = end_of(&[(5, 1), (6, 2)]);
         assert_eq!(first_new(&mark, &[(100_000, 7), (100_001, 8)]), 0);
-        // Remembered entries are looked for at their time only.
+        // Remembered entries are only searched for at their time.
         assert_eq!(first_new(&mark, &[(100_000, 1), (100_001, 2)]), 0);
         assert_eq!(first_new(&mark, &[(3, 9), (6, 7), (7, 8)]), 2);
     }
 
     proptest! {
-        /// A ring may lose entries at its beginning and times may shift, but what follows the mark is found exactly: no entry
-        /// is read twice, and none is left out.
+        /// A ring buffer may lose entries at its beginning and times may shift, but the entries after the mark are
+        /// found exactly: none is read twice, and none is skipped.
         #[test]
         fn entries_after_the_mark_are_found(
-            // Distinct addresses: then 32 entries are nowhere else.
+            // Distinct addresses, so that the 32 entries occur only once.
             gaps in proptest::collection::vec(0_u64..400, 1..120),
             read in 1_usize..120,
             lost in 0_usize..120,
@@ -163,13 +163,13 @@ mod tests {
             let mut time = 1_000_000;
             let whole: Vec<(u64, u64)> = (0_u64..).zip(&gaps).map(|(index, gap)| { time += gap; (time, index) }).collect();
             let read = read.min(whole.len());
-            // The ring still has the last entry that was read.
+            // The ring buffer still has the last entry that was read.
             let lost = lost.min(read - 1);
             let later: Vec<(u64, u64)> = whole[lost..].iter().map(|&(time, what)| (time + shift, what)).collect();
             prop_assert_eq!(first_new(&end_of(&whole[..read]), &later), read - lost);
         }
 
-        /// Whatever is in a ring, the place is one of its own.
+        /// For any ring buffer, the result is a valid index.
         #[test]
         fn a_place_is_found_in_any_ring(
             before in proptest::collection::vec((0_u64..50_000, 0_u64..6), 0..60),

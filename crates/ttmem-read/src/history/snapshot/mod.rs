@@ -1,16 +1,16 @@
-//! Snapshots of a caching allocator of PyTorch (`torch.cuda.memory._snapshot()` and its files) in plain types.
+//! Snapshots of PyTorch's caching allocators (`torch.cuda.memory._snapshot()` and its files) in plain types.
 //!
-//! A snapshot has a trace of entries for each device, and the segments of memory with the blocks in them at that time. Whoever
-//! has a snapshot, as Python objects or as a file, puts it into this vocabulary:
+//! A snapshot has a trace of entries for each device, and the memory segments with their blocks at that time. A source
+//! of snapshots (Python objects or a file) converts them to these types:
 //!
-//! | of the snapshot | here |
+//! | in the snapshot | here |
 //! |---|---|
-//! | `device_traces[device][i]` | an [`Entry`], of which `action` becomes an action ([`action_of`]), `user_metadata` a call ([`Within`]) |
-//! | `frames` | [`Stacks`], each once |
-//! | `segments`, `blocks` | [`Segment`] and [`SegmentBlock`], which [`Segments`] makes [`Contents`](ttmem_model::rules::allocator::Contents) of |
+//! | `device_traces[device][i]` | an [`Entry`]; [`action_of`] parses `action`, [`Within`] parses `user_metadata` |
+//! | `frames` | [`Stacks`], each stored once |
+//! | `segments`, `blocks` | [`Segment`] and [`SegmentBlock`]; [`Segments`] collects them |
 //!
-//! [`HistoryCursor`] finds the new entries of a trace that is read repeatedly, and [`Update::rows`] turns them into rows of a
-//! history.
+//! [`HistoryCursor`] finds the new entries of a trace that is read repeatedly, and [`Update::rows`] turns them into
+//! history rows.
 
 mod cursor;
 mod entry;

@@ -2,25 +2,26 @@
 
 use ttmem_model::rules::allocator::{Block, Contents};
 
-/// A segment: memory that the allocator has from the driver.
+/// A segment: memory that the allocator has obtained from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins: `address`.
+    /// The start address: `address`.
     pub address: u64,
-    /// Its bytes: `total_size`.
+    /// The size in bytes: `total_size`.
     pub total_size: u64,
-    /// Whether it grows and shrinks: `is_expandable`.
+    /// Whether the segment can grow and shrink: `is_expandable`.
     pub is_expandable: bool,
 }
 
 /// A block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentBlock {
-    /// Where it begins: `address`. Before PyTorch 2.1 blocks have none: each begins where the one before it ends.
+    /// The start address: `address`. Before PyTorch 2.1 it is missing: each block begins at the end of the previous
+    /// one.
     pub address: Option<u64>,
-    /// What it takes: `size`.
+    /// The allocated size: `size`.
     pub size: u64,
-    /// What the program asked for: `requested_size`, where there is one.
+    /// The bytes that the program requested: `requested_size`, if present.
     pub requested_size: Option<u64>,
     /// Whether it is in use: `state`.
     pub state: BlockState,
@@ -29,16 +30,16 @@ pub struct SegmentBlock {
 /// Whether a block is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// It is free.
+    /// Free.
     Inactive,
-    /// It is allocated.
+    /// Allocated.
     Allocated,
-    /// The program has given it back, and a stream may still use it.
+    /// Freed by the program, but a stream may still use it.
     PendingFree,
 }
 
 impl BlockState {
-    /// The state of a word. There are two words for blocks that wait, `active_pending_free` and `active_awaiting_free`.
+    /// Parses a state. Blocks that wait for a stream have two names, `active_pending_free` and `active_awaiting_free`.
     pub fn new(word: &str) -> Self {
         match word {
             "inactive" => Self::Inactive,
@@ -48,22 +49,22 @@ impl BlockState {
     }
 }
 
-/// The segments of a device, being read: each is followed by its blocks.
+/// Collects the segments of a device; each is followed by its blocks.
 #[derive(Debug, Default)]
 pub struct Segments {
     contents: Contents,
-    /// Where the next block begins if it does not say.
+    /// The address of the next block if it has none.
     next: u64,
 }
 
 impl Segments {
-    /// A segment, of which the blocks follow.
+    /// Adds a segment; its blocks follow.
     pub fn segment(&mut self, segment: Segment) {
         self.contents.add_segment(segment.address, segment.total_size, segment.is_expandable);
         self.next = segment.address;
     }
 
-    /// The next block of the segment.
+    /// Adds the next block of the segment.
     pub fn block(&mut self, block: SegmentBlock) {
         let address = block.address.unwrap_or(self.next);
         self.next = address.saturating_add(block.size);
@@ -76,7 +77,7 @@ impl Segments {
         self.contents.add_block(address, Block { bytes, block: Some(block.size), is_waiting });
     }
 
-    /// What there is in the memory of the device.
+    /// The contents of the device's memory.
     pub fn finish(self) -> Contents {
         self.contents
     }

@@ -1,23 +1,24 @@
-//! The stacks of a snapshot, each once.
+//! The distinct stacks of a snapshot.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-/// A line of a program, in a function.
+/// A source line in a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The function.
     pub function: String,
-    /// Its file, as the program knows it.
+    /// The file, as reported by the program.
     pub file: String,
-    /// The number of the line, from 1; 0 where it is not known.
+    /// The line number, from 1; 0 if unknown.
     pub number: u32,
 }
 
 impl Line {
-    /// The name of an operation that allocates here, from the file without its ending and the function: `linear.forward`.
+    /// The name of an operation that allocates here, from the file name without its extension and the function:
+    /// `linear.forward`.
     pub fn operation(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         let stem = file.strip_suffix(".py").unwrap_or(file);
@@ -34,7 +35,7 @@ pub struct LineIndex(u32);
 pub struct StackIndex(NonZeroU32);
 
 impl StackIndex {
-    /// Its place among the stacks, from 0.
+    /// The position among the stacks, from 0.
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -49,25 +50,25 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// How many stacks there are.
+    /// The number of stacks.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no stacks.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Adds a line. A snapshot has one object for each distinct line, so who reads it knows which are the same. `None` if
-    /// there are more lines than can be counted.
+    /// Adds a line. A snapshot has one object for each distinct line, so the caller knows which lines are the same.
+    /// `None` if there are too many lines.
     pub fn add_line(&mut self, line: Line) -> Option<LineIndex> {
         let index = LineIndex(u32::try_from(self.lines.len()).ok()?);
         self.lines.push(line);
         Some(index)
     }
 
-    /// The stack of lines, innermost first; `None` for no lines, and if there are more stacks than can be counted.
+    /// Adds a stack of lines, innermost first; `None` if there are no lines or too many stacks.
     pub fn add(&mut self, lines: &[LineIndex]) -> Option<StackIndex> {
         if lines.is_empty() {
             return None;

@@ -12,13 +12,13 @@ use super::super::streams::before_preamble;
 use super::{Begin, Part};
 use crate::lines::{Line, Lines, is_damage};
 
-/// Decides line by line what is copied.
+/// Decides for each line whether it is copied.
 pub(super) struct Cutter<'a> {
     parts: &'a [Part],
     out: &'a mut dyn Write,
-    /// The path of `out`, for messages.
+    /// The path of `out`, for error messages.
     path: &'a Path,
-    /// The lines of writers that have no pass.
+    /// The lines of writers without a pass.
     common: Region,
     streams: Vec<Stream>,
     prefixes: Prefixes,
@@ -49,17 +49,17 @@ impl Region {
 
 /// One stream of one rank.
 struct Stream {
-    /// The rank and the stream's name, as its lines are tagged.
+    /// The rank and the stream's name, from the tag of its lines.
     tag: Option<(Vec<u8>, Vec<u8>)>,
     /// The index of the pass that its lines belong to.
     part: Option<usize>,
-    /// Inside a module dump: the prefix of each of its lines.
+    /// The prefix of each line, inside a module dump.
     dump: Option<Vec<u8>>,
 }
 
 /// A line that is copied piece by piece.
 struct LongLine {
-    /// Known with the first piece.
+    /// Set at the first piece.
     is_kept: Option<bool>,
     written: io::Result<()>,
 }
@@ -86,7 +86,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Copies what is kept of a log.
+    /// Copies the selected lines of a log.
     pub fn cut(mut self, stream: Box<dyn Read + Send>, name: &str) -> Result<()> {
         let mut lines = Lines::new(stream);
         loop {
@@ -95,31 +95,31 @@ impl<'a> Cutter<'a> {
                 Ok(Some(line)) if line.cut => long.written.map_err(|source| self.failed(source))?,
                 Ok(Some(line)) => self.line(&line)?,
                 Ok(None) => break,
-                // The first reading has warned of it.
+                // The first reading has already warned about it.
                 Err(error) if is_damage(&error) => break,
                 Err(source) => return Err(Error::Read { path: name.into(), source }),
             }
         }
         if self.waiting > 0 {
-            return Err(Error::NotThere(format!("{name} was changed while it was read; try again")));
+            return Err(Error::NotThere(format!("{name} changed while it was being read; try again")));
         }
         Ok(())
     }
 
     fn line(&mut self, line: &Line<'_>) -> Result<()> {
-        if self.is_wanted(line) { self.copy(line) } else { Ok(()) }
+        if self.is_selected(line) { self.copy(line) } else { Ok(()) }
     }
 
-    /// Copies a piece of a line that is too long to be held, if the line is kept: its beginning decides.
+    /// Copies a piece of a line that is too long to keep in memory, if the line is selected. Its beginning decides.
     fn copy_piece(&mut self, long: &mut LongLine, line: &Line<'_>, piece: &[u8]) {
-        let is_kept = *long.is_kept.get_or_insert_with(|| self.is_wanted(line));
+        let is_kept = *long.is_kept.get_or_insert_with(|| self.is_selected(line));
         if is_kept && long.written.is_ok() {
             long.written = self.out.write_all(piece);
         }
     }
 
     /// Whether a line is copied.
-    fn is_wanted(&mut self, line: &Line<'_>) -> bool {
+    fn is_selected(&mut self, line: &Line<'_>) -> bool {
         let (tag, text) = split_tag(line.bytes);
         let stream = self.stream(tag);
         let begin = self.streams[stream].part.and_then(|part| self.parts[part].begin);
@@ -159,7 +159,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Writes a line as it is in the log.
+    /// Copies a line unchanged.
     fn copy(&mut self, line: &Line<'_>) -> Result<()> {
         let end: &[u8] = match line.next - line.offset - line.bytes.len() as u64 {
             0 => b"",
@@ -175,7 +175,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Whether a line belongs to a module dump, its header and its end included.
+/// Whether a line belongs to a module dump, including its header and end.
 fn is_of_dump(dump: &mut Option<Vec<u8>>, text: &[u8]) -> bool {
     let text = dump.as_ref().and_then(|prefix| text.strip_prefix(prefix.as_slice())).unwrap_or(text);
     if stage_header(text).is_some() {

@@ -1,8 +1,8 @@
-//! The profile of the last pass, made from the profile of the whole log.
+//! The profile of the last pass, derived from the profile of the whole log.
 //!
-//! Runs, steps and tensors of the pass are numbered from 0. Tensors that were allocated before it and are alive when it
-//! begins are carried over: they exist from the first moment on, and have the program, operation and location that made
-//! them instead of a run and a step. Texts, types, operations and modules keep their ids.
+//! Runs, steps and tensors of the pass are numbered from 0. Tensors that were allocated before the pass and are still
+//! live when it begins are carried over: they exist from the first moment, and have the program, operation and location
+//! that allocated them instead of a run and a step. Texts, types, operations and modules keep their IDs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(super) fn profile(
         }
         ranks.push(Excerpt::new(log, rank, part, nameless).rank(part.of)?);
     }
-    // Only one process of each label is left.
+    // Only one process of each label remains.
     let mut warnings: Vec<Warning> =
         log.warnings.iter().filter(|warning| Some(*warning) != processes).cloned().collect();
     warnings.extend(left_out(log, parts));
@@ -50,7 +50,7 @@ pub(super) fn profile(
     })
 }
 
-/// The id of the empty text, which is the name of programs without one.
+/// The ID of the empty text, which is the name of programs without a name.
 fn empty_text(strings: &mut Strings) -> Option<StrId> {
     let found = strings.iter().position(str::is_empty);
     match found {
@@ -61,8 +61,8 @@ fn empty_text(strings: &mut Strings) -> Option<StrId> {
 
 fn no_steps(name: &str) -> Error {
     Error::NotThere(format!(
-        "{name}: memory states without operations can't be assigned to a pass, so there is no profile of the last one; \
-         leave --profile out, or capture with TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
+        "{name}: memory states without operations can't be assigned to a pass, so the last pass has no profile; \
+         omit --profile, or capture with TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
     ))
 }
 
@@ -74,9 +74,10 @@ fn left_out(log: &Profile, parts: &[Part]) -> Vec<Warning> {
     let warning = |rank: &Rank| {
         let lines = match rank.label {
             Some(label) => format!("the lines of rank {}", log.text(label)),
-            None => "lines without the tag of a rank".to_owned(),
+            None => "lines without a rank tag".to_owned(),
         };
-        let message = format!("{lines} name no programs; this profile of the last pass does not cover them");
+        let message =
+            format!("{lines} do not name programs; the profile of the last pass does not include them");
         Warning { line: None, message }
     };
     log.ranks.iter().filter(is_left_out).map(warning).collect()
@@ -93,7 +94,7 @@ fn texts_of(log: &Profile, ranks: &[Rank]) -> BTreeMap<(u64, u64), String> {
     kept.map(|(place, text)| (*place, text.clone())).collect()
 }
 
-/// One rank, limited to its last pass.
+/// One rank, restricted to its last pass.
 struct Excerpt<'a> {
     log: &'a Profile,
     rank: &'a Rank,
@@ -102,7 +103,7 @@ struct Excerpt<'a> {
     /// The first and the last moment.
     start: Moment,
     last: Moment,
-    /// The name of programs without one.
+    /// The name of programs without a name.
     nameless: Option<StrId>,
 }
 
@@ -116,7 +117,7 @@ impl<'a> Excerpt<'a> {
         let (run, step) = match (part.begin, rank.top_level_runs().nth(part.first)) {
             (None, _) => (0, 0),
             (Some(_), Some((id, run))) => (id.index(), run.first),
-            // Without programs, only lines tell where the pass begins.
+            // Without programs, the pass can only be located by its lines.
             (Some(begin), None) => (0, step_at(begin.run.offset)),
         };
         let runs = run..rank.runs.partition_point(|run| run.source.start < end).max(run);
@@ -125,7 +126,7 @@ impl<'a> Excerpt<'a> {
         Self { log, rank, runs, steps, start: span.start(), last: span.last(rank), nameless }
     }
 
-    /// Whether something is cut away.
+    /// Whether the pass does not cover the whole log.
     fn is_cut(&self) -> bool {
         self.runs != (0..self.rank.runs.len()) || self.steps != (0..self.rank.end())
     }
@@ -160,7 +161,7 @@ impl<'a> Excerpt<'a> {
         self.steps.contains(&step).then(|| step - self.steps.start)
     }
 
-    /// A moment of the log as one of the pass: its first moment for all that is before.
+    /// Converts a moment of the log to one of the pass; anything before the pass becomes its first moment.
     fn moment(&self, at: Moment) -> Moment {
         if at < self.start {
             return Moment::START;
@@ -201,7 +202,7 @@ impl<'a> Excerpt<'a> {
             if self.start <= at && at <= self.last {
                 let at = self.moment(at);
                 match change {
-                    // The changes since the last reading before the pass are not known by the pass alone.
+                    // The changes since the last reading before the pass cannot be derived from the pass alone.
                     _ if kept.observed.is_empty() => kept.observe(at, &shown),
                     Some(change) => kept.observe(at, &change),
                     None => kept.look(at),
@@ -210,14 +211,14 @@ impl<'a> Excerpt<'a> {
             Ok(())
         })?;
         if kept.observed.is_empty() {
-            // The size of the pool is all that is known without a reading during the pass.
+            // Without a reading during the pass, only the pool size is known.
             let capacity = pool.curve(CurveKind::Capacity).and_then(Curve::last);
             kept.observe(Moment::START, &Reading { capacity, ..Reading::default() });
         }
         Ok(kept)
     }
 
-    /// Adds the tensors that are alive during the pass, and what is known of them.
+    /// Adds the tensors that are live during the pass, and their properties.
     fn tensors(&self, rank: &mut Rank) {
         let mut ids: Vec<Option<TensorId>> = vec![None; self.rank.tensors.len()];
         for index in self.tensors_alive() {
@@ -256,7 +257,7 @@ impl<'a> Excerpt<'a> {
         }
     }
 
-    /// The tensors that are alive during the pass: those from before it first, the oldest first.
+    /// The tensors that are live during the pass: those from before it first, oldest first.
     fn tensors_alive(&self) -> Vec<usize> {
         let tensors = &self.rank.tensors;
         let is_alive = |index: &usize| self.start < tensors.dies[*index] && tensors.born[*index] <= self.last;
@@ -268,7 +269,7 @@ impl<'a> Excerpt<'a> {
         before
     }
 
-    /// Where a tensor is from, if its run or its step is cut away.
+    /// The origin of a tensor whose run or step is not part of the pass.
     fn carried(&self, id: TensorId, tensor: &Tensor) -> Option<Carried> {
         let step = tensor.step.map(StepNumber::get);
         let is_cut = tensor.run.is_some_and(|run| self.run_id(run).is_none())

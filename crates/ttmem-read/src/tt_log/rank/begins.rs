@@ -1,13 +1,13 @@
-//! The lines at which programs begin, for whoever cuts the log there.
+//! The lines where programs begin, for cutting the log there.
 
 use super::At;
 
-/// Where the text of runs begins.
+/// The lines where runs begin.
 #[derive(Debug, Default)]
 pub(super) struct Begins {
-    /// The first line of each top-level run: that of its submit, or of its start.
+    /// The first line of each top-level run: its submit or its start.
     runs: Vec<At>,
-    /// A submit whose program has not started.
+    /// A submit whose program has not started yet.
     submit: Option<At>,
     /// The first activity outside programs since [`Begins::take_nameless`].
     nameless: Option<At>,
@@ -19,23 +19,23 @@ impl Begins {
         &self.runs
     }
 
-    /// The first activity outside programs since this was called last.
+    /// The first activity outside programs since the last call.
     pub fn take_nameless(&mut self) -> Option<At> {
         self.nameless.take()
     }
 
-    /// Notes a submit.
+    /// Records a submit.
     pub fn submit(&mut self, at: At) {
         self.submit.get_or_insert(at);
         self.nameless(at);
     }
 
-    /// Notes the start of a top-level program.
+    /// Records the start of a top-level program.
     pub fn run(&mut self, at: At) {
         self.runs.push(self.submit.take().unwrap_or(at));
     }
 
-    /// Notes activity that belongs to no program.
+    /// Records activity outside programs.
     pub fn nameless(&mut self, at: At) {
         self.nameless.get_or_insert(at);
     }

@@ -1,4 +1,4 @@
-//! Results that const-eval programs and traces leave on the device, to be loaded again.
+//! Results that const-eval programs and traces keep on the device, to be loaded again.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{Moment, StrId};
@@ -6,7 +6,7 @@ use ttmem_model::{Moment, StrId};
 use super::super::life::{AllocRef, Lives};
 use super::super::tables::OpRef;
 
-/// What a cached result is loaded by.
+/// The key of cached results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CacheKey {
     /// The name of a const-eval program, and the hash that the runtime prints.
@@ -15,17 +15,17 @@ pub(super) enum CacheKey {
     Trace(OpRef),
 }
 
-/// The cached results; `None` among them is not on the device.
+/// The cached results; `None` for results that are not on the device.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: FxHashMap<CacheKey, Vec<Option<AllocRef>>>,
-    /// The keys of entries whose memory is gone.
+    /// The keys of entries whose memory was freed.
     former: FxHashSet<CacheKey>,
 }
 
 impl Cache {
-    /// The key of a cached load. Where its hash or that of an earlier load is missing from the log, the name of the program
-    /// must do.
+    /// The key of a cached load. If its hash or that of an earlier load is missing from the log, only the program name
+    /// is used.
     pub fn key(&self, callee: Option<StrId>, hash: Option<StrId>) -> CacheKey {
         let key = CacheKey::Constants(callee, hash);
         if self.entries.contains_key(&key) {
@@ -46,7 +46,7 @@ impl Cache {
         self.entries.get(&key).map(Vec::as_slice)
     }
 
-    /// Whether results of a key are in the cache, or were. Where a line is missing, a key lacks its program or its hash.
+    /// Whether results of a key are or were in the cache. If a line is missing, a key lacks its program or its hash.
     pub fn had(&self, key: CacheKey) -> bool {
         let fits =
             |one: Option<StrId>, other: Option<StrId>| one.is_none() || other.is_none() || one == other;
@@ -58,7 +58,8 @@ impl Cache {
         })
     }
 
-    /// Keeps results. Takes over one hold of each that is new under this key, and releases those that they replace.
+    /// Caches results. Takes over one hold of each result that is new under this key, and releases the results they
+    /// replace.
     pub fn keep(&mut self, key: CacheKey, results: Vec<Option<AllocRef>>, lives: &mut Lives, at: Moment) {
         let before = self.entries.get(&key).into_iter().flatten().flatten();
         let replaced = before.filter(|old| !results.contains(&Some(**old)));
@@ -71,7 +72,7 @@ impl Cache {
         self.entries.values().flatten().flatten().copied()
     }
 
-    /// Drops entries whose memory is gone: its slot will be used again.
+    /// Drops entries whose memory was freed, because their slots will be reused.
     pub fn forget_the_dead(&mut self, lives: &Lives) {
         self.entries.retain(|key, results| {
             for alloc in results.iter_mut().flatten() {

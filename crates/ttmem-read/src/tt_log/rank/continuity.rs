@@ -1,4 +1,4 @@
-//! What a rank has on the device between two programs, for whoever decides whether the next one is of the same process.
+//! The memory of a rank between two programs, to decide whether the next program belongs to the same process.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{Class, PoolId, Result};
@@ -10,12 +10,12 @@ use super::RankState;
 use super::frame::Frame;
 
 impl RankState {
-    /// Whether any operation was given by its text.
+    /// Whether any operation has a text.
     pub fn has_texts(&self) -> bool {
         self.detail.has_texts()
     }
 
-    /// Whether the lines that come next belong to a program that was started and has not failed.
+    /// Whether the next lines belong to a program that was started and has not failed.
     pub fn in_program(&self) -> bool {
         let is_named = self.programs.outermost().is_some_and(|frame| !frame.is_nameless());
         is_named && !self.faults.has_failed(self.programs.runs())
@@ -26,22 +26,22 @@ impl RankState {
         self.programs.current().is_some_and(|current| !current.has_state())
     }
 
-    /// Whether the operation that runs starts a program of that name.
+    /// Whether the current operation starts a program of this name.
     pub fn starts_nested(&self, name: &[u8], tables: &mut Tables<'_>) -> Result<bool> {
         let program = tables.text(name)?;
         Ok(self.caller(tables).is_some_and(|(_, facts)| self.calls(&facts, program)))
     }
 
-    /// Ends the programs that run: another one starts that none of them calls. Returns what to warn of, unless it starts in
-    /// another process.
+    /// Ends the running programs, because another one starts that none of them calls. Returns a warning, which does not
+    /// apply if that program starts in another process.
     pub fn end_programs(&mut self, at: super::At, tables: &mut Tables<'_>) -> Result<Option<String>> {
         if self.programs.innermost().is_some_and(Frame::is_nameless) {
             self.end_top(true, Some(at.offset), tables)?;
         }
         if let Some(frame) = self.programs.innermost() {
             let message = format!(
-                "program {} did not finish, and another program starts here: it was aborted, or this is a new process that \
-                 was not detected",
+                "program {} did not finish before another program starts here: it was aborted, or an undetected new \
+                 process begins",
                 frame.program_text()
             );
             self.abandon(at.offset, tables)?;
@@ -50,30 +50,30 @@ impl RankState {
         Ok(None)
     }
 
-    /// Whether a state contradicts what is known of the pool's banks.
+    /// Whether a state contradicts the known banks of a pool.
     pub fn has_other_banks(&self, pool: &[u8], view: &View) -> bool {
         self.pools.named(pool).is_some_and(|known| known.has_other_banks(view))
     }
 
-    /// Whether a pool held at least as much when it was first seen.
+    /// Whether the usage of a pool was at least as high in its first state.
     pub fn began_with_at_least(&self, pool: &[u8], view: &View) -> bool {
         self.pools.named(pool).is_none_or(|known| known.began_with_at_least(view))
     }
 
-    /// What a pool should hold now.
+    /// The expected usage of a pool now.
     pub fn level(&self, pool: &[u8]) -> Option<u64> {
         self.lives.observed(self.pool_id(pool)?)
     }
 
-    /// The bytes per bank that a process keeps in a pool from program to program: weights, const-eval results and the
-    /// tensors of traces.
+    /// The bytes per bank that a process keeps in a pool between programs: weights, const-eval results and tensors of
+    /// traces.
     pub fn resident(&self, pool: &[u8]) -> u64 {
         let Some(pool) = self.pool_id(pool) else { return 0 };
         let weights = self.lives.alive().filter(|alloc| alloc.class() == Class::Weight);
         sum_in(pool, weights.chain(self.in_caches().filter(|alloc| alloc.class() != Class::Weight)))
     }
 
-    /// The bytes per bank that const-eval programs and traces hold in a pool.
+    /// The bytes per bank in a pool that const-eval programs and traces keep.
     pub fn cached(&self, pool: &[u8]) -> u64 {
         self.pool_id(pool).map_or(0, |pool| sum_in(pool, self.in_caches()))
     }
@@ -95,7 +95,7 @@ impl RankState {
         self.programs.was_aborted()
     }
 
-    /// How many tensors of each type are resident.
+    /// The number of resident tensors of each type.
     pub fn resident_types(&self) -> FxHashMap<TypeRef, usize> {
         let mut types = FxHashMap::default();
         for alloc in self.lives.alive() {
@@ -104,12 +104,12 @@ impl RankState {
         types
     }
 
-    /// What a tensor of a type takes of each bank of a pool; `None` if it is not in that pool.
+    /// The bytes per bank of a tensor type in a pool; `None` if it is not in that pool.
     pub fn bytes_in(&self, pool: &[u8], ty: TypeRef, tables: &Tables<'_>) -> Option<u64> {
         self.pools.bytes_in(pool, ty, tables)
     }
 
-    /// Whether a module dump was read that is equal to one with this hash.
+    /// Whether an identical module dump was read before.
     pub fn has_dump(&self, hash: u64) -> bool {
         self.graphs.has_dump(hash)
     }

@@ -1,22 +1,22 @@
-//! How much a log says of operations: their texts, their types alone, and whether each has a memory state.
+//! The level of detail of a log: operation texts or only types, and whether each operation has a memory state.
 
-/// What the lines so far show.
+/// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct Detail {
-    /// An operation was given by its text.
+    /// An operation with a text was read.
     has_texts: bool,
     /// An operation with a text had a state.
     has_states: bool,
-    /// The text of the operation that runs could not be parsed.
+    /// The text of the current operation could not be parsed.
     is_unreadable: bool,
-    /// The number of steps directly before the current one that lack a state, although operations have states.
+    /// The number of steps directly before the current one without a state, although operations have states.
     stateless: u32,
 }
 
-/// What the header of a state means when no step waits for one.
+/// The meaning of a state header that no step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orphan {
-    /// It is the only line of its operation, or the only readable one.
+    /// The only line of its operation, or the only readable one.
     Operation,
     /// The line of its operation is missing.
     LostOperation,
@@ -29,32 +29,32 @@ impl Detail {
         self.has_texts
     }
 
-    /// Notes the text of an operation.
+    /// Records the text of an operation.
     pub fn text(&mut self) {
         (self.has_texts, self.is_unreadable) = (true, false);
     }
 
-    /// Notes the text of an operation that could not be parsed.
+    /// Records the text of an operation that could not be parsed.
     pub fn unreadable_text(&mut self) {
         self.is_unreadable = true;
     }
 
-    /// Notes a doubled line of an operation that has no state yet.
+    /// Records a repeated line of an operation that has no state yet.
     pub fn repeated_text(&mut self) {
         self.stateless += 1;
     }
 
-    /// Notes the begin of a step; `waits` if the step before had no state.
+    /// Records the beginning of a step; `waits` if the previous step had no state.
     pub fn step(&mut self, waits: bool) {
         self.stateless = if waits && self.has_states { self.stateless + 1 } else { 0 };
     }
 
-    /// Notes the state of a step that waited for it.
+    /// Records the state of a step that waited for it.
     pub fn state(&mut self) {
         self.has_states |= self.has_texts;
     }
 
-    /// Notes the header of a state that no step waits for.
+    /// Records a state header that no step waits for.
     pub fn header(&mut self) -> Orphan {
         let is_unreadable = std::mem::take(&mut self.is_unreadable);
         if !self.has_texts || is_unreadable {

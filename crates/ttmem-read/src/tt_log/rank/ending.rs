@@ -1,7 +1,7 @@
-//! The end of a top-level program: which graph it was, what its arguments are, and what happened before it.
+//! The end of a top-level program: its graph, its arguments, and what happened before it.
 //!
-//! Only when a program has ended is it certain which compiled graph it belongs to. Then its arguments get their
-//! names, it is known which of them are new memory, and the lives that were held back are said.
+//! The compiled graph of a program is only certain when the program has ended. Then its arguments get their names, it
+//! is known which of them are new memory, and the deferred lifetimes are emitted.
 
 use ttmem_model::{Class, Moment, RankEvent, Result, Step, StepMarks, difference};
 
@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::pools::Pool;
 use super::residents::Owner;
 
-/// By how many bytes per bank memory may differ from what tensors explain without a warning: small buffers come and go.
+/// The difference in bytes per bank between usage and tensors that causes no warning: small buffers come and go.
 const MAX_UNEXPLAINED: u64 = 16 << 10;
 
 impl RankState {
@@ -31,16 +31,16 @@ impl RankState {
         self.say_end(frame.run(), finished, offset.or(Some(0)), tables)?;
         let function = self.matching(&frame, finished, tables)?;
         let returned = self.outputs_of(&frame, function, finished);
-        // The hold of the residents, which get them below.
+        // For the residents, which take over the hold below.
         for alloc in &returned {
             self.lives.hold(*alloc);
         }
-        // Arguments stay: they are the caller's.
+        // Arguments stay, because they belong to the caller.
         frame.release_results(&mut self.lives, Moment::early(self.programs.steps()));
         self.resolve_arguments(&frame, function, tables)?;
         self.name_constants(&frame, function, tables)?;
         self.residents.add_outputs(returned);
-        // Their slots will be used again.
+        // Their slots will be reused.
         self.residents.forget_the_dead(&self.lives);
         self.cache.forget_the_dead(&self.lives);
         self.lives.say(self.id, tables)?;
@@ -49,7 +49,7 @@ impl RankState {
         Ok(())
     }
 
-    /// Compares the tensors that should be there with what the device says is there.
+    /// Compares the expected tensors with the reported usage.
     fn note_excess(&mut self) {
         for (pool, level) in self.pools.levels() {
             let of_pool = self.lives.alive().filter(|alloc| alloc.pool == pool);
@@ -61,7 +61,7 @@ impl RankState {
         }
     }
 
-    /// The step that an error belongs to did nothing, nor did one that waited for a program to run.
+    /// Marks the step of an error as having no effect, and any step that was waiting for a program to run.
     pub(super) fn fail_current(&mut self, tables: &Tables<'_>) {
         let failed = self.faults.last_step();
         let is_caller = self.caller(tables).is_some();
@@ -101,8 +101,8 @@ impl RankState {
         }
     }
 
-    /// What a top-level program leaves on the device: what it returns, or all that it made if that is not
-    /// known, or if it never came to its end.
+    /// The memory that a top-level program leaves on the device: its results, or everything it allocated if the results
+    /// are unknown or it did not finish.
     pub(super) fn outputs_of(
         &self,
         frame: &Frame,
@@ -120,7 +120,7 @@ impl RankState {
         frame.results().filter(is_result).collect()
     }
 
-    /// Finds out which arguments of a program are new memory, and since when.
+    /// Determines which arguments of a program are new memory, and since when.
     pub(super) fn resolve_arguments(
         &mut self,
         frame: &Frame,
@@ -158,8 +158,8 @@ impl RankState {
         Ok(())
     }
 
-    /// Whether the log says of all arguments of a program where they are: without a graph that has layouts, it does so only of
-    /// those that operations use.
+    /// Whether the log shows the location of all arguments of a program. Without a graph that has layouts, it only does
+    /// for those that operations use.
     fn are_arguments_placed(
         &self,
         frame: &Frame,
@@ -183,13 +183,13 @@ impl RankState {
         let Some((pool, (at, held))) = dram.and_then(|pool| Some((pool.id(), pool.first_state()?))) else {
             return;
         };
-        let unexplained = held.saturating_sub(self.lives.most_at(pool, at));
+        let unexplained = held.saturating_sub(self.lives.max_at(pool, at));
         if unexplained > MAX_UNEXPLAINED {
             self.doubts.unexplained_at_first(unexplained, are_arguments_placed);
         }
     }
 
-    /// Gives the results of const-eval programs the names of the weights they were made from.
+    /// Gives the results of const-eval programs the names of the weights that they were computed from.
     fn name_constants(
         &mut self,
         frame: &Frame,
@@ -219,7 +219,7 @@ impl RankState {
         known.is_alive() && known.ty == slot.ty
     }
 
-    /// The arguments of a program that are on the device, used or not, with what the graph says of them.
+    /// The arguments of a program that are on the device, used or not, with their entries in the graph.
     pub(super) fn all_slots(
         &mut self,
         frame: &Frame,
@@ -254,7 +254,7 @@ impl RankState {
         tables: &mut Tables<'_>,
     ) -> Result<Option<AllocRef>> {
         let Some(ty) = tables.tensor_type(ty)? else { return Ok(None) };
-        // The program has named it after all, as something that is not on the device any more.
+        // The program has named it, but it is no longer on the device.
         let name = tables.text(ssa.as_bytes())?;
         if frame.find(name).is_some() {
             return Ok(None);
@@ -264,8 +264,8 @@ impl RankState {
         Ok(Some(self.lives.add(Alloc::new(ty, place, Moment::START, Class::Argument, owner, name, None))))
     }
 
-    /// Decides what happened between the last program and this one: which results of earlier programs went,
-    /// and whether weights that look like those of another graph are the same memory.
+    /// Determines what happened between the previous program and this one: which results of earlier programs were
+    /// freed, and whether weights that look like those of another graph are the same memory.
     pub(super) fn settle_gap(&mut self, first: Step, new: &[AllocRef]) {
         let shared = self.residents.shareable(new, &self.lives);
         let pieces = self.residents.pieces_of_outputs(&self.lives);
@@ -273,12 +273,12 @@ impl RankState {
             self.pools.iter().filter_map(|pool| self.gap_of(pool, new, &shared, &pieces)).collect();
         let mut best: Option<(u64, u32, bool)> = None;
         let all = (1u32 << pieces.len()) - 1;
-        // All gone or all kept is what happens; the rest is tried only where neither fits.
+        // Usually all are freed or all are kept; the rest is only tried if neither fits.
         let assumptions = || [all, 0].into_iter().chain((1..all).rev());
         'found: for share in [true, false] {
             for gone in assumptions() {
                 let missed = gaps.iter().map(|gap| gap.missed(share, gone)).fold(0, u64::saturating_add);
-                // Of what fits equally well, that most is gone: nobody keeps results without end.
+                // If several fit equally well, assume that most were freed: results are rarely kept forever.
                 let better = |(least, most, _): (u64, u32, bool)| {
                     missed < least || missed == least && gone.count_ones() > most.count_ones()
                 };
@@ -308,7 +308,7 @@ impl RankState {
         }
     }
 
-    /// What the device said of a gap, and what may have made it; `None` where it said nothing.
+    /// The reported change of a gap, and its possible causes; `None` if nothing was reported.
     fn gap_of(
         &self,
         pool: &Pool,
@@ -330,19 +330,19 @@ impl RankState {
     }
 }
 
-/// A gap between two programs, as one pool shows it.
+/// A gap between two programs in one pool.
 struct PoolGap {
     measured: i64,
-    /// What arguments that were not there before take.
+    /// The bytes of new arguments.
     came: u64,
-    /// What of that another graph has already.
+    /// The part of them that another graph already has.
     known: u64,
-    /// What each piece of earlier results takes.
+    /// The bytes of each piece of earlier results.
     pieces: Vec<u64>,
 }
 
 impl PoolGap {
-    /// By how much an assumption misses what the device said.
+    /// The error of an assumption compared with the reported change.
     fn missed(&self, share: bool, gone: u32) -> u64 {
         let pieces = self.pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1);
         let went = pieces.map(|(_, size)| *size).fold(0, u64::saturating_add);

@@ -1,9 +1,9 @@
-//! The errors of a rank. Each is reported at the end, when it is known whether it ended its program.
+//! The errors of a rank. They are reported at the end, when it is known whether they ended their programs.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{Fault, Step, StrId};
 
-/// The errors so far, each once.
+/// The errors so far, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pending: Vec<Pending>,
@@ -21,8 +21,8 @@ struct Pending {
 }
 
 impl Faults {
-    /// Adds an error, unless it is printed again: by the logger and in the text of the exception; outside programs also
-    /// by whoever caught it, such as pytest at the end.
+    /// Adds an error, unless it is a duplicate: the logger and the exception both print it, and outside programs its
+    /// handler may print it again, such as pytest at the end.
     pub fn add(&mut self, fault: Fault, depth: usize, runs: usize) {
         let is_known = self.by_step.contains(&(fault.step, fault.message));
         let is_repeated = fault.step.is_none() && self.messages.contains(&fault.message);
@@ -52,14 +52,15 @@ impl Faults {
         self.pending.iter().any(|pending| pending.depth > 0 && pending.runs == runs)
     }
 
-    /// Notes that the program at a depth did not finish: its errors ended it.
+    /// Records that the program at a depth did not finish: its errors ended it.
     pub fn end_program(&mut self, depth: usize) {
         for pending in self.pending.iter_mut().filter(|pending| pending.depth > depth) {
             pending.fault.ended_program = true;
         }
     }
 
-    /// All errors, at the end of the log. One outside programs after which none was started ended the process.
+    /// All errors, at the end of the log. An error outside programs, with no program started after it, ended the
+    /// process.
     pub fn close(&mut self, runs: usize) -> Vec<Fault> {
         let close = |Pending { mut fault, depth, runs: before }: Pending| {
             fault.ended_program |= depth == 0 && before == runs;

@@ -1,4 +1,4 @@
-//! A program that runs: its names, its arguments, and the step that it is in.
+//! A running program: its names, its arguments, and its current step.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{Moment, RunId, Step, StepMarks, StrId};
@@ -8,7 +8,7 @@ use super::super::life::{AllocRef, Lives};
 use super::super::module;
 use super::super::tables::{OpRef, TypeRef};
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub(super) struct Frame {
     /// Its run; `None` for operations outside all programs.
@@ -21,26 +21,27 @@ pub(super) struct Frame {
     first: Step,
     operations: u32,
     fingerprint: u64,
-    /// Operations of it are missing from the log, or could not be read.
+    /// Operations of it are missing from the log, or could not be parsed.
     has_gaps: bool,
     current: Option<Current>,
-    /// The allocation of each name; `None` for what is not on the device, or no longer.
+    /// The allocation of each name; `None` for values that are not, or no longer, on the device.
     names: FxHashMap<StrId, Option<AllocRef>>,
-    /// Names of results in the order they were given, for programs whose return is not known.
+    /// Names of results in order, for programs with an unknown return.
     order: Vec<StrId>,
-    /// The operands of the operation that computed last.
+    /// The operands of the last compute operation.
     used: Vec<AllocRef>,
-    /// In a const-eval program: the caller's arguments that each name was computed from, by their numbers.
+    /// In a const-eval program: the numbers of the caller's arguments that each name was computed from.
     sources: FxHashMap<StrId, Vec<u32>>,
-    /// Of top-level programs: the arguments that were used, with their types.
+    /// In a top-level program: the arguments that were used, with their types.
     arguments: Vec<(u32, Option<TypeRef>)>,
-    /// Of top-level programs: the allocations of these arguments.
+    /// In a top-level program: the allocations of these arguments.
     slots: FxHashMap<u32, AllocRef>,
-    /// Of top-level programs: what const-eval programs in it made, and the numbers of the arguments they made it from.
+    /// In a top-level program: the results of its const-eval programs, with the numbers of the arguments they were
+    /// computed from.
     constants: Vec<(AllocRef, Vec<u32>)>,
 }
 
-/// What a name stands for.
+/// The value of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     OnDevice(AllocRef),
@@ -80,7 +81,7 @@ impl Frame {
         self.run
     }
 
-    /// Whether its start is not in the log.
+    /// Whether its start is missing from the log.
     pub fn is_nameless(&self) -> bool {
         self.run.is_none()
     }
@@ -106,17 +107,17 @@ impl Frame {
         self.operations > 0
     }
 
-    /// Whether a line that starts a program of that name repeats the line that started this one.
+    /// Whether a line that starts a program of this name repeats the line that started this one.
     pub fn repeats_start(&self, name: &[u8], line: u64) -> bool {
         self.operations == 0 && self.program_text.as_bytes() == name && self.line + 1 == line
     }
 
-    /// Notes that the line that started it was repeated.
+    /// Records that the line that started it was repeated.
     pub fn started_again(&mut self, line: u64) {
         self.line = line;
     }
 
-    /// What the run shows of itself.
+    /// The observed properties of the run.
     pub fn traits(&self, finished: bool) -> RunTraits<'_> {
         RunTraits {
             program: &self.program_text,
@@ -131,7 +132,7 @@ impl Frame {
 
 /// Steps.
 impl Frame {
-    /// Begins a step. The one before must be settled.
+    /// Begins a step. The previous one must be settled.
     pub fn begin(&mut self, step: Step, op: OpRef, fingerprint: u64, line: u64) {
         self.operations += 1;
         self.fingerprint = module::extend(self.fingerprint, fingerprint);
@@ -159,12 +160,12 @@ impl Frame {
         self.current.take()
     }
 
-    /// Notes that the line of an operation is missing, or could not be read.
+    /// Records that the line of an operation is missing or could not be parsed.
     pub fn miss_operation(&mut self) {
         self.has_gaps = true;
     }
 
-    /// Whether the log has its start and all of its operations.
+    /// Whether the log contains its start and all of its operations.
     pub fn is_complete(&self) -> bool {
         self.run.is_some() && !self.has_gaps
     }
@@ -172,7 +173,7 @@ impl Frame {
 
 /// Names.
 impl Frame {
-    /// What a name stands for, if the program has given it or was given it.
+    /// The value of a name, if the program or its caller has defined it.
     pub fn find(&self, name: StrId) -> Option<Named> {
         self.names.get(&name).map(|alloc| alloc.map_or(Named::NotOnDevice, Named::OnDevice))
     }
@@ -182,7 +183,7 @@ impl Frame {
         self.names.get(&name).copied().flatten()
     }
 
-    /// Names a result, whose hold the name takes over, and releases what had the name before.
+    /// Names a result and takes over its hold. Releases the previous value of the name.
     pub fn name(&mut self, name: StrId, alloc: Option<AllocRef>, lives: &mut Lives, at: Moment) {
         self.order.push(name);
         if let Some(before) = self.names.insert(name, alloc).flatten() {
@@ -190,8 +191,8 @@ impl Frame {
         }
     }
 
-    /// Notes that what a name stands for is not on the device. The name stays known: a second deallocation must not look
-    /// like that of an argument.
+    /// Records that the value of a name is not on the device. The name stays known, so that a second deallocation is
+    /// not mistaken for that of an argument.
     pub fn forget(&mut self, name: StrId) {
         self.names.insert(name, None);
     }
@@ -201,25 +202,26 @@ impl Frame {
         self.order.iter().filter_map(|name| self.named(*name))
     }
 
-    /// What the program has on the device, the most recently used first.
+    /// The program's values on the device, the most recently used first.
     pub fn recently_named(&self) -> Vec<AllocRef> {
-        /// A program frees soon after the last use; further back, a size says little.
+        /// The number of candidates: programs free values soon after their last use, and beyond that a size proves
+        /// little.
         const FAR: usize = 256;
         let results = self.order.iter().rev().take(FAR).filter_map(|name| self.named(*name));
         self.used.iter().rev().copied().chain(results).collect()
     }
 
-    /// Notes the operands of the operation that computes.
+    /// Records the operands of a compute operation.
     pub fn use_operands(&mut self, operands: &[AllocRef]) {
         operands.clone_into(&mut self.used);
     }
 
-    /// Releases everything that its names hold, when it has ended.
+    /// Releases everything that its names hold when it has ended.
     pub fn release_names(&self, lives: &mut Lives, at: Moment) {
         self.held().into_iter().for_each(|alloc| lives.release(alloc, at, false));
     }
 
-    /// Releases everything that its names hold except its arguments, when it has ended.
+    /// Releases everything that its names hold, except its arguments, when it has ended.
     pub fn release_results(&self, lives: &mut Lives, at: Moment) {
         let slots: FxHashSet<AllocRef> = self.slots.values().copied().collect();
         let results = self.held().into_iter().filter(|alloc| !slots.contains(alloc));
@@ -236,8 +238,8 @@ impl Frame {
 
 /// Arguments.
 impl Frame {
-    /// Adds an argument of a nested program: an operand of its caller, with the number of the caller's argument that it is.
-    /// The name is another holder.
+    /// Adds an argument of a nested program: an operand of its caller, with its argument number in the caller. The name
+    /// is another holder.
     pub fn pass_argument(
         &mut self,
         name: StrId,
@@ -264,7 +266,7 @@ impl Frame {
         self.slots.iter().map(|(number, slot)| (*number, *slot))
     }
 
-    /// In a const-eval program: notes that results go back to what the operands go back to.
+    /// In a const-eval program: records that results have the same sources as the operands.
     pub fn trace_sources(
         &mut self,
         operands: impl Iterator<Item = StrId>,
@@ -280,18 +282,18 @@ impl Frame {
         self.sources.extend(results.map(|name| (name, sources.clone())));
     }
 
-    /// The arguments of the caller that an allocation was computed from.
+    /// The caller's arguments that an allocation was computed from.
     pub fn sources_of(&self, alloc: AllocRef) -> Vec<u32> {
         let names = self.names.iter().filter(|(_, held)| **held == Some(alloc)).map(|(name, _)| name);
         names.min().and_then(|name| self.sources.get(name)).cloned().unwrap_or_default()
     }
 
-    /// Notes what a const-eval program made, and of which arguments.
+    /// Records the result of a const-eval program and the arguments it was computed from.
     pub fn add_constant(&mut self, alloc: AllocRef, arguments: Vec<u32>) {
         self.constants.push((alloc, arguments));
     }
 
-    /// What const-eval programs made in this run, each with the numbers of the arguments it was made from.
+    /// The results of const-eval programs in this run, each with the numbers of the arguments it was computed from.
     pub fn constants(&self) -> &[(AllocRef, Vec<u32>)] {
         &self.constants
     }
@@ -321,7 +323,7 @@ impl Current {
         self.op
     }
 
-    /// Whether the line of an operation repeats the line that began this step; if so, it is noted.
+    /// Whether the line of an operation repeats the line that began this step; if so, records it.
     pub fn repeats(&mut self, op: OpRef, line: u64) -> bool {
         let repeats = self.op == op && !self.has_state && self.line + 1 == line;
         if repeats {
@@ -334,7 +336,7 @@ impl Current {
         self.has_state
     }
 
-    /// Notes that its state was printed. `None` if it had one.
+    /// Records that its state was printed. `None` if it already had one.
     pub fn take_state(&mut self) -> Option<Step> {
         (!std::mem::replace(&mut self.has_state, true)).then_some(self.step)
     }

@@ -1,21 +1,21 @@
-//! One rank's run through the log: programs that nest, the steps in them, and what each does to the memory.
+//! The state of one rank while the log is read: nested programs, their steps, and the effect of each step on memory.
 //!
-//! A step is known when the runtime says that it executes it, but its effect only later: a deallocation may turn out to
-//! be of a retained tensor, a cached load may run a whole program. So a step is settled when the next one begins, or when
-//! its program ends.
+//! A step begins when the runtime logs its execution, but its effect is only known later: a deallocation may turn out
+//! to be of a retained tensor, and a cached load may run a whole program. A step is therefore settled when the next one
+//! begins, or when its program ends.
 //!
-//! [`RankState`] decides what a line means (here, `states`, `settle`, `ending`) and answers whether the next program can
-//! belong to the same process (`continuity`). What it knows is kept by types that each own one concern:
+//! [`RankState`] interprets lines (here, `states`, `settle`, `ending`) and decides whether the next program can belong
+//! to the same process (`continuity`). Its data is kept by types with one concern each:
 //!
-//! | type | what it keeps |
+//! | type | content |
 //! |---|---|
 //! | `Graphs`, `Lives` | compiled graphs; allocations and the accounts of pools |
-//! | `Programs`, `Frame`, `Current` | programs that run, their names and arguments, the step each is in |
-//! | `Pools` | banks, the last states, what pools should hold between programs |
-//! | `Detail` | how much the log says of operations |
-//! | `Cache`, `Residents` | what stays on the device: cached results; arguments and unfreed results |
-//! | `Faults`, `Doubts` | errors; what does not fit together |
-//! | `Begins` | the lines at which programs begin |
+//! | `Programs`, `Frame`, `Current` | running programs, their names and arguments, the current step of each |
+//! | `Pools` | banks, the last states, the expected usage between programs |
+//! | `Detail` | the level of detail of operations in the log |
+//! | `Cache`, `Residents` | memory that stays on the device: cached results; arguments and unfreed results |
+//! | `Faults`, `Doubts` | errors; inconsistencies |
+//! | `Begins` | the lines where programs begin |
 
 mod begins;
 mod cache;
@@ -51,18 +51,18 @@ use super::processes::EndedDump;
 use super::tables::{OpFacts, OpRef, Tables, TypeRef};
 use super::view::QUANTUM;
 
-/// What became of the line of an operation.
+/// The result of an operation line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Began {
     /// A step has begun.
     Yes,
-    /// It repeats the line before.
+    /// The line repeats the previous one.
     Repeated,
     /// Its text could not be parsed.
     Unreadable,
 }
 
-/// The place of a line.
+/// The position of a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct At {
     pub line: u64,
@@ -128,12 +128,12 @@ impl RankState {
         self.programs.steps()
     }
 
-    /// The first line of each top-level run: that of its submit, or of its start.
+    /// The first line of each top-level run: its submit or its start.
     pub fn begins(&self) -> &[At] {
         self.begins.runs()
     }
 
-    /// The first activity outside programs since this was called last.
+    /// The first activity outside programs since the last call.
     pub fn take_nameless(&mut self) -> Option<At> {
         self.begins.take_nameless()
     }
@@ -161,7 +161,7 @@ impl RankState {
         Began::Unreadable
     }
 
-    /// An operation of which only the name is known.
+    /// An operation that is only known by its name.
     pub fn named(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<()> {
         let op = tables.op_type(name)?;
         self.begin_step(op, at, tables)
@@ -194,14 +194,14 @@ impl RankState {
         Ok(())
     }
 
-    /// Adds a mark to the step that runs.
+    /// Adds a mark to the current step.
     pub fn mark(&mut self, mark: StepMarks) {
         if let Some(current) = self.programs.current_mut() {
             current.mark(mark);
         }
     }
 
-    /// `Starting execution of program: …`. `false` when the line repeats the one before.
+    /// `Starting execution of program: …`. `false` if the line repeats the previous one.
     pub fn starting(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
         let program = tables.text(name)?;
         if self.repeats_start(name, at) {
@@ -210,7 +210,8 @@ impl RankState {
         }
         let caller = self.caller(tables).filter(|(_, facts)| self.calls(facts, program));
         if caller.is_none() {
-            // Nothing that runs here starts programs: the one before was abandoned, as after an exception.
+            // The current step does not start programs, so the running program was abandoned, for example after an
+            // exception.
             if let Some(message) = self.end_programs(at, tables)? {
                 tables.warn(Some(at.line), message)?;
             }
@@ -240,13 +241,13 @@ impl RankState {
         Ok(true)
     }
 
-    /// Whether a line that starts a program repeats the one before.
+    /// Whether a line that starts a program repeats the previous one.
     pub fn repeats_start(&self, name: &[u8], at: At) -> bool {
         self.programs.innermost().is_some_and(|frame| frame.repeats_start(name, at.line))
     }
 
-    /// Whether a step starts a program of that name. A trace runs several, whose names its text has; none of them
-    /// is one that runs already.
+    /// Whether a step starts a program of this name. A trace runs several programs, which its text names; none of them
+    /// is already running.
     fn calls(&self, facts: &OpFacts, program: StrId) -> bool {
         match facts.callee {
             Some(callee) => callee == program,
@@ -254,14 +255,14 @@ impl RankState {
         }
     }
 
-    /// The step that a program may be started by.
+    /// The step that may start a program.
     fn caller(&self, tables: &Tables<'_>) -> Option<(Step, OpFacts)> {
         let current = self.programs.current()?;
         let facts = tables.op_facts(current.op());
         matches!(facts.kind, OpKind::LoadCached | OpKind::Call).then_some((current.step(), facts))
     }
 
-    /// The arguments of a nested program are its caller's operands, under other names.
+    /// Binds the arguments of a nested program, which are its caller's operands under other names.
     fn bind_arguments(
         &mut self,
         operands: &[Option<AllocRef>],
@@ -278,10 +279,10 @@ impl RankState {
         Ok(())
     }
 
-    /// `Finished execution of program: …`. `false` when no such program runs.
+    /// `Finished execution of program: …`. `false` if no such program is running.
     pub fn finished(&mut self, name: &[u8], at: At, tables: &mut Tables<'_>) -> Result<bool> {
         let repeats = self.programs.repeats_end(name, at.line);
-        // The end of a program whose start the log does not have ends what ran without a name.
+        // The end of a program whose start is missing ends the operations outside programs.
         let Some((depth, is_named)) = self.programs.find(name) else {
             return Ok(repeats);
         };
@@ -289,7 +290,7 @@ impl RankState {
         while self.programs.depth() > depth + 1 {
             let inner = self.programs.innermost().map_or("", Frame::program_text);
             let message =
-                format!("the end of program {inner} is missing; it is taken to end with its caller here");
+                format!("the end of program {inner} is missing; it is assumed to end here, with its caller");
             tables.warn(Some(at.line), message)?;
             self.end_innermost(false, at.offset, tables)?;
         }
@@ -297,7 +298,7 @@ impl RankState {
         Ok(is_named)
     }
 
-    /// Gives up all programs that run.
+    /// Ends all running programs as unfinished.
     fn abandon(&mut self, offset: u64, tables: &mut Tables<'_>) -> Result<()> {
         while !self.programs.is_idle() {
             self.end_innermost(false, offset, tables)?;
@@ -340,11 +341,11 @@ impl RankState {
         self.settle_current(tables)?;
         let Some(frame) = self.programs.pop(finished) else { return Ok(()) };
         self.say_end(frame.run(), finished, Some(offset), tables)?;
-        let wanted = match self.caller(tables) {
+        let expected = match self.caller(tables) {
             Some((_, facts)) => tables.results(&facts).map(|(_, ty)| ty).collect(),
             None => Vec::new(),
         };
-        let returned = self.returned(&frame, finished, &wanted);
+        let returned = self.returned(&frame, finished, &expected);
         for alloc in returned.iter().flatten() {
             self.lives.hold(*alloc);
         }
@@ -358,8 +359,9 @@ impl RankState {
         Ok(())
     }
 
-    /// The results of a nested program: by the text of its function, or else what is left of the right types.
-    fn returned(&self, frame: &Frame, finished: bool, wanted: &[Option<TypeRef>]) -> Vec<Option<AllocRef>> {
+    /// The results of a nested program: according to its function's text, otherwise the remaining values of the right
+    /// types.
+    fn returned(&self, frame: &Frame, finished: bool, expected: &[Option<TypeRef>]) -> Vec<Option<AllocRef>> {
         let traits = frame.traits(finished);
         if let Some(names) = self.graphs.returns_of(&traits) {
             return names.iter().map(|name| frame.named(*name)).collect();
@@ -369,10 +371,10 @@ impl RankState {
             let at = left.iter().position(|alloc| Some(self.lives.get(*alloc).ty) == *ty)?;
             Some(left.remove(at))
         };
-        wanted.iter().map(&mut take).collect()
+        expected.iter().map(&mut take).collect()
     }
 
-    /// The results of const-eval programs are weights, and stay.
+    /// Keeps the results of a const-eval program, which are weights.
     fn keep_constants(
         &mut self,
         frame: &Frame,
@@ -398,29 +400,29 @@ impl RankState {
         Ok(())
     }
 
-    /// An error.
+    /// Records an error.
     pub fn fault(&mut self, parsed: &ParsedFault<'_>, at: At, tables: &mut Tables<'_>) -> Result<()> {
-        // Between programs inputs are moved; an error there belongs to no step.
+        // Inputs are moved between programs; an error there does not belong to a step.
         let fault = parsed.fault(self.programs.running_step(), at.line, tables)?;
         self.faults.add(fault, self.programs.depth(), self.programs.runs());
         Ok(())
     }
 
-    /// Reports errors that can be assigned to no rank.
+    /// Warns about errors that cannot be attributed to a rank.
     pub fn warn_of_faults(&mut self, tables: &mut Tables<'_>) -> Result<()> {
         for line in self.faults.lines() {
-            let message = "an error stands here without the tag of a rank; it is given to none";
+            let message = "this error has no rank tag and is not attributed to any rank";
             tables.warn(Some(line), message)?;
         }
         Ok(())
     }
 
-    /// The end of the log: what still runs has crashed, or the log was cut.
+    /// Ends the log: a program that is still running has crashed, or the log is truncated.
     pub fn close(&mut self, end: At, tables: &mut Tables<'_>) -> Result<()> {
         let is_nameless = self.programs.outermost().is_some_and(Frame::is_nameless);
         if is_nameless && self.detail.has_texts() {
-            let message = "the last operations of this log belong to a program whose start is missing; they are not counted as \
-                           a run";
+            let message = "the last operations of this log belong to a program whose start is missing; they are not \
+                           counted as a run";
             tables.warn(Some(end.line), message)?;
         }
         if is_nameless && self.faults.is_empty() {
@@ -440,21 +442,22 @@ impl RankState {
         let Some(frame) = self.programs.innermost().filter(|frame| !frame.is_nameless()) else {
             return Ok(());
         };
-        // An error says better why.
+        // The error already explains it.
         if self.faults.has_failed(self.programs.runs()) {
             return Ok(());
         }
         let step = self.programs.steps().checked_sub(1);
         let step = step.map_or_else(String::new, |step| format!(", in step {step}"));
         let message = format!(
-            "the log ends while program {} runs{step}: it crashed, or the log was cut; the report covers what precedes it",
+            "the log ends while program {} is running{step}: it crashed, or the log is truncated; the report covers \
+             everything before that",
             frame.program_text()
         );
         tables.warn(Some(end.line), message)
     }
 }
 
-/// Which arguments of its own program a step passes on, operand by operand.
+/// The numbers of the program's own arguments that a step passes on, per operand.
 fn argument_numbers(facts: &OpFacts, tables: &Tables<'_>) -> Vec<Option<u32>> {
     let tensors = tables.operands(facts).filter(|(_, ty)| ty.is_some());
     tensors.map(|(name, _)| tables.argument_number(name)).collect()

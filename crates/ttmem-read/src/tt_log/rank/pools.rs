@@ -1,4 +1,4 @@
-//! The memory pools of a rank: their banks, what each showed last, and what each should hold between programs.
+//! The memory pools of a rank: their banks, last states, and expected usage between programs.
 
 use ttmem_model::{Error, Moment, PoolId, RankEvent, RankId, Result, difference};
 
@@ -6,18 +6,18 @@ use super::super::tables::{Tables, TypeRef};
 use super::super::types::{Alignment, Place};
 use super::super::view::{QUANTUM, View};
 
-/// The pools, in the order they appeared.
+/// The pools, in order of appearance.
 #[derive(Debug)]
 pub(super) struct Pools {
     rank: RankId,
     rows: Vec<Pool>,
-    /// The unit to which states are rounded.
+    /// The rounding of states.
     quantum: u64,
     /// The pool whose state was read last.
     latest: Option<usize>,
     /// A top-level program has ended.
     has_ended: bool,
-    /// What the pools should hold since then.
+    /// The expected usage of the pools since then.
     levels: Vec<Option<u64>>,
 }
 
@@ -26,31 +26,31 @@ pub(super) struct Pools {
 pub(super) struct Pool {
     id: PoolId,
     name: Vec<u8>,
-    /// `None` for a pool that only a layout names so far.
+    /// `None` for a pool that only a layout has named so far.
     banks: Option<u32>,
     capacity: u64,
-    /// The last view as text: most lines repeat the one before.
+    /// The last view as text: most lines repeat the previous one.
     text: Vec<u8>,
     view: View,
-    /// When it was first seen, and what it held then.
+    /// The moment of the first state, and the usage then.
     first: Option<(Moment, u64)>,
-    /// The change between the last program and this one, if both ends are known.
+    /// The change between the previous program and this one, if both ends are known.
     gap: Option<i64>,
 }
 
 /// When a state was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// While a program runs.
+    /// While a program is running.
     Running,
     /// Between two programs.
     Between,
-    /// Directly after a program: it shows what the program left.
+    /// Directly after a program, so it shows the program's final usage.
     After,
 }
 
 impl Pools {
-    /// The pools of a rank whose states are rounded to a unit.
+    /// The pools of a rank with the given rounding of states.
     pub fn new(rank: RankId, quantum: u64) -> Self {
         Self { rank, rows: Vec::new(), quantum, latest: None, has_ended: false, levels: Vec::new() }
     }
@@ -101,7 +101,7 @@ impl Pools {
         Ok(index)
     }
 
-    /// Gives a pool that tensors named before its first state its banks. Returns `false` if it had them.
+    /// Sets the banks of a pool that tensors named before its first state. Returns `false` if it already had them.
     pub fn learn_banks(
         &mut self,
         index: usize,
@@ -118,7 +118,7 @@ impl Pools {
         Ok(true)
     }
 
-    /// Changes what a pool shows.
+    /// Changes the state of a pool.
     pub fn show(&mut self, index: usize, text: &[u8], view: View) {
         let pool = &mut self.rows[index];
         pool.text.clear();
@@ -126,7 +126,7 @@ impl Pools {
         pool.view = view;
     }
 
-    /// Notes that a state of what a pool shows was read.
+    /// Records that the current state of a pool was printed.
     pub fn read(&mut self, index: usize, at: Moment) -> &Pool {
         self.latest = Some(index);
         let pool = &mut self.rows[index];
@@ -134,7 +134,7 @@ impl Pools {
         pool
     }
 
-    /// The pool of a type and what it takes of each bank; `None` for what is not on the device.
+    /// The pool and bytes per bank of a type; `None` if it is not on the device.
     pub fn place(&mut self, ty: TypeRef, tables: &mut Tables<'_>) -> Result<Option<(PoolId, Option<u64>)>> {
         let facts = tables.type_facts(ty);
         let Some(name) = facts.place.and_then(Place::pool) else { return Ok(None) };
@@ -147,7 +147,7 @@ impl Pools {
         Ok(Some((pool.id, per_bank)))
     }
 
-    /// What a tensor of a type takes of each bank of a pool; `None` if it is not in that pool.
+    /// The bytes per bank of a type in a pool; `None` if it is not in that pool.
     pub fn bytes_in(&self, pool: &[u8], ty: TypeRef, tables: &Tables<'_>) -> Option<u64> {
         let facts = tables.type_facts(ty);
         let name = facts.place.and_then(Place::pool).filter(|name| name.as_bytes() == pool)?;
@@ -155,7 +155,8 @@ impl Pools {
         facts.footprint?.per_bank(banks, self.alignment())
     }
 
-    /// Wormhole's banks have one or two GiB, Blackhole's four; nothing in the log names the chip.
+    /// The alignment, by bank size, because the log does not name the chip: Wormhole's banks have 1 or 2 GiB,
+    /// Blackhole's 4 GiB.
     pub fn alignment(&self) -> Alignment {
         const LARGEST_WORMHOLE_BANK: u64 = 2 << 30;
         let dram = self.named(b"DRAM");
@@ -172,7 +173,7 @@ impl Pools {
         !self.has_ended
     }
 
-    /// Compares a state with what the pool should hold since the last program.
+    /// Compares a state with the expected usage since the previous program.
     pub fn observe(&mut self, index: usize, allocated: u64, when: When) {
         let Some(level) = self.levels.get_mut(index) else { return };
         if when == When::After {
@@ -184,14 +185,14 @@ impl Pools {
         }
     }
 
-    /// Sets what each pool should hold from now on, at the end of a top-level program.
+    /// Sets the expected usage of each pool at the end of a top-level program.
     pub fn settle(&mut self, level: impl FnMut(PoolId) -> Option<u64>) {
         self.has_ended = true;
         self.levels = self.rows.iter().map(|pool| pool.id).map(level).collect();
         self.rows.iter_mut().for_each(|pool| pool.gap = None);
     }
 
-    /// The pools with what each should hold since the last program.
+    /// The pools with their expected usage since the previous program.
     pub fn levels(&self) -> impl Iterator<Item = (PoolId, u64)> {
         self.rows.iter().zip(&self.levels).filter_map(|(pool, level)| Some((pool.id, (*level)?)))
     }
@@ -206,33 +207,33 @@ impl Pool {
         self.view
     }
 
-    /// Whether it shows just this text.
+    /// Whether its last view has exactly this text.
     pub fn shows(&self, text: &[u8]) -> bool {
         self.text == text
     }
 
-    /// Whether a state says how many banks it has.
+    /// Whether a state has given its number of banks.
     pub fn has_banks(&self) -> bool {
         self.banks.is_some()
     }
 
-    /// The change between the last program and this one, if both ends are known.
+    /// The change between the previous program and this one, if both ends are known.
     pub fn gap(&self) -> Option<i64> {
         self.gap
     }
 
-    /// When it was first seen, and what it held then.
+    /// The moment of the first state, and the usage then.
     pub fn first_state(&self) -> Option<(Moment, u64)> {
         self.first
     }
 
-    /// Whether a state contradicts what is known of its banks.
+    /// Whether a state contradicts its known banks.
     pub fn has_other_banks(&self, view: &View) -> bool {
         let is_known = self.banks.is_some() && self.first.is_some();
         is_known && (self.view.banks, self.view.total) != (view.banks, view.total)
     }
 
-    /// Whether it held at least as much when it was first seen.
+    /// Whether the usage was at least as high in its first state.
     pub fn began_with_at_least(&self, view: &View) -> bool {
         self.first.is_none_or(|(_, first)| view.allocated.bytes() <= first + QUANTUM)
     }

@@ -1,4 +1,4 @@
-//! The programs that run, nested, and how many steps and runs there were.
+//! The stack of running programs, and the numbers of steps and runs.
 
 use ttmem_model::{Error, Moment, Result, RunId, Step, StrId};
 
@@ -12,7 +12,7 @@ pub(super) struct Programs {
     runs: usize,
     /// The number of steps before the last submit.
     submitted: Option<Step>,
-    /// The line that ended a program last, and the program's name.
+    /// The last line that ended a program, and the program's name.
     last_end: Option<(u64, Vec<u8>)>,
     /// The last top-level program did not finish.
     aborted: bool,
@@ -29,7 +29,7 @@ impl Programs {
         self.runs
     }
 
-    /// The number of programs that run.
+    /// The number of running programs.
     pub fn depth(&self) -> usize {
         self.frames.len()
     }
@@ -50,7 +50,7 @@ impl Programs {
         self.frames.first()
     }
 
-    /// The step that the innermost program is in.
+    /// The current step of the innermost program.
     pub fn current(&self) -> Option<&Current> {
         self.innermost().and_then(Frame::current)
     }
@@ -59,25 +59,25 @@ impl Programs {
         self.innermost_mut().and_then(Frame::current_mut)
     }
 
-    /// The step that runs, in whichever program has one.
+    /// The current step of the innermost program that has one.
     pub fn running_step(&self) -> Option<Step> {
         self.frames.iter().rev().find_map(Frame::current).map(Current::step)
     }
 
-    /// Whether a program of that name runs.
+    /// Whether a program of this name is running.
     pub fn runs_program(&self, program: StrId) -> bool {
         self.frames.iter().any(|frame| frame.program() == program)
     }
 
-    /// The depth of the program that a line ends: the innermost of that name, or else what runs without a name. Also says
-    /// whether it has the name.
+    /// The depth of the program that a line ends, and whether it has this name: the innermost one with the name,
+    /// otherwise the unnamed one.
     pub fn find(&self, name: &[u8]) -> Option<(usize, bool)> {
         let named = self.frames.iter().rposition(|frame| frame.program_text().as_bytes() == name);
         let nameless = || self.outermost().is_some_and(Frame::is_nameless).then_some((0, false));
         named.map(|depth| (depth, true)).or_else(nameless)
     }
 
-    /// Starts a program in the innermost one.
+    /// Starts a program inside the innermost one.
     pub fn push(&mut self, frame: Frame) {
         self.frames.push(frame);
     }
@@ -91,24 +91,24 @@ impl Programs {
         Some(frame)
     }
 
-    /// Numbers a step.
+    /// Assigns the next step number.
     pub fn next_step(&mut self) -> Result<Step> {
         let step = self.steps;
         if step >= Moment::MAX_STEPS {
-            return Err(Error::NotThere("the log has more steps than can be numbered; split it".into()));
+            return Err(Error::NotThere("the log has too many steps; split it".into()));
         }
         self.steps += 1;
         Ok(step)
     }
 
-    /// Numbers a run.
+    /// Assigns the next run ID.
     pub fn next_run(&mut self) -> Result<RunId> {
         let run = RunId::new(self.runs).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
         self.runs += 1;
         Ok(run)
     }
 
-    /// Notes a submit.
+    /// Records a submit.
     pub fn submit(&mut self) {
         self.submitted = Some(self.steps);
     }
@@ -118,12 +118,12 @@ impl Programs {
         self.submitted == Some(self.steps)
     }
 
-    /// Whether a line that ends a program repeats the one before.
+    /// Whether a line that ends a program repeats the previous one.
     pub fn repeats_end(&self, name: &[u8], line: u64) -> bool {
         self.last_end.as_ref().is_some_and(|(before, of)| before + 1 == line && of == name)
     }
 
-    /// Notes the line that ends a program.
+    /// Records the line that ends a program.
     pub fn end_at(&mut self, name: &[u8], line: u64) {
         self.last_end = Some((line, name.to_vec()));
     }
@@ -148,7 +148,7 @@ mod tests {
         start(&mut programs);
         programs.pop(false);
         assert!(programs.was_aborted());
-        // A nested program that finishes says nothing of the one around it.
+        // The end of a nested program does not affect the outer one.
         start(&mut programs);
         start(&mut programs);
         programs.pop(true);

@@ -1,4 +1,4 @@
-//! Tensors that stay on the device from program to program: arguments, and results that nobody has freed yet.
+//! Tensors that stay on the device between programs: arguments, and results that have not been freed yet.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{Class, StrId};
@@ -7,18 +7,18 @@ use super::super::graphs::FunctionRef;
 use super::super::life::{AllocRef, Lives};
 use super::super::tables::TypeRef;
 
-/// Whose arguments they are.
+/// The owner of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
     Function(FunctionRef),
-    /// Of a program whose graph is not known.
+    /// A program whose graph is unknown.
     Program(StrId),
 }
 
-/// An argument: whose, its number, and its type.
+/// An argument: its owner, number and type.
 pub(super) type ArgumentKey = (Owner, u32, TypeRef);
 
-/// What is resident between two programs.
+/// Resident tensors between two programs.
 #[derive(Debug, Default)]
 pub(super) struct Residents {
     arguments: FxHashMap<ArgumentKey, AllocRef>,
@@ -35,12 +35,13 @@ impl Residents {
         self.arguments.insert(key, alloc);
     }
 
-    /// Adds the results of a program, whose hold it takes over.
+    /// Adds the results of a program, and takes over their hold.
     pub fn add_outputs(&mut self, outputs: Vec<AllocRef>) {
         self.outputs.push(outputs);
     }
 
-    /// What may be freed independently: single results where they are few, else those of one program together.
+    /// The pieces that may be freed independently: single results if there are few, otherwise all results of a program
+    /// together.
     pub fn pieces_of_outputs(&self, lives: &Lives) -> Vec<Vec<AllocRef>> {
         const MAX_PIECES: usize = 8;
         let alive = |alloc: &&AllocRef| lives.get(**alloc).is_alive();
@@ -49,14 +50,14 @@ impl Residents {
         if single.next().is_none() {
             return few;
         }
-        // The results of the latest programs, each; all older ones together.
+        // The results of each of the latest programs; all older ones together.
         let (old, recent) = self.outputs.split_at(self.outputs.len().saturating_sub(MAX_PIECES - 1));
         let mut pieces = vec![old.iter().flatten().filter(alive).copied().collect()];
         pieces.extend(recent.iter().map(|group| group.iter().filter(alive).copied().collect()));
         pieces
     }
 
-    /// New arguments that another graph has under the same name and type, each with that argument.
+    /// New arguments that another graph has with the same name and type, each with that argument.
     pub fn shareable(&self, new: &[AllocRef], lives: &Lives) -> Vec<(AllocRef, AllocRef)> {
         let of = |alloc: AllocRef| {
             let alloc = lives.get(alloc);
@@ -77,12 +78,12 @@ impl Residents {
                 known.entry(key).or_default().push(alloc);
             }
         }
-        // Each is given once, the oldest first.
+        // Each is used once, the oldest first.
         let mut give = |slot: AllocRef| Some((slot, known.get_mut(&of(slot)?)?.pop()?));
         new.iter().filter_map(|slot| give(*slot)).collect()
     }
 
-    /// Drops what refers to memory that is gone: its slot will be used again.
+    /// Drops references to freed memory, because its slots will be reused.
     pub fn forget_the_dead(&mut self, lives: &Lives) {
         self.arguments.retain(|_, alloc| {
             *alloc = lives.resolve(*alloc);

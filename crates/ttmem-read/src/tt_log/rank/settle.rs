@@ -1,4 +1,4 @@
-//! What a step did to the memory, settled when the next one begins.
+//! The effect of a step on memory, settled when the next step begins.
 
 use ttmem_model::{Class, Moment, OpKind, RankEvent, Result, RunId, StepMarks, StrId};
 
@@ -9,7 +9,7 @@ use super::cache::CacheKey;
 use super::frame::{Current, Frame, Named};
 
 impl RankState {
-    /// Settles the step that runs in the innermost program.
+    /// Settles the current step of the innermost program.
     pub(super) fn settle_current(&mut self, tables: &mut Tables<'_>) -> Result<()> {
         let Some(current) = self.programs.innermost_mut().and_then(Frame::take_current) else {
             return Ok(());
@@ -83,7 +83,7 @@ impl RankState {
         Ok(())
     }
 
-    /// Binds the results of a cached load to what the cache holds.
+    /// Binds the results of a cached load to the cache entries.
     pub(super) fn settle_cached(
         &mut self,
         current: &Current,
@@ -94,7 +94,7 @@ impl RankState {
         self.settle_kept(current, facts, key, Class::Weight, tables)
     }
 
-    /// Binds the results of a call to what the program inside it returned.
+    /// Binds the results of a call to the results of the program inside it.
     pub(super) fn settle_call(
         &mut self,
         current: &Current,
@@ -106,7 +106,7 @@ impl RankState {
             return self.settle_kept(current, facts, key, Class::Activation, tables);
         }
         let Some(returned) = current.returned() else {
-            // No program ran inside it that we could see: it is a computation like any other.
+            // The log shows no program inside it, so it is treated like any other computation.
             return self.settle_compute(current, facts, tables);
         };
         let names: Vec<StrId> = tables.results(facts).map(|(name, _)| name).collect();
@@ -129,7 +129,7 @@ impl RankState {
         tables: &mut Tables<'_>,
     ) -> Result<()> {
         let results: Vec<_> = tables.results(facts).collect();
-        // A program that only executes a trace returns nothing of its own.
+        // A program that only executes a trace returns nothing itself.
         let fresh = current.returned().filter(|returned| returned.iter().any(Option::is_some));
         let is_fresh = fresh.is_some();
         let fits = |kept: &&[Option<AllocRef>]| {
@@ -147,7 +147,7 @@ impl RankState {
         for (index, (name, _)) in results.iter().enumerate() {
             let alloc = kept.get(index).copied().flatten();
             if let Some(alloc) = alloc {
-                // A program that just ran has handed its own hold over; a trace holds its slots besides.
+                // A program that just ran has passed on its hold; a trace also holds its slots.
                 if !is_fresh || matches!(key, CacheKey::Trace(_)) {
                     self.lives.hold(alloc);
                 }
@@ -179,8 +179,8 @@ impl RankState {
                 _ => None,
             });
         }
-        // Lines of the program that computed them may be missing, unless the runtime found them in its cache and no program
-        // of the log has put them there.
+        // Lines of the program that computed them may be missing, unless it was a cache hit and no program in the log
+        // has cached them.
         let is_hit = class == Class::Activation || current.is(StepMarks::CACHE_HIT);
         if is_hit && current.returned().is_none() && !self.cache.had(key) {
             self.doubts.cached_before(kept.iter().flatten().count());
@@ -188,14 +188,14 @@ impl RankState {
         Ok(kept)
     }
 
-    /// Gives a name to an allocation in the innermost program.
+    /// Names an allocation in the innermost program.
     fn name(&mut self, name: StrId, alloc: Option<AllocRef>, at: Moment) {
         if let Some(frame) = self.programs.innermost_mut() {
             frame.name(name, alloc, &mut self.lives, at);
         }
     }
 
-    /// The program that names are given in now.
+    /// The program that currently defines names.
     fn owner(&self, tables: &mut Tables<'_>) -> Result<(Option<RunId>, StrId)> {
         match self.programs.innermost() {
             Some(frame) => Ok((frame.run(), frame.program())),
@@ -203,7 +203,7 @@ impl RankState {
         }
     }
 
-    /// The allocations of an operation's operands. An argument that was not named before is found now.
+    /// The allocations of an operation's operands. An argument without a name yet is found now.
     pub(super) fn operands(
         &mut self,
         facts: &OpFacts,
@@ -219,7 +219,7 @@ impl RankState {
                 Some(Named::NotOnDevice) => None,
                 None => {
                     let found = self.find_argument(name, ty, tables)?;
-                    // A program whose start is missing may have made it before.
+                    // A program whose start is missing may have created it before.
                     let frame = self.programs.innermost_mut().filter(|frame| frame.is_complete());
                     if let Some(frame) = frame
                         && is_tensor
@@ -231,7 +231,7 @@ impl RankState {
                     found
                 }
             };
-            // Devices are operands too, but never arguments of a nested program.
+            // Devices are also operands, but never arguments of a nested program.
             if is_tensor || alloc.is_some() {
                 found.push(alloc);
             }

@@ -1,4 +1,4 @@
-//! Memory states: when each was taken, and how it compares with what the steps should have done.
+//! Memory states: their moments, and the comparison with the expected effects of the steps.
 
 use ttmem_model::{Moment, PoolId, RankEvent, Reading, Result};
 
@@ -10,10 +10,10 @@ use super::pools::{Pool, When};
 use super::{At, RankState};
 
 impl RankState {
-    /// `Device memory state before operation …`: when the states that follow were taken.
+    /// `Device memory state before operation …`: the moment of the states that follow.
     ///
-    /// `None` when the header belongs to no step that could have printed it, but a step before lacks one: lines of two
-    /// processes are interleaved. Without such a step, the line of the operation is missing.
+    /// `None` if no step can have printed the header, but an earlier step lacks one: lines of two processes are
+    /// interleaved. Without such a step, the line of the operation is missing.
     pub fn state_header(
         &mut self,
         op_type: &[u8],
@@ -32,7 +32,7 @@ impl RankState {
         self.lost_operation(op_type, at, tables).map(Some)
     }
 
-    /// Begins a step of which only the type and the state are known; when its state was taken.
+    /// Begins a step that is only known by its type and state. Returns the moment of its state.
     pub fn lost_operation(&mut self, op_type: &[u8], at: At, tables: &mut Tables<'_>) -> Result<Moment> {
         let op = tables.op_type(op_type)?;
         self.begin_step(op, at, tables)?;
@@ -45,7 +45,7 @@ impl RankState {
         Ok(Moment::before(self.programs.steps() - 1))
     }
 
-    /// When states without a header were taken: before the operation that has none, or as far as we are.
+    /// The moment of states without a header: before the operation that lacks one, otherwise the current moment.
     pub fn headless(&mut self) -> Moment {
         match self.programs.current_mut().and_then(Current::take_state) {
             Some(step) => Moment::before(step),
@@ -65,17 +65,17 @@ impl RankState {
         if self.programs.depth() == 1 && self.programs.innermost().is_some_and(Frame::is_nameless) {
             self.end_top(true, None, tables)?;
         }
-        // Where no operation was printed, both states of a submit are of one position, one after the other.
+        // If no operation was printed, both states of a submit have the same position, one after the other.
         let steps = self.programs.steps();
         Ok(if self.programs.is_submit_empty() { Moment::late(steps) } else { Moment::early(steps) })
     }
 
-    /// When a state that stands alone was taken: as far as we are.
+    /// The moment of a separate state: the current one.
     pub fn now(&self) -> Moment {
         Moment::late(self.programs.steps())
     }
 
-    /// Takes a state down. `false` when it cannot be read.
+    /// Records a state. `false` if it cannot be parsed.
     pub fn state(
         &mut self,
         pool: &[u8],
@@ -105,7 +105,7 @@ impl RankState {
         Ok(true)
     }
 
-    /// Takes a state down that is exact.
+    /// Records an exact state.
     pub fn exact_state(
         &mut self,
         pool: &[u8],
@@ -122,7 +122,7 @@ impl RankState {
         }
     }
 
-    /// The pool of that name, which is defined if it is new.
+    /// The pool of this name, which is defined if it is new.
     pub fn exact_pool(
         &mut self,
         pool: &[u8],
@@ -138,12 +138,12 @@ impl RankState {
         Ok(index)
     }
 
-    /// The pool of that name.
+    /// The pool of this name.
     pub fn pool_id(&self, name: &[u8]) -> Option<PoolId> {
         self.pools.named(name).map(Pool::id)
     }
 
-    /// Takes down that a pool shows what it showed last.
+    /// Records that the state of a pool has not changed.
     pub fn same_state(&mut self, pool: usize, moment: Moment, tables: &mut Tables<'_>) -> Result<()> {
         let state = self.pools.get(pool);
         let allocated = state.view().allocated.bytes();
@@ -151,17 +151,17 @@ impl RankState {
         self.observe(pool, allocated, moment, tables)
     }
 
-    /// Whether a pool shows just this.
+    /// Whether a pool's last view has exactly this text.
     pub fn shows(&self, pool: &[u8], text: &[u8]) -> bool {
         self.pools.named(pool).is_some_and(|known| known.shows(text))
     }
 
-    /// The pool whose state was taken down last.
+    /// The pool of the last recorded state.
     pub fn last_pool(&self) -> Option<usize> {
         self.pools.latest()
     }
 
-    /// A view that is not the one before: the pool may be new, and the numbers may be wrong.
+    /// Handles a view that differs from the previous one: the pool may be new, and the numbers may be inconsistent.
     fn changed_view(
         &mut self,
         found: Option<usize>,
@@ -175,7 +175,7 @@ impl RankState {
             let pool = String::from_utf8_lossy(pool);
             tables.warn(
                 Some(at.line),
-                format!("the device reports {wrong} in {pool}; its numbers are taken as they are"),
+                format!("the device reports {wrong} in {pool}; the numbers are shown as reported"),
             )?;
         }
         let index = match found {
@@ -190,7 +190,7 @@ impl RankState {
         Ok(index)
     }
 
-    /// Gives a pool that tensors named before its first state its banks, and these tensors their sizes.
+    /// Sets the banks of a pool that tensors named before its first state, and the sizes of these tensors.
     fn learn_banks(
         &mut self,
         index: usize,
@@ -206,7 +206,7 @@ impl RankState {
         Ok(())
     }
 
-    /// Compares a state with what the steps since the last one should have done.
+    /// Compares a state with the expected effects of the steps since the last one.
     fn observe(
         &mut self,
         index: usize,

@@ -1,11 +1,11 @@
-//! What is wrong with the lines of a log, counted and reported.
+//! Counts and reports missing, repeated and unreadable lines.
 
 use ttmem_model::Result;
 
 use super::super::rank::At;
 use super::{Log, POOLS};
 
-/// Something that happened to lines: how often, and where first.
+/// The number of occurrences of a problem, and the first line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub count: u64,
@@ -24,7 +24,7 @@ impl Tally {
 }
 
 impl Log<'_, '_> {
-    /// Reports the lines that are missing, doubled or unreadable, and what that costs.
+    /// Warns about missing, repeated or unreadable lines, and the consequences.
     pub(super) fn warn_of_damage(&mut self, end: At) -> Result<()> {
         self.tables.skipped(self.skipped.count + self.added.count + self.copied.count)?;
         if let Some(line) = self.skipped.first {
@@ -41,11 +41,11 @@ impl Log<'_, '_> {
             };
             let copies = match self.copied.count {
                 0 => "",
-                _ => "copies of const-eval programs of earlier passes are left out, and ",
+                _ => "copies of const-eval programs of earlier passes are not counted, and ",
             };
             let message = format!(
-                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} not read: {copies}memory allocated before the \
-                 last pass is not attributed to the operations that made it; if you have the complete log, run `ttmem \
+                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} skipped: {copies}memory allocated \
+                 before the last pass is not attributed to operations; if you have the complete log, run `ttmem \
                  last-run --profile` on it"
             );
             self.tables.warn(Some(line), message)?;
@@ -54,10 +54,10 @@ impl Log<'_, '_> {
         if let Some(line) = self.snapshots.first.filter(|_| has_steps || self.snapshots.count > POOLS as u64)
         {
             let message =
-                "a memory snapshot is part of this log; its states are placed where they stand in the file";
+                "this log contains a memory snapshot; its states are placed by their position in the file";
             self.tables.warn(Some(line), message)?;
         }
-        // A log that was cut off inside a group says so elsewhere.
+        // A log that ends inside a group is reported elsewhere.
         let is_cut = self.signs.torn || self.ranks.iter().any(|rank| rank.was_running);
         let mut incomplete = Tally::default();
         for stream in self.streams.iter_mut().filter(|stream| stream.has_whole_groups) {
@@ -86,8 +86,8 @@ impl Log<'_, '_> {
             ),
             (
                 self.stray_modules,
-                "this line is text of a module whose dump has no header; argument names may be unknown",
-                "lines are text of a module whose dump has no header; argument names may be unknown",
+                "this line belongs to a module dump without a header; argument names may be unknown",
+                "lines belong to a module dump without a header; argument names may be unknown",
             ),
         ];
         for (tally, one, several) in damages {

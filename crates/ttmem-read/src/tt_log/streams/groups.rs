@@ -1,4 +1,4 @@
-//! Groups of memory states: a header and a line for each pool, whole or damaged.
+//! Groups of memory states, each with a header and a line per pool, complete or not.
 
 use ttmem_model::{Error, Moment, Result};
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,7 +7,7 @@ use super::super::line::Header;
 use super::super::rank::At;
 use super::{Log, is_op_type};
 
-/// How often lines may look interleaved before a log is refused: a few lost lines look like it, too.
+/// The number of times that lines may look interleaved before a log is refused: a few missing lines look the same.
 const MAX_SUSPECTS: u32 = 2;
 
 /// The runtime prints four pools in every group.
@@ -17,18 +17,18 @@ pub(super) const POOLS: usize = 4;
 #[derive(Clone, Copy)]
 pub(super) struct Group {
     pub at: Moment,
-    /// The pools that it had.
+    /// The pools in it.
     pub marks: [u8; POOLS],
     pub count: usize,
-    /// The group before was not whole when this one began.
+    /// The previous group was incomplete when this one began.
     pub interrupted: bool,
-    /// The line of its header or of the state that came last, and a hash of the header.
+    /// The line of its header or last state, and a hash of the header.
     pub line: u64,
     pub header: u64,
 }
 
 impl Group {
-    /// A group whose header is not known.
+    /// A group with an unknown header.
     pub fn at(at: Moment, line: u64) -> Self {
         Self { at, marks: [0; POOLS], count: 0, interrupted: false, line, header: 0 }
     }
@@ -45,14 +45,14 @@ impl Group {
     }
 }
 
-/// The line of a state as it was last seen.
+/// The last line of a state.
 pub(super) struct KnownState {
     pub line: Vec<u8>,
     pub pool: usize,
     pub mark: u8,
 }
 
-/// Tells the pools of a group apart.
+/// Distinguishes the pools of a group.
 pub(super) fn mark_of(pool: &[u8]) -> u8 {
     pool.iter().fold(pool.len().to_le_bytes()[0], |mark, byte| mark.wrapping_mul(31).wrapping_add(*byte)) | 1
 }
@@ -100,7 +100,7 @@ impl Log<'_, '_> {
         Ok(())
     }
 
-    /// Takes a state down; `false` when it cannot be read, or was read before.
+    /// Records a state; `false` if it cannot be parsed or is a repetition.
     pub(super) fn state(
         &mut self,
         stream: usize,
@@ -135,7 +135,7 @@ impl Log<'_, '_> {
                 group.line = at.line;
                 group.at
             }
-            // A header comes first, and a snapshot has begun its group.
+            // A header comes first, or a snapshot has begun the group.
             None => {
                 self.headless.add(at.line);
                 let moment = state.headless();
@@ -152,7 +152,7 @@ impl Log<'_, '_> {
         Ok(read)
     }
 
-    /// Refuses a log whose lines are interleaved, unless the user wants it read all the same.
+    /// Refuses a log whose lines are interleaved, unless the user allows it.
     pub(super) fn mixed(&mut self, at: At) -> Result<()> {
         self.suspects += 1;
         if !self.allow_interleaved {
@@ -162,21 +162,21 @@ impl Log<'_, '_> {
             return Err(Error::MixedRanks {
                 file: self.file.to_owned(),
                 line: at.line,
-                message: "lines of two processes are interleaved here and carry no tags; run with \
-                          `mpirun --tag-output` (tt-run does), give each process a log of its own, or read \
-                          it as one process with `ttmem summary --allow-interleaved` (the numbers will be unreliable)"
+                message: "lines of two processes are interleaved here and have no rank tags; run with `mpirun \
+                          --tag-output` (tt-run does this), write a separate log for each process, or read the log \
+                          as one process with `ttmem summary --allow-interleaved` (the numbers will be unreliable)"
                     .to_owned(),
             });
         }
         if !std::mem::replace(&mut self.signs.interleaved, true) {
-            let message = "lines of two processes are interleaved from here on and read as one process; the numbers \
-                           are not reliable";
+            let message = "lines of two processes are interleaved from here on and are read as one process; the \
+                           numbers are unreliable";
             self.tables.warn(Some(at.line), message)?;
         }
         Ok(())
     }
 
-    /// A state without the runtime's prefix: `debug.memory_snapshot` writes it into a file of its own.
+    /// A state without the runtime's prefix: `debug.memory_snapshot` writes it to a separate file.
     pub(super) fn snapshot(
         &mut self,
         stream: usize,

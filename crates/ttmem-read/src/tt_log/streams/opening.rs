@@ -1,4 +1,4 @@
-//! Holds back the first lines of a top-level program until it is known which process they belong to.
+//! Holds back the first lines of a top-level program until their process is known.
 
 use ttmem_model::{RankEvent, Result, Warning};
 
@@ -8,10 +8,10 @@ use super::super::rank::At;
 use super::super::view::View;
 use super::{Log, POOLS, RankLog};
 
-/// The most lines that are held back: a start, an operation, a header and four states, with room for doubled ones.
+/// The maximum number of held lines: a start, an operation, a header and four states, with room for repeated ones.
 const MAX_HELD: usize = 16;
 
-/// Where a process begins that is not the first, and how that was noticed.
+/// The beginning of a process other than the first, and the evidence for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Boundary {
     process: u32,
@@ -20,7 +20,7 @@ pub(super) struct Boundary {
 }
 
 impl Log<'_, '_> {
-    /// Reports how many processes wrote the log.
+    /// Warns that several processes wrote the log.
     pub(super) fn warn_of_processes(&mut self) -> Result<()> {
         match self.processes_warning() {
             Some(Warning { line, message }) => self.tables.warn(line, message),
@@ -51,12 +51,12 @@ impl Log<'_, '_> {
         Some(Warning { line: Some(first), message })
     }
 
-    /// Whether a line waits until it is known which process it belongs to: from the start of a top-level program to
-    /// its first states.
+    /// Whether a line has to wait until its process is known: from the start of a top-level program to its first
+    /// states.
     pub(super) fn hold(&mut self, rank: usize, message: &Message<'_>, at: At) -> Result<bool> {
         let RankLog { state, opening, .. } = &self.ranks[rank];
         if opening.holds() {
-            // Where operations have no texts, every header is held: its first state must be enough.
+            // Without operation texts, every header is held, and its first state must be sufficient.
             if let Message::State { pool, view } = message
                 && opening.is_bare_header()
                 && !state.has_texts()
@@ -94,7 +94,7 @@ impl Log<'_, '_> {
         }
     }
 
-    /// Holds a line back; with the last state of a group, it is known where the held lines belong.
+    /// Holds a line back. The last state of a group determines the process of the held lines.
     pub(super) fn held(&mut self, rank: usize, line: HeldLine, message: &Message<'_>) -> Result<()> {
         let at = line.at;
         let opening = &mut self.ranks[rank].opening;
@@ -121,7 +121,7 @@ impl Log<'_, '_> {
         Ok(())
     }
 
-    /// Decides which process the held lines belong to, and takes them there.
+    /// Determines the process of the held lines and passes them on.
     pub(super) fn release(&mut self, rank: usize) -> Result<()> {
         let RankLog { state, opening, .. } = &mut self.ranks[rank];
         let opening = std::mem::take(opening);
@@ -156,7 +156,7 @@ impl Log<'_, '_> {
         Ok(())
     }
 
-    /// Begins the process whose clock started over, although no program of it has started.
+    /// Begins the process whose clock restarted, although none of its programs has started.
     pub(super) fn begin_pending(&mut self, rank: usize, at: At) -> Result<usize> {
         let opening = std::mem::take(&mut self.ranks[rank].opening);
         let from = opening.dumps.first().map_or(at.offset, |dump| dump.begins);
@@ -167,7 +167,7 @@ impl Log<'_, '_> {
         Ok(rank)
     }
 
-    /// Ends the process of a rank, and begins the next one of the same label.
+    /// Ends the process of a rank, and begins the next one with the same label.
     fn begin_process(&mut self, rank: usize, at: At, from: u64, why: Sign) -> Result<usize> {
         let old = &mut self.ranks[rank];
         old.state.close(
@@ -188,7 +188,7 @@ impl Log<'_, '_> {
         Ok(new)
     }
 
-    /// Looks at the clock of a log line of the compiler: it starts over with the process.
+    /// Checks the clock in a log line of the compiler, which restarts with the process.
     pub(super) fn see_clock(&mut self, stream: usize, header: &[u8]) -> Result<()> {
         let Some(clock) = Clock::of(header) else { return Ok(()) };
         let rank = self.rank(stream)?;
@@ -200,7 +200,7 @@ impl Log<'_, '_> {
         Ok(())
     }
 
-    /// A program goes on, so what stands before its line is of its process.
+    /// Assigns the held lines to the current process, because its program continues.
     pub(super) fn flush_opening(&mut self, rank: usize) -> Result<()> {
         let RankLog { state, opening, .. } = &mut self.ranks[rank];
         if opening.has_signs() && !opening.clock_restarted && state.in_program() {

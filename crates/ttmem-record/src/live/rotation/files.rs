@@ -1,9 +1,9 @@
-//! The files of a recording with a limit: the newest, the one before it, and the one with the peak.
+//! The files of a recording with a limit: the newest, the previous one, and the one with the peak.
 //!
-//! `NAME.ttmem` always exists, and is the newest. When it is full, the next file is written under another name. It begins
-//! with everything that matters of the time before (`opening`), and takes the place of `NAME.ttmem` when all of that is
-//! written; the full file gets another name first. So a program may be killed at any point: `NAME.ttmem` can be read, and
-//! is not missing anything.
+//! `NAME.ttmem` always exists and is the newest. When it is full, the next file is written under a temporary name. It
+//! starts with the important state from before (`opening`) and replaces `NAME.ttmem` once that is written completely;
+//! before that, the full file gets another name. So a program can be killed at any point: `NAME.ttmem` is readable and
+//! complete.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,23 +24,23 @@ use crate::live::record::{Message, Record};
 use crate::recording::RecordSink;
 use crate::replace;
 
-/// The maximum number of files of a recording. Each may take its part of the limit.
+/// The maximum number of files of a recording. Each may use its part of the limit.
 const FILES: u64 = 3;
 
-/// The steps of a change of files: a program may be killed after any of them.
+/// The steps of a file change. The program may be killed after any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Everything is in the full file.
+    /// All records are in the full file.
     Flushed,
-    /// The file whose name the full one will get is gone.
+    /// The file whose name the full one will get has been removed.
     Cleared,
-    /// The opening of the next file is written, under its own name.
+    /// The opening of the next file is written, under its temporary name.
     Opened,
-    /// The full file has its end.
+    /// The full file is complete.
     Ended,
     /// The full file has both names.
     Linked,
-    /// The next file is in its place.
+    /// The next file has its final name.
     Replaced,
 }
 
@@ -50,21 +50,20 @@ pub(in crate::live) struct Files {
     path: PathBuf,
     began: u64,
     limit: Option<u64>,
-    /// How large the newest may become before another follows.
+    /// The size limit of the newest file, after which another follows.
     max_size: u64,
-    /// The number of steps when the newest began.
+    /// The number of steps before the newest file.
     since: u64,
-    /// The sizes of the others.
+    /// The sizes of the other files.
     before: u64,
     peak: u64,
-    /// There is a file with the peak.
+    /// Whether there is a file with the peak.
     peak_is_kept: bool,
     status: Arc<Mutex<RecordingStatus>>,
 }
 
 impl Files {
-    /// Begins a recording; `began` is its Unix time in nanoseconds. An earlier recording of that name is replaced, with all
-    /// its files.
+    /// Begins a recording; `began` is its Unix time in nanoseconds. Replaces an existing recording with all its files.
     pub fn create(path: &Path, began: u64, limit: Option<u64>) -> Result<Self> {
         let file = replace::create(path)?;
         for beside in ["before", "peak", "next"] {
@@ -87,7 +86,7 @@ impl Files {
         })
     }
 
-    /// How far the recording has come, for others to see.
+    /// The status of the recording, shared with the recorder.
     pub fn status(&self) -> Arc<Mutex<RecordingStatus>> {
         Arc::clone(&self.status)
     }
@@ -101,7 +100,7 @@ impl Files {
         Ok(())
     }
 
-    /// Goes on in a new file. `watch` is called after each stage.
+    /// Continues in a new file. `watch` is called after each stage.
     #[cold]
     fn rotate(&mut self, watch: &mut dyn FnMut(Stage)) -> Result<()> {
         self.narrator.flush()?;
@@ -117,7 +116,7 @@ impl Files {
 
         let next = beside_of(&self.path, "next");
         let opened = self.open(&next).inspect_err(|_| {
-            // Half a file is useless, and the disk may be full. An error here would hide the first.
+            // A partial file is useless, and the disk may be full. An error here would hide the first one.
             let _ = fs::remove_file(&next);
         })?;
         watch(Stage::Opened);
@@ -135,7 +134,7 @@ impl Files {
         self.update(|status| {
             status.rotations += 1;
             status.carried = carried;
-            status.most_on_disk = status.most_on_disk.max(on_disk);
+            status.peak_on_disk = status.peak_on_disk.max(on_disk);
         });
         self.make_room(carried)
     }
@@ -145,15 +144,15 @@ impl Files {
         let note = self.note();
         replace::clear(next)?;
         let file = File::create_new(next).map_err(|source| self.failed(source))?;
-        // Messages are of the file as people know it.
+        // Messages use the name that users know.
         let mut file = begin_file(file, &self.path, self.began)?;
         write_opening(&mut file, &mut self.narrator.kept, note)?;
         file.flush()?;
         Ok(file)
     }
 
-    /// Lets files become larger than the limit, with a warning, if the opening takes more than half of one: each would soon
-    /// be followed by another.
+    /// Lets files exceed the limit, with a warning, if the opening takes more than half of one: otherwise files would
+    /// change all the time.
     fn make_room(&mut self, carried: u64) -> Result<()> {
         let Some(limit) = self.limit else { return Ok(()) };
         let needed = carried.saturating_mul(2);
@@ -162,8 +161,8 @@ impl Files {
         }
         if self.max_size == limit / FILES {
             let message = format!(
-                "what is in memory takes {carried} bytes of the recording: more than the limit of {limit} bytes \
-                 leaves room for, so the recording is larger. Choose a limit of at least {} bytes",
+                "the recording exceeds its limit of {limit} bytes, because live allocations alone take {carried} \
+                 bytes of it; set the limit to at least {} bytes",
                 needed.saturating_mul(FILES)
             );
             self.narrator.warn(message)?;
@@ -172,7 +171,7 @@ impl Files {
         Ok(())
     }
 
-    /// The warning in the next file: what is missing, and where it is.
+    /// The warning in the next file: what is missing, and where to find it.
     fn note(&self) -> String {
         let kept = &self.narrator.kept;
         let name = |beside: &str| {
@@ -180,23 +179,23 @@ impl Files {
             path.file_name().unwrap_or_default().to_string_lossy().into_owned()
         };
         let mut notes = vec![format!(
-            "the recording has reached its limit: of what happened in the first {}, sums, peaks, named moments and \
-             what is still there are kept, not every step",
+            "the recording has reached its limit: for the first {}, only totals, peaks, named snapshots and live \
+             allocations are kept, not every step",
             duration(kept.time)
         )];
         if let Some((pool, peak)) = highest(kept).filter(|_| self.peak_is_kept) {
             let pool = kept.pools.get(pool).map_or("memory", |pool| pool.text.as_str());
             notes.push(format!(
-                "who held {pool} when it was highest in that time ({} bytes, after {}) is in {}",
+                "the allocations at that period's {pool} peak ({} bytes, after {}) are in {}",
                 peak.value,
                 duration(peak.after.time),
                 name("peak")
             ));
         }
         if kept.snapshots.dropped() > 0 {
-            notes.push(format!("{} of the older snapshots are no longer there", kept.snapshots.dropped()));
+            notes.push(format!("{} older snapshots were dropped", kept.snapshots.dropped()));
         }
-        notes.push(format!("the time right before may be in {}", name("before")));
+        notes.push(format!("the period right before may be in {}", name("before")));
         notes.join("; ")
     }
 
@@ -246,31 +245,31 @@ impl RecordSink for Files {
     }
 }
 
-/// Writes what every file begins with.
+/// Writes the beginning of every file.
 fn begin_file(file: File, path: &Path, began: u64) -> Result<EventFile> {
     let mut file = EventFile::begin(file, path, "recording")?;
     file.write_rank(RankEvent::Began(began))?;
     Ok(file)
 }
 
-/// The pool that was highest, and when.
+/// The pool with the highest peak, and the time of the peak.
 fn highest(kept: &Kept) -> Option<(usize, Point)> {
     let pools = kept.pools.iter().enumerate().filter(|(_, pool)| pool.level.is_some());
     let peaks = pools.filter_map(|(index, pool)| Some((index, pool.peak()?)));
     peaks.reduce(|peak, next| if next.1.value > peak.1.value { next } else { peak })
 }
 
-/// The name of another file of a recording.
+/// The path of another file of a recording.
 pub(in crate::live) fn beside_of(path: &Path, what: &str) -> PathBuf {
     path.with_extension(format!("{what}.ttmem"))
 }
 
-/// Gives a file another name. If possible, it keeps its own as well until it is replaced.
+/// Gives a file another name. If possible, it also keeps the old name until it is replaced.
 fn put_aside(path: &Path, beside: &Path) -> io::Result<()> {
     fs::hard_link(path, beside).or_else(|_| fs::rename(path, beside))
 }
 
-/// A time for people.
+/// A duration for people.
 fn duration(time: Nanoseconds) -> String {
     let seconds = time / 1_000_000_000;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -306,7 +305,8 @@ mod tests {
         files
     }
 
-    /// A program that holds more and more, in steps of 100 bytes, with one of 7000 that comes and goes.
+    /// A program that holds more and more memory, in steps of 100 bytes, with one allocation of 7000 bytes that is
+    /// freed again.
     fn tell(files: &mut Files, from: u32, count: u32) {
         let (pool, op) = (PoolId::new(0).unwrap(), OpId::new(0).unwrap());
         let allocated = |place: u32, bytes: u64| Record::Allocated {
@@ -324,7 +324,7 @@ mod tests {
         files.record(Record::Freed(Place(from + count))).unwrap();
     }
 
-    /// Whoever kills the program, at whatever point of whatever change of files: the newest file has everything.
+    /// At whatever stage of a file change the program is killed, the newest file has everything.
     #[test]
     fn a_change_of_files_may_be_interrupted_anywhere() {
         let folder = tempfile::tempdir().unwrap();
@@ -346,13 +346,13 @@ mod tests {
         }
         assert_eq!(stages.len(), 24);
         assert_eq!(held(&read(&path)), 4000);
-        // The peak is always the last one's here: there is no other before.
+        // The peak is always in the last file here, so there is no `before` file.
         assert!(beside_of(&path, "peak").exists() && !beside_of(&path, "next").exists());
         assert_eq!(held(&read(&beside_of(&path, "peak"))), 4000);
         assert!(read(&beside_of(&path, "peak")).complete);
     }
 
-    /// Where no new file can be made, the old one stays as it is, whole up to there.
+    /// If no new file can be created, the old one stays as it is, complete up to there.
     #[test]
     fn a_change_that_fails_leaves_the_file() {
         let folder = tempfile::tempdir().unwrap();

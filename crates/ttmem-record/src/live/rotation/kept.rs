@@ -1,7 +1,8 @@
-//! The state that is carried into the next file of a recording: what is there now, and sums of what was.
+//! The state that is carried into the next file of a recording: live allocations and calls, and totals of the past.
 //!
-//! Its size depends on what is there (allocations, calls, names) and on the limits of `past`, not on how long the program
-//! has run. It belongs to the writer thread. Allocations and calls are known by their places, as in the recorder.
+//! Its size depends on the number of live allocations, calls and names and on the limits of `past`, not on the run time
+//! of the program. It belongs to the writer thread. Allocations and calls are identified by their slots, as in the
+//! recorder.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,18 +21,18 @@ use crate::level::Level;
 use crate::live::record::Record;
 use crate::live::{KeptSizes, Place};
 
-/// The maximum number of warnings that are carried over. Others are counted.
+/// The maximum number of carried warnings. Further ones are counted.
 const MAX_WARNINGS: usize = 256;
-/// The maximum number of expectations that are carried over: the last ones.
+/// The maximum number of carried expectations, the latest ones.
 const MAX_EXPECTED: usize = 256;
-/// The maximum number of carried notes on what is not in the figures of a pool.
+/// The maximum number of carried notes on memory outside a pool's figures.
 const MAX_NOT_WATCHED: usize = 256;
-/// The maximum number of errors that are carried over: the last ones.
+/// The maximum number of carried errors, the latest ones.
 const MAX_FAULTS: usize = 256;
 /// The maximum number of labels of addresses.
 const MAX_LABELS: usize = 1 << 18;
 
-/// What the memory of an allocator contains, according to its history so far.
+/// The contents of an allocator's memory, according to its history so far.
 #[derive(Debug, Default)]
 pub(in crate::live) struct AllocatorMemory {
     pub contents: Contents,
@@ -53,10 +54,10 @@ impl AllocatorMemory {
     }
 }
 
-/// An allocation that is there.
+/// A live allocation.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::live) struct Live {
-    /// Its row in the current file.
+    /// The row in the current file.
     pub tensor: TensorId,
     pub pool: PoolId,
     pub bytes: u64,
@@ -64,30 +65,30 @@ pub(in crate::live) struct Live {
     pub class: Class,
     pub name: Option<StrId>,
     pub requires_grad: Option<bool>,
-    /// The call that made it.
+    /// The call that allocated it.
     pub within: Option<CallRef>,
-    /// The step that made it.
+    /// The step that allocated it.
     pub born: After,
-    /// The level of its pool then, and the number of allocations.
+    /// The level of its pool at that time, and the number of allocations.
     pub level: u64,
     pub count: u64,
 }
 
-/// A call that runs, or that has made something that is still there.
+/// A running call, or one with live allocations.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::live) struct KeptCall {
-    /// Its number in the whole recording, from 0.
+    /// The number in the whole recording, counted from 0.
     pub number: u64,
-    /// Its row in the current file.
+    /// The row in the current file.
     pub call: CallId,
     pub scope: ScopeId,
     pub lane: LaneId,
     pub parent: Option<CallRef>,
     pub op: Option<OpId>,
     pub began: Nanoseconds,
-    /// The position at which it began in the whole recording.
+    /// The start position in the whole recording.
     pub first: u64,
-    /// Its outcome, and the position at which it ended.
+    /// The outcome, and the end position.
     pub outcome: Option<(Outcome, u64)>,
 }
 
@@ -96,7 +97,7 @@ pub(in crate::live) struct KeptCall {
 pub(in crate::live) struct KeptPool {
     pub name: StrId,
     pub text: String,
-    /// Its level, if that is the sum of its allocations.
+    /// The level, if it is the sum of the allocations.
     pub level: Option<Level>,
     /// The current number of allocations.
     pub count: u64,
@@ -107,23 +108,23 @@ pub(in crate::live) struct KeptPool {
     read: BTreeMap<CurveKind, Series>,
 }
 
-/// The events that define names, in their encoded form, which is small.
+/// The events that define names, in their compact encoded form.
 #[derive(Debug, Default)]
 pub(in crate::live) struct Names(Vec<u8>);
 
 impl Names {
     fn add(&mut self, event: &Event<'_>) -> Result<()> {
         let names = postcard::to_extend(event, std::mem::take(&mut self.0));
-        self.0 = names.map_err(|error| Error::Bug(format!("keeping a name: {error}")))?;
+        self.0 = names.map_err(|error| Error::Bug(format!("cannot keep a name: {error}")))?;
         Ok(())
     }
 
-    /// Calls a function with each of them, in order.
+    /// Calls a function with each event, in order.
     pub fn each(&self, mut each: impl FnMut(Event<'_>) -> Result<()>) -> Result<()> {
         let mut rest = self.0.as_slice();
         while !rest.is_empty() {
             let (event, behind) = postcard::take_from_bytes::<Event<'_>>(rest)
-                .map_err(|error| Error::Bug(format!("a name that was kept: {error}")))?;
+                .map_err(|error| Error::Bug(format!("cannot read a kept name: {error}")))?;
             each(event)?;
             rest = behind;
         }
@@ -136,17 +137,17 @@ impl Names {
 pub(in crate::live) struct Kept {
     pub names: Names,
     pub pools: Vec<KeptPool>,
-    /// By their places.
+    /// By slot.
     pub live: Vec<Option<Live>>,
-    /// By their places. Some have ended and are not needed any more.
+    /// By slot. Some have ended and are no longer needed.
     pub calls: Vec<Option<KeptCall>>,
-    /// The number of calls that have begun.
+    /// The number of calls so far.
     pub entered: u64,
-    /// The totals of calls that have ended, by scope.
+    /// The totals of ended calls, by scope.
     pub totals: Vec<CallTotals>,
     pub snapshots: Snapshots,
     pub rounds: Rounds,
-    /// By scope: whether it has a name of the program's.
+    /// By scope: whether the program named it.
     named_scopes: Vec<bool>,
     pub op_totals: BTreeMap<(StrId, Option<StrId>), OpTotals>,
     /// The memory of allocators with a history, and the labels of addresses.
@@ -154,19 +155,19 @@ pub(in crate::live) struct Kept {
     pub labels: BTreeMap<(PoolId, u64), Label>,
     pub expected: Vec<Expected>,
     pub not_watched: Vec<(PoolId, StrId)>,
-    /// The errors of the program, in order, each with its step if it has one.
+    /// The errors of the program, in order, each with its step, if any.
     pub faults: VecDeque<(Option<After>, Fault)>,
     pub warnings: Vec<Warning>,
     pub further_warnings: u64,
     /// The last step.
     pub last: After,
-    /// The time and the call of what comes next.
+    /// The time and the call of the following records.
     pub time: Nanoseconds,
     pub within: Option<CallRef>,
 }
 
 impl Kept {
-    /// The state of a program that has done nothing yet. `free` is the first operation.
+    /// The initial state. `free` is the first operation.
     pub fn new(free: OpId) -> Self {
         Self {
             names: Names::default(),
@@ -192,7 +193,7 @@ impl Kept {
         }
     }
 
-    /// Keeps an event that is written as it is, unless it is a detail.
+    /// Keeps an event that is written unchanged, unless it is a detail.
     pub fn event(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Warning(warning) => self.warn(warning),
@@ -236,10 +237,10 @@ impl Kept {
         Ok(())
     }
 
-    /// A row of an allocator's history.
+    /// Applies a row of an allocator's history.
     pub fn history(&mut self, row: &HistoryRow) {
         self.allocators.entry(row.pool).or_default().apply(row);
-        // A label belongs to what was at that address before.
+        // A label belongs to the previous block at that address.
         let is_other = !matches!(row.action, HistoryAction::There | HistoryAction::Highest);
         if is_other
             && let Entry::Occupied(label) = self.labels.entry((row.pool, row.address))
@@ -249,7 +250,7 @@ impl Kept {
         }
     }
 
-    /// An error of the program.
+    /// Keeps an error of the program.
     pub fn fault(&mut self, after: Option<After>, fault: Fault) {
         if self.faults.len() == MAX_FAULTS {
             self.faults.pop_front();
@@ -268,13 +269,13 @@ impl Kept {
         }
     }
 
-    /// A step.
+    /// Counts a step.
     #[inline]
     pub fn step(&mut self, op: OpId) {
         self.last = After { position: self.last.position + 1, time: self.time, op };
     }
 
-    /// An allocation of the last step; `tensor` is its row. Returns `None` if the pool is unknown.
+    /// Adds an allocation of the last step; `tensor` is its row. Returns `None` if the pool is unknown.
     #[inline]
     pub fn allocated(&mut self, record: &Record, tensor: TensorId, at: Moment) -> Option<()> {
         let &Record::Allocated { place: Place(place), pool, bytes, ty, class, .. } = record else {
@@ -296,7 +297,7 @@ impl Kept {
         Some(())
     }
 
-    /// Removes and returns the allocation at a place, which the last step has freed.
+    /// Removes and returns the allocation in a slot, which was freed by the last step.
     #[inline]
     pub fn freed(&mut self, Place(place): Place, at: Moment) -> Option<Live> {
         let live = self.live.get_mut(place as usize)?.take()?;
@@ -313,7 +314,7 @@ impl Kept {
         self.live.get_mut(place as usize)?.as_mut()
     }
 
-    /// The row of the call at a place.
+    /// The row of the call in a slot.
     #[inline]
     pub fn call(&self, at: Option<CallRef>) -> Option<CallId> {
         self.calls.get(at?.index())?.as_ref().map(|call| call.call)
@@ -332,7 +333,7 @@ impl Kept {
         }
     }
 
-    /// A call has ended. Returns its row.
+    /// Ends a call. Returns its row.
     pub fn returned(&mut self, at: CallRef, outcome: Outcome) -> Option<CallId> {
         let position = self.last.position;
         let call = self.calls.get_mut(at.index())?.as_mut()?;
@@ -343,7 +344,7 @@ impl Kept {
         Some(id)
     }
 
-    /// A call that was over when it was reported, and has no place.
+    /// Adds a call that had ended when it was reported, and has no slot.
     pub fn late_call(&mut self, scope: ScopeId, outcome: &Outcome, took: Nanoseconds) {
         self.entered += 1;
         self.add_up(scope, outcome, took);
@@ -356,7 +357,7 @@ impl Kept {
         self.totals[scope.index()].add(outcome, took);
     }
 
-    /// A snapshot.
+    /// Keeps a snapshot.
     pub fn snapshot(&mut self, name: Option<StrId>, time: Nanoseconds) {
         let values = self.values();
         self.snapshots.add(KeptSnapshot { name, time, after: self.last, values });
@@ -375,7 +376,7 @@ impl Kept {
         values
     }
 
-    /// Counters of a pool.
+    /// Keeps counters of a pool.
     pub fn reading(&mut self, pool: PoolId, reading: &Reading) {
         let (after, seen) = (self.last, self.time);
         let Some(pool) = self.pools.get_mut(pool.index()) else { return };
@@ -412,7 +413,7 @@ impl KeptPool {
         }
     }
 
-    /// Its curves.
+    /// The curves.
     pub fn curves(&self) -> impl Iterator<Item = (CurveKind, &Series)> {
         let read = self.read.iter().map(|(kind, curve)| (*kind, curve));
         [(CurveKind::Allocated, &self.allocated)].into_iter().chain(read)
@@ -430,7 +431,7 @@ impl KeptPool {
         self.allocated.peak()
     }
 
-    /// Changes the level by a step. Returns the level after it, or 0 if only readings know it.
+    /// Changes the level at a step. Returns the new level, or 0 if it is known only from readings.
     #[inline]
     fn change(&mut self, after: After, change: impl FnOnce(&mut Level)) -> u64 {
         let Some(level) = &mut self.level else { return 0 };

@@ -1,8 +1,8 @@
 //! Recordings with a limit: a full file is followed by another.
 //!
-//! `files` replaces one file by the next, so that a program may be killed at any time. `opening` writes what the next file
-//! begins with: the state that `kept` has of everything that is there, the `past` in a limited number of points, and the
-//! last `rounds` of the program.
+//! `files` replaces one file by the next, so that a program can be killed at any time. `opening` writes the beginning
+//! of the next file: the live state from `kept`, the `past` in a limited number of points, and the last `rounds` of the
+//! program.
 
 mod files;
 pub(super) mod kept;

@@ -1,7 +1,7 @@
-//! Writes the opening of a file that follows another: what is there now in full, and the past as `past` has it.
+//! Writes the opening of a follow-up file: the live state in full, and the past as `past` has it.
 //!
-//! Steps that are kept are written as they were, each with its operation and its time. What was there after such a step and
-//! is gone now becomes one row for each pool, so that the rows add up to what the pool had.
+//! Kept steps are written unchanged, each with its operation and time. Allocations that were live after such a step but
+//! have been freed since become one row per pool, so that the rows add up to the pool's level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,23 +17,23 @@ use super::past::{After, KeptSnapshot, Point, Value};
 use crate::event_file::{EventFile, NewTensor};
 use crate::live::narrator::THINNED;
 
-/// Something that is written after a step.
+/// An item that is written after a step.
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    /// The allocation that the step made, by its place.
+    /// The allocation made by the step, by its slot.
     Born(usize),
     /// A point of a curve.
     Level(Value),
-    /// A snapshot, by its number.
+    /// A snapshot, by number.
     Snapshot(usize),
-    /// An error of the program, by its number.
+    /// An error of the program, by number.
     Fault(usize),
     /// The current levels.
     Now,
 }
 
 impl Item {
-    /// The order at one position.
+    /// The order of items at one position.
     fn rank(self) -> u8 {
         match self {
             Self::Born(_) => 0,
@@ -45,7 +45,7 @@ impl Item {
     }
 }
 
-/// The sum of a pool's allocations so far, and the row that stands for those that are gone.
+/// The sum of a pool's allocations so far, and the row for the freed ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     bytes: u64,
@@ -53,7 +53,7 @@ struct Sum {
     rest: Option<(TensorId, u64, u64)>,
 }
 
-/// Writes everything that was kept to a new file. `note` tells people where the rest is.
+/// Writes all kept state to a new file. `note` says where the rest is.
 pub(in crate::live) fn write_opening(file: &mut EventFile, kept: &mut Kept, note: String) -> Result<()> {
     kept.names.each(|event| file.write(event))?;
     let mut opening = Opening::of(kept);
@@ -73,11 +73,11 @@ pub(in crate::live) fn write_opening(file: &mut EventFile, kept: &mut Kept, note
     write_warnings(file, kept, note)
 }
 
-/// The steps of the opening, and what is written after each of them.
+/// The steps of the opening, and the items after each of them.
 struct Opening {
-    /// Each with when it was seen.
+    /// Each with its time.
     items: Vec<(After, Nanoseconds, Item)>,
-    /// The positions that are steps of the new file, in order.
+    /// The positions that become steps of the new file, in order.
     positions: Vec<u64>,
     sums: Vec<Sum>,
     /// The last time and call that were written.
@@ -121,7 +121,7 @@ impl Opening {
         Self { items, positions, sums, written: (None, None) }
     }
 
-    /// The position in the new file of a position in the whole recording.
+    /// Maps a position in the whole recording to a position in the new file.
     fn position(&self, position: u64) -> Step {
         let steps = self.positions.partition_point(|have| *have <= position);
         Step::try_from(steps).unwrap_or(Step::MAX)
@@ -142,7 +142,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Writes the step itself. If what it made is still there, it has its call as well.
+    /// Writes the step. If its allocation is still live, also writes its call.
     fn write_step(&mut self, file: &mut EventFile, kept: &Kept, after: After, first: Item) -> Result<Moment> {
         if after.position == 0 {
             return Ok(Moment::START);
@@ -195,7 +195,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Writes an allocation that is still there.
+    /// Writes a live allocation.
     fn write_live(&mut self, file: &mut EventFile, kept: &mut Kept, place: usize, at: Moment) -> Result<()> {
         let Some(Some(live)) = kept.live.get_mut(place) else { return Ok(()) };
         let &mut Live { pool, bytes, ty, class, name, level, count, .. } = live;
@@ -215,7 +215,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Writes what pools were at. Those of one pool follow each other.
+    /// Writes the levels of pools. Those of the same pool must be consecutive.
     fn write_levels(
         &mut self,
         file: &mut EventFile,
@@ -238,7 +238,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Makes the rows of a pool add up to its level, unless only readings know it. Returns whether a row was written.
+    /// Makes the rows of a pool add up to its level, unless it is known only from readings. Returns whether a row was
+    /// written.
     fn add_up(
         &mut self,
         file: &mut EventFile,
@@ -270,7 +271,7 @@ impl Opening {
     }
 }
 
-/// Whether the snapshot that follows at the same position has the same point: then it is written with that.
+/// Whether the snapshot at the same position has the same point and will write it.
 fn is_in_snapshot(kept: &Kept, following: &[(After, Nanoseconds, Item)], point: Value) -> bool {
     let snapshot = following.iter().find_map(|(_, _, item)| match item {
         Item::Snapshot(number) => kept.snapshots.get(*number),
@@ -279,7 +280,7 @@ fn is_in_snapshot(kept: &Kept, following: &[(After, Nanoseconds, Item)], point: 
     snapshot.is_some_and(|snapshot| snapshot.values.contains(&point))
 }
 
-/// Writes the calls that run, and those that made something that is still there, in the order that they began.
+/// Writes the running calls and those with live allocations, in order of their start.
 fn write_calls(file: &mut EventFile, kept: &mut Kept, opening: &Opening) -> Result<()> {
     let mut needed = vec![false; kept.calls.len()];
     let open =
@@ -322,13 +323,13 @@ fn write_calls(file: &mut EventFile, kept: &mut Kept, opening: &Opening) -> Resu
     Ok(())
 }
 
-/// The calls of rounds that are kept for nothing else.
+/// The calls that are only kept as rounds.
 fn rounds_alone(kept: &Kept) -> Vec<KeptCall> {
     let others: BTreeSet<u64> = kept.calls.iter().flatten().map(|call| call.number).collect();
     kept.rounds.iter().map(|round| round.call).filter(|call| !others.contains(&call.number)).collect()
 }
 
-/// Writes what the memory of allocators with a history contains, as far as it is known, and the labels of addresses.
+/// Writes the known contents of allocators with a history, and the labels of addresses.
 fn write_histories(file: &mut EventFile, kept: &Kept) -> Result<()> {
     for (&pool, memory) in &kept.allocators {
         let highest = memory.highest.map(|row| HistoryRow { during: During::NoCall, ..row });
@@ -339,7 +340,7 @@ fn write_histories(file: &mut EventFile, kept: &Kept) -> Result<()> {
     kept.labels.values().try_for_each(|label| file.write_rank(RankEvent::Label(*label)))
 }
 
-/// Writes the totals of calls and allocations that have no rows in this file, and everything that belongs to no step.
+/// Writes the totals of calls and allocations without rows in this file, and everything else without a step.
 fn write_totals(file: &mut EventFile, kept: &Kept) -> Result<()> {
     let mut further = kept.totals.clone();
     for call in kept.calls.iter().flatten().copied().chain(rounds_alone(kept)) {
@@ -372,7 +373,7 @@ fn write_totals(file: &mut EventFile, kept: &Kept) -> Result<()> {
     not_watched.try_for_each(|(pool, what)| file.write_rank(RankEvent::NotWatched(*pool, *what)))
 }
 
-/// Takes a call out of totals. The highest and the longest may stay: readers of the file have the call as well.
+/// Subtracts a call from totals. The peak and the longest duration may stay: readers of the file have the call too.
 fn take_out(totals: &mut CallTotals, outcome: &Outcome, took: u64) {
     totals.count = totals.count.saturating_sub(1);
     totals.time = totals.time.saturating_sub(took);
@@ -386,6 +387,6 @@ fn write_warnings(file: &mut EventFile, kept: &Kept, note: String) -> Result<()>
     file.warn(note)?;
     match kept.further_warnings {
         0 => Ok(()),
-        further => file.warn(format!("{further} further warnings are no longer there")),
+        further => file.warn(format!("{further} more warnings were dropped")),
     }
 }

@@ -1,13 +1,13 @@
 //! The past of a recording in a limited number of points: curves of pools with their peaks, and snapshots.
 //!
-//! The number of points does not depend on how long a program runs. Every point that is kept is exact, with its time, its
-//! operation and its level; others between them are dropped.
+//! The number of points does not depend on how long a program runs. Every kept point is exact, with its time, operation
+//! and level; the points between them are dropped.
 
 use ttmem_model::{CurveKind, Nanoseconds, OpId, PoolId, StrId};
 
 /// The maximum number of intervals of a curve.
 const MAX_INTERVALS: usize = 512;
-/// The first length of an interval. Whenever there are too many, two become one.
+/// The initial length of an interval. When there are too many, pairs are merged.
 const FIRST_INTERVAL: Nanoseconds = 1_000_000;
 /// The maximum number of snapshots.
 const MAX_SNAPSHOTS: usize = 1024;
@@ -15,7 +15,7 @@ const MAX_SNAPSHOTS: usize = 1024;
 /// The moment right after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct After {
-    /// The number of steps up to then in the whole recording.
+    /// The number of steps so far in the whole recording.
     pub position: u64,
     /// The time of the step.
     pub time: Nanoseconds,
@@ -27,14 +27,14 @@ pub(in crate::live) struct After {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::live) struct Point {
     pub after: After,
-    /// When the level was seen: a reading may be much later than the step before it.
+    /// When the level was observed: a reading may be much later than the preceding step.
     pub seen: Nanoseconds,
     pub value: u64,
     /// The number of allocations.
     pub count: u64,
 }
 
-/// An interval of time: the first of its highest points, and its last one.
+/// A time interval: the first of its highest points, and its last one.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     number: u64,
@@ -42,7 +42,7 @@ struct Interval {
     last: Point,
 }
 
-/// A curve with its highest points. The peak is one of them.
+/// A curve with its highest points, including the peak.
 #[derive(Clone, Debug)]
 pub(in crate::live) struct Series {
     intervals: Vec<Interval>,
@@ -61,7 +61,7 @@ impl Series {
     pub fn add(&mut self, point: Point) {
         let number = point.seen / self.length;
         match self.intervals.last_mut() {
-            // Times do not go back; if they did, the point would be of the same interval.
+            // Times never decrease; if they did, the point would belong to the same interval.
             Some(interval) if interval.number >= number => interval.go_on(point),
             _ => self.begin(number, point),
         }
@@ -154,7 +154,7 @@ impl Snapshots {
         }
     }
 
-    /// Drops every second snapshot of the older half: of those without a name, as long as there are enough.
+    /// Drops every second snapshot of the older half, preferring those without a name if there are enough.
     fn thin(&mut self) {
         let unnamed = self.kept.iter().filter(|snapshot| snapshot.name.is_none()).count();
         let drop_named = unnamed < MAX_SNAPSHOTS / 8;
@@ -200,7 +200,8 @@ mod tests {
     }
 
     proptest! {
-        /// However long a curve is, its points are few, in order, and true; its first highest point and its last are there.
+        /// However long a curve is, its points are few, in order, and exact; its first highest point and its last are
+        /// kept.
         #[test]
         fn a_curve_stays_short_and_keeps_its_peak(
             steps in vec((0..50_000_000_u64, 0..1000_u64), 1..4000)
@@ -224,7 +225,7 @@ mod tests {
             prop_assert_eq!(series.now(), all.last().copied());
         }
 
-        /// Snapshots that the program has named stay while there are others to thin; the last ones always stay.
+        /// Named snapshots are kept while there are others to drop; the last ones are always kept.
         #[test]
         fn snapshots_stay_few(named in vec(prop::bool::weighted(0.1), 0..6000)) {
             let mut snapshots = Snapshots::default();

@@ -1,6 +1,6 @@
-//! The rounds of a program: its outermost calls, and what pools held when each began.
+//! The rounds of a program: its outermost calls, and the levels of pools at the start of each.
 //!
-//! Only these show whether memory grows from round to round. So a recording with a limit carries the last rounds into the
+//! They show whether memory grows from round to round. So a recording with a limit carries the last rounds into the
 //! next file: all of the last ones instead of a sample, so that they can be counted.
 
 use std::collections::VecDeque;
@@ -10,17 +10,17 @@ use ttmem_model::Nanoseconds;
 use super::kept::KeptCall;
 use super::past::{After, Value};
 
-/// The maximum number of rounds, if the limit of the recording leaves room for them.
+/// The maximum number of rounds, if the limit of the recording allows it.
 const MAX_ROUNDS: u64 = 1024;
-/// A round takes about a tenth of this in a file.
+/// A round actually takes about a tenth of this.
 const BYTES_FOR_A_ROUND: u64 = 1024;
 
 /// A round.
 #[derive(Clone, Debug)]
 pub(in crate::live) struct Round {
-    /// Its outcome is known when it has ended.
+    /// The outcome is known after it ended.
     pub call: KeptCall,
-    /// The last step before it began, and what pools held then.
+    /// The last step before the start, and the levels of pools at that time.
     pub after: After,
     pub values: Vec<Value>,
 }
@@ -30,12 +30,12 @@ pub(in crate::live) struct Round {
 pub(in crate::live) struct Rounds {
     kept: VecDeque<Round>,
     max: usize,
-    /// All rounds since then are kept; `None`: since the start.
+    /// All rounds since this time are kept; `None`: since the start.
     pub since: Option<Nanoseconds>,
 }
 
 impl Rounds {
-    /// As many rounds as a file of that size has room for.
+    /// As many rounds as fit into a file of this size.
     pub fn fitting(file: u64) -> Self {
         let max = (file / BYTES_FOR_A_ROUND).min(MAX_ROUNDS);
         Self { max: usize::try_from(max).unwrap_or(0), ..Self::default() }
@@ -53,7 +53,7 @@ impl Rounds {
         self.kept.push_back(round);
     }
 
-    /// A call ended, which may be a round.
+    /// Records the end of a call, if it is a round.
     pub fn ended(&mut self, call: &KeptCall) {
         let found = self.kept.iter_mut().rev().find(|round| round.call.number <= call.number);
         if let Some(round) = found.filter(|round| round.call.number == call.number) {
@@ -65,7 +65,7 @@ impl Rounds {
         self.kept.iter()
     }
 
-    /// The calls of all rounds, whose rows in a file may change.
+    /// The calls of all rounds, to update their rows.
     pub fn calls_mut(&mut self) -> impl Iterator<Item = &mut KeptCall> {
         self.kept.iter_mut().map(|round| &mut round.call)
     }

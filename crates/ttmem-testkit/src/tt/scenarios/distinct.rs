@@ -1,4 +1,4 @@
-//! Operations without end, none with the text of another: small graphs, each compiled, run once and dropped.
+//! An endless sequence of operations with distinct texts: small graphs, each compiled, run once and dropped.
 
 use super::shapes::{moved, tensor};
 use crate::random::Random;
@@ -8,9 +8,9 @@ use crate::tt::program::{Builder, Graph, GraphBuilder, Role, Value};
 use crate::tt::runtime::{Runtime, Stop};
 use crate::tt::tensor::Place;
 
-/// Operations of a graph that are not deallocations.
+/// The operations of a graph, without deallocations.
 const STEPS: u64 = 48;
-/// Tensors that are live at a time, so that states differ and blocks are freed out of order.
+/// The number of live tensors, so that states differ and blocks are freed out of order.
 const MOST_LIVE: usize = 4;
 
 pub fn play(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip, ops: u64) -> Result<(), Stop> {
@@ -26,12 +26,12 @@ pub fn play(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip, ops: u64
 struct Draft<'r> {
     random: &'r mut Random,
     chip: Chip,
-    /// Locations so far.
+    /// The number of locations so far.
     labels: u64,
 }
 
 impl Draft<'_> {
-    /// A location that is not used twice.
+    /// A unique location.
     fn loc(&mut self) -> Loc {
         self.labels += 1;
         let number = self.labels;

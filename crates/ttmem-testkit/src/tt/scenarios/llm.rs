@@ -1,4 +1,4 @@
-//! A language model that decodes: one step is one run of one graph.
+//! A language model that decodes: each step is a run of the same graph.
 
 use crate::random::Random;
 use crate::tt::dialect::Loc;
@@ -6,24 +6,24 @@ use crate::tt::program::{Builder, Graph, GraphBuilder, Role, Value, shape_attrib
 use crate::tt::runtime::{Runtime, Stop};
 use crate::tt::tensor::{Cut, DType, Tensor, TensorType};
 
-/// Users that are served at once: one row of tiles.
+/// The number of users served at once: one row of tiles.
 const USERS: u64 = 32;
-/// Heads of the key and value caches.
+/// The heads of the key and value caches.
 const KV_HEADS: u64 = 8;
 const HEAD: u64 = 64;
 
-/// What the seed decides.
+/// Determined by the seed.
 #[derive(Clone, Debug)]
 struct Sizes {
     layers: u64,
     hidden: u64,
     vocabulary: u64,
     context: u64,
-    /// What the caches are stored as.
+    /// The storage type of the caches.
     cache: DType,
-    /// The down projections come as bf16 and are const-evaluated to block floats, so both stay.
+    /// The down projections are bf16 arguments and const-evaluated to block floats, so both stay.
     quantised: bool,
-    /// The logits leave through a view.
+    /// The logits are returned as a view.
     view: bool,
 }
 
@@ -44,7 +44,7 @@ impl Sizes {
         self.hidden * 4
     }
 
-    /// A normed activation, spread over the columns of one row of cores.
+    /// A normalized activation, spread over the columns of one row of cores.
     fn normed(&self) -> Tensor {
         TensorType::sharded(&[1, USERS, self.hidden], DType::Bf16, Cut::Block(1, 8))
     }
@@ -54,7 +54,7 @@ fn activation(width: u64) -> Tensor {
     TensorType::dram(&[1, USERS, width], DType::Bf16)
 }
 
-/// Heads, one user to a core.
+/// Heads, one user per core.
 fn sharded_heads(heads: u64) -> Tensor {
     TensorType::sharded(&[1, USERS, heads, HEAD], DType::Bf16, Cut::Height(USERS))
 }
@@ -79,7 +79,7 @@ pub fn play(runtime: &mut Runtime<'_>, random: &mut Random) -> Result<(), Stop> 
     Ok(())
 }
 
-/// The same step again and again. Nothing in it adds to the truth, which so stays small.
+/// Repeats the same step. This does not add to the truth, which stays small.
 pub fn play_repeated(runtime: &mut Runtime<'_>, random: &mut Random, ops: u64) -> Result<(), Stop> {
     let sizes = Sizes { layers: 4, view: false, ..Sizes::draw(random) };
     let mut program = runtime.compile(graph(&sizes))?;
@@ -127,7 +127,7 @@ fn layer_arguments(main: &mut Builder, layer: u64, sizes: &Sizes) -> Layer {
     let bf16 = |shape: &[u64]| TensorType::dram(shape, DType::Bf16);
     let qkv = weight("self_attn.qkv_proj", &bf16(&[hidden, hidden + 2 * KV_HEADS * HEAD]));
     let out = weight("self_attn.o_proj", &bf16(&[hidden, hidden]));
-    // Block floats have both spellings in real logs: as the element, and only as what is stored.
+    // Block floats have both spellings in real logs: as the element type, and only as the storage type.
     let up_gate = weight("mlp.up_gate_proj", &TensorType::dram(&[hidden, inner * 2], DType::BfpBf8));
     let down = bf16(&[inner, hidden]);
     let down = weight("mlp.down_proj", &if sizes.quantised { down } else { down.stored_as(DType::BfpBf8) });
@@ -137,7 +137,7 @@ fn layer_arguments(main: &mut Builder, layer: u64, sizes: &Sizes) -> Layer {
     Layer { qkv, out, up_gate, down, keys, values }
 }
 
-/// A weight in block floats, const-evaluated from the one that comes.
+/// A block-float weight, const-evaluated from an argument.
 fn quantise(graph: &mut GraphBuilder, layer: u64, weight: Value) -> Value {
     let tensor = graph.main.tensor(weight).clone();
     let mut function = graph.const_eval();
@@ -174,7 +174,7 @@ fn add(main: &mut Builder, name: String, operands: [Value; 2], sizes: &Sizes) ->
     sum
 }
 
-/// Attention over the caches, which get the new keys and values in place.
+/// Attention over the caches, which are updated in place.
 fn attention(
     main: &mut Builder,
     name: &str,
@@ -219,7 +219,7 @@ fn attention(
     add(main, format!("{name}.add"), [hidden, out], sizes)
 }
 
-/// The gated feed-forward step; the gate and the rest come out of one product and are split.
+/// The gated feed-forward step; a single product is split into the gate and the rest.
 fn feed_forward(main: &mut Builder, name: &str, hidden: Value, layer: &Layer, sizes: &Sizes) -> Value {
     let normed = norm(main, format!("{name}.post_norm"), hidden, sizes);
     let wide =

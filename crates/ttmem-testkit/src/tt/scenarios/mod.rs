@@ -1,7 +1,7 @@
-//! The scenarios: which programs are compiled, and in what order they run.
+//! The scenarios: the programs that are compiled, and the order of their runs.
 //!
-//! Sizes, shapes and depths are drawn from the seed within what such models have, so that every seed is
-//! another log. A scenario leaves the outputs of its last program where they are: the log ends there.
+//! Sizes, shapes and depths are drawn from the seed within realistic ranges, so that every seed gives a different log.
+//! A scenario does not free the outputs of its last program: the log ends there.
 
 mod distinct;
 mod llm;
@@ -15,33 +15,33 @@ use super::chip::Chip;
 use super::runtime::{Runtime, Stop};
 use crate::random::Random;
 
-/// What happens in a log.
+/// The contents of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// An image decoder, run twice: weights are const-evaluated in the first run, found again in the second,
-    /// and survive their deallocation.
+    /// An image decoder, run twice: weights are const-evaluated in the first run, cached in the second, and survive
+    /// their deallocation.
     Vae,
-    /// Decode steps of a language model: caches that are written in place, sharded activations, block floats.
+    /// Decode steps of a language model: caches updated in place, sharded activations, block floats.
     Llm,
-    /// Two graphs that are both called `@main`; the second is compiled after the first has run.
+    /// Two graphs named `@main`; the second is compiled after the first has run.
     TwoGraphs,
-    /// A buffer is larger than all that is free.
+    /// A buffer is larger than the free memory.
     OomCapacity,
-    /// A buffer is smaller than all that is free, but larger than any hole.
+    /// A buffer is smaller than the free memory, but larger than any hole.
     OomFragmentation,
-    /// Random programs with everything that may happen in one.
+    /// Random programs with all kinds of operations.
     Random,
     /// Random programs in the same order, pass after pass. A line `Got output shape: …` ends each pass.
     Passes {
-        /// How many times.
+        /// The number of passes.
         passes: u64,
     },
-    /// One program over and over, until at least this many operations ran. For benchmarks.
+    /// One program repeated until at least this many operations ran. For benchmarks.
     Repeated {
         /// At least this many operations.
         ops: u64,
     },
-    /// Programs without end in which no operation has the text of another. For benchmarks.
+    /// Programs whose operations all have distinct texts. For benchmarks.
     Distinct {
         /// At least this many operations.
         ops: u64,
@@ -49,7 +49,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// One of each kind, as large as they are.
+    /// One scenario of each kind, at its natural size.
     pub const KINDS: [Self; 6] =
         [Self::Vae, Self::Llm, Self::TwoGraphs, Self::OomCapacity, Self::OomFragmentation, Self::Random];
 }
@@ -70,7 +70,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of this name; `ops` is for those that have no end of their own.
+    /// The scenario with this name; `ops` is the length of endless ones.
     pub fn named(name: &str, ops: u64) -> Option<Self> {
         [
             Self::Vae,

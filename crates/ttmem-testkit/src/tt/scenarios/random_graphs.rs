@@ -1,7 +1,7 @@
-//! Random programs: every kind of step there is, in any order, with deallocations in any order.
+//! Random programs: every kind of step, in any order, with deallocations in any order.
 //!
-//! What comes out makes no sense as a computation. It is well formed: values are used while they live, and
-//! everything but the results is given up in the end.
+//! The result makes no sense as a computation, but is well formed: values are only used while they are live, and
+//! everything except the results is freed at the end.
 
 use super::shapes::{MOST_IN_L1, location, moved, tensor};
 use crate::random::Random;
@@ -11,7 +11,7 @@ use crate::tt::program::{Builder, Function, Graph, GraphBuilder, Role, Value, sh
 use crate::tt::runtime::{Program, Runtime, Stop};
 use crate::tt::tensor::{DType, Place, Tensor, TensorType};
 
-/// Tensors that a function holds at most, before it gives one up.
+/// The maximum number of live tensors in a function before it frees one.
 const MOST_LIVE: usize = 10;
 
 pub fn play(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip) -> Result<(), Stop> {
@@ -37,7 +37,7 @@ pub fn play(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip) -> Resul
     Ok(())
 }
 
-/// Programs in the same order, pass after pass; what they return goes at once, or later, or never.
+/// Programs in the same order, pass after pass; their results are freed at once, later, or never.
 pub fn play_passes(
     runtime: &mut Runtime<'_>,
     random: &mut Random,
@@ -68,18 +68,18 @@ pub fn play_passes(
     Ok(())
 }
 
-/// The main function of a graph while it is written, and those that it calls.
+/// The main function of a graph under construction, and the functions it calls.
 struct Draft<'r> {
     random: &'r mut Random,
     chip: Chip,
     graph: GraphBuilder,
-    /// Values that the function has to give up.
+    /// Values that the function has to free.
     live: Vec<Value>,
-    /// Values that it may use besides.
+    /// Other values that it may use.
     borrowed: Vec<Value>,
-    /// Values in host memory, which nobody gives up.
+    /// Values in host memory, which are never freed.
     on_host: Vec<Value>,
-    /// Steps so far, to name them.
+    /// The number of steps so far, for names.
     steps: u64,
 }
 
@@ -137,16 +137,16 @@ impl<'r> Draft<'r> {
         self.graph.main.tensor(value).clone()
     }
 
-    /// Something on the device to work on.
+    /// A value on the device to use as an operand.
     fn operand(&mut self) -> Value {
         let all: Vec<Value> = self.live.iter().chain(&self.borrowed).copied().collect();
         if all.is_empty() { self.full() } else { self.random.pick(&all) }
     }
 
-    /// A tensor for a result: not in L1 where much is there already.
+    /// A tensor for a result, not in L1 if that is already full.
     fn fitting(&mut self, wanted: &Tensor) -> Tensor {
         let in_l1 = |value: &&Value| self.graph.main.tensor(**value).pool() == Some(Pool::L1);
-        // Two results, and a function that is called, may add to what is there.
+        // Two results, and a called function, may add to the live tensors.
         if self.live.iter().filter(in_l1).count() + 4 > MOST_IN_L1 {
             wanted.placed(Place::Dram)
         } else {
@@ -219,7 +219,7 @@ impl<'r> Draft<'r> {
         self.live.extend(step.gives_all(&[&first, &second]));
     }
 
-    /// A reshape: a view where only a dimension of one comes or goes, else a copy.
+    /// A reshape: a view if only a dimension of one is added or removed, otherwise a copy.
     fn view(&mut self) {
         let operand = self.operand();
         let from = self.tensor(operand);
@@ -240,7 +240,7 @@ impl<'r> Draft<'r> {
         self.live.push(value);
     }
 
-    /// To the host, or from there.
+    /// Moves a value to the host, or from there.
     fn through_host(&mut self) {
         let loc = self.loc();
         if self.on_host.is_empty() || self.random.chance(40) {
@@ -264,14 +264,14 @@ impl<'r> Draft<'r> {
         step.at(loc).in_place();
     }
 
-    /// Const-evaluates a group of weights, which are on the host or on the device.
+    /// Const-evaluates a group of weights, on the host or on the device.
     fn load_cached(&mut self, weights: &[Value]) {
         let function = self.nested(self.graph.const_eval(), weights);
         let values = self.graph.load_cached(function, weights);
         self.borrowed.extend(values);
     }
 
-    /// Calls a function, whose name only looks like that of a const-eval one.
+    /// Calls a function whose name only looks like that of a const-eval one.
     fn call(&mut self) {
         let operands = [self.operand()];
         let loc = self.loc();
@@ -281,7 +281,7 @@ impl<'r> Draft<'r> {
         self.live.extend(values);
     }
 
-    /// Writes a function of a few steps over arguments of these types, with one or two results.
+    /// Writes a function of a few steps with arguments of these types, and one or two results.
     fn nested(&mut self, mut function: Builder, operands: &[Value]) -> Function {
         let (mut borrowed, mut on_host) = (Vec::new(), Vec::new());
         for (number, &operand) in operands.iter().enumerate() {
@@ -300,7 +300,7 @@ impl<'r> Draft<'r> {
         inner.graph.main.returns(&results)
     }
 
-    /// A step that stays clear of L1, because the caller may have filled it.
+    /// A step that avoids L1, because the caller may have filled it.
     fn through_host_or_compute(&mut self) {
         let loc = self.loc();
         let result = tensor(self.random, self.chip).placed(Place::Dram);
@@ -315,7 +315,7 @@ impl<'r> Draft<'r> {
         self.live.push(value);
     }
 
-    /// One or two of the live values in DRAM, no two of which share a buffer.
+    /// One or two of the live values in DRAM that do not share a buffer.
     fn device_results(&mut self) -> Vec<Value> {
         let made: Vec<Value> = (0..self.random.between(1, 2))
             .map(|_| {
@@ -328,7 +328,7 @@ impl<'r> Draft<'r> {
         made
     }
 
-    /// What the main function returns: on the device, or on the host.
+    /// The results of the main function: on the device, or on the host.
     fn results(&mut self) -> Vec<Value> {
         if self.random.chance(50) {
             return self.device_results();
@@ -338,7 +338,7 @@ impl<'r> Draft<'r> {
         vec![self.graph.main.step("ttnn.from_device", &[operand]).at(loc).gives(&host)]
     }
 
-    /// Gives values up at random, and some wherever there are many.
+    /// Frees values at random, and more if there are many.
     fn give_some_up(&mut self) {
         while self.live.len() > MOST_LIVE || (self.live.len() > 2 && self.random.chance(35)) {
             let value = self.live.swap_remove(self.random.index(self.live.len()));
@@ -346,7 +346,7 @@ impl<'r> Draft<'r> {
         }
     }
 
-    /// Gives some of the inputs up, and some of the const-evaluated weights, which does nothing to these.
+    /// Frees some of the inputs, and some of the const-evaluated weights, which has no effect on the latter.
     fn give_arguments_up(&mut self, inputs: &[Value]) {
         let arguments = self.graph.main.arguments();
         for value in std::mem::take(&mut self.borrowed) {
@@ -359,7 +359,7 @@ impl<'r> Draft<'r> {
         }
     }
 
-    /// Gives everything up in random order, except `results`.
+    /// Frees everything except `results`, in random order.
     fn give_all_up(&mut self, results: &[Value]) {
         self.live.retain(|value| !results.contains(value));
         while !self.live.is_empty() {

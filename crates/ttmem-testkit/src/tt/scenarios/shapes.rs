@@ -1,18 +1,18 @@
-//! Random tensors that are sure to fit, and random locations.
+//! Random tensors that are guaranteed to fit, and random locations.
 
 use crate::random::Random;
 use crate::tt::chip::{Chip, Pool};
 use crate::tt::dialect::Loc;
 use crate::tt::tensor::{Cut, DType, Place, Tensor, TensorType};
 
-/// The most bytes per bank that a random tensor has in L1.
+/// The maximum bytes per bank of a random tensor in L1.
 const L1_SHARE: u64 = 64 * 1024;
 
-/// How many random tensors may be in L1 at a time. Each may split the free space once, so whatever the order
-/// of allocations is, the largest of nine holes holds the next one.
+/// The maximum number of random tensors in L1. Each may split the free space once, so the largest of nine holes fits
+/// the next one, whatever the order of allocations.
 pub const MOST_IN_L1: usize = 8;
 
-/// A tensor of a few kilobytes to a few megabytes, mostly in DRAM.
+/// A tensor of a few kilobytes to a few megabytes, usually in DRAM.
 pub fn tensor(random: &mut Random, chip: Chip) -> Tensor {
     let shape = shape(random);
     let dtype =
@@ -25,7 +25,7 @@ pub fn tensor(random: &mut Random, chip: Chip) -> Tensor {
     }
 }
 
-/// One to four dimensions; the last two are often no multiple of a tile.
+/// One to four dimensions; the last two are often not multiples of a tile.
 fn shape(random: &mut Random) -> Vec<u64> {
     let columns = if random.chance(60) { random.between(1, 32) * 32 } else { random.between(1, 1000) };
     let rows = if random.chance(60) { random.between(1, 12) * 32 } else { random.between(1, 300) };
@@ -37,7 +37,7 @@ fn shape(random: &mut Random) -> Vec<u64> {
     }
 }
 
-/// The same tensor in tiles somewhere on the device.
+/// The same tensor in tiles, elsewhere on the device.
 pub fn moved(random: &mut Random, chip: Chip, tensor: &TensorType) -> Tensor {
     let tiled = TensorType { tiled: true, ..tensor.clone() };
     let ((rows, columns), (down, across)) = (tiled.units(), chip.cores());
@@ -56,7 +56,7 @@ pub fn moved(random: &mut Random, chip: Chip, tensor: &TensorType) -> Tensor {
     if place == Place::Dram || there.per_bank(chip) <= L1_SHARE { there } else { tiled.placed(Place::Dram) }
 }
 
-/// A location of any kind, `number` being part of its name.
+/// A location of any kind, with `number` in its name.
 pub fn location(random: &mut Random, number: u64) -> Loc {
     let layer = random.between(0, 79);
     let name = format!("model.layers.{layer}.block.{number}");
@@ -66,7 +66,7 @@ pub fn location(random: &mut Random, number: u64) -> Loc {
         2 => Loc::derived(&name, random.pick(&["typecast", "mm", "to_layout", "in_0"])),
         3 => Loc::call(Loc::name(name), Loc::file("/srv/model/run.py", layer + 10, 5)),
         4 => Loc::Fused(vec![Loc::name(name), Loc::derived(&format!("fused.{layer}"), "tail")]),
-        // What a name may hold, and a careless reader takes for an end.
+        // Valid in a name, but easily mistaken for its end.
         5 => Loc::name(format!("aten::add[\"x\"] {{n>{number}}} : tensor<1xf32> -> (loc)")),
         _ => Loc::name(name),
     }

@@ -1,4 +1,4 @@
-//! Programs that run out of memory: because there is not enough, or because it is in pieces.
+//! Programs that run out of memory, because there is not enough, or because it is fragmented.
 
 use crate::random::Random;
 use crate::tt::chip::{Chip, Pool};
@@ -7,7 +7,7 @@ use crate::tt::program::{Builder, GraphBuilder, Role, Value};
 use crate::tt::runtime::{Runtime, Stop};
 use crate::tt::tensor::{DType, Place, Tensor, TensorType};
 
-/// Columns of tiles of every tensor here.
+/// The number of tile columns of every tensor here.
 const COLUMNS: u64 = 32;
 
 pub fn play_capacity(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip) -> Result<(), Stop> {
@@ -21,8 +21,8 @@ pub fn play_capacity(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip)
     finish(runtime, main)
 }
 
-/// Small blocks, every other of them freed, and then large ones: at the end the holes are larger than one of
-/// these together, but none is alone.
+/// Small blocks, every other one freed, then large ones: at the end, the holes are together larger than a large block,
+/// but none is on its own.
 pub fn play_fragmentation(runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip) -> Result<(), Stop> {
     let pool = Pool::Dram;
     let large = tensor(pool, chip, chip.capacity(pool) / random.between(20, 40));

@@ -1,4 +1,4 @@
-//! Two graphs of one model that are both called `@main`, as after a graph break.
+//! Two graphs of one model, both named `@main`, as after a graph break.
 
 use crate::random::Random;
 use crate::tt::dialect::Loc;

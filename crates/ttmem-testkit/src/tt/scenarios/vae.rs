@@ -1,4 +1,4 @@
-//! An image decoder: convolutions and group norms over growing images, weights on the host.
+//! An image decoder: convolutions and group norms over growing images, with weights on the host.
 
 use crate::random::Random;
 use crate::tt::dialect::Loc;
@@ -6,28 +6,28 @@ use crate::tt::program::{Builder, Function, Graph, GraphBuilder, Role, Value, sh
 use crate::tt::runtime::{Runtime, Stop};
 use crate::tt::tensor::{DType, Tensor, TensorType};
 
-/// What the seed decides.
+/// Determined by the seed.
 struct Sizes {
     dtype: DType,
     channels: u64,
-    /// Rows and columns of the image that comes in.
+    /// The rows and columns of the input image.
     latent: u64,
     blocks: u64,
 }
 
 impl Sizes {
-    /// Pixels that block number `block` works on; every block but the last doubles both sides.
+    /// The number of pixels in a block; every block but the last doubles both sides.
     fn pixels(&self, block: u64) -> u64 {
         let side = self.latent << block.min(self.blocks - 1);
         side * side
     }
 
-    /// Rows and columns of the image that comes out.
+    /// The rows and columns of the output image.
     fn side(&self) -> u64 {
         self.latent << (self.blocks - 1)
     }
 
-    /// The image as convolutions want it.
+    /// The image in the layout of convolutions.
     fn flat(&self, block: u64) -> Tensor {
         TensorType::dram(&[1, 1, self.pixels(block), self.channels], self.dtype)
     }
@@ -100,7 +100,7 @@ fn weight(main: &mut Builder, name: &str, shape: &[u64], sizes: &Sizes) -> Value
 }
 
 impl Block {
-    /// The weights as they come: on the host.
+    /// The weights as arguments, on the host.
     fn new(main: &mut Builder, number: u64, sizes: &Sizes) -> Self {
         let channels = sizes.channels;
         Self {
@@ -115,7 +115,7 @@ impl Block {
         }
     }
 
-    /// The weights as they are used: const-evaluated, those of the norm by one function.
+    /// The weights as used: const-evaluated, those of the norm by one function.
     fn load(self, graph: &mut GraphBuilder, number: u64, sizes: &Sizes) -> Self {
         let prepared =
             prepare_convolution(graph.const_eval(), number, graph.main.tensor(self.convolution), sizes);
@@ -145,7 +145,7 @@ fn prepare_convolution(mut function: Builder, block: u64, weight: &Tensor, sizes
     function.returns(&[result])
 }
 
-/// A scale and a shift for every pixel, as the compiler makes them where it does not broadcast.
+/// A scale and a shift for every pixel, as the compiler generates them if it does not broadcast.
 fn spread_norm(mut function: Builder, block: u64, weight: &Tensor, sizes: &Sizes) -> Function {
     let arguments = [0, 1].map(|index| function.argument(Role::Parameter, format!("norm.{index}"), weight));
     let device = function.device();
@@ -213,7 +213,7 @@ fn normalise(main: &mut Builder, block: u64, image: Value, weights: &Block, size
     next
 }
 
-/// A step on a view: the first of the two names to be given up frees nothing.
+/// A step on a view: freeing the first of the two names frees no memory.
 fn attend(main: &mut Builder, block: u64, image: Value) -> Value {
     let flat = main.tensor(image).clone();
     let squeezed = flat.shaped(&flat.shape[1..]);

@@ -1,4 +1,4 @@
-//! Home: what there is, and what can be done with it.
+//! Home: the logs and reports that were found, and the actions.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use jiff::Timestamp;
@@ -15,22 +15,22 @@ use super::stored::StoredReports;
 use super::{Next, Note, Scene, Screen};
 use crate::commands::interactive::inventory::{Inventory, RecentFile, ago};
 use crate::commands::interactive::look::{Look, fill, first_fitting, put, put_chosen, wrap};
-use crate::commands::interactive::message::Evidence;
+use crate::commands::interactive::message::Input;
 use crate::commands::interactive::paths::{from_home, shorten};
 
 const LABEL_WIDTH: usize = 18;
 
-/// Stands where it is not known yet what there is.
+/// Shown until the inventory is known.
 const LOOKING: &str = "looking …";
 
-/// Home.
+/// The first screen.
 #[derive(Debug, Default)]
 pub(in crate::commands::interactive) struct Home {
-    /// What is chosen; to begin with, the likeliest.
+    /// The selected action; `None` for the most likely one.
     chosen: Option<Choice>,
 }
 
-/// What can be done.
+/// The actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Newest,
@@ -64,7 +64,7 @@ impl Choice {
         }
     }
 
-    /// What is worth knowing of it, with less and less of that.
+    /// Details to show, from the longest to the shortest version.
     fn details(self, known: &Inventory) -> Vec<String> {
         match self {
             Self::Newest => match known.recent.first() {
@@ -79,15 +79,15 @@ impl Choice {
             Self::Reports => reports(known),
             Self::Run => match &known.script {
                 Some(script) => vec![
-                    format!("{script}, or any command: captured and reported"),
-                    format!("{script}, or any"),
+                    format!("{script} or any command, captured and reported"),
+                    format!("{script} or any"),
                 ],
                 None => {
-                    vec!["a script or any command: captured and reported".into(), "any script".into()]
+                    vec!["any script or command, captured and reported".into(), "any script".into()]
                 }
             },
             Self::Serve => {
-                vec!["in a browser, here or on your machine over SSH".into(), "over SSH, too".into()]
+                vec!["in a browser, locally or over SSH".into(), "also over SSH".into()]
             }
             Self::Quit => vec![String::new()],
         }
@@ -109,20 +109,20 @@ fn reports(known: &Inventory) -> Vec<String> {
         return vec![LOOKING.into()];
     }
     let Some(newest) = known.reports.first() else {
-        return vec![known.trouble.clone().unwrap_or_else(|| "none yet".into())];
+        return vec![known.problem.clone().unwrap_or_else(|| "none yet".into())];
     };
     let when = newest.written.zip(known.taken).map(|(then, now)| format!(", {}", ago(then, now)));
     let (number, name, when) = (known.reports.len(), &newest.name, when.unwrap_or_default());
     vec![format!("{number}; the newest is {name}{when}"), format!("{number}; {name}"), number.to_string()]
 }
 
-/// What is worth knowing where the newest log is not what it should be.
+/// A hint if there is no log, or if the newest one may be missing.
 fn hint(known: &Inventory) -> Option<&'static str> {
     if known.taken.is_some() && known.recent.is_empty() {
-        Some("There is no log here (*.log, *.ttmem, logs/*/). Paste a path, or let ttmem run your script.")
+        Some("No logs found here (*.log, *.ttmem, logs/*/). Paste a path, or run your script with ttmem.")
     } else if known.is_cut {
         Some(
-            "There are too many logs here to look at all: a newer one may be among the others. Type its path.",
+            "Too many logs here to check all of them, so a newer one may be missing. Type its path to open it.",
         )
     } else {
         None
@@ -131,14 +131,14 @@ fn hint(known: &Inventory) -> Option<&'static str> {
 
 impl Home {
     fn choices(known: &Inventory) -> Vec<Choice> {
-        // As long as nothing is known there may be one: what is there later should not move.
+        // Until the inventory is known there may be one; reserve its place so that nothing moves later.
         let has_newest = known.taken.is_none() || !known.recent.is_empty();
         let newest = has_newest.then_some(Choice::Newest);
         let rest = [Choice::Log, Choice::Reports, Choice::Run, Choice::Serve, Choice::Quit];
         newest.into_iter().chain(rest).collect()
     }
 
-    /// What Enter does: the likeliest, unless something else was chosen.
+    /// The action for Enter: the most likely one, unless another was selected.
     fn chosen(&self, known: &Inventory) -> Choice {
         let choices = Self::choices(known);
         let likeliest = if choices.contains(&Choice::Newest) {
@@ -165,13 +165,13 @@ impl Home {
         match choice {
             Choice::Newest => match known.recent.first() {
                 Some(file) => {
-                    Next::Open(Box::new(Reading::of(Evidence::file(known.name_from_here(&file.path)))))
+                    Next::Open(Box::new(Reading::of(Input::file(known.name_from_here(&file.path)))))
                 }
                 None => Next::Stay,
             },
             Choice::Log => Next::Open(Box::new(PathPrompt::default())),
             Choice::Reports if known.reports.is_empty() => Next::Say(Note::said(
-                "No report is stored yet. Choose a log and press p for its page, or run a command.",
+                "No stored reports yet. Choose a log and press p to write its page, or run a command.",
             )),
             Choice::Reports => Next::Open(Box::new(StoredReports::default())),
             Choice::Run => Next::Open(Box::new(RunPrompt::with(known.script.as_deref().unwrap_or_default()))),
@@ -191,7 +191,7 @@ impl Screen for Home {
     }
 
     fn keys(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("↑↓", "choose"), ("Enter", "go"), ("n l o r s", "at once"), ("q", "quit")]
+        vec![("↑↓", "choose"), ("Enter", "go"), ("n l o r s", "shortcuts"), ("q", "quit")]
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
@@ -227,7 +227,7 @@ impl Screen for Home {
             KeyCode::Home => self.chosen = Self::choices(known).first().copied(),
             KeyCode::End => self.chosen = Self::choices(known).last().copied(),
             KeyCode::Enter => return Self::go(self.chosen(known), known),
-            // So a path begins: what follows is the rest of it.
+            // A path starts like this: the following keys are the rest of it.
             KeyCode::Char(letter @ ('/' | '~' | '.')) => {
                 return Next::Open(Box::new(PathPrompt::with(letter.encode_utf8(&mut [0; 4]))));
             }
@@ -240,7 +240,7 @@ impl Screen for Home {
         Next::Stay
     }
 
-    /// What is pasted is a path.
+    /// Pasted text is a path.
     fn paste(&mut self, text: &str, _known: &Inventory) -> Next {
         Next::Open(Box::new(PathPrompt::with(text)))
     }

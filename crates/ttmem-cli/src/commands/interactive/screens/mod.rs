@@ -1,4 +1,4 @@
-//! The screens, one file each: what is seen, and what a key does there.
+//! The screens, one file each: what they show, and how they handle keys.
 
 mod home;
 mod no_memory;
@@ -23,113 +23,113 @@ use super::message::{Answer, Effect, Report};
 
 /// A screen.
 pub(super) trait Screen {
-    /// What it is, for the first line.
+    /// The title, for the first line.
     fn title(&self) -> String;
 
-    /// What is worth knowing beside the title.
+    /// A status to show next to the title.
     fn status(&self, _known: &Inventory) -> String {
         String::new()
     }
 
-    /// The keys that mean something here, and what.
+    /// The keys of this screen, and what they do.
     fn keys(&self) -> Vec<(&'static str, &'static str)>;
 
-    /// Draws what is between the title and the keys.
+    /// Draws the area between the title and the keys.
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>);
 
-    /// Whether it draws notes itself, close to what they are about.
+    /// Whether it draws notes itself, close to their subject.
     fn draws_notes(&self) -> bool {
         false
     }
 
-    /// The text that is being typed, if one is: there `q` is a letter.
+    /// The active text field, where `q` is a letter.
     fn field(&self) -> Option<&Field> {
         None
     }
 
-    /// Whether it changes without being told, and must be drawn again and again.
+    /// Whether it changes without messages, so that it must be redrawn regularly.
     fn is_moving(&self) -> bool {
         false
     }
 
-    /// The screen is seen from now on.
+    /// Called when the screen is opened.
     fn begin(&mut self, _known: &Inventory) -> Option<Effect> {
         None
     }
 
-    /// Takes a key. `q` comes here only as a letter.
+    /// Handles a key. `q` arrives here only as a letter.
     fn key(&mut self, key: KeyEvent, known: &Inventory) -> Next;
 
-    /// Takes a text that was pasted.
+    /// Handles pasted text.
     fn paste(&mut self, _text: &str, _known: &Inventory) -> Next {
         Next::Stay
     }
 
-    /// Takes what an effect came to. What an earlier screen has asked for comes here, too.
+    /// Handles the result of an effect, possibly one that an earlier screen requested.
     fn answer(&mut self, _answer: Answer, _known: &Inventory) -> Next {
         Next::Stay
     }
 
-    /// The screen is left.
+    /// Called when the screen is closed.
     fn end(&mut self) -> Option<Effect> {
         None
     }
 
-    /// What is to be printed when the program is left from here.
+    /// The text to print when the program quits from here.
     fn farewell(&self) -> Option<String> {
         None
     }
 }
 
-/// What a screen is drawn with.
+/// The context for drawing a screen.
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
-    /// Colours, or none.
+    /// The style.
     pub look: Look,
-    /// What there is to look at.
+    /// The inventory.
     pub known: &'a Inventory,
-    /// What is to be said.
+    /// The note to show.
     pub note: Option<&'a Note>,
 }
 
-/// Where a screen leads.
+/// What to do after a screen has handled something.
 pub(super) enum Next {
-    /// Nowhere.
+    /// Stay on this screen.
     Stay,
-    /// Nowhere, with something to say.
+    /// Stay and show a note.
     Say(Note),
-    /// Something is to be done outside.
+    /// Perform an effect.
     Do(Effect),
-    /// Something is to be done outside, and said.
+    /// Perform an effect and show a note.
     DoAndSay(Effect, Note),
-    /// To a screen from which one comes back here.
+    /// Open a screen on top of this one.
     Open(Box<dyn Screen>),
-    /// To a screen from which one comes back here, with something to say.
+    /// Open a screen on top of this one and show a note.
     OpenAndSay(Box<dyn Screen>, Note),
-    /// To a screen in place of this one.
+    /// Replace this screen.
     Become(Box<dyn Screen>),
-    /// To the screen below, perhaps with something to say.
+    /// Go back to the previous screen, optionally with a note.
     Back(Option<Note>),
-    /// Out.
+    /// Quit.
     Quit,
 }
 
-/// Something to say, until the next key.
+/// A note, shown until the next key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    /// The text, perhaps of several lines.
+    /// The text; may have several lines.
     pub text: String,
-    /// Whether something went wrong.
+    /// Whether it is an error.
     pub is_bad: bool,
 }
 
 impl Note {
-    /// Something worth knowing.
+    /// A note for information.
     pub fn said(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_bad: false }
     }
 
-    /// Something went wrong.
+    /// An error.
     pub fn bad(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_bad: true }
     }

@@ -1,4 +1,4 @@
-//! A log without memory data: why, and what to set, as a block to paste.
+//! A log without memory data: why, and the settings to paste into a shell.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
@@ -11,7 +11,7 @@ use crate::commands::interactive::inventory::Inventory;
 use crate::commands::interactive::look::{Look, wrap};
 use crate::commands::interactive::scroll::Scroll;
 
-/// What makes a runtime log with memory data, as lines for a shell.
+/// Shell commands that capture a runtime log with memory data.
 const BLOCK: [&str; 4] = [
     "export TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG",
     "export TT_RUNTIME_MEMORY_LOG_LEVEL=any",
@@ -27,7 +27,7 @@ pub(in crate::commands::interactive) struct NoMemory {
 }
 
 impl NoMemory {
-    /// What the error says.
+    /// The screen for an error.
     pub fn of(error: &ttmem::Error) -> Self {
         Self { message: error.to_string(), scroll: Scroll::default() }
     }
@@ -43,11 +43,7 @@ impl Screen for NoMemory {
     }
 
     fn keys(&self) -> Vec<(&'static str, &'static str)> {
-        vec![
-            ("Esc", "back"),
-            ("l", "choose another log"),
-            ("q", "quit; the block is printed once more, to be copied"),
-        ]
+        vec![("Esc", "back"), ("l", "choose another log"), ("q", "quit and print these commands for copying")]
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
@@ -55,7 +51,7 @@ impl Screen for NoMemory {
         let mut lines: Vec<Line<'static>> = Vec::new();
         lines.extend(BLOCK.iter().map(|line| Line::styled(*line, Look::strong())));
         lines.push(Line::default());
-        let heading = "Paste this into a shell, with your script in the last line, and look again:";
+        let heading = "Run this in a shell, with your script in the last line, then open the new log:";
         let heading = wrap(heading, width).into_iter().map(Line::raw);
         let why = wrap(&self.message, width).into_iter().map(|line| Line::styled(line, scene.look.warning()));
         let lines: Vec<Line<'static>> = heading.chain([Line::default()]).chain(lines).chain(why).collect();

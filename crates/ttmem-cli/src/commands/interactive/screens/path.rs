@@ -1,4 +1,4 @@
-//! The prompt for a path: recent files to choose from, completion, and whatever is typed or pasted.
+//! The prompt for a path: recent files, completion, and typed or pasted paths.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::commands::interactive::completion::{Completer, Entry, Typed};
 use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::{Inventory, RecentFile, ago};
 use crate::commands::interactive::look::{Look, fill, fill_left, fit, put, put_chosen, put_field, window};
-use crate::commands::interactive::message::{Answer, Effect, Evidence};
+use crate::commands::interactive::message::{Answer, Effect, Input};
 use crate::commands::interactive::paths::{readings, shorten, unquoted};
 use crate::commands::interactive::view::note_lines;
 
@@ -24,20 +24,20 @@ use crate::commands::interactive::view::note_lines;
 pub(in crate::commands::interactive) struct PathPrompt {
     field: Field,
     completer: Completer,
-    /// Which of the offers is chosen, if one is.
+    /// The index of the selected offer, if any.
     chosen: Option<usize>,
 }
 
-/// Something that the path might become.
+/// A suggested path.
 enum Offer<'a> {
-    /// In the folder that is being typed.
+    /// An entry of the typed folder.
     Entry(&'a Entry),
     /// A recent file.
     Recent(&'a RecentFile),
 }
 
 impl Offer<'_> {
-    /// Where an entry of a folder is.
+    /// The path of an entry.
     fn entry_in(&self, folder: &Path) -> Option<PathBuf> {
         match self {
             Self::Entry(entry) => Some(folder.join(&entry.name)),
@@ -47,7 +47,7 @@ impl Offer<'_> {
 }
 
 impl PathPrompt {
-    /// The prompt with a text that was pasted.
+    /// The prompt with a pasted text.
     pub fn with(pasted: &str) -> Self {
         let mut path = Self::default();
         path.field.paste(pasted);
@@ -58,13 +58,13 @@ impl PathPrompt {
         Typed::of(self.field.text(), known.home.as_deref())
     }
 
-    /// What can be chosen: what the typed text may become, and the recent files that have it in their names.
+    /// The offers: completions of the typed text, and recent files whose path contains it.
     fn offers<'a>(&'a self, known: &'a Inventory) -> Vec<Offer<'a>> {
         let text = self.field.text();
         let typed = self.typed(known);
         let place = typed.place(known.home.as_deref());
         let listing = self.completer.listing(&place);
-        // Where there are recent files, those of the folder are shown only when one begins to type.
+        // If there are recent files, entries of the folder are shown only once something is typed.
         let wants_entries = !text.is_empty() || known.recent.is_empty();
         let entries = listing.into_iter().flat_map(|listing| listing.matching(&typed.prefix));
         let mut offers: Vec<Offer<'a>> = entries.filter(|_| wants_entries).map(Offer::Entry).collect();
@@ -77,10 +77,17 @@ impl PathPrompt {
         offers
     }
 
-    fn chosen(&self, offers: usize) -> Option<usize> {
-        // With nothing typed, Enter takes the newest.
-        let likeliest = self.field.text().is_empty().then_some(0);
-        self.chosen.or(likeliest).filter(|chosen| *chosen < offers)
+    /// The index of the offer that Enter takes, if any.
+    fn chosen(&self, offers: usize, known: &Inventory) -> Option<usize> {
+        // With an empty field, the newest file; otherwise the only match.
+        let is_likely = self.field.text().is_empty() || offers == 1 && self.is_listed(known);
+        self.chosen.or(is_likely.then_some(0)).filter(|chosen| *chosen < offers)
+    }
+
+    /// Whether all entries of the typed folder are known. Until then, the typed path itself may be one of them.
+    fn is_listed(&self, known: &Inventory) -> bool {
+        let place = self.typed(known).place(known.home.as_deref());
+        self.completer.listing(&place).is_some_and(|listing| !listing.is_cut)
     }
 
     fn step(&mut self, known: &Inventory, by: isize) {
@@ -89,14 +96,14 @@ impl PathPrompt {
             return;
         }
         let last = offers - 1;
-        self.chosen = Some(match self.chosen(offers) {
+        self.chosen = Some(match self.chosen(offers, known) {
             Some(at) => at.saturating_add_signed(by).min(last),
             None if by < 0 => last,
             None => 0,
         });
     }
 
-    /// The text was changed: what can be chosen is another.
+    /// Updates the offers after a change of the text.
     fn changed(&mut self, known: &Inventory) -> Next {
         self.chosen = None;
         let place = self.typed(known).place(known.home.as_deref());
@@ -114,7 +121,7 @@ impl PathPrompt {
         Next::Do(self.completer.complete_in(place))
     }
 
-    /// Completes, now that it is known what lies there.
+    /// Completes once the folder is listed.
     fn complete_now(&mut self, known: &Inventory) -> Next {
         let typed = self.typed(known);
         let listing = self.completer.listing(&typed.place(known.home.as_deref()));
@@ -123,12 +130,12 @@ impl PathPrompt {
                 self.field.replace(text);
                 self.changed(known)
             }
-            // As far as all agree: from here on, one is chosen.
+            // The common prefix is complete; select an entry instead.
             Some(_) => {
                 self.step(known, 1);
                 Next::Stay
             }
-            None => Next::Say(Note::bad("nothing there begins like that")),
+            None => Next::Say(Note::bad("no matching files")),
         }
     }
 
@@ -141,9 +148,9 @@ impl PathPrompt {
 
     fn submit(&mut self, known: &Inventory) -> Next {
         let offers = self.offers(known);
-        let chosen = self.chosen(offers.len()).and_then(|chosen| offers.get(chosen));
+        let chosen = self.chosen(offers.len(), known).and_then(|chosen| offers.get(chosen));
         let text = match chosen {
-            Some(Offer::Recent(file)) => return read(Evidence::file(known.name_from_here(&file.path))),
+            Some(Offer::Recent(file)) => return read(Input::file(known.name_from_here(&file.path))),
             Some(Offer::Entry(entry)) => self.typed(known).with(entry),
             None if self.field.text().trim().is_empty() => {
                 return Next::Say(Note::bad("type or paste a path"));
@@ -159,7 +166,7 @@ impl PathPrompt {
         let entry =
             listing.and_then(|listing| listing.matching(&typed.prefix).find(|e| e.name == typed.prefix));
         if let Some(entry) = entry.filter(|entry| entry.is_folder) {
-            // A folder is no log, but it may have one.
+            // A folder is not a log, but it may contain one.
             let text = typed.with(entry);
             self.field.replace(text);
             return self.changed(known);
@@ -172,15 +179,15 @@ impl PathPrompt {
                 .look_into(Typed::of(text, known.home.as_deref()).place(known.home.as_deref()))
             {
                 Some(effect) => Next::Do(effect),
-                None => Next::Say(Note::said("a folder: choose a file in it")),
+                None => Next::Say(Note::said("this is a folder; choose a file in it")),
             };
         }
-        read(Evidence::File(readings(text, known.home.as_deref())))
+        read(Input::File(readings(text, known.home.as_deref())))
     }
 }
 
-fn read(evidence: Evidence) -> Next {
-    Next::Open(Box::new(Reading::of(evidence)))
+fn read(input: Input) -> Next {
+    Next::Open(Box::new(Reading::of(input)))
 }
 
 impl Screen for PathPrompt {
@@ -194,7 +201,7 @@ impl Screen for PathPrompt {
             ("Tab", "complete"),
             ("↑↓", "choose"),
             ("Esc", "back"),
-            ("q", "quit, when empty"),
+            ("q", "quit if empty"),
         ]
     }
 
@@ -275,7 +282,7 @@ impl Screen for PathPrompt {
 impl PathPrompt {
     fn draw_offers(&self, frame: &mut Frame<'_>, area: Rect, known: &Inventory) {
         let offers = self.offers(known);
-        let chosen = self.chosen(offers.len());
+        let chosen = self.chosen(offers.len(), known);
         let width = usize::from(area.width);
         let mut rows: Vec<(Line<'static>, bool)> = Vec::new();
         let mut heading = String::new();
@@ -283,7 +290,7 @@ impl PathPrompt {
             let (above, line) = match offer {
                 Offer::Entry(entry) => (self.heading(known), entry_line(entry, width)),
                 Offer::Recent(file) => {
-                    let more = if known.is_cut { " (of a part: there are too many)" } else { "" };
+                    let more = if known.is_cut { " (incomplete: too many files)" } else { "" };
                     (format!("recent files{more}"), recent_line(file, known, width))
                 }
             };
@@ -301,13 +308,13 @@ impl PathPrompt {
         }
     }
 
-    /// `in ~/logs/`, and whether that is all.
+    /// `in ~/logs/`, with a note if the list is incomplete.
     fn heading(&self, known: &Inventory) -> String {
         let typed = self.typed(known);
         let folder = if typed.folder.is_empty() { "this folder" } else { &typed.folder };
         let listing = self.completer.listing(&typed.place(known.home.as_deref()));
         let more =
-            if listing.is_some_and(|listing| listing.is_cut) { " (a part of it: it is large)" } else { "" };
+            if listing.is_some_and(|listing| listing.is_cut) { " (incomplete: too many files)" } else { "" };
         format!("in {folder}{more}")
     }
 }
@@ -323,7 +330,7 @@ fn recent_line(file: &RecentFile, known: &Inventory, width: usize) -> Line<'stat
     const WHEN: usize = 15;
     let when = Timestamp::try_from(file.written).ok().zip(known.taken);
     let when = when.map_or_else(String::new, |(then, now)| ago(then, now));
-    // Where there is little room, the name counts.
+    // On a narrow terminal, show only the name.
     let details = match width {
         0..50 => String::new(),
         _ => format!("{}{}", fill_left(&size(file.bytes), SIZE), fill_left(&when, WHEN + 1)),

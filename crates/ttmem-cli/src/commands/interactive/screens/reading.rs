@@ -1,4 +1,4 @@
-//! Reading evidence: how far it is, and a way out.
+//! Reading an input: the progress, and a way to cancel.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use super::result::Answered;
 use super::{Next, Note, Report, Scene, Screen};
 use crate::commands::interactive::inventory::Inventory;
 use crate::commands::interactive::look::{Look, fit, put};
-use crate::commands::interactive::message::{Answer, Effect, Evidence};
+use crate::commands::interactive::message::{Answer, Effect, Input};
 
 const BAR_WIDTH: u64 = 60;
 
-/// Reading evidence.
+/// The progress of reading an input.
 #[derive(Debug)]
 pub(in crate::commands::interactive) struct Reading {
-    evidence: Evidence,
+    input: Input,
     progress: Arc<Progress>,
 }
 
 impl Reading {
-    /// Begins to read.
-    pub fn of(evidence: Evidence) -> Self {
-        Self { evidence, progress: Arc::default() }
+    /// Starts reading.
+    pub fn of(input: Input) -> Self {
+        Self { input, progress: Arc::default() }
     }
 }
 
-/// `▓▓▓▓░░░░  45 %   123.4 MiB of 274.2 MiB`; a pipe has no size to compare with.
+/// `▓▓▓▓░░░░   45%   123.4 MiB of 274.2 MiB`; only the bytes for a pipe, whose size is unknown.
 fn bar(read: u64, all: Option<u64>, width: u16, look: Look) -> Line<'static> {
     let Some(all) = all else { return Line::raw(format!("{} read", size(read))) };
     let figures = format!(" {:>5}   {} of {}", percent(read.min(all), all), size(read), size(all));
@@ -56,8 +56,8 @@ fn ended(outcome: ttmem::Result<Box<Report>>) -> Next {
     }
 }
 
-/// Whether it is a log that would have memory data in it, had it been captured with the right settings: also text
-/// without any line of the runtime.
+/// Whether the log has no memory data because of the settings it was captured with. This includes text without any
+/// runtime line.
 fn lacks_settings(error: &Error) -> bool {
     match error {
         Error::NoMemoryData { .. } => true,
@@ -66,14 +66,14 @@ fn lacks_settings(error: &Error) -> bool {
     }
 }
 
-/// What went wrong, and what to do about it.
+/// The error, and what to do about it.
 fn in_words(error: &Error) -> String {
     match error {
         Error::Read { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            format!("{} is not there", path.display())
+            format!("{}: not found", path.display())
         }
         Error::Read { path, source } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            format!("{} may not be read by you: ask its owner, or chmod +r", path.display())
+            format!("{}: permission denied; ask its owner, or run chmod +r", path.display())
         }
         error => error.to_string(),
     }
@@ -89,11 +89,11 @@ impl Screen for Reading {
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
-        put(frame, area, 0, Line::raw(fit(self.evidence.name(), usize::from(area.width))));
+        put(frame, area, 0, Line::raw(fit(self.input.name(), usize::from(area.width))));
         let (read, all) = (self.progress.read(), self.progress.size());
         put(frame, area, 2, bar(read, all, area.width, scene.look));
         if all.is_some_and(|all| read >= all) {
-            put(frame, area, 4, Line::styled("All is read; working out who held the memory.", Look::faint()));
+            put(frame, area, 4, Line::styled("File read; attributing memory to tensors …", Look::faint()));
         }
     }
 
@@ -102,12 +102,12 @@ impl Screen for Reading {
     }
 
     fn begin(&mut self, _known: &Inventory) -> Option<Effect> {
-        Some(Effect::Read { evidence: self.evidence.clone(), progress: Arc::clone(&self.progress) })
+        Some(Effect::Read { input: self.input.clone(), progress: Arc::clone(&self.progress) })
     }
 
     fn key(&mut self, key: KeyEvent, _known: &Inventory) -> Next {
         match key.code {
-            KeyCode::Esc => Next::Back(Some(Note::said("The reading was cancelled."))),
+            KeyCode::Esc => Next::Back(Some(Note::said("Reading cancelled."))),
             _ => Next::Stay,
         }
     }
@@ -130,14 +130,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_says_bytes_and_share_and_fits() {
+    fn the_bar_shows_bytes_and_percent_and_fits() {
         let look = Look { has_colour: false };
         let draw = |read, all, width| bar(read, all, width, look).to_string();
-        assert_eq!(draw(512 << 20, Some(1 << 30), 42), "▓▓▓▓▓▓░░░░░░  50 %   512.0 MiB of 1.00 GiB");
-        assert_eq!(draw(0, Some(1000), 34), "░░░░░░░░░░░░   0 %   0 B of 1000 B");
+        assert_eq!(draw(512 << 20, Some(1 << 30), 42), "▓▓▓▓▓▓░░░░░░   50%   512.0 MiB of 1.00 GiB");
+        assert_eq!(draw(0, Some(1000), 34), "░░░░░░░░░░░░    0%   0 B of 1000 B");
         assert_eq!(draw(5 << 10, None, 40), "5.0 KiB read");
         // A file that grows while it is read.
-        assert!(draw(3000, Some(1000), 60).contains("100 %   2.9 KiB of 1000 B"));
+        assert!(draw(3000, Some(1000), 60).contains("100%   2.9 KiB of 1000 B"));
         for width in 30..200 {
             for read in [0, 1, 999, 1000] {
                 assert!(bar(read, Some(1000), width, look).width() <= usize::from(width));

@@ -1,4 +1,4 @@
-//! The answer: the summary, as long as it is, and what can be done with it.
+//! The summary, and the actions for it.
 
 use std::path::PathBuf;
 
@@ -20,37 +20,38 @@ use crate::commands::interactive::message::{Answer, Effect};
 use crate::commands::interactive::paths::unquoted;
 use crate::commands::interactive::scroll::Scroll;
 
-/// Narrower, its tables would not stand; wider, they would not be read.
+/// Below this width tables break; above it they are hard to read.
 const WIDTHS: (usize, usize) = (60, 160);
-/// The keys that show what the summary leaves out.
-const HINTS: report::Hints = report::Hints { rows: "a shows all", suggestions: "m saves more" };
+/// The keys that show what the summary omits.
+const HINTS: report::Hints =
+    report::Hints { rows: "press a for all", suggestions: "press m to save all", lines: "press a for all" };
 
-/// The answer.
+/// The summary of an input.
 #[derive(Debug)]
 pub(in crate::commands::interactive) struct Answered {
     report: Report,
     scroll: Scroll,
-    /// Whether lists have all their rows.
+    /// Whether lists show all rows.
     has_all_rows: bool,
     asking: Asking,
-    /// What the report is being stored for.
+    /// Why the report is being stored.
     storing_for: Option<Purpose>,
-    /// The text as it was last set, for a width.
+    /// The lines as last wrapped, and their width.
     set: Option<(usize, Vec<Line<'static>>)>,
 }
 
-/// What is being asked.
+/// The open question.
 #[derive(Debug)]
 enum Asking {
     Nothing,
-    /// The name of the file for the Markdown.
+    /// The file name for the Markdown.
     Name(Field),
-    /// Nothing: the file is being written.
+    /// No question while the file is being written.
     Writing {
         path: PathBuf,
         name: Field,
     },
-    /// Whether a file may be replaced.
+    /// Whether to replace an existing file.
     Replace {
         path: PathBuf,
         name: Field,
@@ -76,7 +77,7 @@ impl Answered {
         }
     }
 
-    /// The summary, set for a width. It is set anew only when it must be.
+    /// The summary, wrapped to a width and cached.
     fn lines(&mut self, width: usize, look: Look) -> &[Line<'static>] {
         if self.set.as_ref().is_none_or(|(set, _)| *set != width) {
             self.set = Some((width, self.set_lines(width, look)));
@@ -86,25 +87,26 @@ impl Answered {
 
     fn set_lines(&self, width: usize, look: Look) -> Vec<Line<'static>> {
         let rows = if self.has_all_rows { usize::MAX } else { report::Screen::default().rows };
-        let screen = report::Screen { width: width.clamp(WIDTHS.0, WIDTHS.1), rows, hints: HINTS };
+        let screen =
+            report::Screen { width: width.clamp(WIDTHS.0, WIDTHS.1), height: None, rows, hints: HINTS };
         let mut lines = report_lines(&report::text(&self.report.summary, screen), width, look);
         lines.extend(self.warnings(width, look));
         lines
     }
 
     fn warnings(&self, width: usize, look: Look) -> Vec<Line<'static>> {
-        const MOST: usize = 100;
+        const MAX_WARNINGS: usize = 100;
         let warnings = &self.report.summary.source.warnings;
-        let mut texts: Vec<String> = warnings.iter().take(MOST).map(in_words).collect();
-        if warnings.len() > MOST {
-            texts.push(format!("{} more warnings; ttmem summary --json has all", warnings.len() - MOST));
+        let mut texts: Vec<String> = warnings.iter().take(MAX_WARNINGS).map(in_words).collect();
+        if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
+            texts.push(format!("{more} more warnings; use ttmem summary --json to see all"));
         }
         let lines = texts.iter().flat_map(|text| wrap(text, width));
         let lines: Vec<Line<'static>> = lines.map(|line| Line::styled(line, look.warning())).collect();
         if lines.is_empty() { lines } else { std::iter::once(Line::default()).chain(lines).collect() }
     }
 
-    /// Does something with the stored report; what is not stored yet is stored first.
+    /// Uses the stored report, after storing it if necessary.
     fn with_stored(&mut self, purpose: Purpose) -> Next {
         if self.storing_for.is_some() {
             return Next::Stay;
@@ -126,7 +128,7 @@ impl Answered {
                 self.report.stored = Some(*stored);
                 next
             }
-            (Err(error), _) => Next::Say(Note::bad(format!("the report is not stored: {error}"))),
+            (Err(error), _) => Next::Say(Note::bad(format!("cannot store the report: {error}"))),
         }
     }
 
@@ -162,7 +164,7 @@ impl Answered {
         let name = unquoted(field.text(), known.home.as_deref());
         if name.is_empty() {
             self.asking = Asking::Name(field);
-            return Next::Say(Note::bad("type the name of a file"));
+            return Next::Say(Note::bad("type a file name"));
         }
         self.write(PathBuf::from(name), field, false)
     }
@@ -170,7 +172,12 @@ impl Answered {
     fn write(&mut self, path: PathBuf, name: Field, may_replace: bool) -> Next {
         let mut content = Vec::new();
         // Writing into memory cannot fail.
-        let _ = report::markdown(&self.report.summary, &self.report.name, &mut content);
+        let _ = report::markdown(
+            &self.report.summary,
+            &self.report.name,
+            report::MarkdownSize::default(),
+            &mut content,
+        );
         self.asking = Asking::Writing { path: path.clone(), name };
         Next::Do(Effect::Write { path, content, may_replace })
     }
@@ -180,7 +187,7 @@ impl Answered {
             return Next::Stay;
         };
         match outcome {
-            Ok(()) => Next::Say(Note::said(format!("Written: {}", written.display()))),
+            Ok(()) => Next::Say(Note::said(format!("Wrote {}", written.display()))),
             Err(ttmem::Error::Exists { .. }) => {
                 self.asking = Asking::Replace { path, name };
                 Next::Stay
@@ -205,7 +212,7 @@ fn go(stored: &Stored, purpose: Purpose) -> Next {
             Next::DoAndSay(Effect::ShowPage(page), Note::said("Starting a browser …"))
         }
         (Purpose::Page, None) => Next::Say(Note::bad(format!(
-            "this report has no page; ttmem report {} makes one",
+            "this report has no page; run ttmem report {} to write one",
             quote(&stored.folder.display().to_string())
         ))),
     }
@@ -214,12 +221,12 @@ fn go(stored: &Stored, purpose: Purpose) -> Next {
 fn page_note(page: &std::path::Path, is_shown: bool, host: Option<&str>) -> Note {
     let page = page.display().to_string();
     if is_shown {
-        return Note::said(format!("In your browser: {page}"));
+        return Note::said(format!("Opened in your browser: {page}"));
     }
     let host = host.unwrap_or("HOST");
     Note::said(format!(
-        "The page is written: {page}\n\
-         No browser can be started here. Press s to serve it, or on your own machine:\n\
+        "Page written: {page}\n\
+         Cannot start a browser here. Press s to serve the page, or run on your machine:\n\
          scp {} .",
         quote(&format!("{host}:{page}"))
     ))
@@ -252,7 +259,7 @@ impl Screen for Answered {
                 ("q", "quit"),
             ],
             Asking::Writing { .. } => vec![("q", "quit")],
-            Asking::Name(_) => vec![("Enter", "write"), ("Esc", "do not"), ("Ctrl-U", "clear")],
+            Asking::Name(_) => vec![("Enter", "write"), ("Esc", "cancel"), ("Ctrl-U", "clear")],
             Asking::Replace { .. } => vec![("y", "replace it"), ("n", "another name"), ("q", "quit")],
         }
     }
@@ -263,7 +270,7 @@ impl Screen for Answered {
             Asking::Name(field) => ask_for(frame, area, "Save Markdown as", field),
             Asking::Writing { path, .. } => ask(frame, area, &format!("Writing {} …", path.display())),
             Asking::Replace { path, .. } => {
-                ask(frame, area, &format!("{} is there already. Replace it? y/n", path.display()))
+                ask(frame, area, &format!("{} already exists. Replace it? y/n", path.display()))
             }
         };
         let mut scroll = self.scroll;
@@ -311,7 +318,7 @@ impl Screen for Answered {
 
     fn answer(&mut self, answer: Answer, known: &Inventory) -> Next {
         match answer {
-            // That of another log may come late.
+            // The answer for another log may arrive late.
             Answer::Stored { file, profile, outcome } if file == self.report.file => {
                 self.report.profile = Some(profile);
                 self.stored(outcome)

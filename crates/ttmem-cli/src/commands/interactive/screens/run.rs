@@ -1,4 +1,4 @@
-//! The prompt for a command that is to be run, captured and reported.
+//! The prompt for a command to run, capture and report.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
@@ -16,9 +16,8 @@ use crate::commands::interactive::look::{Look, fit, put, put_field, wrap};
 use crate::commands::interactive::message::{Answer, Effect, Left};
 use crate::commands::interactive::view::note_lines;
 
-const ABOUT: &str = "A script (.py runs under python) or any command, as you would type it. Its output is shown \
-                     and captured into ./logs, with the runtime's memory log switched on; then you are back here \
-                     with the answer.";
+const ABOUT: &str = "Type a script (.py files run with python) or any command. Its output is shown and captured in \
+                     ./logs, with the runtime's memory log enabled. Afterwards, ttmem shows the summary.";
 
 /// The prompt for a command.
 #[derive(Debug)]
@@ -30,12 +29,12 @@ pub(in crate::commands::interactive) struct RunPrompt {
 }
 
 impl RunPrompt {
-    /// The prompt with a command to begin with.
+    /// The prompt with an initial command.
     pub fn with(command: &str) -> Self {
         Self { field: Field::with(command), completer: Completer::default(), ended: None }
     }
 
-    /// What stands before the last word, and that word as a path.
+    /// The text before the last word, and that word as a path.
     fn last_word(&self, known: &Inventory) -> (String, Typed) {
         let text = self.field.text();
         let at = text.rfind(' ').map_or(0, |at| at + 1);
@@ -47,7 +46,7 @@ impl RunPrompt {
         let listing = self.completer.listing(&word.place(known.home.as_deref()));
         match listing.and_then(|listing| word.completed(listing)) {
             Some(path) => self.field.replace(format!("{before}{}", path.replace(' ', "\\ "))),
-            None => return Next::Say(Note::bad("nothing there begins like that")),
+            None => return Next::Say(Note::bad("no matching files")),
         }
         Next::Stay
     }
@@ -59,17 +58,17 @@ impl RunPrompt {
         }
     }
 
-    /// The command stays here, to be run again.
+    /// Shows the result. The command stays in the field, to be run again.
     fn ran(&mut self, how: String, left: Left) -> Next {
         self.ended = Some(how.clone());
         match left {
             Left::Nothing => Next::Say(Note::bad(how)),
-            Left::Report(evidence) => Next::OpenAndSay(Box::new(Reading::of(evidence)), Note::said(how)),
+            Left::Report(input) => Next::OpenAndSay(Box::new(Reading::of(input)), Note::said(how)),
             Left::Log(log) => Next::Open(Box::new(Unreported::of(how, log))),
         }
     }
 
-    /// What the last word may become, once somebody has asked.
+    /// Completions of the last word, once they were requested.
     fn candidates(&self, known: &Inventory) -> Vec<String> {
         let (_, word) = self.last_word(known);
         let listing = self.completer.listing(&word.place(known.home.as_deref()));
@@ -89,7 +88,7 @@ impl Screen for RunPrompt {
             ("Tab", "complete"),
             ("Ctrl-U", "clear"),
             ("Esc", "back"),
-            ("q", "quit, when empty"),
+            ("q", "quit if empty"),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! The stored reports are served: where, and how to reach that from another machine.
+//! The server: its address, and how to reach it from another machine.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
@@ -11,14 +11,14 @@ use crate::commands::interactive::look::{Look, wrap};
 use crate::commands::interactive::message::{Answer, Effect};
 use crate::commands::interactive::scroll::Scroll;
 
-/// So many lines of the server are kept.
-const MOST_LINES: usize = 200;
+/// The number of the server's lines that are kept.
+const MAX_LINES: usize = 200;
 
-/// The stored reports are served.
+/// The screen of the server.
 #[derive(Debug, Default)]
 pub(in crate::commands::interactive) struct Serving {
     address: Option<String>,
-    /// What else the server says: how to reach it by SSH, and what goes wrong.
+    /// Other lines that the server prints: how to reach it over SSH, and errors.
     said: Vec<String>,
     ended: Option<String>,
     scroll: Scroll,
@@ -48,7 +48,7 @@ impl Screen for Serving {
         };
         match (&self.address, &self.ended) {
             (_, Some(how)) => add(how, scene.look.bad()),
-            (Some(_), None) => add("The reports are served, until you leave this screen, at", Look::plain()),
+            (Some(_), None) => add("Serving the reports until you leave this screen:", Look::plain()),
             (None, None) => add("Starting …", Look::plain()),
         }
         if let Some(address) = &self.address {
@@ -81,7 +81,7 @@ impl Screen for Serving {
             Answer::Serving { address } => self.address = Some(address),
             Answer::ServerSaid { line } => {
                 self.said.push(line);
-                let excess = self.said.len().saturating_sub(MOST_LINES);
+                let excess = self.said.len().saturating_sub(MAX_LINES);
                 self.said.drain(..excess);
             }
             Answer::ServerEnded { how } => self.ended = Some(how),

@@ -1,4 +1,4 @@
-//! The stored reports: which there are, to be looked at, found and removed.
+//! The stored reports: list, search, show and remove.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use jiff::tz::TimeZone;
@@ -14,19 +14,19 @@ use super::{Next, Note, Scene, Screen};
 use crate::commands::interactive::field::{Edit, Field};
 use crate::commands::interactive::inventory::Inventory;
 use crate::commands::interactive::look::{Look, ask, fill, fill_left, put, put_chosen, put_field, window};
-use crate::commands::interactive::message::{Answer, Effect, Evidence};
+use crate::commands::interactive::message::{Answer, Effect, Input};
 
 /// The stored reports.
 #[derive(Debug, Default)]
 pub(in crate::commands::interactive) struct StoredReports {
-    /// Which of those that are seen is chosen.
+    /// The index of the selected report in the filtered list.
     chosen: usize,
     search: Search,
-    /// The report that is to be removed, if that is meant.
+    /// The report to remove, while asking for confirmation.
     removing: Option<Stored>,
 }
 
-/// What is searched for.
+/// The search.
 #[derive(Debug, Default)]
 struct Search {
     field: Field,
@@ -34,7 +34,7 @@ struct Search {
 }
 
 impl StoredReports {
-    /// The reports that have every word that is searched for.
+    /// The reports that match every word of the search.
     fn found<'a>(&self, known: &'a Inventory) -> Vec<&'a Stored> {
         let words: Vec<String> = self.search.field.text().split_whitespace().map(str::to_lowercase).collect();
         let fits = |report: &&Stored| {
@@ -57,7 +57,7 @@ impl StoredReports {
 
     fn show(&self, known: &Inventory) -> Next {
         match self.chosen(known) {
-            Some(report) => Next::Open(Box::new(Reading::of(Evidence::Report(Box::new(report.clone()))))),
+            Some(report) => Next::Open(Box::new(Reading::of(Input::Report(Box::new(report.clone()))))),
             None => Next::Stay,
         }
     }
@@ -103,13 +103,15 @@ impl StoredReports {
     }
 }
 
-/// What is lost if a report is removed.
+/// The question before a report is removed.
 fn question(report: &Stored) -> String {
     match report.kind {
         Kind::Report => {
             format!("Remove the report {} and its files ({})? y/n", report.name, size(report.bytes))
         }
-        Kind::Run => format!("Take the run {} off the list? Its folder with the log stays. y/n", report.name),
+        Kind::Run => {
+            format!("Remove the run {} from the list? Its folder and log are kept. y/n", report.name)
+        }
     }
 }
 
@@ -131,7 +133,7 @@ impl Screen for StoredReports {
         if self.removing.is_some() {
             vec![("y", "remove"), ("n", "keep"), ("q", "quit")]
         } else if self.search.is_typed {
-            vec![("Enter", "show"), ("↑↓", "choose"), ("Esc", "all reports"), ("q", "quit, when empty")]
+            vec![("Enter", "show"), ("↑↓", "choose"), ("Esc", "all reports"), ("q", "quit if empty")]
         } else {
             vec![
                 ("Enter", "show"),
@@ -165,12 +167,7 @@ impl Screen for StoredReports {
         let height = usize::from(area.height).saturating_sub(row);
         if found.is_empty() {
             let is_bare = scene.known.reports.is_empty();
-            put(
-                frame,
-                area,
-                row,
-                if is_bare { "No report is stored." } else { "Nothing is called like that." },
-            );
+            put(frame, area, row, if is_bare { "No stored reports." } else { "No matching reports." });
         }
         let chosen = self.chosen.min(found.len().saturating_sub(1));
         for index in window(found.len(), chosen, height) {
@@ -191,7 +188,7 @@ impl Screen for StoredReports {
         let Some(report) = self.removing.take() else { return self.list_key(key, known) };
         match key.code {
             KeyCode::Char('y') => Next::Do(Effect::Remove(report.name)),
-            KeyCode::Char('n') | KeyCode::Esc => Next::Say(Note::said(format!("{} stays.", report.name))),
+            KeyCode::Char('n') | KeyCode::Esc => Next::Say(Note::said(format!("Kept {}.", report.name))),
             _ => {
                 self.removing = Some(report);
                 Next::Stay
@@ -210,7 +207,7 @@ impl Screen for StoredReports {
     fn answer(&mut self, answer: Answer, _known: &Inventory) -> Next {
         match answer {
             Answer::Removed { name, outcome: Ok(()) } => {
-                Next::DoAndSay(Effect::TakeStock, Note::said(format!("{name} is removed.")))
+                Next::DoAndSay(Effect::TakeStock, Note::said(format!("Removed {name}.")))
             }
             Answer::Removed { outcome: Err(error), .. } => Next::Say(Note::bad(error.to_string())),
             _ => Next::Stay,
@@ -218,7 +215,7 @@ impl Screen for StoredReports {
     }
 }
 
-/// The columns of the list, as many as there is room for.
+/// The columns of the list that fit the width.
 struct Columns {
     name: usize,
     has_when: bool,
@@ -231,21 +228,21 @@ const FORMAT: usize = 8;
 const PEAK: usize = 29;
 const SIZE: usize = 10;
 const GAP: usize = 2;
-/// Names are not cut further than that for other columns.
-const LEAST_NAME: usize = 14;
+/// Names are not cut below this width to make room for other columns.
+const MIN_NAME: usize = 14;
 
 impl Columns {
     fn of(reports: &[&Stored], width: usize) -> Self {
         let longest = reports.iter().map(|report| report.name.width()).max().unwrap_or(0).max("name".len());
-        let mut room = width.saturating_sub(1 + longest.min(LEAST_NAME) + GAP + PEAK);
-        // What matters least gives way first.
+        let mut room = width.saturating_sub(1 + longest.min(MIN_NAME) + GAP + PEAK);
+        // The least important columns are dropped first.
         let mut takes = |column: usize| {
             let fits = room >= GAP + column;
             room -= if fits { GAP + column } else { 0 };
             fits
         };
         let (has_when, has_size, has_format) = (takes(WHEN), takes(SIZE), takes(FORMAT));
-        Self { name: longest.min(LEAST_NAME + room), has_when, has_size, has_format }
+        Self { name: longest.min(MIN_NAME + room), has_when, has_size, has_format }
     }
 
     fn head(&self) -> String {

@@ -1,4 +1,4 @@
-//! The screens as they look, on a terminal that is only a buffer; and that none of them minds its size.
+//! Snapshots of the screens on a test backend, and drawing at any size.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ use crate::commands::interactive::look::Look;
 use crate::commands::interactive::message::{Answer, Effect, Left, Message, Report, RunLog};
 use crate::commands::interactive::view;
 
-/// The state, driven by keys, and answered by us in place of the outside.
+/// The state, driven by keys, with the answers given by the test.
 struct Driven {
     app: App,
     effects: Vec<Effect>,
@@ -27,7 +27,7 @@ const NOW: u64 = 1_800_000_000;
 
 impl Driven {
     fn new() -> Self {
-        // Made once: the list needs no files.
+        // Created once: the list needs no files.
         static REPORTS: OnceLock<Vec<Stored>> = OnceLock::new();
         let reports = REPORTS.get_or_init(|| reports(tempfile::tempdir().unwrap().path())).clone();
         let mut driven = Self { app: App::new(), effects: Vec::new() };
@@ -57,7 +57,7 @@ impl Driven {
         self
     }
 
-    /// Answers the last reading that was asked for.
+    /// Answers the last request to read.
     fn read(self, outcome: ttmem::Result<Box<Report>>) -> Self {
         let reading = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Read { progress, .. } => Some(progress.clone()),
@@ -116,7 +116,7 @@ fn inventory(reports: Vec<Stored>) -> Inventory {
         ],
         is_cut: false,
         script: Some("model.py".into()),
-        trouble: None,
+        problem: None,
     }
 }
 
@@ -147,7 +147,7 @@ fn no_memory() -> ttmem::Error {
     }
 }
 
-/// Every screen there is, by a name.
+/// Every screen, by name.
 fn every_screen() -> Vec<(&'static str, Driven)> {
     let home = Driven::new;
     let listing = || {
@@ -213,7 +213,7 @@ fn run_log() -> RunLog {
     let lines: Vec<String> = (1..=20).map(|line| format!("line {line}")).collect();
     let lines = lines.join("\n");
     RunLog {
-        why: "logs/model_1/model_profile.log: the command printed no line of the Tenstorrent runtime".into(),
+        why: "logs/model_1/model_profile.log: no output of the Tenstorrent runtime".into(),
         end: format!(
             "{lines}\n{traceback}\u{1b}[31mModuleNotFoundError\u{1b}[0m: No module named 'nosuch'\n"
         ),
@@ -227,7 +227,7 @@ fn missing(path: &str) -> ttmem::Error {
 #[test]
 fn screens_look_as_they_should() {
     let mut settings = insta::Settings::clone_current();
-    // The zone is that of the machine.
+    // The time zone depends on the machine.
     settings.add_filter(r"\d{4}-\d\d-\d\d \d\d:\d\d", "YYYY-MM-DD HH:MM");
     settings.bind(|| {
         for (name, mut driven) in every_screen() {
@@ -253,17 +253,17 @@ fn screens_are_drawn_at_any_size_with_their_keys() {
 
 #[test]
 fn answers_that_come_late_do_nothing() {
-    // Cancelled, and another log is chosen: the answer of the first must not be taken for that of the second.
+    // After cancelling and choosing another log, the answer for the first must not be taken for the second.
     let driven = Driven::new().press("n");
     let Some(Effect::Read { progress: first, .. }) = driven.effects.last() else { panic!("nothing is read") };
     let first = first.clone();
     let mut driven = driven.press("\x1bn").answer(Answer::Read { progress: first, outcome: Ok(report()) });
     assert!(driven.draw(80, 24).contains("ttmem › reading"));
-    // A report that was stored for a screen that is left.
+    // A report that was stored for a closed screen.
     let profile = report().profile.unwrap();
     let late = Answer::Stored { file: "other.log".into(), profile, outcome: Err(missing("x")) };
     let mut driven = driven.read(Ok(report())).answer(late);
-    assert!(!driven.draw(80, 24).contains("not stored"));
+    assert!(!driven.draw(80, 24).contains("cannot store"));
 }
 
 #[test]
@@ -296,24 +296,24 @@ fn a_command_and_how_it_ended_stay_after_it_was_run() {
 }
 
 #[test]
-fn a_terminal_that_is_too_small_takes_no_keys_but_those_that_leave() {
+fn a_terminal_that_is_too_small_only_takes_keys_that_quit() {
     let mut driven = Driven::new().press("lva");
-    assert!(driven.draw(30, 5).contains("or q"));
+    assert!(driven.draw(30, 5).contains("press q"));
     let mut driven = driven.press("e\r");
     driven.take(Message::Paste("other".into()));
-    assert!(driven.draw(80, 24).contains("Path  va\n"), "nothing was typed unseen");
+    assert!(driven.draw(80, 24).contains("Path  va\n"), "nothing was typed while it was too small");
     driven.draw(30, 5);
     let driven = driven.press("q");
     assert!(matches!(driven.effects.last(), Some(Effect::Quit(0))));
 }
 
 #[test]
-fn logs_that_were_not_looked_at_are_said() {
+fn a_cut_list_of_logs_is_marked() {
     let mut known = inventory(Vec::new());
     known.is_cut = true;
     let mut driven = Driven::new().answer(Answer::Stock(Box::new(known)));
-    assert!(driven.draw(80, 24).contains("too many logs here to look at all"));
-    assert!(driven.press("l").draw(80, 24).contains("recent files (of a part: there are too many)"));
+    assert!(driven.draw(80, 24).contains("Too many logs here to check all of them"));
+    assert!(driven.press("l").draw(80, 24).contains("recent files (incomplete: too many files)"));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn the_answer_names_keys_and_no_options() {
 }
 
 #[test]
-fn leaving_a_screen_ends_what_it_has_begun() {
+fn closing_a_screen_stops_its_work() {
     let driven = Driven::new().press("s\x1b");
     assert!(driven.effects.iter().any(|effect| matches!(effect, Effect::StopServing)));
     let driven = Driven::new().press("n\x1b");

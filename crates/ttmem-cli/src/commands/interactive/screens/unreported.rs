@@ -1,5 +1,5 @@
-//! A run that has no report: how the command ended, why there is none, and the end of its log, where the reason often
-//! stands.
+//! A run without a report: how the command ended, why there is no report, and the end of its log, which often has the
+//! reason.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::Frame;
@@ -13,7 +13,7 @@ use crate::commands::interactive::look::{Look, output_lines, put, wrap};
 use crate::commands::interactive::message::RunLog;
 use crate::commands::interactive::scroll::Scroll;
 
-/// A run that has no report.
+/// A run without a report.
 #[derive(Debug)]
 pub(in crate::commands::interactive) struct Unreported {
     how: String,
@@ -22,17 +22,17 @@ pub(in crate::commands::interactive) struct Unreported {
 }
 
 impl Unreported {
-    /// A command that ended in some way, and its log.
+    /// The screen for how a command ended, and its log.
     pub fn of(how: String, log: RunLog) -> Self {
         Self { how, log, scroll: Scroll::at_the_end() }
     }
 
-    /// What stands above the log.
+    /// The lines above the log.
     fn head(&self, width: usize, look: Look) -> Vec<Line<'static>> {
         let styled =
             |text: &str, style| wrap(text, width).into_iter().map(move |line| Line::styled(line, style));
         let is_silent = self.log.end.is_empty();
-        let heading = if is_silent { "It printed nothing." } else { "This is the end of what it printed:" };
+        let heading = if is_silent { "The command printed nothing." } else { "The end of its output:" };
         let how = styled(&self.how, Look::strong());
         let why = styled(&self.log.why, look.warning());
         how.chain(why).chain([Line::default()]).chain(styled(heading, Look::plain())).collect()
@@ -41,7 +41,7 @@ impl Unreported {
 
 impl Screen for Unreported {
     fn title(&self) -> String {
-        "no report of this run".into()
+        "no report for this run".into()
     }
 
     fn status(&self, _known: &Inventory) -> String {
@@ -55,7 +55,7 @@ impl Screen for Unreported {
     fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>) {
         let width = usize::from(area.width);
         let mut head = self.head(width, scene.look);
-        // On a small terminal, half of it is left to the log.
+        // On a small terminal, half of the area is for the log.
         head.truncate(usize::from(area.height / 2).max(1));
         let taken = u16::try_from(head.len()).unwrap_or(u16::MAX).min(area.height);
         for (row, line) in head.into_iter().enumerate() {

@@ -14,7 +14,7 @@ use super::*;
 
 const SEGMENT: u64 = 1 << 30;
 const SEGMENT_BYTES: u64 = 32 << 20;
-/// So far lie blocks apart: none is larger.
+/// The distance between blocks; no block is larger.
 const SLOT: u64 = 8192;
 
 /// What a program does with a slot of memory.
@@ -22,7 +22,7 @@ const SLOT: u64 = 8192;
 enum Act {
     Allocate(u64, u64),
     Free(u64),
-    /// It is given back while a stream uses it.
+    /// Freed while a stream uses it.
     Request(u64),
     Complete(u64),
 }
@@ -40,11 +40,11 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 /// An entry as a snapshot has it.
 type Raw = (&'static str, u64, u64);
 
-/// An allocator that writes down what it does.
+/// An allocator that records its actions.
 #[derive(Clone, Debug, Default)]
 struct Device {
     entries: Vec<Raw>,
-    /// By address: the bytes, and whether it waits for a stream.
+    /// By address: the bytes, and whether the block waits for a stream.
     blocks: BTreeMap<u64, (u64, bool)>,
 }
 
@@ -101,7 +101,7 @@ impl Device {
     }
 }
 
-/// The entries that a ring has of a device, from the first that it still knows. Far apart in time, they are never mistaken.
+/// The entries of a device that the ring buffer still has. Their times are far apart, so they are never confused.
 struct Ring<'a> {
     device: &'a Device,
     first: usize,
@@ -151,14 +151,14 @@ fn drain(progress: &mut HistoryCursor, ring: &Ring<'_>) -> Update {
     progress.advance(ring.entries(first), ring.device.contents(), mark, Some(counted))
 }
 
-/// Everything that contents are, as rows at one time.
+/// Contents as rows with the same time.
 fn said(contents: &Contents) -> Vec<HistoryRow> {
     contents.rows(ids().pool, 0).collect()
 }
 
 proptest! {
-    /// Whatever a program does, wherever its history is read, and whatever the ring loses in between: who follows the rows
-    /// knows what there is in memory, and each entry comes once.
+    /// Whatever a program does, whenever its history is read, and whatever the ring buffer loses in between: replaying
+    /// the rows yields the contents of memory, and each entry occurs once.
     #[test]
     fn rows_lead_to_what_is_there(
         acts in acts(),
@@ -176,7 +176,7 @@ proptest! {
             let count = device.entries.len();
             let mut first = count.saturating_sub(length);
             let lost = read_until..first.max(read_until);
-            // An allocator counts allocations, so it is not known that it has lost other entries.
+            // The allocator only counts allocations, so the loss of other entries goes unnoticed.
             if !lost.is_empty() && read_until > 0 && device.allocations(lost) == 0 {
                 first = read_until.min(first);
             }
@@ -197,7 +197,8 @@ proptest! {
         }
     }
 
-    /// A block that is given back at once is one entry. What was there before follows from it as from two.
+    /// A block that is freed immediately is one entry. The contents before it can be derived from one entry as from
+    /// two.
     #[test]
     fn joined_entries_lead_back_to_the_same_beginning(acts in acts(), cut in 0_usize..200) {
         let (mut device, mut before) = (Device::default(), None);
@@ -259,7 +260,7 @@ fn a_device_without_entries_has_what_its_segments_say() {
         [HistoryAction::Reserved, HistoryAction::There]
     );
     assert!(rows.iter().all(|row| row.row.time == ids().now));
-    // Nothing is new, and nothing was forgotten as long as nobody counts.
+    // There are no new entries, and without a count no loss is known.
     let again = progress.advance(Entries::default(), device.contents(), None, None);
     assert_eq!(again.rows(ids()).count(), 0);
 }

@@ -1,7 +1,7 @@
-//! Says a file as events: readings, and calls.
+//! Emits a file as events: readings and calls.
 //!
-//! What happened up to a snapshot is a step, with the checkpoint's name: so the peak has a name, and each reading a time.
-//! A device that a snapshot leaves out held nothing then, if the snapshot says what devices held at all.
+//! The period up to a snapshot is a step with the checkpoint's name, so that the peak has a name and each reading a
+//! time. If a snapshot lists devices but not this one, the device's usage was 0.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -18,29 +18,29 @@ use super::document::{Document, Invocation};
 use super::time::Clock;
 use crate::json::Damage;
 
-/// What a step is called that ends with a snapshot nobody named.
+/// The name of a step that ends with an unnamed snapshot.
 const UNNAMED: &str = "snapshot";
-/// The pool of files that do not say what each device held.
+/// The pool of files without usage per device.
 const ALL_DEVICES: &str = "all devices";
-/// The lane of files that do not say which thread it was.
+/// The lane of files without thread names.
 const NO_THREAD: &str = "operations";
 
-/// Says all of a file.
-pub(super) fn tell(document: &Document, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
+/// Emits a whole file.
+pub(super) fn emit(document: &Document, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
     let times =
         document.snapshots.iter().map(|row| row.when).chain(document.calls.iter().map(|row| row.when));
     let clock = Clock::new(document.began, times);
-    let mut telling = Telling::new(sink)?;
+    let mut emitter = Emitter::new(sink)?;
     if let Some(began) = clock.began() {
-        telling.say(RankEvent::Began(began))?;
+        emitter.say(RankEvent::Began(began))?;
     }
     let looks = looks(document, &clock);
-    telling.looks(&looks, document)?;
-    telling.calls(&calls(document, &clock), &looks)?;
+    emitter.looks(&looks, document)?;
+    emitter.calls(&calls(document, &clock), &looks)?;
     for operation in &document.operations {
-        let name = telling.text(&operation.name)?;
-        let shapes = operation.shapes.as_deref().map(|shapes| telling.text(shapes)).transpose()?;
-        telling.say(RankEvent::OpTotals(OpTotals {
+        let name = emitter.text(&operation.name)?;
+        let shapes = operation.shapes.as_deref().map(|shapes| emitter.text(shapes)).transpose()?;
+        emitter.say(RankEvent::OpTotals(OpTotals {
             name,
             count: operation.count,
             cpu_time: operation.cpu_time,
@@ -50,24 +50,24 @@ pub(super) fn tell(document: &Document, damage: Option<Damage>, sink: &mut dyn S
             shapes,
         }))?;
     }
-    telling.warnings(document)?;
+    emitter.warnings(document)?;
     if let Some(Damage { line, why }) = damage {
-        let message = format!("the profile is damaged ({why}); what stands before is answered");
-        return telling.warn(Some(line), message);
+        let message = format!("the profile is corrupt ({why}); the report covers what precedes this line");
+        return emitter.warn(Some(line), message);
     }
-    telling.sink.take(Event::End)
+    emitter.sink.take(Event::End)
 }
 
-/// That somebody looked at the devices.
+/// A reading of the devices.
 struct Look<'a> {
     time: u64,
     name: Option<&'a str>,
-    /// Whether it was a snapshot, not the end of an operation.
+    /// Whether it is a snapshot, not the end of an operation.
     is_snapshot: bool,
     pools: Vec<(&'a str, u64)>,
 }
 
-/// The snapshots in order of time. Where there are none, operations say what was there after them.
+/// The snapshots, ordered by time. Without snapshots, the readings after operations.
 fn looks<'a>(document: &'a Document, clock: &Clock) -> Vec<Look<'a>> {
     let has_devices = document.snapshots.iter().any(|row| !row.devices.is_empty());
     let snapshot = |row: &'a super::document::Snapshot| {
@@ -93,7 +93,7 @@ fn looks<'a>(document: &'a Document, clock: &Clock) -> Vec<Look<'a>> {
     looks
 }
 
-/// A call with its times, and the place of its parent in the order of beginnings.
+/// A call with its times, and the index of its parent, ordered by start time.
 struct Timed<'a> {
     row: &'a Invocation,
     began: u64,
@@ -106,11 +106,11 @@ impl Timed<'_> {
     }
 }
 
-/// The calls in the order in which they began, each with the one that it is inside of.
+/// The calls ordered by start time, each with its enclosing call.
 fn calls<'a>(document: &'a Document, clock: &Clock) -> Vec<Timed<'a>> {
     let timed = |row: &'a Invocation| Some(Timed { row, began: clock.time(row.when)?, parent: None });
     let mut calls: Vec<Timed<'a>> = document.calls.iter().filter_map(timed).collect();
-    // Of calls that begin together the longer is around the shorter.
+    // If calls begin at the same time, the longer one encloses the shorter.
     calls.sort_by_key(|call| (call.began, Reverse(call.row.duration)));
     let mut running: FxHashMap<(&str, Option<&str>), BinaryHeap<usize>> = FxHashMap::default();
     for index in 0..calls.len() {
@@ -119,7 +119,7 @@ fn calls<'a>(document: &'a Document, clock: &Clock) -> Vec<Timed<'a>> {
         let ends: &[Timed<'a>] = &calls;
         let mut innermost = |key: (&'a str, Option<&'a str>)| {
             let heap = running.get_mut(&key)?;
-            // What has ended has ended for all that follow, too.
+            // Calls that have ended cannot enclose later ones.
             while let Some(&call) = heap.peek() {
                 if ends[call].end().is_some_and(|end| end > began) {
                     return Some(call);
@@ -140,11 +140,11 @@ fn calls<'a>(document: &'a Document, clock: &Clock) -> Vec<Timed<'a>> {
     calls
 }
 
-/// Stands for any thread; no thread has such a name.
+/// Represents any thread; no thread has this name.
 const ANYWHERE: &str = "\0";
 
-/// Says events, and remembers what was defined.
-struct Telling<'s> {
+/// Emits events, and keeps track of definitions.
+struct Emitter<'s> {
     sink: &'s mut dyn Sink,
     rank: RankId,
     texts: FxHashMap<String, StrId>,
@@ -153,7 +153,7 @@ struct Telling<'s> {
     scopes: FxHashMap<(Option<ScopeId>, StrId), ScopeId>,
 }
 
-impl<'s> Telling<'s> {
+impl<'s> Emitter<'s> {
     fn new(sink: &'s mut dyn Sink) -> Result<Self> {
         sink.take(Event::Rank { label: None })?;
         Ok(Self {
@@ -217,7 +217,7 @@ impl<'s> Telling<'s> {
         Ok(id)
     }
 
-    /// Says steps and readings.
+    /// Emits steps and readings.
     fn looks(&mut self, looks: &[Look<'_>], document: &Document) -> Result<()> {
         let mut pools: BTreeMap<&str, PoolId> = BTreeMap::new();
         let stated = document.peaks.iter().map(|(name, _)| name.as_str());
@@ -240,7 +240,7 @@ impl<'s> Telling<'s> {
             for (&name, &pool) in &pools {
                 let said = look.pools.iter().find(|(device, _)| *device == name).map(|(_, bytes)| *bytes);
                 let was_there = seen.get(name).copied().unwrap_or(false);
-                // Before a device is first named nothing is known of it.
+                // The usage of a device is unknown until the file first names it.
                 let Some(bytes) = said.or((was_there && !look.pools.is_empty()).then_some(0)) else {
                     continue;
                 };
@@ -256,7 +256,7 @@ impl<'s> Telling<'s> {
         Ok(())
     }
 
-    /// Says calls, each behind the one that it is inside of.
+    /// Emits calls, each after its enclosing call.
     fn calls(&mut self, calls: &[Timed<'_>], looks: &[Look<'_>]) -> Result<()> {
         let position = |time: u64| -> Position {
             u32::try_from(looks.partition_point(|look| look.time <= time)).unwrap_or(u32::MAX)
@@ -286,12 +286,12 @@ impl<'s> Telling<'s> {
     }
 
     fn warnings(&mut self, document: &Document) -> Result<()> {
-        let left_out = document.trouble;
+        let skipped = document.skipped;
         let rows = [
-            (left_out.snapshots, "snapshots without a time or without sizes were left out"),
-            (left_out.invocations, "invocations of operations without a time were left out"),
-            (left_out.operations, "framework operations without a count, a time or a size were left out"),
-            (left_out.parts, "parts of the profile are something else than they should be and were left out"),
+            (skipped.snapshots, "snapshots without a time or without sizes were skipped"),
+            (skipped.invocations, "operation calls without a time were skipped"),
+            (skipped.operations, "framework operations without a count, a time or a size were skipped"),
+            (skipped.parts, "parts of the profile have the wrong type and were skipped"),
         ];
         for (count, what) in rows.into_iter().filter(|(count, _)| *count > 0) {
             self.warn(None, format!("{count} {what}"))?;
@@ -308,10 +308,10 @@ impl<'s> Telling<'s> {
             let others = if others == 0 {
                 String::new()
             } else {
-                format!("; so are those of {others} other operations")
+                format!("; the same applies to {others} other operations")
             };
             let message = format!(
-                "{name} ran {count} times, of which {listed} are listed: the rest is not drawn{others}"
+                "{name} ran {count} times, but only {listed} calls are listed; the timeline lacks the rest{others}"
             );
             self.warn(None, message)?;
         }
@@ -319,7 +319,7 @@ impl<'s> Telling<'s> {
     }
 }
 
-/// What a call came to, where it was watched.
+/// The outcome of a call, if its effect on memory was measured.
 fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
     let bytes = call.row.outcome?;
     Some(Outcome {
@@ -335,5 +335,5 @@ fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
 }
 
 fn row<T>(id: Option<T>) -> Result<T> {
-    id.ok_or_else(|| Error::NotThere("there are more rows than can be counted".into()))
+    id.ok_or_else(|| Error::NotThere("too many rows".into()))
 }
