@@ -10,8 +10,6 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   timeout: 60_000,
-  // Chromium sometimes stops drawing frames on a busy machine. A second failure counts; the first is reported as flaky.
-  retries: 1,
   forbidOnly: true,
   reporter: [["list"]],
   use: {

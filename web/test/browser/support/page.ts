@@ -92,7 +92,12 @@ export async function show(page: Page, id: string): Promise<Locator> {
   const section = page.locator(`section#${id}`);
   // In one call, since most tests show many sections.
   await section.evaluate(async (element) => {
-    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    // The next frame, or a second without one: a page in the background draws none.
+    const frame = () =>
+      new Promise((done) => {
+        requestAnimationFrame(done);
+        setTimeout(done, 1000);
+      });
     const isDrawn = () =>
       element.querySelector(".section-body > *") && !element.textContent?.includes("Unpacking the graphs");
     element.scrollIntoView({ block: "start" });
@@ -110,7 +115,12 @@ export async function show(page: Page, id: string): Promise<Locator> {
 /** Scrolls through all sections and waits until they are drawn. */
 export async function showAll(page: Page): Promise<void> {
   await page.evaluate(async () => {
-    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    // The next frame, or a second without one: a page in the background draws none.
+    const frame = () =>
+      new Promise((done) => {
+        requestAnimationFrame(done);
+        setTimeout(done, 1000);
+      });
     for (const section of document.querySelectorAll("main section[id]")) {
       section.scrollIntoView({ block: "start" });
       // The first frame notifies the page, the second draws the section.
