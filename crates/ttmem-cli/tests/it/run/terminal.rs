@@ -177,12 +177,12 @@ fn the_keys_for_signals_reach_the_command_once() {
 fn the_terminal_is_restored() {
     let place = Place::new();
     let run = line(&waiting(&place, false));
-    let script = format!("trap : INT; stty -g >before; {run}; stty -g >after; echo over");
+    let script = format!("trap : INT; stty -g >before; {run}; stty -g >after; echo both saved");
     let mut terminal = Terminal::start(&place, &script);
     until_there(&place.path("record.ready"));
     terminal.until_shows(" s · 58 operations · DRAM ");
     terminal.press(b"\x03");
-    terminal.until_shows("over");
+    terminal.until_shows("both saved");
     assert_eq!(until_there(&place.path("before")), until_there(&place.path("after")));
     let screen = terminal.screen.lock().unwrap();
     assert!(!screen.screen().hide_cursor() && !screen.screen().alternate_screen());
