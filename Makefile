@@ -203,7 +203,7 @@ soak-tracker:
 	$(CARGO) build --profile dist --locked -p ttmem --example soak_recorder
 	target/dist/examples/soak_recorder 300000000 67108864
 
-# Licences, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories.
+# Licenses, sources and wildcards of dependencies, as deny.toml allows them; the workflow also checks advisories.
 deny:
 	bash tools/cargo-deny.sh
 	PATH="$$PATH:$$PWD/target/tools/bin" $(CARGO) deny --locked check licenses bans sources

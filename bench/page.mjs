@@ -52,7 +52,7 @@ async function inFreshPage(measure, url) {
 /**
  * Runs in the page, before its own scripts. All times are milliseconds since the navigation began.
  *
- * `chart`: the page is no longer busy, the canvas of the chart has pixels of a curve (any two colours), and two frames
+ * `chart`: the page is no longer busy, the canvas of the chart has pixels of a curve (any two colors), and two frames
  * have passed. `table`: the table of operations was scrolled into view then, has rows, and two frames have passed.
  */
 function watch() {

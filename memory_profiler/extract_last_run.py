@@ -1,4 +1,4 @@
-"""The first spelling of `ttmem last-run`, for scripts and fingers that know it."""
+"""Runs `ttmem last-run`, for scripts written for tt-memory-profiler 0.x."""
 
 import os
 import sys
@@ -9,4 +9,4 @@ if __name__ == "__main__":
     try:
         os.execvp(COMMAND, [COMMAND, "last-run", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"{COMMAND} cannot be run ({error.strerror}): put it on the PATH; the README says how it is installed")
+        sys.exit(f"{COMMAND}: {error.strerror}; run `pip install ttmem`, or add {COMMAND} to the PATH")

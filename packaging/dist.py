@@ -103,7 +103,7 @@ def document(source: Path, to: Path) -> None:
 
 
 def documents(folder: Path, readme: Path, licenses: str) -> None:
-    """Adds the README and the licences."""
+    """Adds the README and the licenses."""
     document(readme, folder / "README.md")
     copy(ROOT / "LICENSE", folder / "LICENSE")
     (folder / notices.NAME).write_text(licenses)

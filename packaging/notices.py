@@ -1,6 +1,6 @@
-"""Collects the licences of all crates that are linked into an artifact.
+"""Collects the licenses of all crates that are linked into an artifact.
 
-Most licences require that their text accompanies binaries. `cargo tree` lists the linked crates. The texts
+Most licenses require that their text accompanies binaries. `cargo tree` lists the linked crates. The texts
 are in their sources, including those of bundled C libraries (SQLite is in the public domain).
 """
 
@@ -22,14 +22,14 @@ RULE = "-" * 80
 
 
 def collect(package: str, target: str) -> str:
-    """Returns the licences of the crates that are linked into a package, each text once."""
+    """Returns the licenses of the crates that are linked into a package, each text once."""
     crates: dict[str, list[str]] = {}
     for crate in linked(package, target):
         terms = crate["license"] or "see below"
         title = f"{crate['name']} {crate['version']} ({terms}) {crate['repository'] or ''}".rstrip()
         found = texts(crate)
         if not found and crate["source"]:
-            found = [f"The package has no licence file. Its manifest says {crate['license']}."]
+            found = [f"The package has no license file. Its manifest says {crate['license']}."]
         for text in found:
             crates.setdefault(text, []).append(title)
     parts = [
@@ -51,9 +51,9 @@ def linked(package: str, target: str) -> list[dict[str, str]]:
 
 
 def texts(crate: dict[str, str]) -> list[str]:
-    """Returns the licence texts of a crate; only MIT if it is one of several choices.
+    """Returns the license texts of a crate; only MIT if it is one of several choices.
 
-    Our own crates are under the project's licence, but their assets have others.
+    Our own crates are under the project's license, but their assets have others.
     """
     folder = Path(crate["manifest_path"]).parent
     files = [path for path in sorted(folder.rglob("*")) if FILES.fullmatch(path.name) and path.is_file()]

@@ -1,4 +1,4 @@
-"""Adds a licence file to an existing wheel."""
+"""Adds a license file to an existing wheel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_license(wheel: Path, name: str, text: str) -> None:
-    """Adds `text` to the licences of a wheel (PEP 639)."""
+    """Adds `text` to the licenses of a wheel (PEP 639)."""
     new = wheel.with_suffix(".new")
     with (
         zipfile.ZipFile(wheel) as old,

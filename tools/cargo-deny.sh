@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles cargo-deny into target/tools, without optimisation, where it is not installed.
+# Compiles cargo-deny into target/tools, without optimization, where it is not installed.
 #
 # Several may run at the same time: one works, the others wait for it.
 set -euo pipefail

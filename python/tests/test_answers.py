@@ -136,7 +136,7 @@ def test_a_call_that_has_not_ended_runs(tmp_path: Path) -> None:
 def test_the_screen_and_markdown_say_it(tmp_path: Path) -> None:
     path = recorded(tmp_path, lambda: train(Model()))
     screen = ran([*TTMEM, "summary", path]).stdout
-    assert "layers.*.up (6 alike)" in screen
+    assert "layers.*.up (6 modules)" in screen
     assert "      Model " in screen
     assert "(in layers." in screen
     text = ran([*TTMEM, "summary", "--markdown", path]).stdout
@@ -215,7 +215,7 @@ def test_what_grows_is_said_with_who_makes_it(tmp_path: Path) -> None:
                 kept.append(model(torch.ones(16, 64)).relu())
 
     message = advice(answer(recorded(tmp_path, leak)))["grows"]["message"]
-    assert message.startswith("Every call of round adds 8.0 KiB to cpu on average: ")
+    assert message.startswith("Each call to round adds 8.0 KiB to cpu on average: ")
     assert "test_answers.py" in message
 
 
@@ -296,4 +296,4 @@ def test_operations_inside_of_models_are_told(tmp_path: Path) -> None:
 
 def test_programs_that_name_nothing_are_told_which_steps_added_most(tmp_path: Path) -> None:
     path = recorded(tmp_path, lambda: torch.ones(1000).add(1))
-    assert "largest increases of cpu" in ran([*TTMEM, "summary", path]).stdout
+    assert "largest increases in cpu" in ran([*TTMEM, "summary", path]).stdout

@@ -30,6 +30,24 @@ def test_the_version_is_the_packages(words: list[str]) -> None:
     assert (command.returncode, command.stdout, command.stderr) == (0, f"ttmem {ttmem.__version__}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "name"), [(TTMEM, "ttmem"), (MODULE, "python -m ttmem")], ids=["ttmem", "python -m ttmem"]
+)
+def test_usage_names_the_command_that_was_run(words: list[str], name: str) -> None:
+    for arguments, usage in [
+        (["--help"], f"Usage: {name} [OPTIONS]"),
+        (["summary", "--help"], f"Usage: {name} summary [OPTIONS]"),
+        (["config", "update", "--help"], f"Usage: {name} config update [OPTIONS]"),
+        (["track", "--help"], f"usage: {name} track [-h]"),
+        (["summary", "--nothing"], f"Usage: {name} summary [OPTIONS]"),
+        (["track"], f"usage: {name} track [-h]"),
+    ]:
+        command = ran([*words, *arguments])
+        lines = (command.stdout + command.stderr).splitlines()
+        assert any(line.startswith(usage) for line in lines), arguments
+        assert "__main__" not in command.stdout + command.stderr
+
+
 def test_the_older_command_is_there() -> None:
     command = ran([*PROFILER, "--version"])
     assert (command.returncode, command.stdout) == (0, f"tt-memory-profiler {ttmem.__version__}\n")
@@ -103,7 +121,7 @@ with_terminal = pytest.mark.filterwarnings("ignore:This process:DeprecationWarni
 
 
 @with_terminal
-def test_on_a_terminal_there_are_colours_unless_nobody_wants_them(environment: dict[str, str]) -> None:
+def test_on_a_terminal_there_are_colors_unless_nobody_wants_them(environment: dict[str, str]) -> None:
     words = [*TTMEM, "summary", str(LOG)]
     code, drawn = on_terminal(words, environment)
     assert (code, b"\x1b[" in drawn) == (0, True)
@@ -224,6 +242,79 @@ def test_a_run_has_the_exit_code_and_the_signals_of_its_command(
     assert ignored[0] == ignored[1]
 
 
+PYTORCH_PROGRAM = """\
+import sys, torch
+
+linear = torch.nn.Linear(512, 512)
+kept = [linear(torch.ones(256, 512)) for _ in range(4)]
+print(*sys.argv[1:])
+for log in sys.argv[2:]:
+    print(open(log).read())
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def in_environment(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """Returns the activated environment of the package; the working folder has a PyTorch program."""
+    (tmp_path / "train.py").write_text(PYTORCH_PROGRAM)
+    return environment | {"PATH": f"{Path(TTMEM[0]).parent}{os.pathsep}{environment['PATH']}"}
+
+
+def test_a_run_of_a_pytorch_program_reports_what_the_tracker_recorded(
+    in_environment: dict[str, str], tmp_path: Path
+) -> None:
+    command = ran([*TTMEM, "run", "train.py", "3"], cwd=tmp_path, env=in_environment)
+    said = command.stderr
+    assert command.returncode == 3, said
+    page = tmp_path / command.stdout.strip()
+    (recording,) = page.parent.glob("memory_profile_*.ttmem")
+    assert (page.parent / "train_profile.log").read_text() == "3\n"
+    # The summary is that of the recording, and nothing asks for a Tenstorrent runtime.
+    name = str(recording.relative_to(tmp_path))
+    summary = ran([*TTMEM, "summary", name], cwd=tmp_path, env=in_environment).stdout
+    assert "(in Linear)" in summary
+    assert f"\n{summary}\nttmem show train_" in said
+    assert "Tenstorrent" not in said
+    assert "TT_RUNTIME_DEBUG" not in said
+    assert page.is_file()
+    shown = ran([*TTMEM, "show", page.parent.name], cwd=tmp_path, env=in_environment)
+    assert shown.stdout == summary
+
+
+def test_a_run_on_a_tenstorrent_device_reports_the_log_of_the_runtime(
+    in_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Models are PyTorch programs there, too."""
+    command = ran([*TTMEM, "run", "train.py", "0", str(LOG)], cwd=tmp_path, env=in_environment)
+    assert command.returncode == 0, command.stderr
+    (log,) = tmp_path.glob("logs/*/train_profile.log")
+    assert list(log.parent.glob("memory_profile_*.ttmem"))
+    summary = ran([*TTMEM, "summary", str(log.relative_to(tmp_path))], cwd=tmp_path, env=in_environment)
+    assert "Tenstorrent runtime log, 2 runs" in summary.stdout
+    # A run has no options for its summary.
+    said = re.sub(r"`ttmem show (--\w+)`", r"\1", command.stderr)
+    assert f"\n{summary.stdout}\nttmem show train_" in said
+
+
+def test_a_run_without_any_data_says_what_both_need(environment: dict[str, str], tmp_path: Path) -> None:
+    command = ran([*TTMEM, "run", "--", "true"], cwd=tmp_path, env=environment)
+    assert command.returncode == 2
+    assert "for Tenstorrent, use a debug build" in command.stderr
+    assert "for PyTorch, run `pip install ttmem`" in command.stderr
+
+
+@pytest.mark.parametrize("words", [["track"], ["-q", "track"]], ids=["Python", "native"])
+def test_a_tracked_script_gets_its_arguments_and_has_its_exit_code(
+    words: list[str], in_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """With an option before the verb, the native command starts Python."""
+    command = ran([*TTMEM, *words, "train.py", "5"], cwd=tmp_path, env=in_environment)
+    assert (command.returncode, command.stdout) == (5, "5\n"), command.stderr
+    (recording,) = tmp_path.glob("memory_profile_*.ttmem")
+    assert command.stderr == f"ttmem: {recording}\n"
+
+
 def waiting(*, ignoring: bool) -> subprocess.Popen[bytes]:
     """Starts a command that waits for its standard input."""
     before = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if ignoring else None
@@ -250,7 +341,7 @@ def test_ctrl_c_ends_a_command_as_it_ends_a_program() -> None:
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     child = waiting(ignoring=True)
     child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=60)[1] == b"ttmem: - is empty: nothing was captured\n"
+    assert child.communicate(timeout=60)[1] == b"ttmem: -: empty file; capture the output again\n"
     assert child.returncode == 2
 
 

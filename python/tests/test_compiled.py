@@ -116,10 +116,10 @@ def test_what_is_not_tracked_is_never_claimed_to_be_explained(tmp_path: Path) ->
     answer = ttmem.open(tracker.recording)
     (missing,) = answer.summary()["ranks"][0]["pools"]["cpu"]["not_watched"]
     screen = " ".join(ran([*TTMEM, "summary", tracker.recording]).stdout.split())
-    assert f"not tracked, so the real peak may be higher: {missing}" in screen
+    assert f"The actual peak may be higher. Not tracked: {missing}" in screen
     assert "explained" not in screen
     assert "100.0" not in screen
-    assert f"Not tracked, so the real peak may be higher: {missing}." in answer.markdown()
+    assert f"The actual peak may be higher. Not tracked: {missing}." in answer.markdown()
 
 
 def test_buffers_that_cannot_be_seen_are_said_to_be_missing(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_broken_file_is_said_once_and_breaks_nothing(place: Place) -> None:
     config = place.config("a = 1\n[[backend]\n")
     command = place.run(SHOWN, TTMEM_CONFIG=config)
     assert command.stdout == OFF
-    assert command.stderr.startswith(f"ttmem: {config}, line 2: invalid TOML: ")
+    assert command.stderr.startswith(f"ttmem: {config}, line 2: invalid TOML (")
     assert command.stderr.count("\n") == 1
     # The environment still applies without the file.
     command = place.run(SHOWN, TTMEM_CONFIG=config, TTMEM_TRACK="1")

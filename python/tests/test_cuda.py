@@ -191,8 +191,8 @@ def test_a_stream_that_still_uses_memory_keeps_it_active(tmp_path: Path) -> None
 def test_a_ring_that_is_too_short_says_so_and_keeps_the_peak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocators, "FIRST", 500)
-    monkeypatch.setattr(allocators, "MOST", 500)
+    monkeypatch.setattr(allocators, "FIRST_ENTRIES", 500)
+    monkeypatch.setattr(allocators, "MAX_ENTRIES", 500)
     tracker = tracked(tmp_path)
     model = Model().cuda()
     big = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")

@@ -32,11 +32,11 @@ def tracker(tmp_path: Path) -> Iterator[ttmem.MemoryTracker]:
     ttmem.stop_memory_tracker()
 
 
-def served(tracker: ttmem.MemoryTracker, *, labelled: bool = True) -> int:
+def served(tracker: ttmem.MemoryTracker, *, labeled: bool = True) -> int:
     """Serves a small model with a paged cache; returns the number of parameters."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Linear(128, 64)).to(torch.bfloat16)
     cache = [torch.zeros(PAGES, 2, PAGE_SIZE, HEADS, HEAD_DIM, dtype=torch.float16) for _ in range(LAYERS)]
-    if labelled:
+    if labeled:
         tracker.label(cache, "kv_cache")
     with torch.inference_mode():
         model(torch.zeros(8, 64, dtype=torch.bfloat16))
@@ -82,7 +82,7 @@ def test_a_difference_has_a_sign(tracker: ttmem.MemoryTracker) -> None:
 
 
 def test_what_was_not_measured_is_unknown(tracker: ttmem.MemoryTracker) -> None:
-    served(tracker, labelled=False)
+    served(tracker, labeled=False)
     tracker.expect(dtype="float16", params=1e9, **CACHE)  # type: ignore[arg-type]
     row = expected(stopped(tracker))["kv_cache"]
     unknown = ("measured_bytes", "measured_step", "measured_by_pool", "difference_bytes", "difference_pct")

@@ -40,13 +40,27 @@ def test_the_rate_is_what_every_round_leaves(tmp_path: Path, rounds: int, size: 
 
     message = suggestions(tmp_path, leak)["grows"]
     said = {MIB: "1.0 MiB", 300 * 1024: "300.0 KiB"}[size]
-    assert message.startswith(f"Every call of round adds {said} to cpu on average: ")
+    assert message.startswith(f"Each call to round adds {said} to cpu on average: ")
     total, over = re.findall(r"average: ([\d.]+ [KMG]iB) over (\d+) calls", message)[0]
     unit = {"KiB": 1024, "MiB": MIB}[total.split()[1]]
     assert float(total.split()[0]) * unit == pytest.approx(int(over) * size, abs=0.06 * unit)
     # One tensor remains per round.
     assert f"The largest part is {over} tensors from aten::ones at" in message
     assert "loss.item()" in message
+
+
+def test_growth_is_found_if_the_program_frees_it_at_its_end(tmp_path: Path) -> None:
+    def leak(tracker: ttmem.MemoryTracker) -> object:
+        kept = []
+        for _ in range(32):
+            with tracker.track_operation("round"):
+                kept.append(torch.ones(MIB, dtype=torch.uint8))
+        kept.clear()
+        return None
+
+    assert suggestions(tmp_path, leak)["grows"].startswith(
+        "Each call to round adds 1.0 MiB to cpu on average: "
+    )
 
 
 def test_the_rate_of_a_loop_that_goes_up_and_down_is_that_of_its_low_points(tmp_path: Path) -> None:
@@ -61,7 +75,7 @@ def test_the_rate_of_a_loop_that_goes_up_and_down_is_that_of_its_low_points(tmp_
         return kept
 
     message = suggestions(tmp_path, leak)["grows"]
-    assert message.startswith("Every call of round adds 1.0 MiB to cpu on average: ")
+    assert message.startswith("Each call to round adds 1.0 MiB to cpu on average: ")
 
 
 class Attention(nn.Module):
@@ -92,7 +106,7 @@ def test_a_cache_that_grows_is_not_called_a_leak(tmp_path: Path) -> None:
     found = suggestions(tmp_path, decode)
     assert "grows" not in found
     message = found["tensors_grow"]
-    assert message.startswith("Every call of Attention adds 4.0 KiB to cpu on average: ")
+    assert message.startswith("Each call to Attention adds 4.0 KiB to cpu on average: ")
     assert "2 tensors from aten::cat at" in message
     assert "A KV cache grows like this" in message
     assert "loss.item()" not in message
@@ -117,7 +131,7 @@ def test_the_cache_of_transformers_is_known_to_be_one(tmp_path: Path) -> None:
     found = suggestions(tmp_path, decode)
     message = found["kv_cache_grows"]
     # Keys and values of two layers, four sequences and 64 elements of 4 bytes.
-    assert message.startswith("Every call of LlamaForCausalLM adds 4.0 KiB to cpu on average: ")
+    assert message.startswith("Each call to LlamaForCausalLM adds 4.0 KiB to cpu on average: ")
     assert "Most of it is the KV cache (4 tensors from aten::cat" in message
     assert not {"grows", "tensors_grow"} & found.keys()
     (recording,) = tmp_path.glob("*.ttmem")

@@ -239,9 +239,9 @@ class TestAskedTooOften:
             wait_for_a_value(rounds)
         line = wait_for_a_value.__code__.co_firstlineno + 1
         assert len(rounds) == asked.MAX_ASKED
-        assert f"{__file__}:{line}: read a value {asked.MAX_ASKED + 1} times" in str(raised.value)
+        assert f"{__file__}:{line}: read an unknown value {asked.MAX_ASKED + 1} times" in str(raised.value)
         assert "RunMode.NORMAL" in str(raised.value)
-        assert f"{__file__}:{line}: read a value {asked.ASKED_OFTEN} times" in caplog.text
+        assert f"{__file__}:{line}: read an unknown value {asked.ASKED_OFTEN} times" in caplog.text
 
     def test_each_capture_counts_anew_and_each_line_for_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(asked, "MAX_ASKED", 5)

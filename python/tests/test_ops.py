@@ -135,7 +135,7 @@ def test_nothing_is_reserved_on_the_cpu(tmp_path: Path) -> None:
     table = ttmem.load(tracker.recording).markdown().split("## Peak Memory")[1]
     head, _, row, *_ = table.strip().splitlines()
     cells = dict(zip(head.split(" | "), row.split(" | "), strict=True))
-    assert (cells["Requested then"], cells["Reserved then"]) == ("\N{EN DASH}", "\N{EN DASH}")
+    assert (cells["Requested at peak"], cells["Reserved at peak"]) == ("\N{EN DASH}", "\N{EN DASH}")
     del kept
 
 
@@ -163,7 +163,7 @@ def test_operations_belong_to_the_calls_of_their_own_thread(tmp_path: Path) -> N
 
 
 def test_classes_are_those_of_the_calls_around_operations(tmp_path: Path) -> None:
-    """Also in passes like earlier ones, which are not labelled again."""
+    """Also in passes like earlier ones, which are not labeled again."""
     tracker = ttmem.initialize_memory_tracker(tmp_path, interval=60.0, level="ops")
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)

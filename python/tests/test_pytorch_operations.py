@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import ttmem
-from ttmem._torch.operations import Operations
+from conftest import preloaded
+from ttmem._torch.operations import LOG_LEVEL, Operations, silent_kineto
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +83,36 @@ def test_a_block_of_operations_is_counted_as_without_the_tracker(tmp_path: Path)
     # While a dispatch mode is active, PyTorch detaches results that it keeps for the backward pass.
     more = {key: ours[key] for key in ours.keys() - theirs.keys()}
     assert all((name, size) == ("aten::detach", 0) for (name, _), (_, size) in more.items())
+
+
+PROFILES = """
+    import os, sys, torch, ttmem
+    os.environ.pop("KINETO_LOG_LEVEL", None)
+    tracker = ttmem.initialize_memory_tracker(level=sys.argv[1])
+    for _ in range(2):
+        with tracker.track_pytorch_ops():
+            torch.ones(3) * 2
+    ttmem.stop_memory_tracker()
+    print(os.environ.get("KINETO_LOG_LEVEL"))
+"""
+
+
+@pytest.mark.parametrize("level", ["tensors", "ops"])
+def test_the_profiler_does_not_log(tmp_path: Path, level: str) -> None:
+    # Its own process: the profiler reads the variable once.
+    done = preloaded().run(["-c", textwrap.dedent(PROFILES), level], cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "None\n", "")
+
+
+def test_a_log_level_of_the_user_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LOG_LEVEL, raising=False)
+    with silent_kineto():
+        assert os.environ[LOG_LEVEL] == "99"
+    assert LOG_LEVEL not in os.environ
+    monkeypatch.setenv(LOG_LEVEL, "0")
+    with silent_kineto():
+        assert os.environ[LOG_LEVEL] == "0"
+    assert os.environ[LOG_LEVEL] == "0"
 
 
 def test_level_ops_counts_what_the_profiler_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("tt_log/vae-decoder.log", {"run": "last"}),
     ("tt_log/vae-decoder.log", {"run": "all", "top": 3}),
     ("tt_log/vae-decoder.log", {"run": 1, "at": 5}),
-    ("tt_log/vae-decoder.log", {"run": "1", "at": 0, "top": 0}),
+    ("tt_log/vae-decoder.log", {"run": "1", "at": 0, "top": 1}),
     ("tt_log/llm-decode.log", {"run": 2}),
     ("tt_log/two-ranks-info-only.log", {"rank": 1}),
     ("tt_log/two-ranks-info-only.log", {"rank": "1,0"}),
@@ -70,7 +70,7 @@ def test_options_are_those_of_the_command(file: str, options: dict[str, Any]) ->
 
 @pytest.mark.parametrize("run", ["", "first", "0", 0, -1, "1.5"])
 def test_a_run_that_is_none_is_refused(run: int | str) -> None:
-    with pytest.raises(ValueError, match="expected `all`, `last` or a number from 1"):
+    with pytest.raises(ValueError, match="expected `all`, `last` or a run number, starting at 1"):
         ttmem.open(CORPUS / "tt_log/vae-decoder.log").summary(run=run)
 
 
@@ -93,3 +93,10 @@ def test_an_answer_is_the_callers_own() -> None:
     first = profile.summary()
     first["ranks"].clear()
     assert profile.summary()["ranks"]
+
+
+def test_a_list_has_at_least_one_row() -> None:
+    profile = ttmem.load(CORPUS / "tt_log/vae-decoder.log")
+    for ask in (profile.summary, profile.markdown):
+        with pytest.raises(ValueError, match="top is 0; expected at least 1"):
+            ask(top=0)

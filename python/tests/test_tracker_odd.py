@@ -54,21 +54,33 @@ def run(program: str, folder: Path, *args: str) -> subprocess.CompletedProcess[s
     return preloaded().run(["-c", textwrap.dedent(program), *args], cwd=folder)
 
 
-def test_threads_that_train_models_of_their_own(tmp_path: Path) -> None:
-    done = run(
-        """
-        import sys, threading, torch, ttmem
-        tracker = ttmem.initialize_memory_tracker()
+@pytest.mark.parametrize(
+    ("threads", "interval", "model", "passes"),
+    [
         # More switches between threads in fewer passes.
-        sys.setswitchinterval(1e-5)
+        (2, 1e-5, "Sequential(Linear(8, 8), ReLU(), Linear(8, 1))", 2000 if SWEEP else 500),
+        # Each backward pass takes the thread off the list of those that run models.
+        (16, 1e-6, "Linear(8, 1)", 200 if SWEEP else 50),
+    ],
+    ids=["few threads", "many threads"],
+)
+def test_threads_that_train_models_of_their_own(
+    tmp_path: Path, threads: int, interval: float, model: str, passes: int
+) -> None:
+    done = run(
+        f"""
+        import sys, threading, torch, ttmem
+        from torch.nn import Linear, ReLU, Sequential
+        tracker = ttmem.initialize_memory_tracker()
+        sys.setswitchinterval({interval})
 
         def train():
-            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-            for _ in range(int(sys.argv[1])):
+            model = {model}
+            for _ in range({passes}):
                 model(torch.randn(4, 8)).sum().backward()
                 model.zero_grad()
 
-        threads = [threading.Thread(target=train) for _ in range(2)]
+        threads = [threading.Thread(target=train) for _ in range({threads})]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -76,33 +88,6 @@ def test_threads_that_train_models_of_their_own(tmp_path: Path) -> None:
         print(tracker.get_summary()["errors"])
         """,
         tmp_path,
-        "2000" if SWEEP else "500",
-    )
-    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
-
-
-def test_many_threads_that_come_to_their_models_and_leave_them(tmp_path: Path) -> None:
-    done = run(
-        """
-        import sys, threading, torch, ttmem
-        tracker = ttmem.initialize_memory_tracker()
-        sys.setswitchinterval(1e-6)
-
-        def train():
-            model, batch = torch.nn.Linear(2, 1), torch.randn(1, 2)
-            for _ in range(int(sys.argv[1])):
-                # Each backward pass takes the thread off the list of those that run models.
-                model(batch).sum().backward()
-
-        threads = [threading.Thread(target=train) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        print(tracker.get_summary()["errors"])
-        """,
-        tmp_path,
-        "200" if SWEEP else "50",
     )
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
@@ -446,7 +431,7 @@ class Late(Exception):
     """Raised by signal handlers in these tests."""
 
 
-class Signalled(nn.Linear):
+class Signaled(nn.Linear):
     """A model that gets a signal while the tracker registers it."""
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Any:
@@ -478,7 +463,7 @@ def test_what_a_signal_handler_raises_is_the_programs(tracker: ttmem.MemoryTrack
     before = signal.signal(signal.SIGUSR1, handlers[how])
     try:
         with pytest.raises(Late):
-            Signalled(4, 4)(torch.ones(1, 4))
+            Signaled(4, 4)(torch.ones(1, 4))
         # Without a signal handler, the same error is the tracker's.
         mode.failed(Late())
     finally:
@@ -748,7 +733,7 @@ def test_signal_handlers_are_known_by_what_they_are_told(tracker: ttmem.MemoryTr
     before = signal.signal(signal.SIGUSR1, handlers[how])
     try:
         with pytest.raises(Late):
-            Signalled(4, 4)(torch.ones(1, 4))
+            Signaled(4, 4)(torch.ones(1, 4))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert mode.errors == 0

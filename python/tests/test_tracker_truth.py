@@ -140,13 +140,13 @@ def test_a_training_loop(tmp_path: Path, make: type[nn.Module], data: Callable[[
         ttmem.stop_memory_tracker()
     theirs = levels(profiled)
     assert [now for now, _ in ours] == [now for now, _ in theirs]
-    # Scratch memory of operations is not tracked, and the summary says so: the real peak may be higher.
+    # Scratch memory of operations is not tracked, and the summary says so: the actual peak may be higher.
     assert ours[-1][1] <= theirs[-1][1] <= ours[-1][1] * 1.2
     assert tracker.recording is not None
     answer = ttmem.open(tracker.recording)
     (said,) = answer.summary()["ranks"][0]["pools"]["cpu"]["not_watched"]
     assert "while they run" in said
-    assert f"Not tracked, so the real peak may be higher: {said}." in answer.markdown()
+    assert f"The actual peak may be higher. Not tracked: {said}." in answer.markdown()
 
 
 @pytest.mark.parametrize(("make", "data"), [(Gpt, words), (Convolutions, pictures)])

@@ -25,7 +25,7 @@ from torch.nn import functional
 import ttmem
 from conftest import CORPUS, MODULE, preloaded, ran
 from ttmem import DRAMUsage, MemoryUsageTracker, RunMode, memory_snapshot
-from ttmem._torch.phases import Counters, Did
+from ttmem._torch.phases import Counters, PhaseUsage, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -224,6 +224,25 @@ class TestPhases:
         assert second["cumulative_peak_bytes"] == pytest.approx(size + more, abs=2**20)
         assert second["segment_peak_bytes"] == pytest.approx(more, abs=10_486)
 
+    def test_no_size_above_1_gib_is_in_mib(self) -> None:
+        with capture(RunMode.NO_DISPATCH):
+            model = torch.empty(120, 1 << 28)
+            MemoryUsageTracker.snapshot("MODEL_CREATION")
+            batch = torch.empty(MIB)
+            del model
+            MemoryUsageTracker.end_capture("FORWARD_PASS")
+            text = MemoryUsageTracker.memory_usage_text()
+            del batch
+        assert "cpu: Segment Peak 120.000 GiB, Allocations 120.000 GiB, Deallocations 0.00 MiB" in text
+        assert "Segment Change -119.996 GiB" in text
+        assert "Overall cpu Peak: 120.004 GiB, Final cpu Usage: 4.00 MiB" in text
+        assert all(abs(float(size)) < 1024 for size in re.findall(r"([-+]?[\d.]+) MiB", text))
+
+    def test_sizes_in_warnings_have_the_largest_unit(self) -> None:
+        sizes = [100, 4096, 512 * MIB, 1024 * MIB, 120 << 30]
+        texts = ["0.1 KiB", "4.0 KiB", "512.0 MiB", "1.00 GiB", "120.00 GiB"]
+        assert [size_text(size) for size in sizes] == texts
+
     def test_phases_of_several_devices_are_not_added_up(self) -> None:
         capture().release()
         MemoryUsageTracker.end_capture("CPU")
@@ -346,7 +365,7 @@ class TestPhases:
             x = torch.zeros(MIB)
             with caplog.at_level(logging.WARNING, LOGGER):
                 MemoryUsageTracker.end_capture("ALL")
-        assert "no tensors were allocated on cuda:0" in caplog.text
+        assert "no tensors were allocated on cuda:0, the measured device, but 4.0 MiB on cpu" in caplog.text
         assert "device='cpu'" in caplog.text
         del x
 
@@ -840,7 +859,7 @@ def test_counters_of_an_allocator(seed: int) -> None:
             if was_reset and chance.random() < 0.3:
                 allocator.peak = allocator.current
         # Tracked tensors are less, because scratch memory is not included.
-        seen = Did(chance.randint(0, highest), 0, 0)
+        seen = PhaseUsage(chance.randint(0, highest), 0, 0)
         peak, *others = counters.next(seen)
         assert others == [allocator.allocated - allocated, allocator.freed - freed]
         assert max(0, allocator.current - start, seen.peak) <= peak <= highest
@@ -855,7 +874,7 @@ def test_counters_that_are_reset() -> None:
     allocator.take(50)
     allocator.allocated = allocator.freed = 0
     allocator.take(-30)
-    assert counters.next(Did(50, 50, 30)) == (50, 50, 30)
+    assert counters.next(PhaseUsage(50, 50, 30)) == (50, 50, 30)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")

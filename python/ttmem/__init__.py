@@ -9,7 +9,7 @@
 
 from ttmem._native import Error, NoMemoryData, Profile, UnknownFormat, __version__, load
 
-open = load  # the earlier name. Not in `__all__`: `import *` must not shadow the built-in
+open = load  # an alias, for existing programs. Not in `__all__`: `import *` must not shadow the built-in
 
 # Stands in for `typing.TYPE_CHECKING`: importing `typing` takes longer than everything else here.
 TYPE_CHECKING = False
@@ -71,5 +71,5 @@ if not TYPE_CHECKING:
         raise AttributeError(msg)
 
     def __dir__():  # noqa: ANN202
-        """Lists the public names, also those that are not imported yet."""
+        """Lists the public names, including those that are not imported yet."""
         return sorted({*__all__, *globals()} - {"TYPE_CHECKING", "USAGE"})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERBS = {"track": "ttmem._track"}
-"""Commands that are written in Python: their module, whose `main(words)` gets the arguments."""
+"""Commands implemented in Python, each with the module whose `main(words)` runs it."""
 
 
 def ttmem() -> int:
@@ -56,4 +56,6 @@ def _run(command: "Callable[[list[str], list[str]], int]") -> int:
 
 
 if __name__ == "__main__":
+    # The usage lines of `--help` and of errors start with it. Otherwise it is the path of this file.
+    sys.argv[0] = "python -m ttmem"
     sys.exit(ttmem())

@@ -1,7 +1,7 @@
 """Starts another `ttmem` process: servers and workers.
 
-A worker's working directory may contain other files, which `python -m ttmem` could import as modules. So this
-file is run by its path and isolated (`python -I`): Python then never imports from that directory.
+A worker's working directory may contain arbitrary files, which `python -m ttmem` could import as modules. So
+this file is run by its path in isolated mode (`python -I`), where Python never imports from that directory.
 """
 
 import os

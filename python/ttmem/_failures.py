@@ -48,7 +48,7 @@ class Uncaught:
     def _raised(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # `ps1`: an interactive session, which continues after an exception.
         if self._is_open and not hasattr(sys, "ps1"):
-            # An error in here must not hide the program's own.
+            # An error here must not hide the program's own.
             with contextlib.suppress(Exception):
                 self._note(described(error, trace, self._libraries), messages(error))
         self._before(kind, error, cleaned(error, trace))

@@ -77,9 +77,11 @@ class Profile:
         Sizes are in bytes. An unknown value is None, never 0.
 
         Args:
-            run: Program runs to include: `"all"`, those of the last pass (`"last"`), or a number from 1.
+            run: Program runs to include: `"all"`, those of the last pass (`"last"`), or a run
+                number, starting at 1.
             rank: The rank: `0` or `"1,0"`.
-            process: Processes to include if several wrote to one log: `"all"`, or a number from 1.
+            process: Processes to include if several wrote to one log: `"all"`, or a process number,
+                starting at 1.
             top: Maximum number of rows in each list.
             at: A step: `at` in the result describes the memory in use before it.
             expect: Expected sizes of tensor classes, as for `ttmem summary --expect`:
@@ -394,7 +396,7 @@ class Watch:
 
     @property
     def errors(self) -> int:
-        """Number of internal errors that were kept from the program."""
+        """Number of internal errors, which the program does not see."""
 
     @property
     def failure(self) -> str | None:

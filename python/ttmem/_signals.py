@@ -29,7 +29,7 @@ class Ending:
         self.is_open = False
 
     def open(self) -> None:
-        """Installs the handler. Only the main thread can; otherwise SIGTERM leaves just the recording."""
+        """Installs the handler, in the main thread only. Without it, SIGTERM leaves only the recording."""
         if threading.current_thread() is threading.main_thread():
             self.before = self._without_closed(signal.getsignal(signal.SIGTERM))
             # Leave an ignored signal alone, and a handler installed from C, which could not be restored.

@@ -49,7 +49,7 @@ class _Loader(importlib.abc.Loader):
         try:
             self._loader.exec_module(module)
         except BaseException as error:
-            # Not at the start of every program: it is only needed here.
+            # Imported here, because only this case needs it and this module delays every program.
             from ttmem._frames import leave
 
             leave(error)

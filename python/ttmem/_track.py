@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def arguments(usual: _Settings) -> argparse.ArgumentParser:
     """Returns the parser. Everything after the script is passed to the script."""
     parser = argparse.ArgumentParser(
-        prog="ttmem track",
+        prog=f"{os.path.basename(sys.argv[0])} track",
         description="Run a Python program and track the memory of its PyTorch tensors. "
         "When the program ends, the output folder contains the profile and the recording. "
         "Defaults come from the environment and the configuration (`ttmem config`).",
@@ -60,7 +60,7 @@ def arguments(usual: _Settings) -> argparse.ArgumentParser:
     )
     parser.add_argument("-m", dest="module", action="store_true", help="run a module instead of a file")
     parser.add_argument("program", help="the script, or the module with -m")
-    parser.add_argument("words", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="arguments of the program")
     return parser
 
 

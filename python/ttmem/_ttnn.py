@@ -36,7 +36,7 @@ class GraphCaptures:
         """Does nothing: any thread can end a graph capture."""
 
     def end(self) -> None:
-        """Ends the capture and discards what happened since the last cut."""
+        """Ends the capture and discards everything since the last cut."""
         self._end()
 
     def abandon(self) -> None:

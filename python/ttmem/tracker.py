@@ -55,7 +55,7 @@ DEFAULT_LIMIT = "256MB"
 MIN_LIMIT = MIB
 NOT_TRACKED = (
     "scratch memory that operations such as convolutions allocate and free while they run; "
-    "level ops measures it"
+    "use level ops to track it"
 )
 logger = logging.getLogger("ttmem")
 # Held while a call is removed from a list that threads share. Reentrant: a signal handler may interrupt.
@@ -395,7 +395,7 @@ class MemoryTracker:
         if self._mode is not None:
             from ttmem._torch.labels import label
 
-            # Raise for an invalid class, but not for errors of the objects that are searched.
+            # An invalid class raises. Errors while searching the objects do not.
             self._mode.label((), class_)
             _guarded(self._mode, functools.partial(label, self._mode, tensors, class_, name and str(name)))
 
@@ -557,7 +557,7 @@ def _torch_parts() -> Any:
         from ttmem._torch import mode
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            msg = "the memory tracker needs PyTorch, which is not installed: pip install torch"
+            msg = "the memory tracker needs PyTorch, which is not installed; run `pip install torch`"
             raise ModuleNotFoundError(msg, name="torch") from error
         raise
     return mode
@@ -591,7 +591,7 @@ def _leave_to(kind: str, mode: Mode) -> None:
 
 
 def _guarded(mode: Mode, do: Callable[[], object]) -> None:
-    """Calls one of our own functions and keeps its errors from the program."""
+    """Calls one of our own functions; its errors do not reach the program."""
     try:
         do()
     except Exception as error:  # noqa: BLE001 - counted
@@ -614,7 +614,7 @@ def _report_compiled(mode: Mode, buffers: CompiledBuffers | None) -> None:
     if missing is not None:
         mode.not_watched("cpu", missing)
         # The JSON profile has no other field for it.
-        mode.warn(f"not tracked, so the real peak may be higher: {missing}")
+        mode.warn(f"the actual peak may be higher; not tracked: {missing}")
 
 
 def _limit(limit: int | str | None) -> int | None:

@@ -71,7 +71,7 @@ class L1UsagePerCore(NamedTuple):
 
 
 class Source(Protocol):
-    """Measures what a program does to memory."""
+    """Measures the memory use of a program."""
 
     @property
     def device(self) -> str | None:
@@ -81,7 +81,7 @@ class Source(Protocol):
         """Starts measuring."""
 
     def cut(self, usage: Usage) -> None:
-        """Reports what happened since the last cut."""
+        """Reports the memory use since the last cut."""
 
     def check(self) -> None:
         """Raises if the current thread cannot end it."""
@@ -128,7 +128,7 @@ class ScopeGuard:
     def _finish(self) -> None:
         capture, self._capture = self._capture, None
         if capture is not None:
-            _the.end_and_clear(capture)
+            _captures.end_and_clear(capture)
 
 
 class _Captures:
@@ -210,9 +210,9 @@ class _Captures:
             source.abandon()
 
 
-_the = _Captures()
+_captures = _Captures()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_the.forked)
+    os.register_at_fork(after_in_child=_captures.forked)
 
 
 class MemoryUsageTracker:
@@ -231,8 +231,8 @@ class MemoryUsageTracker:
 
         Args:
             mode: Whether operations run. Also accepts `ttnn.graph.RunMode`.
-            source: What to measure: `"torch"`, or `"ttnn"` with its graph captures. By default, the one that
-                the program has imported or could import, ttnn first.
+            source: What to measure: `"torch"`, or `"ttnn"` with its graph captures. By default, the library
+                that the program has imported, or else one that is installed; ttnn takes precedence.
             device: The PyTorch device to measure. By default, the available accelerator, or the CPU.
 
         Raises:
@@ -243,33 +243,33 @@ class MemoryUsageTracker:
         """
         estimated = _run_mode(mode) is RunMode.NO_DISPATCH
         found = _source(source, device, estimated=estimated)
-        return ScopeGuard(_the.begin(estimated=estimated, source=found))
+        return ScopeGuard(_captures.begin(estimated=estimated, source=found))
 
     @staticmethod
     def snapshot(name: str) -> None:
         """Ends the current phase, names it, and begins the next. Names may repeat."""
-        _the.snapshot(name)
+        _captures.snapshot(name)
 
     @staticmethod
     def end_capture(name: str = DEFAULT_TRACE_NAME) -> None:
         """Ends the last phase and the capture."""
-        _the.end(name)
+        _captures.end(name)
 
     @staticmethod
     def clear() -> None:
         """Removes all phases and ends a running capture."""
-        _the.clear()
+        _captures.clear()
 
     @staticmethod
     def is_capturing() -> bool:
         """Whether a capture is running."""
-        return _the.usage.is_capturing
+        return _captures.usage.is_capturing
 
     @staticmethod
     def memory_usage_text() -> str:
         """Returns the text that `print_memory_usage` prints."""
-        text = _the.usage.text()
-        return text + ESTIMATED if _the.is_estimated and _the.usage.phases() else text
+        text = _captures.usage.text()
+        return text + ESTIMATED if _captures.is_estimated and _captures.usage.phases() else text
 
     @staticmethod
     def print_memory_usage(file: TextIO | None = None) -> None:
@@ -281,27 +281,27 @@ class MemoryUsageTracker:
     @staticmethod
     def get_dram_usage(name: str) -> DRAMUsage:
         """Returns a phase's device memory use. Raises `LookupError` unless exactly one phase has the name."""
-        return DRAMUsage(*_the.usage.dram(name))
+        return DRAMUsage(*_captures.usage.dram(name))
 
     @staticmethod
     def get_l1_usage(name: str) -> L1UsagePerCore:
         """Returns a phase's L1 use per core. Raises `LookupError` unless exactly one phase has the name."""
-        return L1UsagePerCore(*_the.usage.l1(name))
+        return L1UsagePerCore(*_captures.usage.l1(name))
 
     @staticmethod
     def get_dram_usage_all() -> list[tuple[str, DRAMUsage]]:
         """Returns the device memory use of all phases, in order."""
-        return [(name, DRAMUsage(*dram)) for name, dram, _ in _the.usage.phases()]
+        return [(name, DRAMUsage(*dram)) for name, dram, _ in _captures.usage.phases()]
 
     @staticmethod
     def get_l1_usage_all() -> list[tuple[str, L1UsagePerCore]]:
         """Returns the L1 use per core of all phases, in order."""
-        return [(name, L1UsagePerCore(*l1)) for name, _, l1 in _the.usage.phases()]
+        return [(name, L1UsagePerCore(*l1)) for name, _, l1 in _captures.usage.phases()]
 
     @staticmethod
     def get_trace_names() -> list[str]:
         """Returns the names of the phases, in order. Names may repeat."""
-        return [name for name, _, _ in _the.usage.phases()]
+        return [name for name, _, _ in _captures.usage.phases()]
 
     @staticmethod
     def record_to(path: str | os.PathLike[str]) -> None:
@@ -312,12 +312,12 @@ class MemoryUsageTracker:
             OSError: The file cannot be created.
 
         """
-        _the.usage.record_to(os.fspath(path))
+        _captures.usage.record_to(os.fspath(path))
 
     @staticmethod
     def finish() -> None:
         """Completes the recording, if there is one; raises the error that ended it early."""
-        _the.usage.finish()
+        _captures.usage.finish()
 
 
 def memory_snapshot(x: torch.Tensor, fwd_label: str, bwd_label: str) -> torch.Tensor:
@@ -332,17 +332,17 @@ def memory_snapshot(x: torch.Tensor, fwd_label: str, bwd_label: str) -> torch.Te
 
 def snapshot_if_capturing(name: str) -> None:
     """Ends the current phase if a capture is running."""
-    with _the.lock:
-        if _the.usage.is_capturing:
-            _the.snapshot(name)
+    with _captures.lock:
+        if _captures.usage.is_capturing:
+            _captures.snapshot(name)
 
 
 def tracker_ends(mode: object) -> None:
     """Installs the capture's own hooks if it reuses those of the memory tracker, which is about to stop."""
-    with _the.lock:
-        lose = getattr(_the.source, "lose", None)
+    with _captures.lock:
+        lose = getattr(_captures.source, "lose", None)
         if lose is not None:
-            lose(mode, _the.usage)
+            lose(mode, _captures.usage)
 
 
 def _run_mode(mode: object) -> RunMode:
@@ -372,14 +372,14 @@ def _source(name: str | None, device: str | torch.device | int | None, *, estima
         from ttmem._torch.phases import Phases
     except ModuleNotFoundError as error:
         if error.name == "torch":
-            msg = "MemoryUsageTracker needs PyTorch or ttnn, and neither is installed: pip install torch"
+            msg = "MemoryUsageTracker needs PyTorch or ttnn: neither is installed; run `pip install torch`"
             raise ModuleNotFoundError(msg, name="torch") from error
         raise
     return Phases(device, estimated=estimated)
 
 
 def _likely_source() -> SourceName:
-    """Returns the library that the program has imported, or could import."""
+    """Returns the library that the program has imported, or else one that is installed."""
     for name in SOURCES:
         if name in sys.modules:
             return name

@@ -1,6 +1,6 @@
 // The unit of a pool's sizes: per bank, per core, or the whole pool (the memory of a process or a GPU).
 
-import { counted, size } from "./format";
+import { counted, sizeIn } from "./format";
 import type { Extent } from "./generated/answers";
 
 export interface BankWords {
@@ -41,9 +41,11 @@ export function bankWords(extent: Extent): BankWords {
   return WORDS[extent];
 }
 
-/** `DRAM 12 banks × 1.00 GiB`, `cuda:0 79.1 GiB`; `null` for an undivided pool of unknown capacity. */
+/** `DRAM 12 banks × 1024.0 MiB`, `cuda:0 79.1 GiB`; `null` for an undivided pool of unknown capacity. */
 export function poolText(name: string, banks: number | null, capacity: number | null): string | null {
-  if (banks === 1) return capacity === null ? null : `${name} ${size(capacity)}`;
-  const each = capacity === null ? "of unknown size" : size(capacity);
+  if (banks === 1) return capacity === null ? null : `${name} ${sizeIn(capacity, capacity)}`;
+  if (capacity === null)
+    return banks === null ? `${name} of unknown size` : `${name} ${counted(banks, "bank")} of unknown size`;
+  const each = sizeIn(capacity, capacity);
   return banks === null ? `${name} ${each}` : `${name} ${counted(banks, "bank")} × ${each}`;
 }

@@ -20,6 +20,35 @@ export function size(bytes: number | null): string {
   return `${(bytes / GIB).toFixed(2)} GiB`;
 }
 
+/** A column or line with sizes up to this one is in KiB, and up to the next one in MiB, as on the command line. */
+const [MAX_KIB, MAX_MIB] = [16 * MIB, 10 * GIB];
+
+/** The unit for sizes that are compared with each other; `null` if they differ too much for one unit. */
+export function unitOf(largest: number): { name: string; bytes: number } | null {
+  if (largest < MAX_KIB) return { name: "KiB", bytes: KIB };
+  return largest < MAX_MIB ? { name: "MiB", bytes: MIB } : null;
+}
+
+/** A size in the unit of a larger one. A nonzero size is never shown as 0. */
+export function sizeIn(bytes: number, largest: number): string {
+  const unit = unitOf(largest);
+  return unit && Math.abs(bytes) >= unit.bytes / 20
+    ? `${(bytes / unit.bytes).toFixed(1)} ${unit.name}`
+    : size(bytes);
+}
+
+/** `686.4 of 4080.0 MiB`: the unit is written once if both have the same. */
+export function partOf(part: number, whole: number): string {
+  const [text, all] = [sizeIn(part, whole), sizeIn(whole, whole)];
+  const [number, unit] = text.split(" ");
+  return `${all.endsWith(` ${unit}`) ? number : text} of ${all}`;
+}
+
+/** MiB with two decimals, as in the logs of tt-train. */
+export function mib(bytes: number): string {
+  return `${bytes < 0 ? "−" : ""}${(Math.abs(bytes) / MIB).toFixed(2)}`;
+}
+
 /** Like `size`, with a sign. */
 export function change(bytes: number | null): string {
   if (bytes === null || Number.isNaN(bytes)) return UNKNOWN;
@@ -47,16 +76,40 @@ export function percent(part: number, whole: number): string {
   return `${share}%`;
 }
 
+function dataElement(bytes: number | null, text: (bytes: number) => string): HTMLElement {
+  if (bytes === null || Number.isNaN(bytes)) return h("span", { class: "unknown" }, UNKNOWN);
+  return h("data", { value: bytes, title: `${count(bytes)} bytes` }, text(bytes));
+}
+
 /** A formatted size, with the exact number of bytes as its value and in its tooltip. */
 export function sizeElement(bytes: number | null): HTMLElement {
-  if (bytes === null || Number.isNaN(bytes)) return h("span", { class: "unknown" }, UNKNOWN);
-  return h("data", { value: bytes, title: `${count(bytes)} bytes` }, size(bytes));
+  return dataElement(bytes, size);
 }
 
 /** Like `sizeElement`, with a sign. */
 export function changeElement(bytes: number | null): HTMLElement {
-  if (bytes === null || Number.isNaN(bytes)) return h("span", { class: "unknown" }, UNKNOWN);
-  return h("data", { value: bytes, title: `${count(bytes)} bytes` }, change(bytes));
+  return dataElement(bytes, change);
+}
+
+/** Like `mib`. */
+export function mibElement(bytes: number | null): HTMLElement {
+  return dataElement(bytes, mib);
+}
+
+/** Like `mib`, with a sign. */
+export function mibChangeElement(bytes: number | null): HTMLElement {
+  return dataElement(bytes, (bytes) => (bytes < 0 ? mib(bytes) : `+${mib(bytes)}`));
+}
+
+/** Like `sizeIn`; like `size` if the larger one is unknown. */
+export function sizeElementIn(bytes: number | null, largest: number | null): HTMLElement {
+  return dataElement(bytes, (bytes) => (largest === null ? size(bytes) : sizeIn(bytes, largest)));
+}
+
+/** Like `partOf`: an element for each of both sizes. */
+export function partElements(part: number, whole: number): (Node | string)[] {
+  const [shown, shownWhole] = partOf(part, whole).split(" of ");
+  return [dataElement(part, () => shown), " of ", dataElement(whole, () => shownWhole)];
 }
 
 /** Shortens text in the middle: both ends are usually more informative. */

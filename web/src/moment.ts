@@ -3,6 +3,7 @@
 import type { Rank } from "./data/report";
 import { h } from "./dom";
 import { count, shorten } from "./format";
+import { otherLocations } from "./groups";
 import type { State, Store } from "./state";
 
 /** A button that pins the moment before a step. */
@@ -10,17 +11,19 @@ export function stepLink(store: Store, step: number, text = `step ${count(step)}
   return h("button", { class: "link", type: "button", onclick: () => store.pin(step) }, text);
 }
 
-/** An operation and its location; `null` means unknown. */
-export function operationText(op: string | null, loc: string | null): HTMLElement {
+/** An operation and its location, or one of several locations; `null` means unknown. */
+export function operationText(op: string | null, loc: string | null, locations = 1): HTMLElement {
+  const others = loc === null ? 0 : otherLocations(loc, locations);
   return h(
     "span",
     { class: "operation" },
     h("span", { class: "mono" }, op ?? "unknown operation"),
     loc && h("span", { class: "loc", title: loc.slice(0, 2000) }, ` ${shorten(loc, 120)}`),
+    others > 0 && h("span", { class: "loc-more" }, ` and ${count(others)} more`),
   );
 }
 
-/** Buttons that select the pool, synchronised with the state. */
+/** Buttons that select the pool, synchronized with the state. */
 export function poolTabs(store: Store, of: string): { element: HTMLElement; show(state: State): void } {
   const element = h("div", { class: "tabs", role: "group", "aria-label": `Pool shown in ${of}` });
   let shown: Rank | undefined;

@@ -1,4 +1,4 @@
-// Printing: two pages in light colours. The long tables and the graphs' text are not printed.
+// Printing: two pages in light colors. The long tables and the graphs' text are not printed.
 
 import "./print.css";
 import { redrawAll } from "./redraw";

@@ -2,7 +2,7 @@
 
 const painters = new Set<() => void>();
 
-/** Registers a function that draws at the current size and in the current colours. */
+/** Registers a function that draws at the current size and in the current colors. */
 export function onRedraw(paint: () => void): void {
   painters.add(paint);
 }

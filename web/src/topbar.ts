@@ -25,7 +25,7 @@ export function topbar(report: Report, store: Store, choose: (rank: number) => v
     theme.textContent = now === "dark" ? "Light" : "Dark";
     theme.setAttribute("aria-label", `Use the ${now === "dark" ? "light" : "dark"} theme`);
   };
-  // This listener is first: canvases read the page's colours.
+  // This listener is first: canvases read the page's colors.
   store.on(["theme"], showTheme);
   showTheme(store.state);
   const runs = h("span", {});

@@ -25,6 +25,11 @@ pub(crate) fn program() -> io::Result<(PathBuf, &'static [OsString])> {
     Ok((if own.exists() { own.to_owned() } else { std::env::current_exe()? }, &[]))
 }
 
+/// The Python interpreter that runs this command, if one does.
+pub(crate) fn interpreter() -> Option<&'static OsString> {
+    STARTED_BY.get().and_then(|words| words.first())
+}
+
 /// A command that starts [`program`], ready for its arguments.
 pub(crate) fn command() -> io::Result<Command> {
     let (program, before) = program()?;

@@ -58,14 +58,14 @@ pub(crate) struct Llm {
     pub force: bool,
 }
 
-/// What is printed besides results.
+/// What is printed in addition to results.
 #[derive(Clone, Copy, Debug, Arguments)]
 pub(crate) struct Verbosity {
     /// Print only results and errors.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
-    /// Print more: the chosen reader, timings, files written.
+    /// Print details: the reader used, timings and files written.
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
@@ -99,7 +99,7 @@ pub(crate) enum Command {
     Remove(Remove),
     /// Show or change the configuration of the PyTorch tracker.
     Config(Config),
-    /// List the readable formats and how to capture each.
+    /// List the supported formats and how to capture each.
     Formats,
     /// Generate shell completions.
     Completions(Completions),

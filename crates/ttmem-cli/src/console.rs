@@ -1,17 +1,20 @@
 //! The two streams: results go to standard output, everything else to standard error.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anstyle::{AnsiColor, Style};
 use ttmem::model::Warning;
 use ttmem::query::{SourceSummary, WarningSummary};
-use ttmem::report::{Line, Screen, Style as Meaning, Text};
+use ttmem::report::{Line, Screen, Style as Meaning, Text, name_of_file};
 use ttmem::{Error, Result};
 
 use crate::args::Verbosity;
-use crate::replacing::{Output, is_device};
+use crate::replacing::Output;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
@@ -75,10 +78,29 @@ pub(crate) fn usage(error: &clap::Error) -> u8 {
     }
 }
 
+/// The lines of the terminal that standard error has filled.
+static LINES_ABOVE: AtomicUsize = AtomicUsize::new(0);
+
 /// Prints a line on standard error.
 pub(crate) fn say(text: &str) {
+    LINES_ABOVE.fetch_add(lines_of(text), Ordering::Relaxed);
     // If standard error is closed, there is no way to report it.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// The lines of the terminal that a note fills; 0 if it is not printed on one.
+pub(crate) fn lines_of_note(text: &str) -> usize {
+    if is_quiet() { 0 } else { lines_of(text) }
+}
+
+fn lines_of(text: &str) -> usize {
+    let Some((width, _)) = terminal_size::terminal_size_of(io::stderr()) else { return 0 };
+    lines_on_screen(&anstream::adapter::strip_str(text).to_string(), width.0.into())
+}
+
+/// The lines that a text fills on a terminal, which wraps long lines.
+fn lines_on_screen(text: &str, width: usize) -> usize {
+    text.split('\n').map(|line| line.chars().count().div_ceil(width.max(1)).max(1)).sum()
 }
 
 /// The number of warnings that are printed individually.
@@ -86,31 +108,36 @@ const MAX_WARNINGS: usize = 10;
 
 /// Prints the warnings of a summary.
 pub(crate) fn warn(source: &SourceSummary) {
-    let warnings = &source.warnings;
-    for WarningSummary { file, line, message } in warnings.iter().take(MAX_WARNINGS) {
-        warning(file, *line, message);
-    }
-    more_warnings(warnings.len(), "--json");
+    let warnings = source.warnings.iter();
+    let warnings = warnings.map(|WarningSummary { file, line, message }| (&**file, *line, &**message));
+    warn_each(warnings, "--json");
 }
 
 /// Prints the warnings from reading a file.
 pub(crate) fn warn_of(file: &str, warnings: &[Warning]) {
-    for Warning { line, message } in warnings.iter().take(MAX_WARNINGS) {
-        warning(file, *line, message);
-    }
-    more_warnings(warnings.len(), "`ttmem summary --json`");
+    let warnings = warnings.iter().map(|Warning { line, message }| (file, *line, &**message));
+    warn_each(warnings, "`ttmem summary --json`");
 }
 
-fn more_warnings(all: usize, option: &str) {
-    if let Some(more) = all.checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
-        note(&format!("{YELLOW}warning:{YELLOW:#} {more} more; use {option} to see all"));
+/// Prints the first warnings, and how to see all. On a terminal they leave two thirds of its height to the result.
+fn warn_each<'a>(mut warnings: impl ExactSizeIterator<Item = (&'a str, Option<u64>, &'a str)>, option: &str) {
+    let height = terminal_size::terminal_size_of(io::stderr()).map(|(_, height)| usize::from(height.0));
+    for _ in 0..MAX_WARNINGS {
+        let Some((file, line, message)) = warnings.next() else { return };
+        warning(file, line, message);
+        if height.is_some_and(|height| LINES_ABOVE.load(Ordering::Relaxed) >= height / 3) {
+            break;
+        }
+    }
+    if warnings.len() > 0 {
+        caution(&format!("{} more; use {option} to see all", warnings.len()));
     }
 }
 
 /// Prints a warning about a file.
 pub(crate) fn warning(file: &str, line: Option<u64>, message: &str) {
     let line = line.map_or_else(String::new, |line| format!(", line {line}"));
-    caution(&format!("{file}{line}: {message}"));
+    caution(&format!("{}{line}: {message}", name_of_file(file)));
 }
 
 /// Prints a warning.
@@ -118,54 +145,65 @@ pub(crate) fn caution(message: &str) {
     note(&format!("{YELLOW}warning:{YELLOW:#} {message}"));
 }
 
-/// The size of the screen on standard output.
-pub(crate) fn screen(top: Option<usize>) -> Screen {
-    screen_of(top, io::stdout().is_terminal())
+/// The size of the screen on standard output, without the lines that warnings have filled.
+pub(crate) fn screen(top: Option<usize>) -> Screen<'static> {
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    let is_shared = device_of(stdout.as_fd()).is_some_and(|device| device_of(stderr.as_fd()) == Some(device));
+    let above = if is_shared { LINES_ABOVE.load(Ordering::Relaxed) } else { 0 };
+    screen_of(top, stdout.is_terminal(), above)
 }
 
 /// The size of the screen that standard error is on.
-pub(crate) fn screen_of_notes() -> Screen {
-    screen_of(None, io::stderr().is_terminal())
+pub(crate) fn screen_of_notes() -> Screen<'static> {
+    screen_of(None, io::stderr().is_terminal(), 0)
 }
 
-fn screen_of(top: Option<usize>, is_terminal: bool) -> Screen {
+/// The number of the device that a stream is on.
+fn device_of(stream: BorrowedFd<'_>) -> Option<u64> {
+    Some(File::from(stream.try_clone_to_owned().ok()?).metadata().ok()?.rdev())
+}
+
+fn screen_of(top: Option<usize>, is_terminal: bool, above: usize) -> Screen<'static> {
     // The command line above the text, and the prompt below it.
     const PROMPTS: usize = 2;
+    // Fewer lines have no room for a verdict.
+    const MIN_HEIGHT: usize = 10;
     let standard = Screen::default();
     let terminal = terminal_size::terminal_size().filter(|_| is_terminal);
     let width = terminal.map_or(standard.width, |(width, _)| usize::from(width.0));
+    let height = |height: u16| usize::from(height).saturating_sub(PROMPTS + above).max(MIN_HEIGHT);
     Screen {
         width: width.clamp(60, 160),
-        height: terminal.map(|(_, height)| usize::from(height.0).saturating_sub(PROMPTS)),
-        rows: top.unwrap_or(standard.rows),
+        height: terminal.map(|(_, terminal_size::Height(lines))| height(lines)),
+        rows: top,
         ..standard
     }
 }
 
-/// Whether standard output is a terminal that shows colours.
-pub(crate) fn has_colour() -> bool {
+/// Whether standard output is a terminal that shows colors.
+pub(crate) fn has_color() -> bool {
     let stdout = io::stdout();
     stdout.is_terminal() && anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never
 }
 
-/// Prints a text, in colours if standard output supports them.
+/// Prints a text, in colors if standard output supports them.
 pub(crate) fn print_text(text: &Text) -> Result<()> {
-    if !has_colour() {
+    if !has_color() {
         return print(|out| write!(out, "{text}"));
     }
-    print(|out| text.lines().iter().try_for_each(|line| write_in_colours(line, out)))
+    print(|out| text.lines().iter().try_for_each(|line| write_in_colors(line, out)))
 }
 
-/// Prints a text on standard error, in colours if it supports them, unless `--quiet` is set.
+/// Prints a text on standard error, in colors if it supports them, unless `--quiet` is set.
 pub(crate) fn note_text(text: &Text) {
     if !is_quiet() {
         let mut out = anstream::stderr().lock();
         // If standard error is closed, there is no way to report it.
-        let _ = text.lines().iter().try_for_each(|line| write_in_colours(line, &mut out));
+        let _ = text.lines().iter().try_for_each(|line| write_in_colors(line, &mut out));
     }
 }
 
-fn write_in_colours(line: &Line, out: &mut dyn Write) -> io::Result<()> {
+fn write_in_colors(line: &Line, out: &mut dyn Write) -> io::Result<()> {
     for span in line.spans() {
         match escape_code(span.style()) {
             Some(code) => write!(out, "\u{1b}[{code}m{}\u{1b}[0m", span.text())?,
@@ -204,18 +242,8 @@ pub(crate) fn write(
     render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
     let Some(output) = output else { return print(render) };
+    output.write(render)?;
     let path = output.path();
-    let mut options = OpenOptions::new();
-    options.write(true).truncate(true).create(true);
-    if !output.replaces()? && !is_device(path) {
-        options.create_new(true);
-    }
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
-        _ => Error::Write { path: path.into(), source },
-    };
-    let mut file = BufWriter::new(options.open(path).map_err(failed)?);
-    render(&mut file).and_then(|()| file.flush()).map_err(failed)?;
     detail(|| format!("wrote {}", path.display()));
     Ok(())
 }
@@ -223,7 +251,7 @@ pub(crate) fn write(
 /// Writes a picture and prints its path.
 pub(crate) fn write_picture(output: &Output<'_>, bytes: &[u8]) -> Result<()> {
     write(Some(output), |out| out.write_all(bytes))?;
-    note(&format!("drew {}", output.path().display()));
+    note(&format!("wrote {}", output.path().display()));
     Ok(())
 }
 
@@ -232,21 +260,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_add_nothing_but_escape_sequences() {
+    fn long_lines_fill_several_lines_of_a_terminal() {
+        for (text, lines) in [("", 1), ("12345678", 1), ("123456789", 2), ("a\n\n123456789", 4)] {
+            assert_eq!(lines_on_screen(text, 8), lines, "{text:?}");
+        }
+        assert_eq!(lines_on_screen("ab", 0), 2, "an unknown width");
+    }
+
+    #[test]
+    fn colors_add_nothing_but_escape_sequences() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/tt_log/oom-capacity.log");
         let profile = ttmem::read::open(file).unwrap();
         let summary = ttmem::query::summary(&[profile], &ttmem::query::Request::default()).unwrap();
         let text = ttmem::report::text(&summary, Screen::default());
-        let mut coloured = Vec::new();
-        text.lines().iter().for_each(|line| write_in_colours(line, &mut coloured).unwrap());
-        let coloured = String::from_utf8(coloured).unwrap();
-        assert_eq!(anstream::adapter::strip_str(&coloured).to_string(), text.to_string());
+        let mut colored = Vec::new();
+        text.lines().iter().for_each(|line| write_in_colors(line, &mut colored).unwrap());
+        let colored = String::from_utf8(colored).unwrap();
+        assert_eq!(anstream::adapter::strip_str(&colored).to_string(), text.to_string());
         for part in [
             "\u{1b}[1;31mOut of memory: DRAM is full.",
             "\u{1b}[1mPeak DRAM",
             "\u{1b}[2m  live, largest first",
         ] {
-            assert!(coloured.contains(part), "{part:?} is not in {coloured:?}");
+            assert!(colored.contains(part), "{part:?} is not in {colored:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `tt-memory-profiler`: the tool's original name and flags, mapped to the current commands.
+//! `tt-memory-profiler`: the flags of version 0.x, mapped to the current commands.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ This is the same program as `ttmem`, which has more commands: see `ttmem --help`
 
 /// Profile the memory of a model on Tenstorrent hardware.
 ///
-/// The original name of `ttmem`: runs a script with the right environment, keeps its log, and reports.
+/// Runs a script with the right environment, keeps its log, and writes a report. Has the flags of version 0.x.
 #[derive(Debug, Parser)]
 #[command(name = "tt-memory-profiler", version, after_help = EXAMPLES)]
 pub(crate) struct Profiler {
@@ -57,10 +57,10 @@ pub(crate) struct Profiler {
 pub(crate) fn run(args: Profiler) -> Result<u8> {
     console::set_verbosity(args.verbosity);
     if let Some(log) = args.analyze {
-        // If the log is in its run's folder, the report goes there, too.
+        // If the log is in its run's folder, the report also goes there.
         let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let beside = || Some(Target::OfRun(folder.to_owned(), run_of(&log)?));
-        let target = args.output_dir.map(Target::In).or_else(beside).unwrap_or(Target::Usual);
+        let next_to_log = || Some(Target::OfRun(folder.to_owned(), run_of(&log)?));
+        let target = args.output_dir.map(Target::In).or_else(next_to_log).unwrap_or(Target::Usual);
         return report_on(&log.to_string_lossy(), None, None, &target, JsonFiles::default()).map(|_| 0);
     }
     if let Some(folder) = args.visualize {

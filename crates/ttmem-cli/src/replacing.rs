@@ -1,7 +1,7 @@
 //! Output files: which existing files they may replace, and how a file is replaced.
 
-use std::fs::{self, Metadata};
-use std::io;
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -41,6 +41,35 @@ impl<'a> Output<'a> {
         self.path
     }
 
+    /// Writes the file. An existing file is replaced only when the new content is complete, and keeps its permissions. Of
+    /// a symbolic link, the target is replaced.
+    pub fn write(&self, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        let failed = write_error(self.path);
+        if is_device(self.path) {
+            return write_in_place(self.path, render).map_err(&failed);
+        }
+        let replaces = self.replaces()?;
+        let target = fs::canonicalize(self.path).unwrap_or_else(|_| self.path.to_owned());
+        // A clearer error than that of the temporary file.
+        fs::metadata(folder_of(&target)).map_err(&failed)?;
+        let before = fs::metadata(&target).ok();
+        let file = match beside(&target, before.as_ref()) {
+            // The folder is read-only, but the file may be writable.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && before.is_some() => {
+                return write_in_place(&target, render).map_err(&failed);
+            }
+            file => file.map_err(&failed)?,
+        };
+        let mut file = BufWriter::new(file);
+        render(&mut file).and_then(|()| file.flush()).map_err(&failed)?;
+        let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+        let kept = if replaces { file.persist(&target) } else { file.persist_noclobber(&target) };
+        kept.map(drop).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists { path: self.path.into() },
+            _ => failed(error.error),
+        })
+    }
+
     /// Whether it replaces an existing file. Checked again, because reading may have taken minutes.
     pub fn replaces(&self) -> Result<bool> {
         self.check()?;
@@ -64,6 +93,14 @@ impl<'a> Output<'a> {
         let may_replace = self.may_replace || report::has_marker(path);
         if may_replace { Ok(()) } else { Err(Error::Exists { path: path.into() }) }
     }
+}
+
+/// Writes to a device, or to a file that cannot be replaced.
+fn write_in_place(path: &Path, render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).truncate(!is_device(path)).open(path)?;
+    let mut file = BufWriter::new(file);
+    render(&mut file)?;
+    file.flush()
 }
 
 /// Whether two paths name the same folder entry, however they are spelled. A link is a separate entry: a file renamed
@@ -110,5 +147,73 @@ pub(crate) fn beside(path: &Path, like: Option<&Metadata>) -> io::Result<NamedTe
 
 /// Maps an error of the temporary file to one about the file itself, without the temporary name.
 pub(crate) fn write_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
-    |error| Error::Write { path: path.into(), source: error.kind().into() }
+    |error| {
+        // An error of the system has no path.
+        let source = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+        Error::Write { path: path.into(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn write(path: &Path, content: &'static str) -> Result<()> {
+        Output::at(path, true, &[] as &[&str])?.write(|out| write!(out, "{content}"))
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_completely_stays_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.md");
+        for before in [None, Some("a good report")] {
+            if let Some(before) = before {
+                fs::write(&path, before).unwrap();
+            }
+            let output = Output::at(&path, true, &[] as &[&str]).unwrap();
+            let error = output
+                .write(|out| {
+                    out.write_all("x".repeat(100_000).as_bytes())?;
+                    Err(io::Error::from(io::ErrorKind::StorageFull))
+                })
+                .unwrap_err();
+            assert!(matches!(error, Error::Write { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), before);
+            assert_eq!(
+                names(folder.path()).len(),
+                usize::from(before.is_some()),
+                "no temporary file is left"
+            );
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions_and_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("a.md"), folder.path().join("link.md"));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("a.md", &link).unwrap();
+        write(&link, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(folder.path()), ["a.md", "link.md"]);
+    }
+
+    #[test]
+    fn errors_have_no_temporary_name() {
+        let error = write(Path::new("/nonexistent/a.md"), "x").unwrap_err().to_string();
+        assert_eq!(error, "cannot write /nonexistent/a.md: No such file or directory (os error 2)");
+        write(Path::new("/dev/null"), "x").unwrap();
+    }
 }

@@ -7,6 +7,7 @@ use super::{
     Profile, Rank, RankEvent, RankId, Reading, Run, Sink, Step, StepRow, Tensor, Warning,
 };
 use crate::error::Result;
+use crate::words::counted_as;
 
 /// Limits on ranks and pools. A file with more is not a real recording, but an attempt to exhaust memory with a few
 /// bytes.
@@ -31,10 +32,12 @@ impl Builder {
     /// The profile built so far.
     pub fn finish(mut self) -> Profile {
         if self.rejected > 0 {
-            let message = format!(
-                "the file is corrupt: {} events refer to missing rows and were skipped, so numbers may be wrong",
-                self.rejected
+            let events = counted_as(
+                self.rejected,
+                "event refers to missing rows and was",
+                "events refer to missing rows and were",
             );
+            let message = format!("{events} skipped because the file is corrupt, so numbers may be wrong");
             self.profile.warnings.push(Warning { line: None, message });
         }
         self.profile

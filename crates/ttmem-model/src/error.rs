@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The result of fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error.
+/// The error type of all crates. The message says what failed, why, and what to do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,14 +28,14 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// A directory that does not contain a report.
-    #[error("{} is a directory without a report (NAME.ttmem or NAME_memory.json); specify a file", path.display())]
+    /// A folder that does not contain a report.
+    #[error("{}: folder without a report (NAME.ttmem or NAME_memory.json); pass a file", path.display())]
     Directory {
-        /// The directory.
+        /// The folder.
         path: PathBuf,
     },
     /// The file is empty.
-    #[error("{file} is empty: nothing was captured")]
+    #[error("{file}: empty file; capture the output again")]
     Empty {
         /// The file.
         file: String,
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// The file is truncated or corrupt so early that nothing could be read.
     #[error("{file}: {message}")]
-    Damaged {
+    Corrupt {
         /// The file.
         file: String,
         /// What is wrong.
@@ -95,7 +95,7 @@ pub enum Error {
     Usage(String),
     /// A requested item does not exist.
     #[error("{0}")]
-    NotThere(String),
+    NotFound(String),
     /// A file already exists, and ttmem did not write it.
     #[error("{}: already exists, and ttmem did not write it; use --force to replace it", path.display())]
     Exists {

@@ -125,7 +125,7 @@ pub enum RankEvent {
     Phase(Phase),
     /// Ends a session.
     SessionEnded(SessionId, Totals),
-    /// An error.
+    /// An error that the log or the allocator reports, such as an out-of-memory error.
     Fault(Fault),
     /// An error ended the program, learned after it was reported: its index.
     FaultEnded(u32),
@@ -185,6 +185,11 @@ pub struct Source {
     pub format: String,
     /// The file, as given by the user; `-` for standard input.
     pub file: String,
+}
+
+impl Source {
+    /// The format of a file that a program writes while it runs.
+    pub const RECORDING: &str = "recording";
 }
 
 /// Accepts events, in order.

@@ -57,6 +57,7 @@ use serde::de::DeserializeOwned;
 use zstd::bulk::{Compressor, Decompressor};
 
 use crate::error::{Error, Result};
+use crate::words::{counted, counted_as};
 use crate::{Event, RankEvent, RankId, Sink, Warning};
 use small::Small;
 
@@ -448,9 +449,9 @@ fn plausible(events: usize, stored: usize) -> bool {
 pub fn read(source: &mut dyn Read, label: &str, sink: &mut dyn Sink) -> Result<()> {
     let scan = scan(source, label, sink)?;
     if scan.unknown > 0 {
-        warn(sink, scan.unknown_message(label))?;
+        warn(sink, scan.unknown_message())?;
     }
-    if let Some(message) = scan.stop_message(label) {
+    if let Some(message) = scan.stop_message() {
         warn(sink, message)?;
     }
     match scan.stop {
@@ -479,13 +480,13 @@ pub fn append(mut file: File, path: impl Into<PathBuf>, sink: &mut dyn Sink) -> 
         Stop::Ended { .. } => "the recording is finished".to_owned(),
         Stop::BadHeader => "its header is corrupt".to_owned(),
         Stop::Undecodable(what) => what.to_owned(),
-        Stop::Cut | Stop::Torn | Stop::Damaged(_) if scan.minor != MINOR => {
+        Stop::Cut | Stop::Torn | Stop::Corrupt(_) if scan.minor != MINOR => {
             format!("its format is {MAJOR}.{}, but this version of ttmem writes {MAJOR}.{MINOR}", scan.minor)
         }
-        Stop::Cut | Stop::Torn | Stop::Damaged(_) if scan.unknown > 0 => {
+        Stop::Cut | Stop::Torn | Stop::Corrupt(_) if scan.unknown > 0 => {
             "it contains events unknown to this version of ttmem".to_owned()
         }
-        Stop::Cut | Stop::Torn | Stop::Damaged(_) => return continue_at(file, path, length, &scan, sink),
+        Stop::Cut | Stop::Torn | Stop::Corrupt(_) => return continue_at(file, path, length, &scan, sink),
     };
     Err(refused(&path, &format!("{why}; start a new recording in another file")))
 }
@@ -512,10 +513,10 @@ fn continue_at(
         return Writer::create(file, path);
     }
     let message = format!(
-        "the recording was interrupted after {} events, at byte {keep}, and continued later; events in between are \
-         missing ({} unreadable bytes were removed)",
-        scan.events,
-        length.saturating_sub(keep)
+        "the recording was interrupted after {}, at byte {keep}, and continued later; events in between are missing \
+         ({} removed)",
+        counted(scan.events, "event"),
+        counted_as(length.saturating_sub(keep), "unreadable byte was", "unreadable bytes were")
     );
     let mut writer = Writer::resume(file, path, scan.crc)?;
     writer.written = keep;
@@ -553,7 +554,7 @@ enum Stop {
     /// The file ends inside a frame or the header.
     Torn,
     /// A frame is corrupt.
-    Damaged(&'static str),
+    Corrupt(&'static str),
     /// The checksum of the header does not match.
     BadHeader,
     /// A frame has a valid checksum, but invalid contents.
@@ -561,38 +562,39 @@ enum Stop {
 }
 
 impl Scan {
-    fn unknown_message(&self, label: &str) -> String {
+    fn unknown_message(&self) -> String {
         let Self { unknown, minor, .. } = self;
-        let writer = if *minor > MINOR { "by a newer ttmem" } else { "by another program" };
+        let writer = if *minor > MINOR { "a newer ttmem" } else { "another program" };
         format!(
-            "{label}: {unknown} events of unknown kinds were skipped; the file was written {writer} (format \
-             {MAJOR}.{minor}, supported: {MAJOR}.{MINOR})"
+            "{} skipped, so data may be missing; {writer} wrote the file (format {MAJOR}.{minor}, supported is \
+             {MAJOR}.{MINOR})",
+            counted_as(*unknown, "event of an unknown kind was", "events of unknown kinds were")
         )
     }
 
     /// The warning about the place where reading stopped.
-    fn stop_message(&self, label: &str) -> Option<String> {
-        let Self { at, events, .. } = self;
-        let corrupt = |what: &str| {
-            format!(
-                "{label} is corrupt at byte {at} ({what}); the report covers only the {events} events before it"
-            )
+    fn stop_message(&self) -> Option<String> {
+        let at = self.at;
+        let covered = match self.events {
+            0 => "it has no readable events".to_owned(),
+            1 => "the report covers only its first event".to_owned(),
+            events => format!("the report covers only its first {events} events"),
         };
+        let corrupt = |what: &str| format!("the recording is corrupt at byte {at} ({what}); {covered}");
         match self.stop {
             Stop::Ended { more: false, .. } => None,
             Stop::Ended { more: true, .. } => {
-                Some(format!("{label}: data after the end of the recording was ignored"))
+                Some("data after the end of the recording was ignored".to_owned())
             }
             Stop::Cut => Some(format!(
-                "{label} is incomplete: its writer was killed or is still running; the report covers only the \
-                 {events} events up to byte {at}"
+                "the recording is incomplete because the program was killed or is still running; {covered}"
             )),
             Stop::Torn => Some(format!(
-                "{label} is truncated in the frame at byte {at}: its writer was killed or is still running, or the \
-                 file was cut; the report covers only the {events} events before it"
+                "the recording is truncated in the frame at byte {at}, because the program was killed or is still \
+                 running, or the file was cut; {covered}"
             )),
             Stop::BadHeader => Some(corrupt("the header's checksum does not match")),
-            Stop::Damaged(what) | Stop::Undecodable(what) => Some(corrupt(what)),
+            Stop::Corrupt(what) | Stop::Undecodable(what) => Some(corrupt(what)),
         }
     }
 }
@@ -737,7 +739,7 @@ impl<'a> Frames<'a> {
             return Ok(Some(Stop::Torn));
         };
         if length == 0 || length as usize > MAX_TEXT + SLACK {
-            return Ok(Some(Stop::Damaged("a frame has an impossible length")));
+            return Ok(Some(Stop::Corrupt("a frame has an impossible length")));
         }
         self.fill(length as usize)?;
         if self.bytes.len() < length as usize {
@@ -745,7 +747,7 @@ impl<'a> Frames<'a> {
         }
         let crc_here = running(self.crc, length.to_le_bytes(), &self.bytes);
         if crc_here != crc {
-            return Ok(Some(Stop::Damaged("a frame's checksum does not match")));
+            return Ok(Some(Stop::Corrupt("a frame's checksum does not match")));
         }
         if self.unpack().is_none() {
             return Ok(Some(Stop::Undecodable("a frame cannot be decompressed")));

@@ -58,7 +58,7 @@ impl HistoryAction {
 /// The call of an action that was reported afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum During {
-    /// This call.
+    /// A known call.
     Call(CallId),
     /// No call.
     NoCall,

@@ -2,8 +2,8 @@
 //!
 //! Readers and recorders produce [`Event`]s. A [`Builder`] turns them into a [`Profile`]; [`frame`] writes them to a
 //! `.ttmem` file and reads them back. [`rules`] derives facts from a profile or an allocator's history that more than
-//! one crate needs. [`config`] is the tracker's configuration file. This crate knows no other formats, and nothing
-//! about queries or output.
+//! one crate needs. [`config`] is the tracker's configuration file. [`words`] formats counts and sizes for messages.
+//! This crate knows no other formats, and nothing about queries or output.
 
 mod builder;
 mod call;
@@ -25,6 +25,7 @@ mod stack;
 mod strings;
 mod tables;
 mod thinned;
+pub mod words;
 
 pub use builder::Builder;
 pub use call::{

@@ -132,19 +132,26 @@ impl Ops {
         })
     }
 
-    /// Only the name.
+    /// The name of an operation, without reading its operands and types.
     pub fn name(&self, id: OpId) -> Option<StrId> {
         self.heads.get(id.index()).map(|head| head.name)
     }
 
-    /// Only the location.
+    /// The location of an operation, like [`Ops::name`].
     pub fn loc(&self, id: OpId) -> Option<StrId> {
         self.heads.get(id.index()).and_then(|head| head.loc)
     }
 
-    /// Only the kind.
+    /// The kind of an operation, like [`Ops::name`].
     pub fn kind(&self, id: OpId) -> OpKind {
         self.heads.get(id.index()).map_or(OpKind::Compute, |head| head.kind)
+    }
+
+    /// Sets the kind of an operation.
+    pub fn set_kind(&mut self, id: OpId, kind: OpKind) {
+        if let Some(head) = self.heads.get_mut(id.index()) {
+            head.kind = kind;
+        }
     }
 
     /// The number of operations.

@@ -1,7 +1,7 @@
 //! The thinned beginning of a recording that grew too large: totals, and some moments.
 //!
 //! The moments are ordinary steps with times, operations and readings, but fewer than there were. Allocations that were
-//! live then and have been freed since have no rows: one row per pool represents all of them.
+//! live at such a moment and have been freed since have no rows: one row per pool represents all of them.
 
 use serde::{Deserialize, Serialize};
 

@@ -22,7 +22,7 @@ pub(crate) fn save_memory_profile(py: Python<'_>, recording: PathBuf, is_running
 fn save(recording: &str, is_running: bool) -> ttmem::Result<String> {
     let profile = read::open_with(recording, &Options::default())?;
     let Some(answer) = memory_profile(&profile, is_running) else {
-        return Err(ttmem::Error::NotThere(format!("{recording}: nothing was recorded yet")));
+        return Err(ttmem::Error::NotFound(format!("{recording}: nothing was recorded yet")));
     };
     let path = Path::new(recording).with_extension("json");
     // Replaces the JSON profile of an earlier save, but not a log or a capture that happens to have this name.

@@ -41,9 +41,10 @@ impl Profile {
 impl Profile {
     /// Returns the summary: the object that `ttmem summary --json` prints.
     ///
-    /// `run` is `"all"`, `"last"` or a number from 1; `rank` is `0` or `"1,0"`; `process` is `"all"` or a number from
-    /// 1; `top` is the maximum number of rows in each list; `at` is a step: `at` in the result describes the memory in
-    /// use before it. `expect` has the expected sizes of tensor classes, as for `--expect`.
+    /// `run` is `"all"`, `"last"` or a run number, starting at 1; `rank` is `0` or `"1,0"`; `process` is `"all"` or a
+    /// process number, starting at 1; `top` is the maximum number of rows in each list; `at` is a step: `at` in the
+    /// result describes the memory in use before it. `expect` has the expected sizes of tensor classes, as for
+    /// `--expect`.
     #[pyo3(signature = (*, run = None, rank = None, process = None, top = None, at = None, expect = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn summary<'py>(
@@ -63,6 +64,7 @@ impl Profile {
             word_of("process", &process)?.parse().map_err(PyValueError::new_err)
         })?;
         let expect = expect.map(|expect| expectations(&expect)).transpose()?;
+        check_rows(top)?;
         let request = Request { at, top, run, rank, process, expect, ..Request::default() };
         let text = self.ask(py, |profile| {
             let summary = answer(profile, &request)?;
@@ -77,6 +79,7 @@ impl Profile {
     /// `budget` limits its size in bytes, `top` the rows of its tables.
     #[pyo3(signature = (*, budget = None, top = None))]
     fn markdown(&self, py: Python<'_>, budget: Option<usize>, top: Option<usize>) -> PyResult<String> {
+        check_rows(top)?;
         let standard = MarkdownSize::default();
         let size =
             MarkdownSize { budget: budget.unwrap_or(standard.budget), rows: top.unwrap_or(standard.rows) };
@@ -141,8 +144,7 @@ impl Profile {
         let file = PyString::new(py, &self.file).repr()?;
         let warnings = match warnings {
             0 => String::new(),
-            1 => ", 1 warning".into(),
-            count => format!(", {count} warnings"),
+            count => format!(", {}", model::words::counted(count, "warning")),
         };
         Ok(format!("<ttmem.Profile {file}, {format}{warnings}>"))
     }
@@ -178,4 +180,9 @@ fn written(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Strin
     let bug = |error: &dyn std::error::Error| Error::Bug(format!("the summary cannot be written: {error}"));
     write(&mut bytes).map_err(|error| bug(&error))?;
     String::from_utf8(bytes).map_err(|error| bug(&error))
+}
+
+/// Refuses lists without rows, as the command does.
+fn check_rows(top: Option<usize>) -> PyResult<()> {
+    if top == Some(0) { Err(PyValueError::new_err("top is 0; expected at least 1")) } else { Ok(()) }
 }

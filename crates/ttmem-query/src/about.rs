@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::answer::{RankSummary, Summary};
+use super::answer::{RankSummary, SessionSummary, Summary};
+use super::device::device_of_session;
 use super::level::{Level, Thresholds};
 use super::verdict;
 use crate::analyze::oom::Cause;
@@ -29,7 +30,7 @@ pub struct About {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct AboutPeak {
-    /// The pool.
+    /// The name of the pool with the peak.
     pub pool: String,
     /// The highest memory use of a bank.
     pub per_bank: Option<u64>,
@@ -153,12 +154,17 @@ impl About {
     }
 }
 
+/// The pool that the phases of a session are about: a PyTorch device, or DRAM.
+pub(crate) fn session_pool(session: &SessionSummary) -> &str {
+    session.name.as_deref().and_then(device_of_session).unwrap_or("DRAM")
+}
+
 /// The session of a training log with the highest peak. Its figures are for the whole device.
 fn highest_session(rank: &RankSummary) -> Option<AboutPeak> {
     let session = rank.sessions.iter().max_by_key(|session| session.peak_bytes)?;
     let peak = session.peak_bytes.and_then(|peak| u64::try_from(peak).ok());
     Some(AboutPeak {
-        pool: "DRAM".to_owned(),
+        pool: session_pool(session).to_owned(),
         per_bank: None,
         capacity_per_bank: None,
         total: peak,

@@ -9,8 +9,10 @@ use super::about::Extent;
 use super::device::DeviceKind;
 use super::level::Level;
 use super::named::Named;
+use super::phases::Growth;
 use super::statement::Statement;
 use super::suggestions::Urgency;
+use super::words::size;
 use crate::analyze::fragmentation::Severity;
 
 /// The response of `ttmem summary`.
@@ -43,7 +45,7 @@ pub struct SourceSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct WarningSummary {
-    /// The file.
+    /// The name of the input file.
     pub file: String,
     /// The line number, from 1.
     pub line: Option<u64>,
@@ -75,7 +77,7 @@ pub struct RankSummary {
     pub operations: Counts,
     /// The reported operations by name, most frequent first.
     pub distribution: Vec<OpCount>,
-    /// The pools.
+    /// The memory pools, by name.
     pub pools: Named<PoolSummary>,
     /// The peak of the most important pool: the one that ran out of memory, or DRAM.
     pub peak: Option<PoolMoment>,
@@ -87,7 +89,7 @@ pub struct RankSummary {
     pub padding: Option<PaddingSummary>,
     /// The steps with the largest increases.
     pub suspects: Vec<Suspect>,
-    /// The largest increases of DRAM (of the first pool, if there is no DRAM); steps that do the same are one row.
+    /// The largest increases in DRAM (in the first pool, if there is no DRAM); identical steps share a row.
     pub increases: Vec<Increase>,
     /// Changes between programs, which belong to no step.
     pub outside: Vec<Outside>,
@@ -124,11 +126,11 @@ pub struct RankSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Checkpoint {
-    /// Its name.
+    /// The name that the program gave.
     pub name: String,
-    /// Its time since the start of the recording.
+    /// The time since the start of the recording.
     pub time_ns: u64,
-    /// Its position.
+    /// The position in the run.
     pub step: Position,
     /// The allocated bytes of each pool.
     pub pools: Named<Option<u64>>,
@@ -138,11 +140,11 @@ pub struct Checkpoint {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Ran {
-    /// Its name.
+    /// The name of the module, operation or pass.
     pub name: String,
     /// `operation`, `forward`, `backward` or `optimizer`.
     pub kind: &'static str,
-    /// Its nesting depth: the number of parts that enclose it.
+    /// The nesting depth: the number of enclosing parts.
     pub depth: usize,
     /// The number of finished calls.
     pub calls: u64,
@@ -158,8 +160,25 @@ pub struct Ran {
     pub allocated_bytes: Option<u64>,
     /// The total number of bytes that the calls allocated and that were still live when each call ended.
     pub kept_bytes: Option<u64>,
+    /// The bytes that a call retains: the median of the recorded calls.
+    pub retained_per_call_bytes: Option<u64>,
+    /// The number of calls that retained memory; null if not every call was recorded.
+    pub retaining_calls: Option<u64>,
     /// Bytes allocated minus bytes freed.
     pub change_bytes: Option<i64>,
+}
+
+impl Ran {
+    /// What a call retains: `384.0 MiB`; `751.7 MiB once` if most calls retain nothing.
+    pub fn retained(&self) -> Option<String> {
+        let (total, median) = (self.kept_bytes?, self.retained_per_call_bytes?);
+        Some(match self.retaining_calls {
+            _ if median > 0 || total == 0 => size(median),
+            Some(1) => format!("{} once", size(total)),
+            Some(calls) => format!("{} in {calls} calls", size(total)),
+            None => format!("{} in some calls", size(total)),
+        })
+    }
 }
 
 /// The expected and measured size of a tensor class.
@@ -201,7 +220,7 @@ pub struct Suggestion {
     /// The headline, detail and advice.
     #[serde(flatten)]
     pub statement: Statement,
-    /// The headline, detail and advice as one text.
+    /// The headline, detail and advice in one string.
     pub message: String,
     /// The reduction of the pool's peak, per bank.
     pub saves_per_bank: Option<u64>,
@@ -217,21 +236,49 @@ pub struct Suggestion {
     pub tensors: Option<Vec<SuggestionTensor>>,
     /// The number of these tensors, including those not listed.
     pub tensor_count: Option<usize>,
+    /// The same tensors in groups of similar ones, the first group with the largest tensors.
+    pub groups: Vec<SuggestionGroup>,
+}
+
+/// Similar tensors that a suggestion is about: the same shape, type, size and operation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct SuggestionGroup {
+    /// The number of tensors.
+    pub count: usize,
+    /// Their name, or the pattern that their names follow.
+    pub name: Option<String>,
+    /// The shape, without padding.
+    pub shape: Option<Vec<u64>>,
+    /// The element type.
+    pub dtype: Option<String>,
+    /// The size of all of them per bank.
+    pub per_bank: Option<u64>,
+    /// The first step that allocated one of them.
+    pub first_step: Option<Step>,
+    /// The last step that allocated one of them.
+    pub last_step: Option<Step>,
+    /// The operation that allocated them.
+    pub op: Option<String>,
+    /// The location of that operation, the pattern that the locations follow, or the first location.
+    pub loc: Option<String>,
+    /// The number of different locations.
+    pub locations: usize,
 }
 
 /// A tensor that a suggestion is about.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SuggestionTensor {
-    /// Its name, or its SSA name if it has none.
+    /// The name in the model, or the SSA name.
     pub name: Option<String>,
-    /// Its SSA name in the program.
+    /// The SSA name in the program.
     pub ssa: Option<String>,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Option<Vec<u64>>,
-    /// Its element type.
+    /// The element type.
     pub dtype: Option<String>,
-    /// Its size per bank.
+    /// The size per bank.
     pub per_bank: Option<u64>,
     /// The step that allocated it.
     pub born_step: Option<Step>,
@@ -271,7 +318,7 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct OpCount {
-    /// The operation.
+    /// The name of the operation.
     pub op: String,
     /// The number of executions.
     pub count: u32,
@@ -355,7 +402,7 @@ pub struct AllocatorLevels {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolMoment {
-    /// The pool.
+    /// The name of the pool.
     pub pool: String,
     /// The position.
     pub step: Option<Position>,
@@ -402,7 +449,7 @@ pub struct MadeIn {
     pub scopes: usize,
     /// The number of tensors.
     pub tensors: usize,
-    /// Their size per bank.
+    /// The total size of the tensors per bank.
     pub per_bank: u64,
 }
 
@@ -410,11 +457,11 @@ pub struct MadeIn {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Caused {
-    /// The step.
+    /// The number of the step.
     pub step: Step,
-    /// Its operation.
+    /// The name of the operation.
     pub op: Option<String>,
-    /// Its location.
+    /// The source location of the operation.
     pub loc: Option<String>,
     /// The program it ran in.
     pub program: Option<String>,
@@ -444,15 +491,15 @@ pub struct ResidueRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct LiveTensor {
-    /// Its name in the model, or its SSA name.
+    /// The name in the model, or the SSA name.
     pub name: Option<String>,
-    /// Its SSA name in the program that allocated it.
+    /// The SSA name in the program that allocated the tensor.
     pub ssa: Option<String>,
     /// The program that allocated it.
     pub program: Option<String>,
     /// The number of the top-level run.
     pub run: Option<usize>,
-    /// Its other names.
+    /// Other names of the tensor.
     pub also: Vec<String>,
     /// The operation that allocated it.
     pub op: Option<String>,
@@ -461,15 +508,19 @@ pub struct LiveTensor {
     /// The part of the program that allocated it; omitted if the program has no named parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_in: Option<String>,
-    /// Its role in the model.
+    /// That part with `*` in place of layer numbers, such as `h.*.mlp`, for groups.
+    #[serde(skip)]
+    #[cfg_attr(feature = "typescript", ts(skip))]
+    pub made_in_layers: Option<String>,
+    /// The role in the model.
     pub class: Class,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Option<Vec<u64>>,
-    /// Its element type.
+    /// The element type.
     pub dtype: Option<String>,
-    /// Its size per bank.
+    /// The size per bank.
     pub per_bank: Option<u64>,
-    /// Its size on the device, including padding.
+    /// The size on the device, including padding.
     pub padded_bytes: Option<u64>,
     /// The size of its elements.
     pub logical_bytes: Option<u64>,
@@ -489,7 +540,7 @@ pub struct AtMoment {
     pub step: Position,
     /// The operation of the step at that position.
     pub op: Option<String>,
-    /// Its location.
+    /// The source location of that operation.
     pub loc: Option<String>,
     /// Every pool at that moment.
     pub pools: Named<PoolMoment>,
@@ -513,17 +564,17 @@ pub struct PaddingSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PaddedTensor {
-    /// Its name.
+    /// The name in the model, or the SSA name.
     pub name: Option<String>,
     /// The operation that allocated it.
     pub op: Option<String>,
     /// The source location of that operation.
     pub loc: Option<String>,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Vec<u64>,
-    /// Its shape including padding.
+    /// The shape including padding.
     pub padded_shape: Option<Vec<u64>>,
-    /// Its element type.
+    /// The element type.
     pub dtype: String,
     /// The total size, including padding.
     pub padded_bytes: u64,
@@ -539,11 +590,11 @@ pub struct PaddedTensor {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Suspect {
-    /// The step.
+    /// The number of the step.
     pub step: Step,
-    /// Its operation.
+    /// The name of the operation.
     pub op: Option<String>,
-    /// Its location.
+    /// The source location of the operation.
     pub loc: Option<String>,
     /// The shape of its first result.
     pub shape: Option<Vec<u64>>,
@@ -563,10 +614,12 @@ pub struct Increase {
     pub first_step: Step,
     /// The last step.
     pub last_step: Step,
-    /// The operation.
+    /// The name of the operation.
     pub op: Option<String>,
-    /// The location of the first step.
+    /// The location that the steps share, the pattern that their locations follow, or the first location.
     pub loc: Option<String>,
+    /// The number of different locations.
+    pub locations: usize,
     /// The shape of the first result.
     pub shape: Option<Vec<u64>>,
     /// The element type of the first result.
@@ -579,7 +632,7 @@ pub struct Increase {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Outside {
-    /// The pool.
+    /// The name of the pool.
     pub pool: String,
     /// The position.
     pub step: Position,
@@ -620,15 +673,15 @@ pub struct Weights {
     pub largest: Vec<Weight>,
 }
 
-/// A weight.
+/// A parameter or constant that a graph declares.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Weight {
-    /// Its name in the model.
+    /// The name in the model.
     pub name: String,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Vec<u64>,
-    /// Its element type.
+    /// The element type.
     pub dtype: String,
     /// The size of its elements.
     pub bytes: Option<u64>,
@@ -653,7 +706,7 @@ pub struct Oom {
     /// The headline, detail and advice.
     #[serde(flatten)]
     pub statement: Statement,
-    /// The pool.
+    /// The pool that ran out of memory.
     pub pool: Option<String>,
     /// The cause.
     pub cause: &'static str,
@@ -681,9 +734,9 @@ pub struct Oom {
     pub overlap_bytes: Option<u64>,
     /// The step that failed.
     pub step: Option<Step>,
-    /// Its operation.
+    /// The operation of that step.
     pub op: Option<String>,
-    /// Its location.
+    /// The source location of the operation.
     pub loc: Option<String>,
     /// The tensors whose size matches the request.
     pub belongs_to: Vec<OwnerSummary>,
@@ -697,29 +750,29 @@ pub struct Oom {
 pub struct OwnerSummary {
     /// `result`, `operand` or `argument`.
     pub part: &'static str,
-    /// Its SSA name in the program.
+    /// The SSA name in the program.
     pub ssa: String,
-    /// Its name in the model.
+    /// The name in the model.
     pub name: Option<String>,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Vec<u64>,
-    /// Its element type.
+    /// The element type.
     pub dtype: String,
     /// Whether the size matches only with elements twice as wide as declared.
     pub widened: bool,
 }
 
-/// An error.
+/// An error in the input, such as a failed allocation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct FaultSummary {
     /// The kind of error.
     pub kind: &'static str,
-    /// The pool.
+    /// The pool that the error is about.
     pub pool: Option<String>,
-    /// The step.
+    /// The step that failed.
     pub step: Option<Step>,
-    /// The operation.
+    /// The operation of that step.
     pub op: Option<String>,
     /// The line number of the error in the input.
     pub line: Option<u64>,
@@ -733,7 +786,7 @@ pub struct FaultSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SessionSummary {
-    /// Its name.
+    /// The name in the log.
     pub name: Option<String>,
     /// The number of parameters of the model.
     pub parameters: Option<u64>,
@@ -753,11 +806,13 @@ pub struct SessionSummary {
     pub level: Option<Level>,
     /// Whether the peak is below the memory of the device.
     pub fits: Option<bool>,
+    /// How memory grows from iteration to iteration; null if it does not.
+    pub growth: Option<Growth>,
     /// The memory use at the end.
     pub final_bytes: Option<i64>,
 }
 
-/// A phase.
+/// A phase of a session, such as a forward pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 #[allow(missing_docs, reason = "docs/json.md documents each field")]

@@ -1,7 +1,7 @@
 //! The kind of device that a rank ran on. Front ends choose their wording and sections by it.
 
 use serde::Serialize;
-use ttmem_model::{Pool, Profile, Rank, TypeId};
+use ttmem_model::{Pool, Profile, Rank, StrId, TypeId};
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +25,12 @@ impl DeviceKind {
             ty.and_then(|ty| profile.tensor_type(ty)).is_some_and(|ty| ty.layout.is_some())
         };
         let has_tiles = rank.tensors.ty.iter().any(has_layout);
+        let is_of_torch = |name: StrId| device_of_session(profile.text(name)).is_some();
+        let is_torch_log =
+            rank.pools.is_empty() && rank.sessions.iter().filter_map(|session| session.name).any(is_of_torch);
+        if is_torch_log {
+            return Some(Self::Torch);
+        }
         // Formats with operations but no pools are Tenstorrent's; a recording without pools can be of any device.
         let has_pools = !rank.pools.is_empty() || rank.began.is_some();
         if has_graphs || has_tiles || !has_pools || rank.pools.iter().any(is_in_banks) {
@@ -32,6 +38,11 @@ impl DeviceKind {
         }
         rank.pools.iter().any(|pool| is_torch(profile.text(pool.name))).then_some(Self::Torch)
     }
+}
+
+/// The PyTorch device of a session, which is the last part of its name.
+pub(crate) fn device_of_session(name: &str) -> Option<&str> {
+    name.rsplit(", ").next().filter(|device| is_torch(device))
 }
 
 /// Whether a pool's sizes are per bank or per core.
@@ -48,7 +59,7 @@ pub(crate) fn is_torch(pool: &str) -> bool {
 mod tests {
     use ttmem_model::{
         Argument, ArgumentKind, Builder, ByteRange, Bytes, Class, Event, Layout, ModuleId, Moment, PoolId,
-        RankEvent, RankId, Run, Sink, StrId, Tensor, TensorType,
+        RankEvent, RankId, Run, Sink, Tensor, TensorType,
     };
 
     use super::*;

@@ -4,7 +4,7 @@ use ttmem_model::{Fault, FaultKind, Step};
 
 use super::answer::{FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
-use super::words::brief_line;
+use super::words::{brief_sentence, one_line};
 use crate::analyze::oom;
 
 /// Maximum number of characters of an exception's message in a sentence.
@@ -62,7 +62,7 @@ impl View<'_> {
             fault.kind == FaultKind::Exception && fault.ended_program && self.is_within(fault)
         };
         let fault = self.rank.faults.iter().rfind(is_end)?;
-        let message = brief_line(self.profile.text(fault.message), MAX_MESSAGE);
+        let message = brief_sentence(&one_line(self.profile.text(fault.message)), MAX_MESSAGE);
         Some(format!("The program ended with {message}"))
     }
 

@@ -52,7 +52,7 @@ pub struct RankGantt<'a> {
     pub outline: Outline<'a>,
     /// The tree of scopes.
     pub scopes: ScopeColumns<'a>,
-    /// The calls.
+    /// The calls, as columns.
     pub calls: CallColumns<'a>,
     /// The calls of the longest chain, in order.
     pub chain_calls: Vec<usize>,
@@ -94,7 +94,7 @@ pub struct Outline<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Lane<'a> {
-    /// Its name.
+    /// The name of the thread or stream.
     pub name: &'a str,
     /// The number of rows that its calls take.
     pub rows: u32,
@@ -156,7 +156,7 @@ pub struct CallColumns<'a> {
 pub struct HotPathRow {
     /// The scope.
     pub scope: usize,
-    /// Its name, preceded by the names of the enclosing scopes.
+    /// The name of the scope, preceded by the names of the enclosing scopes.
     pub path: String,
     /// The number of calls.
     pub count: u64,
@@ -241,9 +241,9 @@ pub struct MemoryColumns<'a> {
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct SnapshotColumns<'a> {
-    /// Their names.
+    /// The names that the program gave.
     pub name: Vec<Option<&'a str>>,
-    /// Their times.
+    /// The times of the snapshots.
     pub at_ns: Vec<Nanoseconds>,
     #[serde(skip)]
     ids: Vec<Option<StrId>>,
@@ -263,9 +263,9 @@ pub fn gantt<'a>(profile: &'a Profile, request: &GanttRequest) -> Result<Gantt<'
     if ranks.is_empty() {
         let names: Vec<&str> = with_calls().map(|rank| label(rank).unwrap_or("0")).collect();
         let wanted = request.rank.as_deref().unwrap_or_default();
-        return Err(Error::NotThere(format!(
-            "no rank {wanted} with calls: available ranks are {}",
-            names.join(", ")
+        return Err(Error::NotFound(format!(
+            "no rank {wanted} with timed operations; available ranks are {}",
+            names.join("; ")
         )));
     }
     Ok(Gantt { schema: 1, file, format: &profile.source.format, ranks })
@@ -274,10 +274,10 @@ pub fn gantt<'a>(profile: &'a Profile, request: &GanttRequest) -> Result<Gantt<'
 fn no_calls(file: &str) -> Error {
     Error::NoMemoryData {
         file: file.to_owned(),
-        message: "no operations with times, so there is nothing to draw; use a recording of a program that was \
-                  tracked from Python (`with tracker.track_operation(name)`), or a memory_profile_*.json with \
+        message:
+            "no timed operations; use a recording (`ttmem track SCRIPT`) or a memory_profile_*.json with \
                   operation_allocations"
-            .into(),
+                .into(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! The texts of the compiled graphs with the line numbers of every location, for `<name>_ir.json`.
 //!
 //! The file has the stages `ttir` and `ttnn` of the first graph that ran, and under `graphs` those of every graph if
-//! there are several. A stage that was not printed is an empty object, because the visualizer and the scripts of the
-//! earlier tool read it without checking whether it exists. `loc_index` has the first line of each location and `lines`
-//! all of them, counted from 1 within the text. The keys are the locations of operations: aliases (`#loc12`) are
-//! resolved, and `unknown` does not count as a location.
+//! there are several. A stage that was not printed is an empty object, because the visualizer and the scripts of
+//! tt-memory-profiler 0.x read it without checking whether it exists. `loc_index` has the first line of each
+//! location and `lines` all of them, counted from 1 within the text. The keys are the locations of operations:
+//! aliases (`#loc12`) are resolved, and `unknown` does not count as a location.
 //!
 //! The texts are embedded in the profile (`embed_texts` of `ttmem-read`). They may contain lines that other writers
 //! printed in between; lines that cannot belong to a module are skipped here.
@@ -46,7 +46,7 @@ impl Serialize for IrFile<'_> {
     }
 }
 
-/// A graph in the list of all graphs. Its texts are computed while it is serialised.
+/// A graph in the list of all graphs. Its texts are computed while it is serialized.
 struct Graph<'a> {
     profile: &'a Profile,
     index: usize,
@@ -126,7 +126,7 @@ impl<'a> GraphText<'a> {
         Self { lines: lines_of(source).filter(|line| is_ours(line)).collect() }
     }
 
-    /// The lines.
+    /// The lines that belong to a module.
     pub fn lines(&self) -> &[&'a str] {
         &self.lines
     }

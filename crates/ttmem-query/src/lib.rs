@@ -1,12 +1,13 @@
 //! Requests and responses: the only source of numbers for front ends.
 //!
-//! A response is plain data that serialises to the documented JSON. Every number on any front end (terminal, JSON,
+//! A response is plain data that serializes to the documented JSON. Every number on any front end (terminal, JSON,
 //! Markdown, files, page) comes from here, so the same number is the same everywhere.
 
 mod about;
 pub mod analyze;
 mod answer;
 mod device;
+mod device_use;
 mod expectations;
 mod expected;
 mod faults;
@@ -20,6 +21,7 @@ pub mod operations;
 pub mod over_time;
 mod parts;
 pub mod phases;
+mod pool_order;
 mod ranks;
 pub mod registry;
 mod rows;
@@ -38,13 +40,14 @@ pub use answer::{
     AllocatorLevels, AtMoment, Caused, Checkpoint, ChosenRuns, Counts, Declared, ExpectedSummary,
     FaultSummary, Fragmentation, Increase, LiveTensor, MadeIn, Oom, OpCount, Outside, OwnerSummary,
     PaddedTensor, PaddingSummary, PhaseSummary, PoolMoment, PoolSummary, Ran, RankSummary, ResidueRow,
-    SessionSummary, SourceSummary, Suggestion, SuggestionTensor, Summary, Suspect, WarningSummary, Weight,
-    Weights,
+    SessionSummary, SourceSummary, Suggestion, SuggestionGroup, SuggestionTensor, Summary, Suspect,
+    WarningSummary, Weight, Weights,
 };
 pub use device::DeviceKind;
+pub use device_use::DeviceUse;
 pub use expectations::{Expectation, Expectations};
 pub use gantt::{Gantt, GanttRequest, RankGantt, gantt};
-pub use groups::{TensorGroup, groups};
+pub use groups::{TensorGroup, groups, location_text};
 pub use ir::IrFile;
 pub use level::{Level, Limits, Thresholds};
 pub use memory_profile::{MemoryProfile, memory_profile};
@@ -52,7 +55,7 @@ pub use named::Named;
 pub use operations::{MemoryFile, OperationsFile, highest_peak};
 pub use over_time::{ChartRequest, Drawn, OverTime, chart};
 pub use phases::{Phases, PhasesRequest, phases};
-pub use ranks::{ProcessFilter, in_order};
+pub use ranks::{ProcessFilter, RankOrder, in_order};
 pub use registry::RegistryFile;
 pub use rows::{Entries, Shape};
 pub use statement::Statement;

@@ -1,4 +1,4 @@
-//! The profile of a tracked program as `memory_profile_….json`, with the keys of the earlier tool and some new ones.
+//! The profile of a tracked program as `memory_profile_….json`, with the keys of Pie's tracker and some new ones.
 //! Megabytes are 2²⁰ bytes.
 
 use std::collections::BTreeMap;

@@ -113,9 +113,9 @@ fn reported<'a>(profile: &'a Profile, rank: &'a Rank, span: Span) -> impl Iterat
 /// The fields that both files have for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Head<'a> {
-    /// Its row number, from 0.
+    /// The row number, starting at 0.
     pub index: usize,
-    /// Its step number.
+    /// The step number.
     pub step: Step,
     /// `ttnn.matmul`, or the OpType if only that is known.
     pub mlir_op: &'a str,
@@ -307,7 +307,7 @@ impl CurveWalk<'_> {
     }
 }
 
-/// An operation.
+/// A row of `<name>_operations.json`.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct OperationRow<'a> {
     /// The fields that both files have.
@@ -319,11 +319,11 @@ pub struct OperationRow<'a> {
     pub run: Option<usize>,
     /// The graph of that run, from 0, if known.
     pub graph: Option<usize>,
-    /// Its first result.
+    /// The SSA name of the first result.
     pub result: Option<&'a str>,
-    /// All its results.
+    /// The SSA names of all results.
     pub results: Option<Vec<&'a str>>,
-    /// Its operands, including devices.
+    /// The SSA names of the operands, including devices.
     pub inputs: Option<Vec<&'a str>>,
     /// The text between `<{` and `}>`.
     pub attributes: Option<&'a str>,
@@ -348,9 +348,9 @@ pub struct OperationRow<'a> {
 /// The memory layout of a tensor.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct LayoutInfo<'a> {
-    /// Its shape.
+    /// The shape without padding.
     pub logical_shape: &'a [u64],
-    /// Its element type.
+    /// The element type.
     pub dtype: &'a str,
     /// Whether it is tiled.
     pub is_tiled: bool,
@@ -358,7 +358,7 @@ pub struct LayoutInfo<'a> {
     pub memref_shape: &'a [u64],
     /// Height and width of a tile.
     pub tile_size: Option<(u32, u32)>,
-    /// Its shape including padding.
+    /// The shape including padding.
     pub padded_shape: &'a [u64],
     /// `dram`, `l1` …
     pub buffer_type: &'a str,
@@ -379,16 +379,16 @@ pub struct LayoutInfo<'a> {
 /// A weight that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct WeightRow<'a> {
-    /// Its `index` in the inputs registry.
+    /// The `index` in the inputs registry.
     pub registry_index: usize,
-    /// Its `graph` in the inputs registry; omitted if there is only one graph.
+    /// The `graph` in the inputs registry; omitted if there is only one graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<usize>,
-    /// Its name in the model.
+    /// The name in the model.
     pub name: &'a str,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Option<Shape<'a>>,
-    /// Its element type.
+    /// The element type.
     pub dtype: Option<&'a str>,
     /// The size of its elements.
     pub bytes: Option<u64>,

@@ -58,7 +58,7 @@ pub struct OverTime {
     pub end: Position,
     /// The size of a bank.
     pub capacity_per_bank: Option<u64>,
-    /// The peak.
+    /// The highest value and its position.
     pub peak: Option<PeakOverTime>,
     /// The out-of-memory error that ended the program, if it is within the steps.
     pub oom: Option<OomOverTime>,
@@ -70,10 +70,10 @@ pub struct OverTime {
     pub phases: Vec<PhaseOverTime>,
 }
 
-/// The peak.
+/// The highest use of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeakOverTime {
-    /// Its position.
+    /// The position in the run.
     pub position: Position,
     /// The bytes held by a bank.
     pub per_bank: u64,
@@ -111,9 +111,9 @@ pub struct ClassOverTime {
 /// A phase and its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseOverTime {
-    /// Its name.
+    /// The name in the log or recording.
     pub name: String,
-    /// Its first step.
+    /// The first step of the phase.
     pub first: Step,
     /// The step after its last.
     pub end: Step,
@@ -135,7 +135,7 @@ pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
             return Err(nothing(profile));
         }
         if let Some(pool) = &request.pool {
-            return Err(Error::NotThere(format!("no pool {pool}: the input has phases but no pools")));
+            return Err(Error::NotFound(format!("no pool {pool}: the input has phases but no pools")));
         }
         let ask = PhasesRequest { rank: request.rank.clone(), ..PhasesRequest::default() };
         return phases(std::slice::from_ref(profile), &ask).map(Drawn::Phases);
@@ -148,7 +148,7 @@ pub fn chart(profile: &Profile, request: &ChartRequest) -> Result<Drawn> {
 fn nothing(profile: &Profile) -> Error {
     Error::NoMemoryData {
         file: profile.source.file.clone(),
-        message: "nothing to draw: the input has neither pool readings nor phases; for a Tenstorrent log, run with \
+        message: "nothing to draw; the input has neither pool readings nor phases. For a Tenstorrent log, run with \
                   TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
             .into(),
     }
@@ -216,7 +216,7 @@ impl View<'_> {
         let found = names.iter().position(|name| Some(*name) == wanted);
         match found.and_then(|index| Some((PoolId::new(index)?, names[index].to_owned()))) {
             Some(found) => Ok(found),
-            None => Err(Error::NotThere(format!(
+            None => Err(Error::NotFound(format!(
                 "no pool {}: available pools are {}",
                 wanted.unwrap_or_default(),
                 names.join(", ")

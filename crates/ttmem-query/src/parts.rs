@@ -30,6 +30,11 @@ impl<'a> Parts<'a> {
         Some(self.profile.text(scope.name).to_owned())
     }
 
+    /// That name with `*` in place of layer numbers.
+    pub fn layers(&self, tensor: TensorId) -> Option<String> {
+        self.alike.name(self.rank.made_in(tensor)?)
+    }
+
     /// The parts that allocated tensors, largest first; similar layers are one row. Tensors of the model itself are not
     /// included: they have names, and it does not matter where they were allocated.
     pub fn makers(&self, tensors: &[TensorId]) -> Vec<MadeIn> {
@@ -72,7 +77,7 @@ impl<'a> Parts<'a> {
         for (index, scope) in self.rank.scopes.iter().enumerate() {
             children.entry(scope.parent).or_default().extend(ScopeId::new(index));
         }
-        let (totals, untracked) = (totals(self.rank), self.untracked());
+        let (totals, untracked, mut retained) = (totals(self.rank), self.untracked(), self.retained());
         let mut rows = Vec::new();
         let top = children.get(&None).into_iter().flatten().rev();
         let mut waiting: Vec<(ScopeId, usize)> = top.map(|scope| (*scope, 0)).collect();
@@ -82,7 +87,8 @@ impl<'a> Parts<'a> {
             if is_listed {
                 let of = |totals: &[CallTotals]| totals.get(id.index()).copied().unwrap_or_default();
                 let untracked = untracked.get(id.index()).copied().unwrap_or_default();
-                rows.push(self.row(&scope, depth, &of(&totals), &untracked));
+                let row = self.row(&scope, depth, &of(&totals), &untracked);
+                rows.push(with_retained(row, retained.get_mut(id.index())));
             }
             let inside = children.get(&Some(id)).into_iter().flatten().rev();
             waiting.extend(inside.map(|scope| (*scope, depth + usize::from(is_listed))));
@@ -113,8 +119,21 @@ impl<'a> Parts<'a> {
             peak_bytes: known.map(|totals| totals.peak),
             allocated_bytes: known.map(|totals| totals.allocated),
             kept_bytes: known.map(|totals| totals.kept),
+            retained_per_call_bytes: None,
+            retaining_calls: None,
             change_bytes: change.or_else(|| untracked.change.filter(|_| totals.count == 0)),
         }
+    }
+
+    /// The bytes that each finished call retained, by scope.
+    fn retained(&self) -> Vec<Vec<u64>> {
+        let mut retained = vec![Vec::new(); self.rank.scopes.len()];
+        for call in self.rank.calls.iter() {
+            if let (Some(outcome), Some(of)) = (call.outcome, retained.get_mut(call.scope.index())) {
+                of.push(outcome.kept);
+            }
+        }
+        retained
     }
 
     /// The calls without an outcome, by scope: those that were still running, and those recorded by another source.
@@ -141,6 +160,16 @@ impl<'a> Parts<'a> {
         }
         found
     }
+}
+
+/// A row with what its calls retained, if it is known.
+fn with_retained(row: Ran, calls: Option<&mut Vec<u64>>) -> Ran {
+    let Some(calls) = calls.filter(|calls| !calls.is_empty() && row.kept_bytes.is_some()) else { return row };
+    let is_every_call = calls.len() as u64 == row.calls;
+    let retaining = calls.iter().filter(|bytes| **bytes > 0).count() as u64;
+    let middle = calls.len() / 2;
+    let (_, median, _) = calls.select_nth_unstable(middle);
+    Ran { retained_per_call_bytes: Some(*median), retaining_calls: is_every_call.then_some(retaining), ..row }
 }
 
 /// Calls of a scope that were not tracked to their end.

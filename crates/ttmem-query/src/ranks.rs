@@ -1,5 +1,6 @@
 //! Selects and orders the ranks of a response.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use ttmem_model::{Profile, Rank};
@@ -25,7 +26,7 @@ impl FromStr for ProcessFilter {
             "all" => Ok(Self::All),
             number => match number.parse() {
                 Ok(number) if number > 0 => Ok(Self::Number(number)),
-                _ => Err("expected `all` or a number from 1".into()),
+                _ => Err("expected `all` or a process number, starting at 1".into()),
             },
         }
     }
@@ -53,14 +54,130 @@ pub fn in_order(profile: &Profile) -> Vec<&Rank> {
     let failed = |rank: &&&Rank| oom::fatal(rank).is_some();
     let leading = ranks.iter().filter(failed).map(|rank| process(rank)).max();
     ranks.sort_by_cached_key(|rank| {
-        let label = rank.label.map(|label| rank_number(profile.text(label)));
+        let label = rank.label.map(|label| RankOrder::of(profile.text(label)));
         (Some(process(rank)) != leading, std::cmp::Reverse(process(rank)), label)
     });
     ranks
 }
 
-/// The sort key of a rank label: its numbers, so that `1,2` comes before `1,10`. A part that is not a number comes
-/// after all numbers.
-pub fn rank_number(label: &str) -> Vec<u64> {
-    label.split(',').map(|part| part.trim().parse().unwrap_or(u64::MAX)).collect()
+/// The files in the order of their first ranks: the shell lists `rank10.log` before `rank2.log`. Files without a rank tag
+/// stay where they are, unless no file has one and the names only differ in numbers.
+pub fn files_in_order(profiles: &[Profile]) -> Vec<&Profile> {
+    let rank = |profile: &Profile| {
+        let first = in_order(profile).into_iter().next();
+        first.and_then(|rank| rank.label).map(|label| RankOrder::of(profile.text(label)))
+    };
+    let mut tagged: Vec<(RankOrder, &Profile)> =
+        profiles.iter().filter_map(|profile| Some((rank(profile)?, profile))).collect();
+    if tagged.is_empty() {
+        return by_numbers_in_names(profiles);
+    }
+    // Stable: files with the same first rank stay as given.
+    tagged.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut tagged = tagged.into_iter().map(|(_, profile)| profile);
+    let next = |profile| if rank(profile).is_some() { tagged.next().unwrap_or(profile) } else { profile };
+    profiles.iter().map(next).collect()
+}
+
+/// The files by the numbers in their names, if the names are otherwise equal.
+fn by_numbers_in_names(profiles: &[Profile]) -> Vec<&Profile> {
+    let name = |profile: &Profile| {
+        let name = Path::new(&profile.source.file).file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let words = |profile: &Profile| -> Vec<String> {
+        let name = name(profile);
+        let words = name.split(|letter: char| letter.is_ascii_digit()).filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    };
+    let mut sorted: Vec<&Profile> = profiles.iter().collect();
+    if profiles.windows(2).all(|pair| words(&pair[0]) == words(&pair[1])) {
+        sorted.sort_by_cached_key(|profile| {
+            let name = name(profile);
+            let numbers =
+                name.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());
+            numbers.map(Part::of).collect::<Vec<_>>()
+        });
+    }
+    sorted
+}
+
+/// The order of rank labels: by number, so that `1,2` comes before `1,10`. A part that is not a number comes after all
+/// numbers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RankOrder(Vec<Part>);
+
+impl RankOrder {
+    /// The place of a label.
+    pub fn of(label: &str) -> Self {
+        Self(label.split(',').map(|part| Part::of(part.trim())).collect())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Number(u64),
+    Text(String),
+}
+
+impl Part {
+    fn of(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ttmem_model::{Builder, Event, RankEvent, RankId, Sink, StrId};
+
+    use super::*;
+
+    #[test]
+    fn ranks_are_sorted_by_number() {
+        let mut labels = ["x", "2,30", "10", "10,1", "a", "2", "1,10", "1,2"];
+        labels.sort_by_cached_key(|label| RankOrder::of(label));
+        assert_eq!(labels, ["1,2", "1,10", "2", "2,30", "10", "10,1", "a", "x"]);
+    }
+
+    /// The order of files with these names and the labels of their ranks.
+    fn order<'a>(files: &[(&'a str, &[&str])]) -> Vec<&'a str> {
+        let profile = |(file, labels): &(&str, &[&str])| {
+            let id = |index| StrId::new(index).unwrap_or_else(|| panic!("a small number is an id"));
+            let mut events = vec![Event::Text("DRAM".into())];
+            let labels =
+                if labels.is_empty() { vec![None] } else { labels.iter().copied().map(Some).collect() };
+            for (index, label) in labels.into_iter().enumerate() {
+                events.extend(label.map(|label| Event::Text(label.into())));
+                events.push(Event::Rank { label: label.map(|_| id(index + 1)) });
+                let pool = RankEvent::Pool { name: id(0), banks: Some(1), quantum: 0 };
+                events.extend(RankId::new(index).map(|rank| Event::Of(rank, pool)));
+            }
+            let mut sink = Builder::new();
+            for event in events {
+                assert!(sink.take(event).is_ok());
+            }
+            let mut profile = sink.finish();
+            profile.source.file = (*file).to_owned();
+            profile
+        };
+        let profiles: Vec<Profile> = files.iter().map(profile).collect();
+        let names = files_in_order(&profiles).into_iter().map(|profile| profile.source.file.clone());
+        names.filter_map(|name| files.iter().map(|(file, _)| *file).find(|file| *file == name)).collect()
+    }
+
+    #[test]
+    fn the_ranks_of_a_file_stay_together() {
+        assert_eq!(order(&[("b", &["2"]), ("a", &["10"]), ("c", &["1"])]), ["c", "b", "a"]);
+        assert_eq!(order(&[("b", &["1,0", "1,1"]), ("a", &["1,0", "1,1"])]), ["b", "a"]);
+        // A file without a tag does not change the order of the others.
+        assert_eq!(order(&[("b", &["2"]), ("x", &[]), ("c", &["1"])]), ["c", "x", "b"]);
+    }
+
+    #[test]
+    fn files_without_tags_are_sorted_by_the_numbers_in_their_names() {
+        let names = [("d/rank1.log", &[][..]), ("d/rank10.log", &[]), ("d/rank2.log", &[])];
+        assert_eq!(order(&names), ["d/rank1.log", "d/rank2.log", "d/rank10.log"]);
+        assert_eq!(order(&[("b2.log", &[]), ("a1.log", &[])]), ["b2.log", "a1.log"]);
+        assert_eq!(order(&[("2/a.log", &[]), ("1/a.log", &[])]), ["2/a.log", "1/a.log"]);
+    }
 }

@@ -28,8 +28,8 @@ impl Serialize for RegistryFile<'_> {
     }
 }
 
-/// Totals of the registry. Numbers that are unknown because no graph was printed are omitted: the earlier tool's
-/// visualizer formats every value as a number.
+/// Totals of the registry. Numbers that are unknown because no graph was printed are omitted: the visualizer
+/// of tt-memory-profiler 0.x formats every value as a number.
 #[allow(clippy::struct_field_names, reason = "the contract's names")]
 #[derive(serde::Serialize)]
 struct Metadata {
@@ -65,21 +65,21 @@ impl Metadata {
 /// An argument of a graph.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct RegistryRow<'a> {
-    /// Its number in the signature.
+    /// The number in the signature.
     pub index: usize,
     /// The number of its graph, from 0; omitted if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<usize>,
     /// `%arg3`.
     pub ssa: &'a str,
-    /// Its name in the model; `%arg3` if it has none.
+    /// The name in the model; an argument without one has its SSA name, such as `%arg3`.
     pub name: &'a str,
     /// `parameter`, `constant`, `input`, `default`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Its shape.
+    /// The shape, without padding.
     pub shape: Option<Shape<'a>>,
-    /// Its element type.
+    /// The element type.
     pub dtype: Option<&'a str>,
     /// The bytes of its elements.
     pub bytes: Option<u64>,

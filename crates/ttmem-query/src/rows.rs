@@ -1,11 +1,11 @@
-//! Building blocks of the report's JSON files: lists that are serialised as they are computed, maps in a given order,
+//! Building blocks of the report's JSON files: lists that are serialized as they are computed, maps in a given order,
 //! shapes as `1x32x64`, and sizes in MiB.
 
 use std::fmt;
 
 use serde::ser::{Serialize, Serializer};
 
-/// A list whose rows are computed while it is serialised.
+/// A list whose rows are computed while it is serialized.
 pub(super) struct Rows<F>(pub F);
 
 impl<F, I> Serialize for Rows<F>

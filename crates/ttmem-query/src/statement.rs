@@ -32,12 +32,12 @@ impl Statement {
         Self { advice: advice.into(), ..self }
     }
 
-    /// The headline and the detail as one text.
+    /// The headline and the detail in one string.
     pub fn facts(&self) -> String {
         joined([Some(&self.headline), self.detail.as_ref()])
     }
 
-    /// All sentences as one text.
+    /// All sentences in one string.
     pub fn text(&self) -> String {
         joined([Some(&self.headline), self.detail.as_ref(), self.advice.as_ref()])
     }

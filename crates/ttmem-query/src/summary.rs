@@ -19,11 +19,13 @@ use super::answer::{
 use super::device::DeviceKind;
 use super::expectations::Expectations;
 use super::expected;
+use super::groups::locations;
 use super::level::Thresholds;
 use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
-use super::ranks::{ProcessFilter, in_order, process, rank_number};
+use super::pool_order::by_importance;
+use super::ranks::{ProcessFilter, files_in_order, in_order, process};
 use super::suggestions::{PoolAtPeak, Situation, suggestions};
 use crate::analyze::fragmentation::Severity;
 use crate::analyze::main_pool::main_pool;
@@ -74,7 +76,7 @@ impl FromStr for RunFilter {
             "last" => Ok(Self::Last),
             number => match number.parse() {
                 Ok(number) if number > 0 => Ok(Self::Number(number)),
-                _ => Err("expected `all`, `last` or a number from 1".into()),
+                _ => Err("expected `all`, `last` or a run number, starting at 1".into()),
             },
         }
     }
@@ -83,12 +85,12 @@ impl FromStr for RunFilter {
 /// The default length of ranked lists.
 const RANKED: usize = 10;
 
-/// Summarises all ranks of all files.
+/// Summarizes all ranks of all files.
 pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     let mut ranks = Vec::new();
     let mut labels = Vec::new();
     let mut processes = 0;
-    for profile in profiles {
+    for profile in files_in_order(profiles) {
         for rank in in_order(profile) {
             let label = rank.label.map(|label| profile.text(label).to_owned());
             labels.push(label.clone());
@@ -104,7 +106,7 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
         && processes > 0
     {
         let are = if processes == 1 { "process" } else { "processes" };
-        return Err(Error::NotThere(format!("no process {wanted}: the log has {processes} {are}")));
+        return Err(Error::NotFound(format!("no process {wanted}: the log has {processes} {are}")));
     }
     if let (Some(wanted), true) = (&request.rank, ranks.is_empty()) {
         return Err(no_such_rank(wanted, &labels));
@@ -114,10 +116,6 @@ pub fn summary(profiles: &[Profile], request: &Request) -> Result<Summary> {
     }
     if request.expect.is_some() && ranks.iter().all(|rank| rank.expected.is_empty()) {
         return Err(nothing_expected());
-    }
-    // The files of several ranks are in the order of the shell, which sorts 10 before 2.
-    if ranks.iter().all(|rank: &RankSummary| rank.rank.is_some() && rank.processes == 1) {
-        ranks.sort_by_cached_key(|rank| rank.rank.as_deref().map(rank_number));
     }
     Ok(Summary { schema: 1, source: source(profiles), ranks })
 }
@@ -142,7 +140,7 @@ pub(super) fn source(profiles: &[Profile]) -> SourceSummary {
 }
 
 fn nothing_expected() -> Error {
-    Error::NotThere(
+    Error::NotFound(
         "no expectations: set them in the program with `tracker.expect(…)`, or pass them with \
          `--expect params=1.24B,dtype=bf16` or `--expect parameter=2.3GiB`"
             .into(),
@@ -155,9 +153,9 @@ pub(super) fn no_such_rank(wanted: &str, labels: &[Option<String>]) -> Error {
     let known = if known.is_empty() {
         "the lines have no rank tags".into()
     } else {
-        format!("available ranks are {}", known.join(", "))
+        format!("available ranks are {}", known.join("; "))
     };
-    Error::NotThere(format!("no rank {wanted}: {known}"))
+    Error::NotFound(format!("no rank {wanted}: {known}"))
 }
 
 /// The error for a profile without ranks: a warning says why it could not be read, or nothing was recorded.
@@ -165,8 +163,8 @@ fn nothing_in(profiles: &[Profile]) -> Error {
     let first = profiles.first();
     let file = first.map(|profile| profile.source.file.clone()).unwrap_or_default();
     match first.and_then(|profile| profile.warnings.first()) {
-        Some(damage) => Error::Damaged { file, message: format!("no data: {}", damage.message) },
-        None => Error::NoMemoryData { file, message: "no data".into() },
+        Some(warning) => Error::Corrupt { file, message: format!("no usable data; {}", warning.message) },
+        None => Error::NoMemoryData { file, message: "no data was recorded".into() },
     }
 }
 
@@ -186,8 +184,8 @@ pub(super) fn span(rank: &Rank, request: &Request) -> Result<Span> {
         }
     };
     found.ok_or_else(|| match rank.top_level_runs().count() {
-        0 => Error::NotThere("the input has no named program runs to select".into()),
-        count => Error::NotThere(format!("no such run: runs are numbered from 1 to {count}")),
+        0 => Error::NotFound("the input has no named program runs to select".into()),
+        count => Error::NotFound(format!("no such run: runs are numbered from 1 to {count}")),
     })
 }
 
@@ -256,10 +254,12 @@ impl<'a> View<'a> {
             chosen_runs: self.chosen_runs(),
             operations: self.counts(),
             distribution: self.distribution(),
-            pools: Named(
+            pools: by_importance(
                 with_peaks()
                     .map(|(account, peak)| (self.name(account), self.pool(account, peak, fault)))
                     .collect(),
+                fault.and_then(|fault| fault.pool).map(|pool| self.profile.text(pool)),
+                dram_account.map(|account| self.profile.text(account.pool.name)),
             ),
             peak: main.and_then(|main| moments.get(main)).map(|(_, moment)| moment.clone()),
             peaks: Named(moments),
@@ -618,6 +618,7 @@ impl<'a> View<'a> {
             op: made.op.map(str::to_owned),
             loc: made.loc.map(str::to_owned),
             made_in: self.parts.as_ref().and_then(|parts| parts.name(id)),
+            made_in_layers: self.parts.as_ref().and_then(|parts| parts.layers(id)),
             class: tensor.class,
             shape: ty.map(|ty| ty.shape.clone()),
             dtype: ty.map(|ty| self.text(ty.dtype)),
@@ -632,8 +633,8 @@ impl<'a> View<'a> {
 
     fn at(&self, at: Position) -> Result<AtMoment> {
         if at < self.span.first || at > self.span.end {
-            return Err(Error::NotThere(format!(
-                "no position {at}: steps are numbered from {}, and position {} is after the last step",
+            return Err(Error::NotFound(format!(
+                "no step {at}; use {} to {} (the last is the end of the run)",
                 self.span.first, self.span.end
             )));
         }
@@ -700,12 +701,15 @@ impl<'a> View<'a> {
         let count = self.request.top.unwrap_or(RANKED);
         let increase = |repeated: effects::Repeated| {
             let step = self.suspect(repeated.first, repeated.added);
+            let all: Vec<&str> = repeated.locations.iter().map(|loc| self.profile.text(*loc)).collect();
+            let (loc, locations) = locations(&all);
             Increase {
                 count: repeated.count,
                 first_step: repeated.first,
                 last_step: repeated.last,
                 op: step.op,
-                loc: step.loc,
+                loc,
+                locations,
                 shape: step.shape,
                 dtype: step.dtype,
                 added_per_bank: repeated.added,
@@ -727,10 +731,10 @@ impl<'a> View<'a> {
         let worst = fragmentation::worst(account, self.span)?;
         let severity = fragmentation::severity(account, self.span, &worst);
         let survivors = match severity {
-            Severity::Notable => survivors(self.rank, account.id, worst.at, worst.largest_free),
+            Severity::Notable => survivors(self.rank, account.id, worst.at, worst.in_pieces()),
             Severity::Minor | Severity::Negligible => Vec::new(),
         };
-        let count = self.request.top.unwrap_or(RANKED);
+        let count = self.request.top.unwrap_or(usize::MAX);
         Some(Fragmentation {
             step: worst.at.position(),
             free_per_bank: worst.free,

@@ -2,7 +2,7 @@
 //!
 //! A column is a named list of numbers; the columns of one table (`steps.…`, `tensors.…`) have the same length. Texts
 //! are indices into [`Texts`], which all ranks of a page share. Unknown values are missing, never zero. Columns are
-//! computed one at a time and passed on, so that a rank of a million steps is never in memory twice.
+//! computed one at a time and passed on, so that there is never a second copy of a rank of a million steps in memory.
 //!
 //! | table | row |
 //! |---|---|
@@ -38,7 +38,7 @@ use crate::analyze::{Account, Span, effects, held, peak, weights};
 /// A named list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its table and name.
+    /// The table and the column name.
     pub name: String,
     /// The meaning of the numbers.
     pub kind: Kind,
@@ -146,7 +146,7 @@ pub struct RankOutline {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PoolOutline {
-    /// Its name.
+    /// The name of the pool.
     pub name: String,
     /// The unit that its sizes refer to.
     pub extent: Extent,

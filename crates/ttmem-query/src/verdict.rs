@@ -35,7 +35,7 @@ impl View<'_> {
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
         let who = verdict.fault.step.map_or_else(|| "The program".to_owned(), |step| self.failed_step(step));
         let detail = format!("{who} {}{}{}", request(verdict), self.owner(verdict), self.held_then(verdict));
-        Statement::new(headline(pool, verdict.cause)).detail(detail).advice(advice(pool, verdict).to_owned())
+        Statement::new(headline(pool, verdict.cause)).detail(detail).advice(advice(pool, verdict))
     }
 
     /// `Step 107, ttnn.full at "cache.13",`.
@@ -66,7 +66,7 @@ impl View<'_> {
         let wide = if owner.widened { " with elements twice as wide as declared" } else { "" };
         let (shape, dtype) = (shape(&ty.shape), self.profile.text(ty.dtype));
         let [name, shape, dtype] = [&name, &*shape, dtype].map(|text| brief_line(text, MAX_NAME));
-        format!(" This is the size of {what} {name}, {shape} {dtype}{wide}.")
+        format!(" The requested size matches {what} {name}, {shape} {dtype}{wide}.")
     }
 
     /// The sentence about the memory held by tensors when an allocation of a recorded program failed.
@@ -95,15 +95,22 @@ fn request(verdict: &Verdict<'_>) -> String {
         _ => "requested an unknown amount".to_owned(),
     };
     let unit = if fault.banks.is_some_and(|banks| banks > 1) { " per bank" } else { "" };
+    let available = if verdict.cause == Cause::Fragmentation { verdict.largest_free } else { verdict.free };
+    let short = fault.requested_per_bank.zip(available).and_then(|(wanted, had)| wanted.checked_sub(had));
+    let short = short.filter(|short| *short > 0);
+    let short = short.map_or_else(String::new, |bytes| format!(", {} short", size(bytes)));
     match (verdict.free, verdict.largest_free) {
         (Some(free), Some(largest)) if largest < free && size(largest) != size(free) => {
-            format!(
-                "{requested}; {}{unit} was free, but the largest free block was {}.",
-                size(free),
-                size(largest)
-            )
+            let (free, largest) = (size(free), size(largest));
+            if verdict.cause == Cause::Fragmentation {
+                format!(
+                    "{requested}; {free}{unit} was free, but the largest free block was {largest}{short}."
+                )
+            } else {
+                format!("{requested}; {free}{unit} was free{short} (largest free block {largest}).")
+            }
         }
-        (Some(free), _) => format!("{requested}; {}{unit} was free.", size(free)),
+        (Some(free), _) => format!("{requested}; {}{unit} was free{short}.", size(free)),
         _ => format!("{requested}."),
     }
 }
@@ -113,10 +120,23 @@ fn has_caching_allocator(pool: &str) -> bool {
     pool.starts_with("cuda") || pool.starts_with("xpu")
 }
 
-fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
+/// The size that a region needs, in whole KiB: what it holds and what was requested.
+fn needed(verdict: &Verdict<'_>) -> Option<u64> {
+    let held = verdict.capacity?.saturating_sub(verdict.free?);
+    held.checked_add(verdict.fault.requested_per_bank?)?.checked_next_multiple_of(1024)
+}
+
+fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
     if pool == Some("L1_SMALL") {
-        return "Open the device with a larger l1_small_size.";
+        let needed = needed(verdict);
+        let least =
+            needed.map_or_else(String::new, |bytes| format!(": at least {bytes} bytes ({})", size(bytes)));
+        return format!("Open the device with a larger l1_small_size{least}.");
     }
+    usual_advice(pool, verdict).to_owned()
+}
+
+fn usual_advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
     let is_cached = pool.is_some_and(has_caching_allocator);
     match verdict.cause {
         _ if pool == Some("cpu") => {
@@ -133,7 +153,7 @@ fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
         }
         Cause::Fragmentation => {
             "Allocate long-lived tensors (weights, caches) before short-lived ones, free the tensors between the \
-             free blocks (see the tensors live at the peak), or make the tensor smaller."
+             free blocks (see the fragmentation below), or make the tensor smaller."
         }
         Cause::Capacity => {
             "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, a narrower \

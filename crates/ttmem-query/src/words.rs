@@ -2,22 +2,7 @@
 //!
 //! Used for the sentences of a response, and by `ttmem-report`.
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
-
-/// `4.7 GiB`, `393.7 MiB`, `12.0 KiB`, `64 B`.
-pub fn size(bytes: u64) -> String {
-    // A size that would round to 1024.0 of a unit is printed as 1.0 of the next unit.
-    const NEARLY_MIB: u64 = MIB - KIB / 20;
-    const NEARLY_GIB: u64 = GIB - MIB / 20;
-    match bytes {
-        0..KIB => format!("{bytes} B"),
-        KIB..NEARLY_MIB => format!("{} KiB", tenths(bytes, KIB)),
-        NEARLY_MIB..NEARLY_GIB => format!("{} MiB", tenths(bytes, MIB)),
-        _ => format!("{} GiB", hundredths(bytes, GIB)),
-    }
-}
+pub use ttmem_model::words::{size, tenths};
 
 /// `1x32x64`.
 pub fn shape(dims: &[u64]) -> String {
@@ -25,6 +10,15 @@ pub fn shape(dims: &[u64]) -> String {
         return "scalar".into();
     }
     dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// `step 40`, `steps 40 and 43`, or `steps 40–52` if there are more than two.
+pub fn steps(count: usize, first: u32, last: u32) -> String {
+    match count {
+        _ if first == last => format!("step {first}"),
+        2 => format!("steps {first} and {last}"),
+        _ => format!("steps {first}–{last}"),
+    }
 }
 
 /// A share in percent with one decimal place: `98.5%`. Only the whole is 100%.
@@ -46,6 +40,22 @@ pub fn brief(text: &str, most: usize) -> String {
     text.chars().take(head).chain(['…']).chain(tail).collect()
 }
 
+/// A message of at most `most` characters. A longer one loses words in the middle: it begins with the error and ends with
+/// the location.
+pub(crate) fn brief_sentence(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let room = most.saturating_sub(3);
+    let tail = room / 4;
+    let head: String = text.chars().take(room - tail).collect();
+    let tail: String = text.chars().skip(length - tail).collect();
+    let head = head.rsplit_once(' ').map_or(&*head, |(words, _)| words);
+    let tail = tail.split_once(' ').map_or(&*tail, |(_, words)| words);
+    format!("{head} … {tail}")
+}
+
 /// The same on one line, so that no control character from the input reaches a terminal.
 pub(crate) fn brief_line(text: &str, most: usize) -> String {
     brief(&one_line(text), most)
@@ -54,17 +64,6 @@ pub(crate) fn brief_line(text: &str, most: usize) -> String {
 /// Replaces each control character with a visible mark.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
-}
-
-/// A number of bytes in a unit, with one decimal place.
-pub fn tenths(bytes: u64, unit: u64) -> String {
-    let scaled = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{}", scaled / 10, scaled % 10)
-}
-
-fn hundredths(bytes: u64, unit: u64) -> String {
-    let scaled = (u128::from(bytes) * 100 + u128::from(unit) / 2) / u128::from(unit);
-    format!("{}.{:02}", scaled / 100, scaled % 100)
 }
 
 #[cfg(test)]
@@ -80,6 +79,15 @@ mod tests {
         assert_eq!(brief_line("a\u{1b}[31m\nb", 20), "a·[31m·b");
         // Combining marks count, too.
         assert_eq!(brief(&"\u{301}".repeat(1000), 60).chars().count(), 60);
+    }
+
+    #[test]
+    fn a_message_loses_whole_words() {
+        let text = "CUDA out of memory. Tried to allocate 3.00 GiB of which nothing is left (train.py:28 in forward)";
+        let short = brief_sentence(text, 60);
+        assert_eq!(short, "CUDA out of memory. Tried to allocate 3.00 … in forward)");
+        assert_eq!(brief_sentence(text, 200), text);
+        assert_eq!(brief_sentence(&"x".repeat(100), 11).chars().count(), 11);
     }
 
     #[test]

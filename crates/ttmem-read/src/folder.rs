@@ -13,7 +13,7 @@ const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.
 /// Suffixes before the extension that mark a recording's earlier files and its unfinished file.
 const EARLIER: [&str; 3] = ["before", "peak", "next"];
 
-/// The report file of a folder: its profile, otherwise the memory file, which the earlier tool also wrote.
+/// The report file of a folder: its profile, otherwise the memory file, which tt-memory-profiler 0.x also wrote.
 ///
 /// If there are several, the one named after the folder. A folder of `ttmem run` has a time after that name.
 pub fn report_in(folder: &Path) -> Result<PathBuf> {
@@ -31,6 +31,19 @@ pub fn report_in(folder: &Path) -> Result<PathBuf> {
         Among::One(report) => Ok(folder.join(report.file)),
         Among::Several(reports) => Err(several(folder, &reports)),
     }
+}
+
+/// Whether a `.ttmem` file is the profile of a report, which has an entry for the list of reports next to it.
+pub fn has_report_of(profile: &Path) -> bool {
+    let stem = profile.file_stem().unwrap_or_default().to_string_lossy();
+    profile.with_file_name(format!("{stem}_about.json")).is_file()
+}
+
+/// Whether a file is an earlier part of a recording whose newest file is next to it.
+pub fn is_earlier_file(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let of = stem.rsplit_once('.').filter(|(_, what)| EARLIER.contains(what));
+    of.is_some_and(|(newest, _)| path.with_file_name(format!("{newest}.ttmem")).is_file())
 }
 
 /// The reports among a folder's files.
@@ -63,12 +76,12 @@ pub fn report_among<'a>(folder: &str, files: &[&'a str]) -> Among<'a> {
         found
     };
     let found = ENDS.into_iter().map(ending).find(|found| !found.is_empty()).unwrap_or_default();
-    // The files of each rank lie beside those of the rank with the highest usage.
+    // The files of each rank are next to those of the rank with the highest usage.
     let is_rank = |report: &&Report<'_>| {
         let of = report.stem.rsplit_once("_rank");
         of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
     };
-    // Earlier files lie beside the newest file of a recording that has rotated.
+    // Earlier files are next to the newest file of a recording that has rotated.
     let is_earlier = |report: &&Report<'_>| {
         let of = report.stem.rsplit_once('.').filter(|(_, what)| EARLIER.contains(what));
         of.is_some_and(|(of, _)| found.iter().any(|other| other.stem == of))
@@ -92,8 +105,8 @@ fn without_report(folder: &Path, names: &[&str]) -> Error {
         None => Error::Directory { path: folder.into() },
         Some(log) => {
             let log = folder.join(log);
-            Error::NotThere(format!(
-                "{} is a directory with a log but no report; run `ttmem report {}`",
+            Error::NotFound(format!(
+                "{}: folder with a log but no report; run `ttmem report {}`",
                 folder.display(),
                 log.display()
             ))
@@ -105,8 +118,8 @@ fn several(folder: &Path, reports: &[Report<'_>]) -> Error {
     const SHOWN: usize = 5;
     let names: Vec<&str> = reports.iter().take(SHOWN).map(|report| report.file).collect();
     let more = if reports.len() > SHOWN { " …" } else { "" };
-    Error::NotThere(format!(
-        "{} contains several reports; name one of the files ({}{more})",
+    Error::NotFound(format!(
+        "{}: several reports or recordings; pass one of the files ({}{more})",
         folder.display(),
         names.join(", ")
     ))

@@ -34,7 +34,7 @@ pub struct Input<'a> {
     pub stream: Box<dyn Read + Send>,
     /// Whether byte ranges can be read from the file again later. Pipes and compressed files do not allow that.
     pub rereadable: bool,
-    /// The files beside it, for formats that consist of several files.
+    /// The files next to it, for formats that consist of several files.
     pub siblings: Siblings,
     /// Whether to read a log whose lines look interleaved as the log of a single process.
     pub allow_interleaved: bool,
@@ -100,7 +100,17 @@ pub fn open_with(name: &str, options: &Options) -> Result<Profile> {
     let mut profile = builder.finish();
     rotated::restore_peak(&mut profile, Path::new(name));
     history::place(&mut profile);
+    name_by_place(&mut profile, Path::new(name));
     Ok(profile)
+}
+
+/// Names a recording by its present path: it may have been copied from the machine that wrote it. The profile of a report
+/// keeps the name of the file that the report is about.
+fn name_by_place(profile: &mut Profile, path: &Path) {
+    let is_recording = profile.source.format == Source::RECORDING && path.is_file();
+    if is_recording && !folder::has_report_of(path) {
+        profile.source.file = path.display().to_string();
+    }
 }
 
 /// Reads an input into a sink.
@@ -142,7 +152,7 @@ struct Counted<R> {
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.progress.stopped.load(Ordering::Relaxed) {
-            return Err(io::Error::other("reading was cancelled"));
+            return Err(io::Error::other("reading was canceled"));
         }
         let read = self.stream.read(buffer)?;
         self.progress.read.fetch_add(read as u64, Ordering::Relaxed);

@@ -25,7 +25,7 @@ mod ttrt_memory;
 mod wrapping;
 
 pub use evidence::{evidence_in, is_same_file};
-pub use folder::{Among, report_among, report_in};
+pub use folder::{Among, is_earlier_file, report_among, report_in};
 pub use input::{Input, Options, Progress, is_packed, open, open_with};
 pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};
@@ -39,11 +39,11 @@ use ttmem_model::{Profile, Result, Sink};
 /// Whether an input has a reader's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sniff {
-    /// It does not.
+    /// The input does not have this format.
     No,
     /// Undecided: the first bytes neither prove nor exclude it.
     Maybe,
-    /// It does.
+    /// The input has this format.
     Yes,
 }
 
@@ -94,7 +94,7 @@ pub fn is_evidence(profile: &Profile, memory_file: &Path) -> bool {
     // A relative path cannot be resolved from another folder; then only the file names are compared.
     let is_elsewhere =
         || source.canonicalize().is_ok_and(|source| memory_file.canonicalize().ok() != Some(source));
-    // A copy of the earlier tool's file has the same content as the original.
+    // A copy of a file of tt-memory-profiler 0.x has the same content as the original.
     profile.source.format == tt_json::TtJson.name()
         && is_named_so
         && (!is_elsewhere() || !tt_json::is_ours(memory_file))

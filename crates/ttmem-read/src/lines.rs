@@ -194,7 +194,7 @@ fn read_ahead(mut source: impl Read, blocks: &SyncSender<io::Result<Block>>, ret
 }
 
 /// Whether a decompression error means that the file is truncated or corrupt.
-pub(super) fn is_damage(error: &io::Error) -> bool {
+pub(super) fn is_corruption(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other)
 }

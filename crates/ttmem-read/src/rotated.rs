@@ -1,5 +1,5 @@
-//! Recordings that have rotated: the newest file is read, and the tensors live at the peak come from the file beside
-//! it.
+//! Recordings that have rotated: the newest file is read, and the tensors live at the peak come from the file next
+//! to it.
 
 use std::fs::File;
 use std::io;
@@ -27,14 +27,14 @@ pub(super) fn restore_peak(profile: &mut Profile, path: &Path) {
     };
     if let Some(problem) = problem {
         let message = format!(
-            "{name}: {problem}; the recording has rotated, and tensors that were live at the peak and freed since are \
-             only in that file, so they are shown as one row of unknown class"
+            "cannot use {name} ({problem}); tensors that were live at the peak and have been freed since are recorded \
+             only there, so they appear as one row of class unknown"
         );
         profile.warnings.push(Warning { line: None, message });
     }
 }
 
-/// The file with the peak, beside the newest file or the one before it.
+/// The file with the peak, next to the newest file or the one before it.
 fn peak_file(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let stem = stem.strip_suffix(".before").unwrap_or(&stem);

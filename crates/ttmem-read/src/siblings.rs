@@ -1,4 +1,4 @@
-//! The files beside an input, for formats that consist of several files.
+//! The files next to an input, for formats that consist of several files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::input::{Progress, counted, unpack};
 
-/// The location of the files beside an input. A pipe has none.
+/// The location of the files next to an input. A pipe has none.
 #[derive(Debug, Default)]
 pub struct Siblings {
     path: Option<PathBuf>,
     progress: Option<Arc<Progress>>,
 }
 
-/// An opened file beside the input.
+/// An opened file next to the input.
 pub struct Sibling {
     /// The file name, without the folder.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Sibling {
 }
 
 impl Siblings {
-    /// The siblings of a file. Reading them counts as progress, too.
+    /// The siblings of a file. Reading them also counts as progress.
     pub(super) fn new(path: Option<&Path>, progress: Option<Arc<Progress>>) -> Self {
         Self { path: path.map(Path::to_owned), progress }
     }

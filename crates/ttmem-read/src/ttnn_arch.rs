@@ -1,6 +1,6 @@
 //! Properties of the architectures that ttnn's reports and databases do not contain.
 //!
-//! Observed in ttnn 0.77 to 0.81.1 on n150, n300 and p150. The allocator aligns every buffer, also in L1, to the
+//! Observed in ttnn 0.77 to 0.81.1 on n150, n300 and p150. The allocator aligns every buffer, including those in L1, to the
 //! architecture's DRAM alignment, but `max_size_per_bank` in a capture only aligns pages. The allocator manages DRAM
 //! above a reserved part, so a bank is smaller than `dram_size_per_channel`.
 

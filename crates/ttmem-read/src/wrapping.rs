@@ -1,4 +1,4 @@
-//! Additions to a log line: MPI tags in front of it, colour codes inside it.
+//! Additions to a log line: MPI tags in front of it, color codes inside it.
 
 use memchr::memmem;
 
@@ -49,7 +49,7 @@ pub(crate) fn split_tag(line: &[u8]) -> (Option<Tag<'_>>, &[u8]) {
 }
 
 /// Removes `ESC [ … m` sequences.
-pub(crate) fn strip_colours(line: &[u8], plain: &mut Vec<u8>) {
+pub(crate) fn strip_colors(line: &[u8], plain: &mut Vec<u8>) {
     plain.clear();
     let mut rest = line;
     while let Some(at) = memchr::memchr(0x1b, rest) {

@@ -185,5 +185,5 @@ impl EventFile {
 
 /// The id of row `index`.
 pub(super) fn id<T>(new: impl FnOnce(usize) -> Option<T>, index: usize) -> Result<T> {
-    new(index).ok_or_else(|| Error::NotThere("the recording has too many rows".into()))
+    new(index).ok_or_else(|| Error::NotFound("the recording has too many rows".into()))
 }

@@ -286,7 +286,7 @@ impl<R: Copy, M> Consumer<R, M> {
         loop {
             let is_left = self.ring.is_abandoned();
             if is_left {
-                // Makes all entries of this ring visible below: `is_abandoned` does not synchronise.
+                // Makes all entries of this ring visible below: `is_abandoned` does not synchronize.
                 fence(Ordering::Acquire);
             }
             // Fails only if there are fewer entries.

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use ttmem_model::words::counted_as;
 use ttmem_model::{Error, Result};
 
 use super::queue::{Backlog, Consumer, Entry, Message, Producer, Progress, StallDetector, queue};
@@ -196,8 +197,8 @@ impl Finishing {
 
 /// Returns an error if the recording ended early.
 fn incomplete(progress: &Progress) -> Result<()> {
-    let lost = progress.lost();
-    progress.failure().map_or(Ok(()), |why| Err(Error::NotThere(format!("{why}; {lost} records were lost"))))
+    let lost = counted_as(progress.lost(), "record was", "records were");
+    progress.failure().map_or(Ok(()), |why| Err(Error::NotFound(format!("{why}; {lost} lost"))))
 }
 
 /// The state of the writer thread.
@@ -321,7 +322,7 @@ mod tests {
 
         fn record(&mut self, record: i64) -> Result<()> {
             if self.fails_at == Some(record) {
-                return Err(Error::NotThere("the disk is full".into()));
+                return Err(Error::NotFound("the disk is full".into()));
             }
             let _works = self.disk.lock().unwrap();
             self.got.lock().unwrap().entries.push(record);
@@ -395,7 +396,7 @@ mod tests {
         let stalled = disk.lock().unwrap();
         let (mut recording, _, _) = given_up(&disk);
         recording.begin_flush().unwrap().wait();
-        assert!(recording.finish().unwrap_err().to_string().contains("records were lost"));
+        assert!(recording.finish().unwrap_err().to_string().contains(" lost"));
         drop(stalled);
 
         let disk = Arc::new(Mutex::new(()));

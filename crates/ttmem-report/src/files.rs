@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, Serializer};
 use ttmem_model::{Error, Profile, Rank, Result, frame};
 use ttmem_query::{
-    About, DeviceKind, IrFile, MemoryFile, OperationsFile, RegistryFile, Summary, highest_peak, in_order,
+    About, DeviceKind, IrFile, MemoryFile, OperationsFile, RankOrder, RegistryFile, Summary, highest_peak,
+    in_order,
 };
 
 use super::threads::with_threads;
@@ -150,8 +151,7 @@ fn both(one: impl FnOnce() -> Result<()> + Send, other: impl FnOnce() -> Result<
 
 /// The rank with the highest peak among those of the first process; on a tie, the first by label.
 fn main_rank<'a>(profile: &Profile, ranks: &[&'a Rank]) -> Option<&'a Rank> {
-    let label = |rank: &Rank| rank.label.map(|label| profile.text(label));
-    let by_label = |rank: &Rank| Reverse((label(rank).map(str::len), label(rank)));
+    let by_label = |rank: &Rank| Reverse(rank.label.map(|label| RankOrder::of(profile.text(label))));
     let first = ranks.first()?.process;
     let of_first = ranks.iter().copied().filter(|rank| rank.process == first);
     of_first.max_by_key(|rank| (highest_peak(profile, rank), by_label(rank)))

@@ -1,7 +1,7 @@
 //! Reports: responses as text, JSON, Markdown, charts, a page and files.
 //!
 //! All functions take a response from `query`. JSON and Markdown are written to a `Write`; text for a terminal is
-//! returned as styled lines ([`Text`]), which front ends colour and print. Units and layout are decided here; numbers,
+//! returned as styled lines ([`Text`]), which front ends color and print. Units and layout are decided here; numbers,
 //! verdicts and suggestions come from `query` and are shown unchanged. `files` writes a report folder, including the
 //! profile.
 
@@ -37,6 +37,11 @@ use ttmem_query::{Gantt, Summary};
 pub fn json(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, summary)?;
     writeln!(out)
+}
+
+/// The name of an input file in a text; `-` is standard input.
+pub fn name_of_file(file: &str) -> &str {
+    if file == "-" { "standard input" } else { file }
 }
 
 /// Adds the types that the pages read.

@@ -38,9 +38,8 @@ pub fn headline(peak: Option<&AboutPeak>, verdict: Option<&str>) -> String {
         let of = of.in_words();
         match capacity {
             Some(all) => {
-                let unit = Unit::of(all);
-                let (number, share) = (unit.number(bytes), percent(bytes, all));
-                format!("Peak {pool} {number} of {}{of} ({share}).", unit.show(all))
+                let share = percent(bytes, all);
+                format!("Peak {pool} {}{of} ({share}).", Unit::of(all).part_of(bytes, all))
             }
             None => format!("Peak {pool} {}{of}.", size(bytes)),
         }

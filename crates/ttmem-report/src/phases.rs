@@ -4,7 +4,8 @@
 
 use std::io::{self, Write};
 
-use ttmem_query::phases::{Figure, Origin, Part, PartSource, Phases, SessionPhases};
+use ttmem_query::PhaseSummary;
+use ttmem_query::phases::{Figure, Growth, Origin, Part, PartSource, Phases, SessionPhases};
 
 use super::styled::{Span, Style, Text};
 use super::table::{Align, Table, cut, one_line};
@@ -37,7 +38,7 @@ pub fn phases(answer: &Phases, width: usize) -> Text {
             let summaries = if here == 1 { "1 summary".to_owned() } else { format!("{here} summaries") };
             out.spans([
                 Span::new(&session.file, Style::Heading),
-                Span::plain(format!("{rank}   {summaries} of phases, sizes in MiB")),
+                Span::plain(format!("{rank}   {summaries}, sizes in MiB")),
             ]);
         }
         out.blank();
@@ -54,7 +55,7 @@ fn comparisons(answer: &Phases, out: &mut Text) {
         return;
     }
     out.blank();
-    out.heading("Compared");
+    out.heading("Comparison");
     for comparison in answer.comparisons.iter().take(SHOWN) {
         out.sentence(&one_line(&comparison.message), Style::Plain);
     }
@@ -65,8 +66,9 @@ fn comparisons(answer: &Phases, out: &mut Text) {
 }
 
 /// A table of phases with the field names of tt-train, under the groups that they belong to.
-pub(super) fn phase_table(width: usize) -> Table {
+pub(super) fn phase_table(phases: &[&PhaseSummary], width: usize) -> Table {
     const WIDE: usize = 100;
+    let has_l1 = phases.iter().any(|phase| phase.l1_peak_total_bytes.is_some());
     let mut table = Table::new([
         ("", Align::Flexible),
         ("Segment", Align::Right),
@@ -76,13 +78,28 @@ pub(super) fn phase_table(width: usize) -> Table {
         ("Cumulative", Align::Right),
         ("", Align::Right),
         ("", Align::Right),
-    ]);
+    ])
+    .optional(&[7, 4]);
     let (allocations, deallocations) =
         if width < WIDE { ("Allocs", "Deallocs") } else { ("Allocations", "Deallocations") };
+    let l1 = if has_l1 { "L1 Peak" } else { "" };
     table.row(
-        ["phase", "Peak", allocations, deallocations, "Change", "Peak", "Current", "L1 Peak"]
-            .map(String::from),
+        ["phase", "Peak", allocations, deallocations, "Change", "Peak", "Current", l1].map(String::from),
     );
+    let shown = |bytes: Option<i64>| bytes.map_or_else(unknown, signed);
+    let plain = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| mib(bytes, 2));
+    for phase in phases {
+        table.row([
+            phase.name.clone(),
+            shown(phase.segment_peak_bytes),
+            plain(phase.allocations_bytes),
+            plain(phase.deallocations_bytes),
+            phase.change_bytes.map_or_else(unknown, change),
+            shown(phase.cumulative_peak_bytes),
+            shown(phase.cumulative_current_bytes),
+            if has_l1 { plain(phase.l1_peak_total_bytes) } else { String::new() },
+        ]);
+    }
     table
 }
 
@@ -103,60 +120,20 @@ impl Page<'_> {
         self.notes(out);
     }
 
-    /// Whether the session fits into the device.
+    /// Whether the session fits into the device, and whether it grows.
     fn verdict(&self, out: &mut Text) {
-        let session = self.session;
-        let device = device(session);
-        let (text, style) = match (session.peak_bytes, session.left_bytes) {
-            (Some(peak), Some(left)) => {
-                let share = session.device_usage_pct.map_or_else(String::new, |pct| format!(", {pct:.1}%"));
-                let phase = session
-                    .peak_phase
-                    .as_ref()
-                    .map_or_else(String::new, |phase| format!(", reached in {}", cut(&one_line(phase), 60)));
-                let needs = format!("the peak is {} MiB{share} of {device}{phase}", signed(peak));
-                match session.fits {
-                    Some(true) => {
-                        let fits = if session.finished { "Fits" } else { "Fits so far" };
-                        (
-                            format!("{fits}: {needs}; {} free.", size(left.unsigned_abs())),
-                            Style::of_level(session.level),
-                        )
-                    }
-                    _ if left == 0 => (format!("Does not fit: {needs}; no memory is left."), Style::Failure),
-                    _ => (
-                        format!("Does not fit: {needs}; {} too much.", size(left.unsigned_abs())),
-                        Style::Failure,
-                    ),
-                }
-            }
-            _ => (format!("Unknown whether it fits into {device}: the peak is unknown."), Style::Warning),
-        };
+        let (text, style) = fit(self.session);
         out.sentence(&text, style);
+        if let Some(growth) = &self.session.growth {
+            out.sentence(&grows(growth), Style::Warning);
+        }
     }
 
     fn phases(&self, out: &mut Text) {
-        let mut table = phase_table(out.width());
-        let shown = |bytes: Option<i64>| bytes.map_or_else(unknown, signed);
-        let plain = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| mib(bytes, 2));
         // If there are many, the last ones matter most.
         let hidden = self.session.phases.len().saturating_sub(MAX_PHASES);
-        for phase in &self.session.phases[hidden..] {
-            table.row([
-                phase.name.clone(),
-                shown(phase.segment_peak_bytes),
-                plain(phase.allocations_bytes),
-                plain(phase.deallocations_bytes),
-                phase.change_bytes.map_or_else(unknown, change),
-                shown(phase.cumulative_peak_bytes),
-                shown(phase.cumulative_current_bytes),
-                plain(phase.l1_peak_total_bytes),
-            ]);
-        }
-        if self.session.phases.iter().all(|phase| phase.l1_peak_total_bytes.is_none()) {
-            table.drop_last_column();
-        }
-        out.table(&table);
+        let shown: Vec<&PhaseSummary> = self.session.phases[hidden..].iter().collect();
+        out.table(&phase_table(&shown, out.width()));
         if hidden > 0 {
             out.line(format!("  … and {} earlier ones (--json lists all)", count(hidden as u64)));
         }
@@ -226,7 +203,7 @@ impl Page<'_> {
             return;
         }
         out.blank();
-        out.spans([Span::plain("  "), Span::new("Suggestions", Style::Heading)]);
+        out.spans([Span::plain("  "), Span::new("What to change", Style::Heading)]);
         for (number, one) in (1..).zip(&self.session.advice) {
             out.item(number, &one_line(&one.message));
         }
@@ -243,14 +220,60 @@ impl Page<'_> {
     }
 }
 
+/// Whether a session fits into the device, as a sentence.
+fn fit(session: &SessionPhases) -> (String, Style) {
+    let phase = session.peak_phase.as_ref();
+    let phase = phase.map_or_else(String::new, |phase| format!(", reached in {}", cut(&one_line(phase), 60)));
+    let (peak, device) = match (session.peak_bytes, device(session)) {
+        (Some(peak), Some(device)) => (amount(peak), device),
+        (Some(peak), None) => {
+            let unknown = "The log does not contain the device memory; set it with --device-memory to see \
+                           whether the peak fits.";
+            return (format!("The peak is {}{phase}. {unknown}", amount(peak)), Style::Plain);
+        }
+        (None, _) => return ("The peak is unknown.".to_owned(), Style::Warning),
+    };
+    let share = session.device_usage_pct.map_or_else(String::new, |pct| format!(", {pct:.1}%"));
+    let needs = format!("the peak is {peak}{share} of {device}{phase}");
+    let left = session.left_bytes.unwrap_or(0);
+    let bytes = size(left.unsigned_abs());
+    match session.fits {
+        Some(true) => {
+            let fits = if session.finished { "Fits" } else { "Fits so far" };
+            (format!("{fits}: {needs}; {bytes} is free."), Style::of_level(session.level))
+        }
+        _ if left == 0 => (format!("Does not fit: {needs}; no memory is left."), Style::Failure),
+        _ => (format!("Does not fit: {needs}; {bytes} over the limit."), Style::Failure),
+    }
+}
+
+/// How memory grows, as a sentence.
+pub(super) fn grows(growth: &Growth) -> String {
+    let left = growth.iterations_left.map_or_else(String::new, |left| {
+        format!("; the device is full after {} more", count(left.saturating_add(1)))
+    });
+    format!(
+        "Grows by {} per iteration (after {}, over {} iterations){left}.",
+        amount(growth.per_iteration_bytes),
+        cut(&one_line(&growth.phase), 60),
+        count(growth.iterations)
+    )
+}
+
+/// A size that may be negative.
+pub(super) fn amount(bytes: i64) -> String {
+    let sign = if bytes < 0 { "−" } else { "" };
+    format!("{sign}{}", size(bytes.unsigned_abs()))
+}
+
 /// `12.00 GiB (from the log)`.
-pub(super) fn device(session: &SessionPhases) -> String {
-    let who = match session.device_memory_source {
+fn device(session: &SessionPhases) -> Option<String> {
+    let who = match session.device_memory_source? {
         Origin::Option | Origin::Model => "specified",
         Origin::Header => "from the log",
         Origin::Default => "assumed",
     };
-    format!("{} ({who})", size(session.device_memory_bytes))
+    Some(format!("{} ({who})", size(session.device_memory_bytes?)))
 }
 
 fn expected(figure: Figure, nothing_to_expect: bool) -> String {

@@ -1,11 +1,11 @@
-//! Text for terminals as lines of styled spans. A style expresses a span's meaning; front ends choose colours and wrap
+//! Text for terminals as lines of styled spans. A style expresses a span's meaning; front ends choose colors and wrap
 //! long lines.
 
 use std::fmt;
 
 use ttmem_query::Level;
 
-use super::table::{Table, one_line};
+use super::table::{Table, cut_end, one_line};
 
 /// The meaning of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,9 +131,14 @@ impl Text {
         self.spans([]);
     }
 
-    /// Adds a line of plain text.
+    /// Adds a line of plain text, wrapped to its own indent if it is too long.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
-        self.spans([Span::plain(text)]);
+        let text = text.as_ref();
+        if text.chars().count() <= self.width {
+            return self.spans([Span::plain(text)]);
+        }
+        let indent = " ".repeat(text.len() - text.trim_start().len());
+        self.wrapped(text.trim_start(), Style::Plain, &indent, &indent);
     }
 
     /// Adds a heading, wrapped.
@@ -148,7 +153,7 @@ impl Text {
 
     /// Adds a row of plain text. The caller aligns its columns.
     pub(super) fn row(&mut self, text: impl AsRef<str>) {
-        self.row_spans([Span::plain(text)]);
+        self.row_spans([Span::plain(cut_end(text.as_ref(), self.width))]);
     }
 
     /// Adds a row. The caller aligns its columns.
@@ -181,7 +186,7 @@ impl Text {
     }
 
     fn wrapped(&mut self, text: &str, style: Style, first: &str, next: &str) {
-        let room = self.width.saturating_sub(first.len());
+        let room = self.width.min(MAX_SENTENCE_WIDTH).saturating_sub(first.len());
         for (index, line) in wrap(text, room).iter().enumerate() {
             let indent = if index == 0 { first } else { next };
             let indent = (!indent.is_empty()).then(|| Span::plain(indent));
@@ -191,6 +196,8 @@ impl Text {
 }
 
 const INDENT: &str = "  ";
+/// Tables may be wider, but longer lines of prose are hard to read.
+const MAX_SENTENCE_WIDTH: usize = 100;
 
 impl fmt::Display for Text {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,14 +11,31 @@ pub(super) use ttmem_query::words::one_line;
 pub(super) enum Align {
     Left,
     Right,
-    /// Left-aligned, and shortened with an ellipsis if the table is too wide.
+    /// Left-aligned, and shortened near its front if the table is too wide: names differ at their ends.
     Flexible,
+    /// Left-aligned, and shortened at its end if the table is too wide: a step comes first.
+    FlexibleEnd,
 }
+
+impl Align {
+    fn is_flexible(self) -> bool {
+        matches!(self, Self::Flexible | Self::FlexibleEnd)
+    }
+
+    /// A cell that fits its column.
+    fn fit(self, cell: &str, width: usize) -> String {
+        if self == Self::FlexibleEnd { cut_end(cell, width) } else { cut(cell, width) }
+    }
+}
+
+/// The narrowest that a flexible column becomes.
+const MIN_FLEXIBLE: usize = 12;
 
 #[derive(Debug)]
 pub(super) struct Table {
     align: Vec<Align>,
     rows: Vec<Vec<String>>,
+    optional: Vec<usize>,
 }
 
 impl Table {
@@ -27,7 +44,14 @@ impl Table {
         Self {
             align: columns.iter().map(|(_, align)| *align).collect(),
             rows: vec![columns.iter().map(|(name, _)| (*name).to_owned()).collect()],
+            optional: Vec::new(),
         }
+    }
+
+    /// Sets the columns that are left out if the table is too wide, in this order.
+    pub fn optional(mut self, columns: &[usize]) -> Self {
+        self.optional = columns.to_vec();
+        self
     }
 
     /// Adds a row.
@@ -35,51 +59,48 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
-    /// Removes the last column.
-    pub fn drop_last_column(&mut self) {
-        self.align.pop();
-        for row in &mut self.rows {
-            row.pop();
-        }
-    }
-
-    /// The lines with an indent, at most `width` wide if possible.
+    /// The lines with an indent, at most `width` wide.
     pub fn lines(&self, indent: &str, width: usize) -> Vec<String> {
-        let widths = self.widths(width.saturating_sub(indent.width()));
+        let room = width.saturating_sub(indent.width());
+        let columns = self.columns(room);
+        let widths = self.widths(&columns, room);
         let line = |row: &Vec<String>| {
-            let mut line = indent.to_owned();
-            for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                if index > 0 {
-                    line.push_str(GAP);
-                }
-                let cell = cut(cell, *width);
+            let mut line = String::new();
+            for (index, (&column, &width)) in columns.iter().zip(&widths).enumerate() {
+                let cell = self.align[column].fit(&row[column], width);
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let parts =
-                    if self.align[index] == Align::Right { [&padding, &cell] } else { [&cell, &padding] };
+                    if self.align[column] == Align::Right { [&padding, &cell] } else { [&cell, &padding] };
+                let gap = if index > 0 { GAP } else { "" };
                 // Writing to a string cannot fail.
-                let _ = write!(line, "{}{}", parts[0], parts[1]);
+                let _ = write!(line, "{gap}{}{}", parts[0], parts[1]);
             }
-            line.truncate(line.trim_end().len());
-            line
+            format!("{indent}{}", cut_end(line.trim_end(), room))
         };
         self.rows.iter().map(line).collect()
     }
 
-    /// The column widths. If the table is too wide, flexible columns shrink.
-    fn widths(&self, width: usize) -> Vec<usize> {
-        // A header is never shortened.
-        let least = |column: usize| self.rows[0][column].width().max(12);
-        let mut widths: Vec<usize> = (0..self.align.len())
-            .map(|column| self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0))
-            .collect();
-        let gaps = GAP.len() * widths.len().saturating_sub(1);
-        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+    /// The columns that are shown: those with a header or a cell, without optional ones that do not fit.
+    fn columns(&self, room: usize) -> Vec<usize> {
+        let is_used = |column: &usize| self.rows.iter().any(|row| !row[*column].is_empty());
+        let mut columns: Vec<usize> = (0..self.align.len()).filter(is_used).collect();
+        for optional in &self.optional {
+            let least: usize = columns.iter().map(|&column| self.least(column)).sum();
+            if least + gaps(&columns) <= room {
+                break;
+            }
+            columns.retain(|column| column != optional);
+        }
+        columns
+    }
+
+    /// The widths of columns. If the table is too wide, flexible columns shrink, the widest first.
+    fn widths(&self, columns: &[usize], room: usize) -> Vec<usize> {
+        let mut widths: Vec<usize> = columns.iter().map(|&column| self.longest(column)).collect();
+        let mut excess = (widths.iter().sum::<usize>() + gaps(columns)).saturating_sub(room);
         while excess > 0 {
-            let flexible = (0..widths.len()).filter(|&column| self.align[column] == Align::Flexible);
-            let Some(widest) = flexible
-                .max_by_key(|&column| widths[column])
-                .filter(|&column| widths[column] > least(column))
-            else {
+            let can_shrink = |place: &usize| widths[*place] > self.least(columns[*place]);
+            let Some(widest) = (0..widths.len()).filter(can_shrink).max_by_key(|&place| widths[place]) else {
                 break;
             };
             widths[widest] -= 1;
@@ -87,6 +108,24 @@ impl Table {
         }
         widths
     }
+
+    fn longest(&self, column: usize) -> usize {
+        self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0)
+    }
+
+    /// The least width of a column. A header is never shortened.
+    fn least(&self, column: usize) -> usize {
+        let longest = self.longest(column);
+        if self.align[column].is_flexible() {
+            longest.min(self.rows[0][column].width().max(MIN_FLEXIBLE))
+        } else {
+            longest
+        }
+    }
+}
+
+fn gaps(columns: &[usize]) -> usize {
+    GAP.len() * columns.len().saturating_sub(1)
 }
 
 const GAP: &str = "  ";
@@ -100,6 +139,14 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     let head: String = take_width(text.chars(), room / 4);
     let tail: String = take_width(text.chars().rev(), room - head.width());
     head + "…" + &tail.chars().rev().collect::<String>()
+}
+
+/// Shortens a text to a width, at its end.
+pub(super) fn cut_end(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    take_width(text.chars(), width.saturating_sub(1)) + "…"
 }
 
 /// The first characters that fit into a width.
@@ -118,6 +165,33 @@ fn take_width(characters: impl Iterator<Item = char>, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_column_takes_no_room() {
+        let mut table = Table::new([("a", Align::Left), ("", Align::Right), ("b", Align::Left)]);
+        table.row(["1".into(), String::new(), "2".into()]);
+        assert_eq!(table.lines("", 40), ["a  b", "1  2"]);
+    }
+
+    #[test]
+    fn optional_columns_give_way_in_their_order() {
+        let columns = [("name", Align::Left), ("a", Align::Left), ("b", Align::Left)];
+        let mut table = Table::new(columns).optional(&[2, 1]);
+        table.row(["n".repeat(10), "1".repeat(10), "2".repeat(10)]);
+        let heads =
+            |width| table.lines("", width)[0].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(heads(34), ["name", "a", "b"]);
+        assert_eq!(heads(33), ["name", "a"]);
+        assert_eq!(heads(21), ["name"]);
+        assert!(table.lines("", 7).iter().all(|line| line.width() <= 7));
+    }
+
+    #[test]
+    fn a_step_keeps_its_number() {
+        let mut table = Table::new([("allocated by", Align::FlexibleEnd), ("size", Align::Right)]);
+        table.row(["step 2703 torch.functional.cross_entropy".into(), "1.00 GiB".into()]);
+        assert_eq!(table.lines("", 30)[1], "step 2703 torch.fun…  1.00 GiB");
+    }
 
     #[test]
     fn columns_line_up_and_give_way() {

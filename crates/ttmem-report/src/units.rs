@@ -7,6 +7,11 @@ use ttmem_query::words::tenths;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
+/// Columns with numbers up to here are in KiB.
+const MIN_MIB: u64 = 16 * MIB;
+/// Columns with numbers up to here are in MiB. A bank of a Tenstorrent card is smaller, a GPU larger.
+const MIN_OWN: u64 = 10 << 30;
+
 /// A unit for a whole column or line, so that its numbers can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
@@ -14,34 +19,39 @@ pub(super) enum Unit {
     Kib,
     /// 1024 KiB.
     Mib,
+    /// Each number has its own unit: GPUs hold tensors of a few KiB and of many GiB.
+    Own,
 }
 
 impl Unit {
     /// The unit for numbers up to `largest`.
     pub fn of(largest: u64) -> Self {
-        if largest < 16 * MIB { Self::Kib } else { Self::Mib }
-    }
-
-    /// The name of the unit.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Kib => "KiB",
-            Self::Mib => "MiB",
+        match largest {
+            0..MIN_MIB => Self::Kib,
+            MIN_MIB..MIN_OWN => Self::Mib,
+            _ => Self::Own,
         }
-    }
-
-    /// The number alone, with one decimal.
-    pub fn number(self, bytes: u64) -> String {
-        let unit = match self {
-            Self::Kib => KIB,
-            Self::Mib => MIB,
-        };
-        tenths(bytes, unit)
     }
 
     /// The number with its unit.
     pub fn show(self, bytes: u64) -> String {
-        format!("{} {}", self.number(bytes), self.name())
+        match self {
+            // Something is never shown as nothing.
+            Self::Kib if bytes > 0 && bytes < KIB / 20 => "<0.1 KiB".into(),
+            Self::Mib if bytes > 0 && bytes < MIB / 20 => "<0.1 MiB".into(),
+            Self::Kib => format!("{} KiB", tenths(bytes, KIB)),
+            Self::Mib => format!("{} MiB", tenths(bytes, MIB)),
+            Self::Own => size(bytes),
+        }
+    }
+
+    /// `686.4 of 4080.0 MiB`. The unit is written once if both have the same.
+    pub fn part_of(self, part: u64, whole: u64) -> String {
+        let (part, whole) = (self.show(part), self.show(whole));
+        match (part.rsplit_once(' '), whole.rsplit_once(' ')) {
+            (Some((number, unit)), Some((_, same))) if unit == same => format!("{number} of {whole}"),
+            _ => format!("{part} of {whole}"),
+        }
     }
 }
 
@@ -51,7 +61,7 @@ pub(super) fn change(bytes: i64) -> String {
     format!("{sign}{}", size(bytes.unsigned_abs()))
 }
 
-/// MiB with a fixed number of decimals, as in the formats of tt-train and the earlier tool.
+/// MiB with a fixed number of decimals, as in the formats of tt-train and tt-memory-profiler 0.x.
 pub(super) fn mib(bytes: u64, digits: usize) -> String {
     let scale = 10u128.pow(u32::try_from(digits).unwrap_or(0));
     let scaled = (u128::from(bytes) * scale + u128::from(MIB) / 2) / u128::from(MIB);
@@ -124,6 +134,20 @@ mod tests {
         assert_eq!(size(412_889_088), "393.8 MiB");
         assert_eq!(size(5_037_899_776), "4.69 GiB");
         assert_eq!(change(-1536), "−1.5 KiB");
+    }
+
+    #[test]
+    fn columns_have_one_unit_unless_they_span_many() {
+        let shown = |part, whole| Unit::of(whole).part_of(part, whole);
+        assert_eq!(shown(KIB, 1300 * KIB), "1.0 of 1300.0 KiB");
+        assert_eq!(shown(1, 1300 * KIB), "<0.1 of 1300.0 KiB");
+        assert_eq!(
+            (shown(KIB, 64 * MIB), shown(0, 64 * MIB)),
+            ("<0.1 of 64.0 MiB".into(), "0.0 of 64.0 MiB".into())
+        );
+        assert_eq!(shown(720 * MIB, 4080 * MIB), "720.0 of 4080.0 MiB");
+        assert_eq!(shown(120 << 30, 140 << 30), "120.00 of 140.00 GiB");
+        assert_eq!(shown(12 * MIB, 140 << 30), "12.0 MiB of 140.00 GiB");
     }
 
     #[test]

@@ -92,7 +92,7 @@ async fn about(axum::extract::State(app): axum::extract::State<Arc<App>>) -> Jso
 }
 
 async fn nothing() -> Refusal {
-    Refusal::not_there("no such address")
+    Refusal::not_found("no such address")
 }
 
 async fn wrong_method(request: Request) -> Refusal {

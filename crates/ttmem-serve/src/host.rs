@@ -1,7 +1,7 @@
 //! Checks the `Host` header.
 //!
 //! Another site can point its own name at this machine (DNS rebinding); its scripts could then talk to this server as
-//! if it were theirs. The browser still sends the original name in `Host`, so requests with a foreign name are refused,
+//! if it were theirs. The browser still sends the other site's name in `Host`, so requests with a foreign name are refused,
 //! whatever else they contain. Any port is accepted: `ssh -L` may use a different port at its other end.
 
 use std::net::IpAddr;

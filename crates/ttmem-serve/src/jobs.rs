@@ -250,6 +250,6 @@ pub(crate) async fn show(
 ) -> Result<Json<Shown>, Refusal> {
     let Path(id) = id.map_err(|error| Refusal::bad_request(error.body_text()))?;
     let found = app.jobs.all().iter().find(|job| job.id == id).cloned();
-    let missing = || Refusal::not_there("no such job: the server restarted, or the job expired");
+    let missing = || Refusal::not_found("no such job: the server restarted, or the job expired");
     found.map(|job| Json(job.shown())).ok_or_else(missing)
 }

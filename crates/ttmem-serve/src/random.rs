@@ -1,4 +1,4 @@
-//! Secrets.
+//! Random secrets: access tokens, job ids and folder names.
 
 use std::io;
 

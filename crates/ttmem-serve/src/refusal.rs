@@ -23,7 +23,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(crate) fn not_there(message: impl Into<String>) -> Self {
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 

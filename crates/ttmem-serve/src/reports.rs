@@ -90,7 +90,9 @@ impl Asked {
             |run: &str| matches!(run, "all" | "last") || run.parse().is_ok_and(|number: usize| number > 0);
         let run = self.run.unwrap_or_else(|| "all".to_owned());
         if !is_run(&run) {
-            return Err(Refusal::bad_request("invalid `run`: expected `all`, `last` or a number from 1"));
+            return Err(Refusal::bad_request(
+                "invalid `run`: expected `all`, `last` or a run number, starting at 1",
+            ));
         }
         Ok(Question { top: self.top, at: self.at, run, rank: self.rank })
     }
@@ -128,13 +130,13 @@ pub(crate) async fn summary(
 }
 
 fn lacking(report: &Stored, what: &str) -> Refusal {
-    Refusal::not_there(format!(
+    Refusal::not_found(format!(
         "{:?} has no {what}; run `ttmem report` on its log to create one",
         report.name
     ))
 }
 
-/// A report with all of its files. In a folder written by an earlier tool, they are created on first use.
+/// A report with all of its files. In a folder written by tt-memory-profiler 0.x, they are created on first use.
 async fn rebuilt(app: &Arc<App>, report: Stored) -> Result<Stored, Refusal> {
     if evidence_alone(&report).is_none() {
         return Ok(report);
@@ -159,7 +161,7 @@ fn not_made(report: &Stored, Refusal { status, message }: &Refusal) -> Refusal {
     Refusal::new(*status, format!("cannot create the report of {name:?}: {message}; {advice}"))
 }
 
-/// The memory file of a folder that contains only an earlier tool's files.
+/// The memory file of a folder that contains only files of tt-memory-profiler 0.x.
 fn evidence_alone(report: &Stored) -> Option<PathBuf> {
     report.memory().filter(|_| report.profile().is_none() && report.page().is_none())
 }
@@ -176,7 +178,7 @@ async fn find(app: &Arc<App>, name: Name) -> Result<Stored, Refusal> {
 }
 
 async fn find_named(app: &Arc<App>, name: String) -> Result<Stored, Refusal> {
-    let missing = Refusal::not_there("no such report; /api/reports lists the stored ones");
+    let missing = Refusal::not_found("no such report; /api/reports lists the stored ones");
     from_store(app, move |store| store.find(&name).map_err(|_| missing)).await
 }
 

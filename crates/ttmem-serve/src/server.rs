@@ -28,7 +28,7 @@ pub struct Config {
     pub store: Store,
     /// The listen address.
     pub bind: IpAddr,
-    /// The port; `None` is the first free port from 8000 up.
+    /// The port; `None` is the first free port, 8000 or higher.
     pub port: Option<u16>,
     /// Whether clients need a token. Always true outside loopback.
     pub token: bool,
@@ -56,18 +56,18 @@ impl Server {
         // `::ffff:127.0.0.1` is an IPv4 address in IPv6 notation.
         let bind = bind.to_canonical();
         if store.folder().to_str().is_none() {
-            return Err(Error::NotThere(format!(
+            return Err(Error::NotFound(format!(
                 "cannot serve the reports in {}: the path is not valid UTF-8; set TTMEM_HOME to another folder",
                 store.folder().display()
             )));
         }
         if !token && !bind.is_loopback() {
-            return Err(Error::NotThere(format!(
-                "--no-token is only allowed on loopback: on {bind} anyone in the network could read and upload"
+            return Err(Error::NotFound(format!(
+                "--no-token is only allowed on loopback; on {bind}, anyone on the network could read and upload"
             )));
         }
         store.prepare()?;
-        let token = token.then(Token::new).transpose().map_err(|error| Error::NotThere(error.to_string()))?;
+        let token = token.then(Token::new).transpose().map_err(|error| Error::NotFound(error.to_string()))?;
         let listeners = listen(bind, port)?;
         let port =
             listeners.first().map_or(Ok(0), |listener| Ok(listener.local_addr()?.port())).map_err(failed)?;
@@ -89,7 +89,7 @@ impl Server {
         self.bind.is_loopback()
     }
 
-    /// The server's host name or address: on this machine, or in the network.
+    /// The server's host name or address: on this machine, or on the network.
     pub fn host(&self) -> &str {
         &self.host
     }

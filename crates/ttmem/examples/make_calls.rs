@@ -99,7 +99,7 @@ impl Program {
         now
     }
 
-    /// A training step, with other threads beside it. Returns when it ends.
+    /// A training step, with other threads running at the same time. Returns when it ends.
     fn step(&mut self, number: u64, began: u64) -> u64 {
         let step = self.call("train_step", ScopeKind::Operation, 0, None, began);
         let forward = self.call("GPT", ScopeKind::Forward, 0, Some(step), began + 2_000);
@@ -159,9 +159,9 @@ impl Program {
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [count, path] = &arguments[..] else {
-        return Err(Error::NotThere("expected a number of calls and an output file".into()));
+        return Err(Error::NotFound("expected a number of calls and an output file".into()));
     };
-    let wanted = count.parse().map_err(|_| Error::NotThere(format!("{count} is not a number")))?;
+    let wanted = count.parse().map_err(|_| Error::NotFound(format!("{count} is not a number")))?;
     let mut program = Program { random: Random::new(7), calls: Vec::new(), wanted };
     program.run();
     let file = File::create(path).map_err(|source| Error::Write { path: path.into(), source })?;
@@ -261,5 +261,5 @@ fn write_memory(calls: &[Made], warm: StrId, say: &mut impl FnMut(RankEvent) -> 
 }
 
 fn row<T>(id: Option<T>) -> Result<T> {
-    id.ok_or_else(|| Error::NotThere("too many rows".into()))
+    id.ok_or_else(|| Error::NotFound("too many rows".into()))
 }

@@ -19,7 +19,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [log, page] = &arguments[..] else {
-        return Err(Error::NotThere("expected a log and an output file".into()));
+        return Err(Error::NotFound("expected a log and an output file".into()));
     };
     let mut profile = timed("read", || read::open(log))?;
     let answer = timed("summary", || summary(std::slice::from_ref(&profile), &Request::default()))?;

@@ -1,6 +1,6 @@
 """Device allocators: with a history (CUDA, XPU), or with counters that can only be polled (MPS).
 
-A caching allocator records its actions, with the stack and a text that we set: the running call. Reading the
+A caching allocator records its actions, with the stack and a label that we set: the running call. Reading the
 history is slow, so it is only read at the end, when memory runs out, and on request. In between, tracking
 costs almost nothing.
 """
@@ -28,7 +28,7 @@ logger = logging.getLogger("ttmem")
 FIRST_ENTRIES, MAX_ENTRIES, SECONDS = 200_000, 1_000_000, 60.0
 # An allocation has three entries: allocated, free requested, free completed by all streams.
 ENTRIES_PER_ALLOCATION = 3
-# Programs that handle out-of-memory errors may run into them often: minimum time between two drains.
+# Minimum time between two drains: a program that handles out-of-memory errors may have many of them.
 SECONDS_BETWEEN_DRAINS = 1.0
 
 # PyTorch cannot remove an observer, so there is one per kind of device, which calls the current allocator.

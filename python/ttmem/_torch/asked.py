@@ -1,4 +1,4 @@
-"""Counts which lines of a program read values that a NO_DISPATCH capture does not compute."""
+"""Counts reads of values that a NO_DISPATCH capture does not compute, by line of the program."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ MAX_ASKED = 10_000
 ASKED_OFTEN = 1_000
 
 OFTEN = (
-    "%s: read a value %d times that a NO_DISPATCH capture does not compute. A loop that waits for this value "
-    "never ends; after %d reads, an error is raised"
+    "%s: read an unknown value %d times. A NO_DISPATCH capture computes no values, so a loop that waits for "
+    "this one never ends; an error is raised after %d reads"
 )
 TOO_OFTEN = (
-    "{line}: read a value {count} times that a NO_DISPATCH capture does not compute; a loop that waits for "
-    "this value never ends. Limit the loop by a number that does not depend on tensors, or capture this part "
-    "with RunMode.NORMAL"
+    "{line}: read an unknown value {count} times: a NO_DISPATCH capture computes no values, so a loop that "
+    "waits for this one never ends; limit the number of iterations, or capture this part with RunMode.NORMAL"
 )
 
 
@@ -59,7 +58,7 @@ class Asked:
         self._counts.clear()
 
     def count(self) -> None:
-        """Counts the line that currently reads a value; raises `RuntimeError` if it has too often."""
+        """Counts the line that currently reads a value; raises `RuntimeError` after too many reads."""
         line = self._line()
         count = self._counts[line] = self._counts.get(line, 0) + 1
         if count == ASKED_OFTEN:

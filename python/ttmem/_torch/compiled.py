@@ -1,6 +1,6 @@
 """Compiled code on versions of PyTorch that do not support it together with dispatch modes.
 
-They would compile a function again at every call while a mode is active. So the mode is removed during such
+They would recompile a function at every call while a mode is active. So the mode is removed during such
 calls, and a NO_DISPATCH capture runs them uncompiled. Both hook `torch._dynamo.eval_frame.set_eval_frame`.
 """
 

@@ -36,7 +36,7 @@ class CompiledBuffers:
         self._tracked: Callable[..., Any] | None = None
 
     def open(self) -> None:
-        """Wraps the allocation function, also in modules that are already loaded."""
+        """Wraps the allocation function, including in modules that are already loaded."""
         self._allocate = getattr(_guards(), NATIVE, None)
         if self._allocate is None:
             return

@@ -2,8 +2,8 @@
 
 The value of a tensor made from Python values (`torch.tensor`, `full`, `arange`), or of a real integer tensor,
 is known without running a model. It is kept with the storage, so that all views share it, and operations on
-known values are computed. So loops that wait for a position or a maximum length end. Values that depend on
-random numbers or weights are unknown.
+known values are computed. Loops that wait for a position or a maximum length therefore end. Values that
+depend on random numbers or weights are unknown.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Modules:
         self._filter: object = None
 
     def open(self) -> None:
-        # Global hooks are called once more for a compiled module, which does no harm.
+        # Global hooks are called once more for a compiled module, which is harmless.
         warnings.filterwarnings(
             "ignore", message=r"Using `torch\.compile\(module\)` when there are global hooks"
         )
@@ -182,7 +182,7 @@ class Modules:
         self._mode.label(list(saved_tensors(output)), "activation")
 
     def leaves(self, output: object) -> None:
-        """Called when the forward pass of a model has ended."""
+        """Called when the forward pass of a model ends."""
         # With an allocator history, every label would be a row of the recording, for every token.
         cache = _cache_in(output) if self._mode.sees_operations and self._mode.is_on else None
         if cache is not None:

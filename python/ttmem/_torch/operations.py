@@ -8,6 +8,7 @@ memory. `_is_safe` checks for open ranges.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -24,13 +25,14 @@ from ttmem._frames import leave
 from ttmem._torch.threads import names_of_others
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from ttmem._torch.mode import Mode
 
 logger = logging.getLogger("ttmem")
 
+LOG_LEVEL = "KINETO_LOG_LEVEL"
 # The profiler is restarted at the first opportunity after this time.
 SECONDS = 1.0
 # Without an opportunity for this long, a warning is recorded.
@@ -79,8 +81,6 @@ class Operations:
                 "and only one can run at a time"
             )
             return
-        # Newer versions log every start and stop to standard error. PyTorch reads the variable only once.
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         self._patch(profiler.record_function, "__enter__", self._range_opens)
         self._patch(profiler.record_function, "__exit__", self._range_closes)
         self._patch(profiler.profile, "_prepare_trace", self._another_begins)
@@ -173,8 +173,9 @@ class Operations:
         # Profiling all threads is possible, but then the profiler reports no memory.
         session: Any = profiler.profile(use_kineto=True, record_shapes=True, profile_memory=True)
         session._ttmem = True
-        session._prepare_trace()
-        session._start_trace()
+        with silent_kineto():
+            session._prepare_trace()
+            session._start_trace()
         self._is_on = True
         self._began = time.monotonic()
 
@@ -232,6 +233,24 @@ class Operations:
         if not self.pause():
             self._is_on = False
         self._warn("the program started its own profiler: later operations and CPU tensors are not tracked")
+
+
+@contextlib.contextmanager
+def silent_kineto() -> Iterator[None]:
+    """Silences Kineto, the library that PyTorch's profiler uses, unless the user has set its log level.
+
+    Otherwise it logs every start and stop to standard error, and an error on machines without a GPU. It reads
+    the variable once per process, when its first profiler starts.
+    """
+    if LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[LOG_LEVEL] = "99"
+    try:
+        yield
+    finally:
+        # Child processes of the program must not inherit it.
+        os.environ.pop(LOG_LEVEL, None)
 
 
 def rows_of(tree: list[Any]) -> list[Row]:

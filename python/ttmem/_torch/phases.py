@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ttmem")
 
 
-class Did(NamedTuple):
-    """What happened in a phase, in bytes. The peak is relative to the start."""
+class PhaseUsage(NamedTuple):
+    """Memory use of a phase, in bytes. The peak is relative to the start."""
 
     peak: int
     allocated: int
     freed: int
 
 
-NOTHING = Did(0, 0, 0)
+NOTHING = PhaseUsage(0, 0, 0)
 
 
 class Phases:
@@ -74,13 +74,13 @@ class Phases:
             self._counters = Counters(functools.partial(stats, self._device)) if stats else None
 
     def cut(self, usage: Usage) -> None:
-        """Reports what happened since the last cut."""
+        """Reports the memory use since the last cut."""
         did = NOTHING
         if self._mode is not None:
             for name, *figures in self._mode.next_phase():
                 self._seen[name] = self._seen.get(name, 0) + figures[1]
                 if name == str(self._device):
-                    did = Did(*figures)
+                    did = PhaseUsage(*figures)
         if self._counters is not None:
             did = self._counters.next(did)
         usage.record(*did)
@@ -100,10 +100,11 @@ class Phases:
         if others and not self._seen.get(here) and self._counters is None:
             most = max(others, key=others.__getitem__)
             logger.warning(
-                "no tensors were allocated on %s, the measured device, but %d bytes on %s; to measure that "
-                "device, call MemoryUsageTracker.begin_capture(device=%r)",
+                "no tensors were allocated on %s, the measured device, but %s on %s; to measure %s, call "
+                "MemoryUsageTracker.begin_capture(device=%r)",
                 here,
-                others[most],
+                size_text(others[most]),
+                most,
                 most,
                 most,
             )
@@ -115,7 +116,7 @@ class Phases:
         self._remove_hooks()
 
     def lose(self, mode: object, usage: Usage) -> None:
-        """Replaces the memory tracker's hooks, which are about to go, with our own."""
+        """Replaces the memory tracker's hooks, which are about to be removed, with our own."""
         if self._mode is mode and not self._parts:
             self.cut(usage)
             self._install_hooks()
@@ -155,10 +156,10 @@ class Counters:
         self._stats = stats
         self._before = self._read()
 
-    def next(self, seen: Did) -> Did:
-        """Returns what happened since the last call.
+    def next(self, seen: PhaseUsage) -> PhaseUsage:
+        """Returns the memory use since the last call.
 
-        The counters include every byte, also scratch memory. But their peak is the highest since the program
+        The counters include every byte, even scratch memory. But their peak is the highest since the program
         last reset it, so only a phase above all earlier ones changes it. For other phases, the peak is that
         of the tracked tensors (`seen`).
         """
@@ -169,15 +170,15 @@ class Counters:
         if now["peak"] == before["peak"]:
             peak = min(seen.peak, now["peak"] - start)
         else:
-            # `seen.peak` is higher if the program has reset the counter's peak meanwhile.
+            # `seen.peak` is higher if the program has reset the counter's peak in the meantime.
             peak = max(seen.peak, now["peak"] - start)
         allocated = now["allocated"] - before["allocated"]
         freed = now["freed"] - before["freed"]
         if min(allocated, freed) < 0 or allocated - freed != change:
-            # The program has reset these counters, too.
+            # The program has also reset these counters.
             allocated = max(seen.allocated, change)
             freed = allocated - change
-        return Did(max(peak, change, 0), allocated, freed)
+        return PhaseUsage(max(peak, change, 0), allocated, freed)
 
     def _read(self) -> dict[str, int]:
         stats = self._stats()
@@ -185,6 +186,15 @@ class Counters:
             key: int(stats.get(f"allocated_bytes.all.{key}", 0))
             for key in ("current", "peak", "allocated", "freed")
         }
+
+
+def size_text(size: int) -> str:
+    """Returns a size in its largest unit: `4.0 KiB`, `512.0 MiB` or `1.82 GiB`."""
+    if size >= 1 << 30:
+        return f"{size / (1 << 30):.2f} GiB"
+    if size >= 1 << 20:
+        return f"{size / (1 << 20):.1f} MiB"
+    return f"{size / (1 << 10):.1f} KiB"
 
 
 def _device(device: str | torch.device | int | None) -> torch.device:

@@ -1,4 +1,4 @@
-"""Runs a program without memory (NO_DISPATCH): its tensors have shapes and devices, but no values.
+"""Runs a program without allocating memory (NO_DISPATCH): its tensors have shapes and devices, but no values.
 
 `Pretence` begins and ends it, `Pretend` handles operations, `Unknowns` handles reads of tensor values from
 Python. Unknown values are NaN, so that a training loop continues; one warning is logged.
@@ -38,7 +38,7 @@ logger = logging.getLogger("ttmem")
 aten = torch.ops.aten
 
 UNKNOWN = (
-    "the program reads a tensor value in a NO_DISPATCH capture, which computes no values: it gets NaN "
+    "the program reads a tensor value in a NO_DISPATCH capture, which computes no values; the result is NaN "
     "(False for booleans, 0 for indices). This warning is shown once"
 )
 LARGEST = (
@@ -50,8 +50,8 @@ OUTSIDE = (
     "create it again outside the capture"
 )
 USED = (
-    "a tensor created in a NO_DISPATCH capture is used after the capture: it has a shape but no values, "
-    "and neither have results computed from it. This warning is shown once"
+    "a tensor created in a NO_DISPATCH capture is used after the capture: neither the tensor nor results "
+    "computed from it have values. This warning is shown once"
 )
 
 
@@ -173,7 +173,7 @@ class Pretend(FakeTensorMode):  # type: ignore[no-untyped-call]
         return changed
 
     def _see(self, func: Any, args: Any) -> None:
-        """Records real tensors that would be results: the tracker finds existing tensors in results."""
+        """Records real arguments that the operation would return: the tracker only looks at results."""
         schema = getattr(func, "_schema", None)
         if self.watcher is None or schema is None or all(of.alias_info is None for of in schema.returns):
             return
@@ -235,7 +235,7 @@ def _largest(func: Any, args: Any) -> Any:
 
 
 class Unknowns(TorchFunctionMode):
-    """Handles reads of tensor values from Python that PyTorch would refuse."""
+    """Handles reads of tensor values from Python that PyTorch would reject."""
 
     def __init__(self, pretend: Pretend) -> None:
         super().__init__()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from ttmem._torch.operations import silent_kineto
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -33,7 +35,8 @@ def profiled(mode: Mode) -> Iterator[None]:
     options: dict[str, Any] = {"acc_events": True} if keeps else {}
     profiler = profile(activities=activities, record_shapes=True, profile_memory=True, **options)
     try:
-        profiler.__enter__()  # type: ignore[no-untyped-call]
+        with silent_kineto():
+            profiler.__enter__()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         # Another profiler is running, and only one can.
         logger.warning("operations are not profiled: %s", error)

@@ -7,7 +7,7 @@ import type { Paint } from "./line-chart";
 /** Bands lower or narrower than this, in CSS pixels, have no outline: it would cover them. */
 const MIN_OUTLINED = 4;
 
-/** Paints all bands. `classOf` returns a tensor's class; `roles` has the colour role of each class. */
+/** Paints all bands. `classOf` returns a tensor's class; `roles` has the color role of each class. */
 export function paintStack(
   paint: Paint,
   stack: Stack,
@@ -29,7 +29,7 @@ export function paintStack(
   const tall = paint.y(0) - paint.y(1);
   const column = paint.width / stack.columns.moments.length;
   stack.bands.forEach((band, index) => {
-    // Neighbours of the same class alternate in opacity, so that they can be distinguished.
+    // Neighbors of the same class alternate in opacity, so that they can be distinguished.
     context.fillStyle = translucent(colors.get(roles[classOf(band.tensor)]), index % 2 === 0 ? 0.95 : 0.78);
     bandPath(paint, stack, band);
     context.fill();

@@ -1,12 +1,12 @@
-// The page's colours for canvases, which can't use CSS variables.
+// The page's colors for canvases, which can't use CSS variables.
 
 export interface Colors {
-  /** The colour of a role in style.css: `allocated`, `class-weight` … */
+  /** The color of a role in style.css: `allocated`, `class-weight` … */
   get(role: string): string;
   font: string;
 }
 
-/** The colours of the current theme. */
+/** The colors of the current theme. */
 export function colorsNow(): Colors {
   const style = getComputedStyle(document.documentElement);
   const seen = new Map<string, string>();
@@ -24,7 +24,7 @@ export function colorsNow(): Colors {
   };
 }
 
-/** A colour with an opacity of `share`. */
+/** A color with an opacity of `share`. */
 export function translucent(color: string, share: number): string {
   if (/^#[0-9a-f]{6}$/i.test(color)) {
     return (

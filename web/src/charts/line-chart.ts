@@ -153,7 +153,7 @@ export class LineChart {
     this.plot?.ctx.canvas.setAttribute("aria-label", content.label);
     this.resetButton.disabled = showsAll(state);
     if (this.theme !== state.theme) {
-      // The page's colours have changed already: the top bar's listener runs first.
+      // The page's colors have changed already: the top bar's listener runs first.
       this.theme = state.theme;
       this.drawn = [];
     }

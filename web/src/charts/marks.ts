@@ -1,5 +1,5 @@
-// The annotations of the memory chart: program runs or phases, steps that create or load weights, and changes between
-// programs.
+// The annotations of the memory chart: program runs or phases, steps that create or load weights, changes outside
+// programs, and the out-of-memory error.
 
 import { Mark, type Pool, type Rank } from "../data/report";
 import { count, shorten } from "../format";
@@ -55,7 +55,7 @@ export function paintRuns(paint: Paint, rank: Rank): void {
     if (constEval[run]) paintConstEval(paint, left, right);
     if (!isTop || right - left < 1) continue;
     if (right - left < NARROW * paint.ratio) {
-      // One grey for many narrow runs: alternating bands of one pixel would flicker.
+      // One gray for many narrow runs: alternating bands of one pixel would flicker.
       if (left >= drawnUntil) paintBand(paint, left, right, 0.3);
       drawnUntil = right;
       continue;
@@ -129,6 +129,29 @@ export function paintPhases(paint: Paint, rank: Rank): void {
     paintBand(paint, left, right, index % 2 === 0 ? 0.55 : 0.15);
     paintName(paint, [name, shorten(name, 24), shorten(name, 12)], left, right);
   }
+}
+
+/** Paints a line at the step that ran out of memory, and a label next to it on the side with more room. */
+export function paintOom(paint: Paint, { summary: { oom } }: Rank): void {
+  const step = oom?.step ?? null;
+  if (step === null || step < paint.from || step > paint.to) return;
+  const { context, ratio } = paint;
+  const [text, padding, height] = ["out of memory", 5 * ratio, (LETTER + 6) * ratio];
+  const x = paint.x(step);
+  context.save();
+  context.fillStyle = paint.colors.get("bad");
+  context.fillRect(Math.round(x - ratio), paint.top, 2 * ratio, paint.height);
+  context.font = `600 ${(LETTER - 1) * ratio}px ${paint.colors.font}`;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  const width = context.measureText(text).width + 2 * padding;
+  const left = x - paint.left > paint.width / 2 ? x - width : x;
+  // Below the limit line and the flag of the pinned moment.
+  const top = paint.top + paint.height * 0.3;
+  context.fillRect(left, top, width, height);
+  context.fillStyle = paint.colors.get("card");
+  context.fillText(text, left + padding, top + height / 2 + ratio);
+  context.restore();
 }
 
 /** Paints changes between programs: a dotted line, and a hatched band if half a step is wide enough. */

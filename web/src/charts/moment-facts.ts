@@ -21,6 +21,26 @@ export function momentTitle(rank: Rank, moment: number): string {
   return position >= rank.end ? "at the end" : `before step ${count(position)}`;
 }
 
+/**
+ * The position of a moment, named as on the command line: `before step 12`. Both sides of a position are the same unless
+ * memory can change between them, which needs a program that begins there.
+ */
+export function positionTitle(rank: Rank, moment: number): string {
+  return momentTitle(rank, sideOf(rank, moment));
+}
+
+/** The step of a position, named as `positionTitle` names it. */
+export function stepOfPosition(rank: Rank, moment: number): number | null {
+  return stepNextTo(rank, sideOf(rank, moment));
+}
+
+/** The late side of a position, unless memory can change between both sides. */
+function sideOf(rank: Rank, moment: number): number {
+  const position = moment >>> 1;
+  const isInside = moment % 2 === 0 && position > 0 && !rank.isProgramStart(position);
+  return isInside ? moment + 1 : moment;
+}
+
 /** `main · run 3`; `null` if the program is unknown. */
 export function runTitle(rank: Rank, step: number): string | null {
   const [program, run] = [rank.program(step), rank.runNumber(step)];

@@ -1,11 +1,9 @@
 // Ticks of a byte axis: round numbers in one binary unit.
 
-const UNITS = [
-  { name: "GiB", bytes: 1024 ** 3 },
-  { name: "MiB", bytes: 1024 ** 2 },
-  { name: "KiB", bytes: 1024 },
-  { name: "B", bytes: 1 },
-];
+import { unitOf } from "../format";
+
+const GIB = { name: "GiB", bytes: 1024 ** 3 };
+const BYTE = { name: "B", bytes: 1 };
 
 export interface Ticks {
   at: number[];
@@ -14,7 +12,7 @@ export interface Ticks {
 
 /** About `target` ticks between two sizes. */
 export function byteTicks(low: number, high: number, target: number): Ticks {
-  const unit = UNITS.find(({ bytes }) => high >= bytes) ?? UNITS[UNITS.length - 1];
+  const unit = high < 1024 ? BYTE : (unitOf(high) ?? GIB);
   const step = roundStep((high - low) / unit.bytes / Math.max(1, target), unit.bytes === 1 ? 1 : 0.001);
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const ticks: Ticks = { at: [], labels: [] };

@@ -2,8 +2,8 @@
 // moving the mouse redraws no canvas.
 
 import { fill, h, oncePerFrame } from "../dom";
-import { count } from "../format";
 import type { State } from "../state";
+import { positionTitle } from "./moment-facts";
 import { xOf } from "./resample";
 
 /** The cursor position: the moment, and CSS pixels within the plot. */
@@ -13,6 +13,8 @@ export interface Spot {
   top: number;
 }
 
+/** The width of the longest flag, in pixels. */
+const FLAG_WIDTH = 150;
 /** Pixels between the cursor and the tooltip. */
 const GAP = 14;
 
@@ -62,11 +64,8 @@ export class TimeOverlay {
     if (this.pin.hidden) return;
     const left = this.leftOf(moment);
     this.pin.style.transform = `translateX(${left}px)`;
-    this.pin.classList.toggle("time-pin-left", left > this.area.clientWidth - 110);
-    const position = moment >>> 1;
-    const at =
-      position >= rank.end ? "end" : moment % 2 === 1 ? `step ${count(position)}` : afterStep(position);
-    this.flag.textContent = at;
+    this.pin.classList.toggle("time-pin-left", left > this.area.clientWidth - FLAG_WIDTH);
+    this.flag.textContent = positionTitle(rank, moment);
   }
 
   private leftOf(moment: number): number {
@@ -87,7 +86,7 @@ export class TimeOverlay {
     }
   }
 
-  /** Places the tooltip beside the cursor, on the side with room, within the chart if it fits. */
+  /** Places the tooltip next to the cursor, on the side with room, within the chart if it fits. */
   private placeTooltip(spot: Spot): void {
     const [area, chart] = [this.area.getBoundingClientRect(), this.chart.getBoundingClientRect()];
     const { offsetWidth: width, offsetHeight: height } = this.tooltip;
@@ -99,6 +98,3 @@ export class TimeOverlay {
     this.tooltip.style.transform = `translate(${Math.round(across)}px, ${Math.round(down)}px)`;
   }
 }
-
-const afterStep = (position: number): string =>
-  position === 0 ? "start" : `after step ${count(position - 1)}`;

@@ -15,7 +15,7 @@ import type {
 } from "../generated/answers";
 import { type Block, unpack } from "./block";
 import { Lines } from "./lines";
-import { byImportance } from "./summary";
+import { hasRoom } from "./summary";
 
 /** `dies` of a tensor that is never freed. */
 export const NEVER = 0xffffffff;
@@ -269,7 +269,7 @@ export class Rank {
   readonly classes: string[];
   /** The pools by their number in the columns. */
   readonly pools: Pool[];
-  /** The pools in the order of cards, tabs and selectors: the most important first. */
+  /** The pools of cards, tabs and selectors in the order of the summary, without those that can't hold anything. */
   readonly poolsInOrder: Pool[];
   readonly modules: RankHead["modules"];
   // Tables are decoded on first use: a page that has just been opened needs few of them.
@@ -295,7 +295,8 @@ export class Rank {
     this.classes = block.meta.classes;
     this.modules = block.meta.modules;
     this.pools = block.meta.pools.map((_, pool) => new Pool(block, pool));
-    this.poolsInOrder = byImportance(this.pools, this.summary);
+    const usable = Object.keys(this.summary.pools).filter((name) => hasRoom(this.summary.pools[name]));
+    this.poolsInOrder = usable.flatMap((name) => this.pools.find((pool) => pool.name === name) ?? []);
   }
 
   get steps() {
@@ -383,10 +384,15 @@ export class Rank {
     return this.text(this.tensors.name[tensor]) ?? this.text(this.tensors.ssa[tensor]);
   }
 
-  /** A tensor's name, or the module or operation that allocated it. */
+  /** The part of the program that allocated a tensor; `null` if unknown. */
+  madeIn(tensor: number): string | null {
+    return this.text(this.tensors.madeIn[tensor]);
+  }
+
+  /** A tensor's name, or else the part of the program that allocated it: `(in head)`. */
   tensorNameOrOrigin(tensor: number): string | null {
-    const madeIn = this.text(this.tensors.madeIn[tensor]);
-    return this.tensorName(tensor) ?? (madeIn === null ? null : `in ${madeIn}`);
+    const madeIn = this.madeIn(tensor);
+    return this.tensorName(tensor) ?? (madeIn === null ? null : `(in ${madeIn})`);
   }
 
   /** The pool to show initially: the most important one, or the main pool if only that one has tensors. */
@@ -458,6 +464,12 @@ export class Rank {
       byClass,
       perBank: byClass.reduce((sum, bytes) => sum + bytes, 0),
     };
+  }
+
+  /** All tensors that were ever in a pool. */
+  tensorsIn(pool: number): Uint32Array {
+    const { pool: of } = this.tensors;
+    return Uint32Array.from(of.keys()).filter((tensor) => of[tensor] === pool);
   }
 
   /** All weights declared by the graphs, largest first. */

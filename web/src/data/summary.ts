@@ -1,7 +1,7 @@
 // Helpers for summaries. Their type is generated from the output of `ttmem summary --json`; docs/json.md documents the
 // fields.
 
-import type { Level, RankSummary } from "../generated/answers";
+import type { PoolSummary, RankSummary } from "../generated/answers";
 
 /** Whether the device has banks, tiles and compiled graphs; if their data is missing, the page says so. */
 export function isTenstorrent({ device }: Pick<RankSummary, "device">): boolean {
@@ -16,33 +16,45 @@ export function hasPieces({ pools, fragmentation }: Pick<RankSummary, "pools" | 
   );
 }
 
-const URGENCY: Record<Level, number> = { full: 2, high: 1, ok: 0 };
+/** Whether a pool can hold anything. A device without a trace region has a pool of 0 bytes. */
+export function hasRoom(pool: PoolSummary | undefined): boolean {
+  return pool?.capacity_per_bank !== 0 || (pool.peak_per_bank ?? 0) > 0;
+}
 
-/**
- * Sorts pools by importance: the pool that ran out of memory, full and almost full pools, the main pool of the summary,
- * and the others by their share of the capacity.
- */
-export function byImportance<Pool extends { name: string }>(
-  pools: readonly Pool[],
-  { oom, peak, pools: summaries }: Pick<RankSummary, "oom" | "peak" | "pools">,
-): Pool[] {
-  const keysOf = ({ name }: Pool): number[] => {
-    const {
-      level = null,
-      peak_per_bank: used = null,
-      capacity_per_bank: capacity = null,
-    } = summaries[name] ?? {};
-    const urgency = level === null ? 0 : URGENCY[level];
-    const share = used !== null && capacity ? used / capacity : -1;
-    return [Number(name === oom?.pool), urgency, urgency > 0 ? share : 0, Number(name === peak?.pool), share];
-  };
-  const keys = new Map(pools.map((pool) => [pool, keysOf(pool)]));
-  const compare = (a: Pool, b: Pool): number => {
-    const [first, second] = [keys.get(a)!, keys.get(b)!];
-    const differs = first.findIndex((key, at) => key !== second[at]);
-    return differs < 0 ? 0 : second[differs] - first[differs];
-  };
-  return pools.toSorted(compare);
+/** The names of the input formats, as on the command line. */
+const FORMATS: Record<string, string> = {
+  tt_log: "Tenstorrent runtime log",
+  tt_json: "JSON files of a report",
+  tt_train: "training log",
+  ttmem: "ttmem profile",
+  memory_profile: "memory profile",
+  ttnn_graph: "ttnn graph capture",
+  ttnn_db: "ttnn database",
+  ttrt_memory: "ttrt memory results",
+  tracker: "phase recording",
+};
+
+export function formatName(format: string): string {
+  return FORMATS[format] ?? format;
+}
+
+/** The names of tensor classes in the plural, for sums. */
+const CLASSES: Record<string, string> = {
+  weight: "weights",
+  input: "inputs",
+  argument: "arguments of unknown kind",
+  activation: "activations",
+  parameter: "parameters",
+  gradient: "gradients",
+  optimizer: "optimizer state",
+  kv_cache: "KV caches",
+  buffer: "buffers",
+  temporary: "temporary tensors",
+  unknown: "unknown class",
+};
+
+export function className(name: string): string {
+  return CLASSES[name] ?? name;
 }
 
 /** The title of a rank among others: its process, its tag or its number. */

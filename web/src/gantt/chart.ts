@@ -362,7 +362,7 @@ export class GanttChart {
     return Number.isNaN(bytes) ? `: ${curve.name} unknown` : `: ${size(bytes)} in ${curve.name}`;
   }
 
-  /** Places the tooltip beside the cursor, on the side with room, within the chart if it fits. */
+  /** Places the tooltip next to the cursor, on the side with room, within the chart if it fits. */
   private placeTooltip(spot: Spot): void {
     const { clientWidth, clientHeight } = this.host;
     const { offsetWidth: width, offsetHeight: height } = this.tooltip;

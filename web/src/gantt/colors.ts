@@ -1,4 +1,4 @@
-// The colour of a call, by kind and name. The same name has the same colour everywhere.
+// The color of a call, by kind and name. The same name has the same color everywhere.
 //
 // The themes differ in lightness only: dark text on light bars, or light text on dark bars.
 

@@ -127,6 +127,18 @@ export class GanttData {
     };
   }
 
+  /** The bytes that each recorded call of some scopes retained, without calls that were not measured. */
+  retainedBy(scopes: readonly number[]): Map<number, number[]> {
+    const found = new Map(scopes.map((scope): [number, number[]] => [scope, []]));
+    for (let call = 0; call < this.count; call++) {
+      const of = found.get(this.scope[call]);
+      if (!of) continue;
+      const { kept } = this.memory(call);
+      if (!Number.isNaN(kept)) of.push(kept);
+    }
+    return found;
+  }
+
   /** Decodes the data of tooltips in advance. */
   prepare(): void {
     if (this.count === 0) return;

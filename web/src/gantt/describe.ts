@@ -35,8 +35,8 @@ export function describeCall(data: GanttData, call: number, perPixel: number): H
     ["memory change", "change", changeElement(memory.change)],
     ["allocated", "allocated", sizeElement(memory.allocated)],
     ["freed", "freed", sizeElement(memory.freed)],
-    ["peak inside", "peak", sizeElement(memory.peak)],
-    ["kept", "kept", sizeElement(memory.kept)],
+    ["peak in call", "peak", sizeElement(memory.peak)],
+    ["retained", "kept", sizeElement(memory.kept)],
   ];
   const kind = data.kind(call);
   return [

@@ -2,7 +2,7 @@
 
 import "../sections/lists.css";
 import { fill, h } from "../dom";
-import { changeElement, count, counted, percent, shorten } from "../format";
+import { count, counted, percent, shorten, size } from "../format";
 import { type Heading, plainTable } from "../plain-table";
 import type { GanttChart } from "./chart";
 import type { GanttData } from "./data";
@@ -65,6 +65,7 @@ function list(id: string, title: string, note: Cell[], content: HTMLElement | nu
 
 function hotPaths(data: GanttData, chart: GanttChart): HTMLElement {
   const paths = data.meta.hot_paths;
+  const retained = data.retainedBy(paths.map(({ scope }) => scope));
   const rows = paths.map((path) => {
     const name = shorten(path.path, 90);
     const call = path.longest_call;
@@ -75,7 +76,7 @@ function hotPaths(data: GanttData, chart: GanttChart): HTMLElement {
       length(path.own_ns),
       length(path.total_ns),
       length(path.longest_ns),
-      changeElement(path.change),
+      retainedText(retained.get(path.scope) ?? [], path.count) ?? "–",
     ];
   });
   const heads: Columns["heads"] = [
@@ -84,10 +85,24 @@ function hotPaths(data: GanttData, chart: GanttChart): HTMLElement {
     ["Own time", true],
     ["Total time", true],
     ["Longest", true],
-    ["Memory change", true],
+    ["Retained per call", true],
   ];
   const note = "Sorted by own time: the total duration of all calls, excluding the calls inside them.";
   return list("hot-paths", "Hot paths", [note], table({ heads, rows }));
+}
+
+/**
+ * What a call retains, as in `ttmem summary`: the median of the recorded calls, `751.7 MiB once` if most calls retain
+ * nothing. A total over all calls would look like a leak. `null` if it is unknown.
+ */
+export function retainedText(bytes: readonly number[], calls: number): string | null {
+  if (bytes.length === 0) return null;
+  const median = bytes.toSorted((a, b) => a - b)[Math.floor(bytes.length / 2)];
+  const total = bytes.reduce((sum, more) => sum + more, 0);
+  const retaining = bytes.filter((more) => more > 0).length;
+  if (median > 0 || total === 0) return size(median);
+  if (bytes.length < calls) return `${size(total)} in some calls`;
+  return retaining === 1 ? `${size(total)} once` : `${size(total)} in ${count(retaining)} calls`;
 }
 
 const length = (ns: number | null): Cell =>

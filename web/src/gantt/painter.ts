@@ -24,7 +24,7 @@ export interface Emphasis {
 const LETTER = 6.2;
 const FONT_SIZE = 11.5;
 
-/** The colours of scopes in a theme, cached. */
+/** The colors of scopes in a theme, cached. */
 export class ScopeColors {
   private readonly known: (BarColors | undefined)[] = [];
 

@@ -82,7 +82,7 @@ export class GanttView {
     setTimeout(() => data.prepare(), PREPARE_DELAY_MS);
   }
 
-  /** Redraws in the colours of the current theme. */
+  /** Redraws in the colors of the current theme. */
   recolor(): void {
     const theme = document.documentElement.dataset.theme === "dark" ? "dark" : "light";
     fill(
@@ -201,7 +201,7 @@ function summaryOf(data: GanttData, pools: readonly string[] | null): string[] {
   return parts;
 }
 
-/** The names that take the most time, with their colours. */
+/** The names that take the most time, with their colors. */
 function legendOf(data: GanttData, theme: "light" | "dark", search: (name: string) => void): HTMLElement[] {
   const seen = new Set<string>();
   const keys: HTMLElement[] = [];

@@ -12,7 +12,7 @@ export interface View {
   width: number;
 }
 
-/** Receives a bar: its left and right edge in pixels, the call that determines its colour, and its number of calls. */
+/** Receives a bar: its left and right edge in pixels, the call that determines its color, and its number of calls. */
 export type Bar = (left: number, right: number, call: number, calls: number) => void;
 
 /** The end of a call; a mark ends when it begins. */

@@ -2,7 +2,7 @@
 
 /** A short description of a peak. */
 export type AboutPeak = {
-  /** The pool. */
+  /** The name of the pool with the peak. */
   pool: string,
   /** The highest memory use of a bank. */
   per_bank: number | null,
@@ -36,7 +36,7 @@ export type AtMoment = {
   step: number,
   /** The operation of the step at that position. */
   op: string | null,
-  /** Its location. */
+  /** The source location of that operation. */
   loc: string | null,
   /** Every pool at that moment. */
   pools: Record<string, PoolMoment>,
@@ -87,11 +87,11 @@ export type CallColumns = {
 
 /** The step that brought a pool to its level. */
 export type Caused = {
-  /** The step. */
+  /** The number of the step. */
   step: number,
-  /** Its operation. */
+  /** The name of the operation. */
   op: string | null,
-  /** Its location. */
+  /** The source location of the operation. */
   loc: string | null,
   /** The program it ran in. */
   program: string | null,
@@ -109,11 +109,11 @@ export type ChainTotals = {
 
 /** A moment that the program named. */
 export type Checkpoint = {
-  /** Its name. */
+  /** The name that the program gave. */
   name: string,
-  /** Its time since the start of the recording. */
+  /** The time since the start of the recording. */
   time_ns: number,
-  /** Its position. */
+  /** The position in the run. */
   step: number,
   /** The allocated bytes of each pool. */
   pools: Record<string, number | null>,
@@ -193,15 +193,15 @@ export type Failure = {
 /** The kind of a failure. */
 export type FailureKind = "no_memory_data" | "not_there" | "unreadable" | "full" | "bug" | "ended";
 
-/** An error. */
+/** An error in the input, such as a failed allocation. */
 export type FaultSummary = {
   /** The kind of error. */
   kind: string,
-  /** The pool. */
+  /** The pool that the error is about. */
   pool: string | null,
-  /** The step. */
+  /** The step that failed. */
   step: number | null,
-  /** The operation. */
+  /** The operation of that step. */
   op: string | null,
   /** The line number of the error in the input. */
   line: number | null,
@@ -305,11 +305,23 @@ export type GraphStage = {
   lines: number,
 };
 
+/** Memory that is not freed at the end of iterations. */
+export type Growth = {
+  /** The name of the phase that ends an iteration. */
+  phase: string,
+  /** The number of iterations that growth was measured over. */
+  iterations: number,
+  /** The mean growth per iteration. */
+  per_iteration_bytes: number,
+  /** The number of further iterations that fit into the device memory; null if it is unknown. */
+  iterations_left: number | null,
+};
+
 /** A scope and the total time of its calls. */
 export type HotPath = {
   /** The scope. */
   scope: number,
-  /** Its name, preceded by the names of the enclosing scopes. */
+  /** The name of the scope, preceded by the names of the enclosing scopes. */
   path: string,
   /** The number of calls. */
   count: number,
@@ -335,10 +347,12 @@ export type Increase = {
   first_step: number,
   /** The last step. */
   last_step: number,
-  /** The operation. */
+  /** The name of the operation. */
   op: string | null,
-  /** The location of the first step. */
+  /** The location that the steps share, the pattern that their locations follow, or the first location. */
   loc: string | null,
+  /** The number of different locations. */
+  locations: number,
   /** The shape of the first result. */
   shape: Array<number> | null,
   /** The element type of the first result. */
@@ -364,7 +378,7 @@ export type JobState = "queued" | "reading" | "writing" | "done" | "failed";
 
 /** A thread or stream. */
 export type Lane = {
-  /** Its name. */
+  /** The name of the thread or stream. */
   name: string,
   /** The number of rows that its calls take. */
   rows: number,
@@ -375,15 +389,15 @@ export type Level = "ok" | "high" | "full";
 
 /** A live tensor. */
 export type LiveTensor = {
-  /** Its name in the model, or its SSA name. */
+  /** The name in the model, or the SSA name. */
   name: string | null,
-  /** Its SSA name in the program that allocated it. */
+  /** The SSA name in the program that allocated the tensor. */
   ssa: string | null,
   /** The program that allocated it. */
   program: string | null,
   /** The number of the top-level run. */
   run: number | null,
-  /** Its other names. */
+  /** Other names of the tensor. */
   also: Array<string>,
   /** The operation that allocated it. */
   op: string | null,
@@ -391,15 +405,15 @@ export type LiveTensor = {
   loc: string | null,
   /** The part of the program that allocated it; omitted if the program has no named parts. */
   made_in?: string | null,
-  /** Its role in the model. */
+  /** The role in the model. */
   class: Class,
-  /** Its shape. */
+  /** The shape, without padding. */
   shape: Array<number> | null,
-  /** Its element type. */
+  /** The element type. */
   dtype: string | null,
-  /** Its size per bank. */
+  /** The size per bank. */
   per_bank: number | null,
-  /** Its size on the device, including padding. */
+  /** The size on the device, including padding. */
   padded_bytes: number | null,
   /** The size of its elements. */
   logical_bytes: number | null,
@@ -421,7 +435,7 @@ export type MadeIn = {
   scopes: number,
   /** The number of tensors. */
   tensors: number,
-  /** Their size per bank. */
+  /** The total size of the tensors per bank. */
   per_bank: number,
 };
 
@@ -443,7 +457,7 @@ export type MemoryColumns = {
 
 /** The out-of-memory error that ended the program. */
 export type Oom = {
-  /** The pool. */
+  /** The pool that ran out of memory. */
   pool: string | null,
   /** The cause. */
   cause: string,
@@ -469,9 +483,9 @@ export type Oom = {
   overlap_bytes: number | null,
   /** The step that failed. */
   step: number | null,
-  /** Its operation. */
+  /** The operation of that step. */
   op: string | null,
-  /** Its location. */
+  /** The source location of the operation. */
   loc: string | null,
   /** The tensors whose size matches the request. */
   belongs_to: Array<OwnerSummary>,
@@ -487,7 +501,7 @@ export type Oom = {
 
 /** The number of executions of an operation. */
 export type OpCount = {
-  /** The operation. */
+  /** The name of the operation. */
   op: string,
   /** The number of executions. */
   count: number,
@@ -495,7 +509,7 @@ export type OpCount = {
 
 /** A change between programs. */
 export type Outside = {
-  /** The pool. */
+  /** The name of the pool. */
   pool: string,
   /** The position. */
   step: number,
@@ -533,13 +547,13 @@ export type Overlaps = {
 export type OwnerSummary = {
   /** `result`, `operand` or `argument`. */
   part: string,
-  /** Its SSA name in the program. */
+  /** The SSA name in the program. */
   ssa: string,
-  /** Its name in the model. */
+  /** The name in the model. */
   name: string | null,
-  /** Its shape. */
+  /** The shape, without padding. */
   shape: Array<number>,
-  /** Its element type. */
+  /** The element type. */
   dtype: string,
   /** Whether the size matches only with elements twice as wide as declared. */
   widened: boolean,
@@ -547,17 +561,17 @@ export type OwnerSummary = {
 
 /** A tensor with padding. */
 export type PaddedTensor = {
-  /** Its name. */
+  /** The name in the model, or the SSA name. */
   name: string | null,
   /** The operation that allocated it. */
   op: string | null,
   /** The source location of that operation. */
   loc: string | null,
-  /** Its shape. */
+  /** The shape, without padding. */
   shape: Array<number>,
-  /** Its shape including padding. */
+  /** The shape including padding. */
   padded_shape: Array<number> | null,
-  /** Its element type. */
+  /** The element type. */
   dtype: string,
   /** The total size, including padding. */
   padded_bytes: number,
@@ -587,7 +601,7 @@ export type PageHead = {
   summary: Summary,
 };
 
-/** A phase. */
+/** A phase of a session, such as a forward pass. */
 export type PhaseSummary = {
   session: number,
   name: string,
@@ -606,7 +620,7 @@ export type PhaseSummary = {
 
 /** A pool at one moment. */
 export type PoolMoment = {
-  /** The pool. */
+  /** The name of the pool. */
   pool: string,
   /** The position. */
   step: number | null,
@@ -642,7 +656,7 @@ export type PoolMoment = {
 
 /** Facts about a pool that are not columns. */
 export type PoolOutline = {
-  /** Its name. */
+  /** The name of the pool. */
   name: string,
   /** The unit that its sizes refer to. */
   extent: Extent,
@@ -707,11 +721,11 @@ export type PoolSummary = {
 
 /** A part of the program, with totals over its finished calls. The totals include nested calls. */
 export type Ran = {
-  /** Its name. */
+  /** The name of the module, operation or pass. */
   name: string,
   /** `operation`, `forward`, `backward` or `optimizer`. */
   kind: string,
-  /** Its nesting depth: the number of parts that enclose it. */
+  /** The nesting depth: the number of enclosing parts. */
   depth: number,
   /** The number of finished calls. */
   calls: number,
@@ -727,6 +741,10 @@ export type Ran = {
   allocated_bytes: number | null,
   /** The total number of bytes that the calls allocated and that were still live when each call ended. */
   kept_bytes: number | null,
+  /** The bytes that a call retains: the median of the recorded calls. */
+  retained_per_call_bytes: number | null,
+  /** The number of calls that retained memory; null if not every call was recorded. */
+  retaining_calls: number | null,
   /** Bytes allocated minus bytes freed. */
   change_bytes: number | null,
 };
@@ -735,7 +753,7 @@ export type Ran = {
 export type RankGantt = {
   /** The tree of scopes. */
   scopes: ScopeColumns,
-  /** The calls. */
+  /** The calls, as columns. */
   calls: CallColumns,
   /** The calls of the longest chain, in order. */
   chain_calls: Array<number>,
@@ -800,7 +818,7 @@ export type RankSummary = {
   operations: Counts,
   /** The reported operations by name, most frequent first. */
   distribution: Array<OpCount>,
-  /** The pools. */
+  /** The memory pools, by name. */
   pools: Record<string, PoolSummary>,
   /** The peak of the most important pool: the one that ran out of memory, or DRAM. */
   peak: PoolMoment | null,
@@ -812,7 +830,7 @@ export type RankSummary = {
   padding: PaddingSummary | null,
   /** The steps with the largest increases. */
   suspects: Array<Suspect>,
-  /** The largest increases of DRAM (of the first pool, if there is no DRAM); steps that do the same are one row. */
+  /** The largest increases in DRAM (in the first pool, if there is no DRAM); identical steps share a row. */
   increases: Array<Increase>,
   /** Changes between programs, which belong to no step. */
   outside: Array<Outside>,
@@ -881,7 +899,7 @@ export type ServerInfo = {
 
 /** A training session. */
 export type SessionSummary = {
-  /** Its name. */
+  /** The name in the log. */
   name: string | null,
   /** The number of parameters of the model. */
   parameters: number | null,
@@ -901,6 +919,8 @@ export type SessionSummary = {
   level: Level | null,
   /** Whether the peak is below the memory of the device. */
   fits: boolean | null,
+  /** How memory grows from iteration to iteration; null if it does not. */
+  growth: Growth | null,
   /** The memory use at the end. */
   final_bytes: number | null,
 };
@@ -920,9 +940,9 @@ export type ShownPeak = {
 
 /** The snapshots that the program took. */
 export type SnapshotColumns = {
-  /** Their names. */
+  /** The names that the program gave. */
   name: Array<string | null>,
-  /** Their times. */
+  /** The times of the snapshots. */
   at_ns: Array<number>,
 };
 
@@ -930,7 +950,7 @@ export type SnapshotColumns = {
 export type SourceId = {
   /** The file, as an absolute path. */
   path: string,
-  /** Its size in bytes. */
+  /** The size in bytes. */
   size: number,
   /** The XXH3 hash (128 bits, hexadecimal) of its first and its last 64 KiB. */
   hash: string,
@@ -955,15 +975,15 @@ export type StoredKind = "report" | "run";
 export type StoredRow = {
   /** The address of the page, if it exists or can be created. */
   page: string | null,
-  /** The name. */
+  /** The name of the report. */
   name: string,
   /** How the report was created. */
   kind: StoredKind,
-  /** The folder. */
+  /** The folder that contains its files. */
   folder: string,
   /** The time of the last write. */
   written: string | null,
-  /** The log's format; unknown, like the fields below, for folders of the earlier tool. */
+  /** The log's format; unknown, like the fields below, for folders of tt-memory-profiler 0.x. */
   format: string | null,
   /** The number of ranks. */
   ranks: number | null,
@@ -991,7 +1011,7 @@ export type Suggestion = {
   urgency: Urgency,
   /** The pool that it is about. */
   pool: string,
-  /** The headline, detail and advice as one text. */
+  /** The headline, detail and advice in one string. */
   message: string,
   /** The reduction of the pool's peak, per bank. */
   saves_per_bank: number | null,
@@ -1007,6 +1027,8 @@ export type Suggestion = {
   tensors: Array<SuggestionTensor> | null,
   /** The number of these tensors, including those not listed. */
   tensor_count: number | null,
+  /** The same tensors in groups of similar ones, the first group with the largest tensors. */
+  groups: Array<SuggestionGroup>,
   /** The finding, in one sentence. */
   headline: string,
   /** Further facts; `None` if the headline contains all of them. */
@@ -1015,17 +1037,41 @@ export type Suggestion = {
   advice: string | null,
 };
 
+/** Similar tensors that a suggestion is about: the same shape, type, size and operation. */
+export type SuggestionGroup = {
+  /** The number of tensors. */
+  count: number,
+  /** Their name, or the pattern that their names follow. */
+  name: string | null,
+  /** The shape, without padding. */
+  shape: Array<number> | null,
+  /** The element type. */
+  dtype: string | null,
+  /** The size of all of them per bank. */
+  per_bank: number | null,
+  /** The first step that allocated one of them. */
+  first_step: number | null,
+  /** The last step that allocated one of them. */
+  last_step: number | null,
+  /** The operation that allocated them. */
+  op: string | null,
+  /** The location of that operation, the pattern that the locations follow, or the first location. */
+  loc: string | null,
+  /** The number of different locations. */
+  locations: number,
+};
+
 /** A tensor that a suggestion is about. */
 export type SuggestionTensor = {
-  /** Its name, or its SSA name if it has none. */
+  /** The name in the model, or the SSA name. */
   name: string | null,
-  /** Its SSA name in the program. */
+  /** The SSA name in the program. */
   ssa: string | null,
-  /** Its shape. */
+  /** The shape, without padding. */
   shape: Array<number> | null,
-  /** Its element type. */
+  /** The element type. */
   dtype: string | null,
-  /** Its size per bank. */
+  /** The size per bank. */
   per_bank: number | null,
   /** The step that allocated it. */
   born_step: number | null,
@@ -1047,11 +1093,11 @@ export type Summary = {
 
 /** A step with a large increase. */
 export type Suspect = {
-  /** The step. */
+  /** The number of the step. */
   step: number,
-  /** Its operation. */
+  /** The name of the operation. */
   op: string | null,
-  /** Its location. */
+  /** The source location of the operation. */
   loc: string | null,
   /** The shape of its first result. */
   shape: Array<number> | null,
@@ -1066,7 +1112,7 @@ export type Urgency = "failure" | "risk" | "change" | "note";
 
 /** A problem in an input file. */
 export type WarningSummary = {
-  /** The file. */
+  /** The name of the input file. */
   file: string,
   /** The line number, from 1. */
   line: number | null,
@@ -1074,13 +1120,13 @@ export type WarningSummary = {
   message: string,
 };
 
-/** A weight. */
+/** A parameter or constant that a graph declares. */
 export type Weight = {
-  /** Its name in the model. */
+  /** The name in the model. */
   name: string,
-  /** Its shape. */
+  /** The shape, without padding. */
   shape: Array<number>,
-  /** Its element type. */
+  /** The element type. */
   dtype: string,
   /** The size of its elements. */
   bytes: number | null,

@@ -24,7 +24,7 @@ export class FindBar {
   private readonly buttons: HTMLButtonElement[];
   private matches: Match[] = [];
   private at = -1;
-  /** The number of searches so far: a search that is no longer the latest is cancelled. */
+  /** The number of searches so far: a search that is no longer the latest is canceled. */
   private searches = 0;
 
   constructor(

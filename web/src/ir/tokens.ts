@@ -1,4 +1,4 @@
-// Tokenises a line of MLIR for syntax highlighting. Any other line is shown unchanged.
+// Tokenizes a line of MLIR for syntax highlighting. Any other line is shown unchanged.
 
 export type TokenKind =
   | "op"

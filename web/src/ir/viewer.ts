@@ -167,7 +167,7 @@ export class TextViewer {
     const shown = text.length > end ? text.slice(0, end) : text;
     const tokens = tokensOf(shown.slice(0, SHOWN));
     if (shown.length > SHOWN) tokens.push({ kind: "plain", text: shown.slice(SHOWN) });
-    const nodes = coloured(tokens, this.source.matches(shown), line === this.match?.line ? this.match : null);
+    const nodes = colored(tokens, this.source.matches(shown), line === this.match?.line ? this.match : null);
     if (shown.length < text.length) nodes.push(this.moreButton(line, text.length - shown.length));
     this.fit(shown.length + (shown.length < text.length ? 30 : 0));
     return nodes;
@@ -239,7 +239,7 @@ export class TextViewer {
 }
 
 /** Converts tokens to elements and highlights search matches across them. */
-function coloured(
+function colored(
   tokens: Token[],
   matches: { start: number; end: number }[],
   now: { start: number } | null,

@@ -18,6 +18,7 @@ export class MomentControls {
       { class: "live-controls" },
       button("Peak", "Go to the peak of this pool", () => this.toPeak()),
       button("◀", "Previous step", () => this.go(this.position() - 1)),
+      h("span", { class: "note", "aria-hidden": "true" }, "before step"),
       this.field,
       button("▶", "Next step", () => this.go(this.position() + 1)),
     );

@@ -5,9 +5,14 @@ import { squarify } from "../charts/treemap";
 import type { LiveSet, Pool, Rank } from "../data/report";
 import { h } from "../dom";
 import { count, size } from "../format";
+import { fittingEnd, textWidth } from "../text-width";
 
 /** The maximum number of rectangles per class; the smallest tensors share one. */
 const MAX_TILES = 120;
+
+/** The horizontal padding and border of a rectangle; see live.css. */
+const TILE_PADDING = 13;
+const boldWidth = (text: string): number => textWidth(text, "600", 12);
 
 export interface MapContent {
   rank: Rank;
@@ -24,14 +29,14 @@ export function drawMap(
 ): void {
   const { perBank: sizes, class: classes } = rank.tensors;
   const { perBank } = bankWords(pool.extent);
-  const groups = rank.classes
-    .map((name, index) => ({
-      name,
-      tensors: [...live.tensors].filter((tensor) => classes[tensor] === index),
-    }))
-    .map((group) => ({ ...group, tensors: group.tensors.filter((tensor) => sizes[tensor] > 0) }))
-    .map((group) => ({ ...group, bytes: group.tensors.reduce((sum, tensor) => sum + sizes[tensor], 0) }))
-    .concat(rest > 0 ? [{ name: "unexplained", tensors: [], bytes: rest }] : [])
+  const byClass = rank.classes.map((name) => ({ name, tensors: [] as number[], bytes: 0 }));
+  for (const tensor of live.tensors) {
+    if (!(sizes[tensor] > 0)) continue;
+    const group = byClass[classes[tensor]];
+    group.tensors.push(tensor);
+    group.bytes += sizes[tensor];
+  }
+  const groups = [...byClass, { name: "unexplained", tensors: [], bytes: rest }]
     .filter(({ bytes }) => bytes > 0)
     .sort((a, b) => b.bytes - a.bytes);
   const whole = { x: 0, y: 0, width: map.clientWidth, height: map.clientHeight };
@@ -57,11 +62,12 @@ export function drawMap(
       const tensor = own[order[at]];
       const label =
         tensor !== undefined
-          ? (rank.tensorName(tensor) ?? rank.allocatedBy(tensor) ?? "unnamed")
+          ? (rank.tensorName(tensor) ?? rank.madeIn(tensor) ?? rank.allocatedBy(tensor) ?? "unnamed")
           : tensors.length === 0
             ? "unexplained"
             : `${count(others.length)} smaller`;
-      const tile = tileAt(place, name, label, weights[order[at]]);
+      const shown = tensor === undefined ? label : fittingEnd(label, place.width - TILE_PADDING, boldWidth);
+      const tile = tileAt(place, name, shown, weights[order[at]]);
       const type = tensor === undefined ? -1 : rank.tensors.type[tensor];
       const typed = type < 0 ? "" : `${rank.typeText(type)}\n`;
       tile.title = `${label}\n${typed}${size(weights[order[at]])}${perBank}, ${name}`;
@@ -92,13 +98,14 @@ function tileAt(
       `--tile: var(--class-${kind}); left: ${box.x}px; top: ${box.y}px; ` +
       `width: ${box.width}px; height: ${box.height}px`,
   });
-  if (box.width > 46 && box.height > 20) tile.append(h("b", {}, label.slice(0, 200)));
-  if (box.width > 60 && box.height > 38) tile.append(size(bytes));
+  if (box.width > 46 && box.height > 20) tile.append(h("b", {}, label));
+  if (box.width > 72 && box.height > 38) tile.append(size(bytes));
   return tile;
 }
 
-export function selectTile(map: HTMLElement, tensor: number): void {
+export function selectTiles(map: HTMLElement, tensors: Uint32Array): void {
+  const selected = new Set(Array.from(tensors, String));
   for (const tile of map.querySelectorAll<HTMLElement>(".tile")) {
-    tile.classList.toggle("selected", tile.dataset.tensor === String(tensor));
+    tile.classList.toggle("selected", selected.has(tile.dataset.tensor ?? ""));
   }
 }

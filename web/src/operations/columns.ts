@@ -18,10 +18,17 @@ function identity(rank: Rank): Column[] {
   const { ops, steps } = rank;
   const texts = new OperationTexts(rank);
   type Width = Pick<Column, "width" | "fit">;
-  const text = (key: string, title: string, width: Width, of: (step: number) => string): Column => ({
+  const text = (
+    key: string,
+    title: string,
+    width: Width,
+    of: (step: number) => string,
+    narrow?: number,
+  ): Column => ({
     key,
     title,
     ...width,
+    ...(narrow === undefined ? {} : { narrow }),
     cell: of,
     sort: of,
   });
@@ -40,18 +47,19 @@ function identity(rank: Rank): Column[] {
     },
     text("operation", "Operation", fitted("name", 130), (step) => texts.name(step)),
     ops.loc.some((loc) => loc >= 0) &&
-      text("location", "Location", fitted("loc", 150), (step) => texts.loc(step)),
+      text("location", "Location", fitted("loc", 150), (step) => texts.loc(step), 3),
     has(ops.resultTypes) &&
-      text("results", "Result", fitted("results", 200, 240), (step) => texts.resultTypes(step)),
+      text("results", "Result", fitted("results", 200, 240), (step) => texts.resultTypes(step), 2),
     has(ops.operandTypes) &&
-      text("operands", "Operands", fitted("operands", 240, 320), (step) => texts.operandShapes(step)),
+      text("operands", "Operands", fitted("operands", 240, 320), (step) => texts.operandShapes(step), 7),
     rank.runs.program.length > 0 &&
-      text("program", "Program", fitted("program", 84), (step) => rank.program(step) ?? ""),
+      text("program", "Program", fitted("program", 84), (step) => rank.program(step) ?? "", 5),
     rank.runs.program.length > 0 && {
       key: "run",
       title: "Run",
       number: true,
       width: "62px",
+      narrow: 6,
       cell: (step) => String(rank.runNumber(step) ?? ""),
       sort: (step) => rank.runNumber(step),
     },
@@ -59,6 +67,7 @@ function identity(rank: Rank): Column[] {
       key: "marks",
       title: "Marks",
       width: "minmax(84px, 1.2fr)",
+      narrow: 4,
       cell: (step) => badges(steps.marks[step]),
       sort: (step) => wordsOf(steps.marks[step]),
     },
@@ -88,6 +97,7 @@ function memory(store: Store, rank: Rank): Column[] {
       title: "Before",
       help: `Memory allocated right before the operation${perBank}`,
       number: true,
+      narrow: 1,
       width: "96px",
       cell: (step) => sizeElement(heldBefore(rank, pool())[step]),
       sort: (step) => heldBefore(rank, pool())[step],
@@ -129,7 +139,7 @@ function links(store: Store, rank: Rank): Column {
   };
 }
 
-/** A change with its sign; the colour only repeats it. */
+/** A change with its sign; the color only repeats it. */
 function changeCell(bytes: number): HTMLElement {
   const element = changeElement(bytes);
   if (bytes > 0) element.classList.add("change-up");

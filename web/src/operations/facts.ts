@@ -4,10 +4,10 @@ import { Mark, momentBefore, type Pool, type Rank } from "../data/report";
 import { lengthsOf } from "../text-width";
 
 const MARKS: readonly [bit: number, word: string, why: string][] = [
-  [Mark.Failed, "failed", "the error in the log occurred in this operation"],
+  [Mark.Failed, "failed", "the error occurred in this operation"],
   [Mark.Weight, "weight", "creates or loads constants"],
   [Mark.View, "view", "the result shares its operand's memory"],
-  [Mark.CacheMiss, "cache miss", "the const-eval program had to run"],
+  [Mark.CacheMiss, "cache miss", "the const-eval result was not cached, so its program ran"],
   [Mark.Retained, "retained", "the deallocation freed nothing: the runtime retains the tensor"],
 ];
 

@@ -1,18 +1,16 @@
-// The steps with the largest net increases.
+// The largest net increases; identical steps share a row.
 
 import "./lists.css";
 import { bankWords } from "../banks";
 import { momentBefore, type Pool, type Rank } from "../data/report";
 import { fill, h } from "../dom";
-import { changeElement, count, sizeElement } from "../format";
+import { change, changeElement, count, sizeElement } from "../format";
+import { increasesOf, type Repeated, stepsText } from "../increases";
 import { jumpTo } from "../jump";
 import { operationText, poolTabs, stepLink } from "../moment";
 import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
-import { type Store, spanOf } from "../state";
-
-/** The number of rows of the list. */
-const MAX_ROWS = 10;
+import type { Store } from "../state";
 
 export function consumersSection(store: Store): Section {
   return section(store, "consumers", "Largest increases", ["rank", "pool", "run"], (body, head) => {
@@ -25,69 +23,56 @@ export function consumersSection(store: Store): Section {
       const { rank, run } = state;
       tabs.show(state);
       const pool = rank.pools[state.pool];
-      const steps = pool ? largest(rank, pool, spanOf(rank, run)) : [];
+      const found = pool ? increasesOf(rank, pool, run) : [];
       note.textContent =
-        steps.length > 0
-          ? `The steps that added the most to ${pool.name}${run === null ? "" : ` in run ${count(run)}`}; they need not be near the peak.`
+        found.length > 0
+          ? `The steps that added the most to ${pool.name}${run === null ? "" : ` in run ${count(run)}`}. Their tensors may have been freed before the peak.`
           : nothing(rank, pool);
-      fill(table, steps.length > 0 && list(store, rank, pool, steps));
+      fill(table, found.length > 0 && list(store, rank, pool, found));
     };
   });
 }
 
 function nothing(rank: Rank, pool: Pool | undefined): string {
   if (!pool) return "The input has no memory pools.";
-  if (rank.end === 0) return "The input names no operations, so increases can't be attributed to steps.";
+  if (rank.end === 0) return "The input does not list operations, so increases can't be attributed to steps.";
   return `No step increased ${pool.name}${pool.quantum > 0 ? " by more than the rounding error" : ""}.`;
 }
 
-/** The steps of a range with the largest increases, largest first; increases within the rounding error are skipped. */
-function largest(rank: Rank, pool: Pool, span: { from: number; to: number }): number[] {
-  const { effect } = pool;
-  let top: number[] = [];
-  let threshold = pool.quantum;
-  for (let step = span.from; step < Math.min(span.to, rank.end); step++) {
-    if (!(effect[step] > threshold)) continue;
-    top.push(step);
-    if (top.length >= MAX_ROWS * 20) {
-      top = best(effect, top);
-      threshold = effect[top[top.length - 1]];
-    }
-  }
-  return best(effect, top);
-}
-
-function best(effect: Float64Array, steps: number[]): number[] {
-  return steps.sort((a, b) => effect[b] - effect[a] || a - b).slice(0, MAX_ROWS);
-}
-
-function list(store: Store, rank: Rank, pool: Pool, steps: number[]): HTMLElement {
-  const row = (step: number) => {
-    const types = [...rank.ops.resultTypes.get(rank.steps.op[step])].filter((type) => type >= 0);
+function list(store: Store, rank: Rank, pool: Pool, increases: Repeated[]): HTMLElement {
+  const row = (increase: Repeated) => {
+    const { first_step: first, added_per_bank: added, count: number, loc, locations } = increase;
+    const types = [...rank.ops.resultTypes.get(rank.steps.op[first])].filter((type) => type >= 0);
+    const each = h("span", { title: `${change(added * number)} in total` }, changeElement(added), " each");
     return [
-      h("td", { class: "number" }, stepLink(store, step, count(step))),
-      h("td", { class: "number", "data-fact": "added" }, changeElement(pool.effect[step])),
-      h("td", { class: "number" }, sizeElement(pool.heldAt(rank, momentBefore(step)))),
-      h("td", { class: "op" }, operationText(rank.opName(step), rank.opLoc(step))),
+      h("td", { class: "nowrap" }, stepLink(store, first, stepsText(increase))),
+      h("td", { class: "number", "data-fact": "added" }, number > 1 ? each : changeElement(added)),
+      h("td", { class: "number" }, sizeElement(pool.heldAt(rank, momentBefore(first)))),
+      h("td", { class: "op" }, operationText(rank.opName(first), loc, locations)),
       h("td", { class: "mono" }, types.map((type) => rank.typeText(type)).join(", ")),
       h(
         "td",
-        {},
+        { class: "nowrap" },
         h(
           "button",
-          { class: "link", type: "button", onclick: () => jumpTo("operations", step) },
-          "Show in table",
+          {
+            type: "button",
+            class: "small",
+            "aria-label": `Show step ${count(first)} in the table`,
+            onclick: () => jumpTo("operations", first),
+          },
+          "table",
         ),
       ),
     ];
   };
   const heads: Heading[] = [
-    ["Step", true],
+    ["Steps", false],
     [`Increase${bankWords(pool.extent).suffix}`, true],
-    ["Allocated before", true],
+    ["Before", true],
     ["Operation", false],
     ["Result", false],
-    ["", false],
+    ["Show in", false],
   ];
-  return plainTable(heads, steps.map(row)).table;
+  return plainTable(heads, increases.map(row)).table;
 }

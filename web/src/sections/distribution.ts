@@ -4,7 +4,7 @@ import "./lists.css";
 import { Kind, type Rank } from "../data/report";
 import { isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
-import { count, percent } from "../format";
+import { count, counted, percent } from "../format";
 import { type Section, section } from "../section";
 import { type Store, spanOf } from "../state";
 
@@ -28,8 +28,8 @@ export function distributionSection(store: Store): Section {
       const total = rows.reduce((sum, row) => sum + row.count, 0);
       note.textContent =
         rows.length > 0
-          ? `${count(total)} operations; ${isTenstorrent(rank.summary) ? "deallocations and get_device" : "deallocations"} are not counted.`
-          : "The input names no operations.";
+          ? `${counted(total, "operation")} excluding deallocations${isTenstorrent(rank.summary) ? " and get_device" : ""}.`
+          : "The input does not list operations.";
       draw = () => {
         const shown = all ? rows : rows.slice(0, FIRST);
         fill(

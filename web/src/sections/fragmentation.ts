@@ -3,14 +3,18 @@
 import "./charts.css";
 import { bankWords } from "../banks";
 import { LineChart } from "../charts/line-chart";
-import { factGrid, momentHead, momentTitle, stepNextTo } from "../charts/moment-facts";
+import { factGrid, momentHead, positionTitle, stepOfPosition } from "../charts/moment-facts";
 import type { Pool, Rank } from "../data/report";
 import { fill, h } from "../dom";
 import { count, percent, size, sizeElement } from "../format";
-import type { Block, FragmentedMoment } from "../generated/answers";
+import type { Block, FragmentedMoment, LiveTensor } from "../generated/answers";
+import { tensorColumns } from "../live/columns";
+import { TensorGroups } from "../live/groups";
+import { ListedTensors } from "../live/rank-tensors";
 import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
+import { Table } from "../table";
 
 /** The free bytes outside the largest block. */
 const inPieces = ({ free, largest_free: largest }: FragmentedMoment): number => free - largest;
@@ -88,16 +92,25 @@ class FragmentationView {
       sizeElement(worst.free),
       ` free${bankWords(pool.extent).perBank}, `,
       sizeElement(worst.largest_free),
-      ` (${percent(worst.largest_free, worst.free)}) in the largest block`,
+      ` (${percent(worst.largest_free, worst.free)}) of it in the largest block`,
     );
     fill(this.table, ...this.worstTable(rank, pool, pool.fragmented));
     // Small differences are only visible with a fitted axis.
     this.chart.setFit(found.severity !== "notable");
     const isNegligible = found.severity === "negligible";
-    const text = "Less than 1% of the free memory was ever in smaller blocks: fragmentation is negligible.";
+    const text =
+      "Less than 1% of the free memory was ever outside the largest free block: fragmentation is negligible.";
     const map =
       found.blocks && found.blocks.length > 0 && blockMap(found.blocks, bankWords(pool.extent).subject);
-    fill(this.body, isNegligible && h("p", { class: "note" }, text), this.chart.element, map, this.table);
+    const survivors = survivorTable(this.store, rank, pool, found.survivors);
+    fill(
+      this.body,
+      isNegligible && h("p", { class: "note" }, text),
+      this.chart.element,
+      map,
+      this.table,
+      survivors,
+    );
   }
 
   private worstTable(rank: Rank, pool: Pool, rows: FragmentedMoment[]): Node[] {
@@ -117,13 +130,13 @@ class FragmentationView {
   }
 
   private worstRow(rank: Rank, row: FragmentedMoment): HTMLTableCellElement[] {
-    const step = stepNextTo(rank, row.moment);
+    const step = stepOfPosition(rank, row.moment);
     const pin = () => this.store.pinMoment(row.moment);
     return [
       h(
         "td",
         {},
-        h("button", { class: "link", type: "button", onclick: pin }, momentTitle(rank, row.moment)),
+        h("button", { class: "link", type: "button", onclick: pin }, positionTitle(rank, row.moment)),
       ),
       h("td", { class: "number" }, sizeElement(row.free)),
       h("td", { class: "number" }, sizeElement(row.largest_free)),
@@ -145,6 +158,37 @@ class FragmentationView {
     ]);
     return h("div", {}, ...momentHead(rank, moment), facts);
   }
+}
+
+/** The live tensors that probably lie between the free blocks of the worst moment. */
+function survivorTable(store: Store, rank: Rank, pool: Pool, survivors: LiveTensor[]): HTMLElement | null {
+  if (survivors.length === 0) return null;
+  const tensors = new ListedTensors(survivors);
+  const groups = new TensorGroups(tensors);
+  const rows = Uint32Array.from(survivors.keys());
+  const known = (of: (row: number) => string | null) => Array.from(rows, (row) => of(row) ?? "");
+  const { titles, steps, freed } = groups.texts(rows);
+  const table = new Table({
+    caption: "Live tensors between free blocks",
+    columns: tensorColumns(store, groups, {
+      heading: bankWords(pool.extent).heading,
+      names: [...known((row) => tensors.name(row) ?? tensors.part(row)), ...titles],
+      shapes: known((row) => tensors.shape(row)),
+      ops: known((row) => tensors.op(row)),
+      steps,
+      freed,
+      end: rank.end,
+    }),
+    decidedBy: rows,
+    membersOf: (row) => groups.membersOf(row),
+  });
+  table.show(groups.show(rows), rows);
+  return h(
+    "div",
+    { class: "chart-table", "data-fact": "survivors" },
+    h("h3", {}, "Live tensors between free blocks at the worst moment"),
+    table.element,
+  );
 }
 
 /** The map of a bank, or of an undivided pool, by address at the worst moment. */

@@ -29,7 +29,7 @@ export function ganttSection(store: Store): Section {
       const view = await viewOf(state);
       if (store.state.rank !== state.rank) return;
       view?.recolor();
-      const nothing = h("p", { class: "note" }, "This rank has no calls with times.");
+      const nothing = h("p", { class: "note" }, "This rank has no timed calls.");
       const shown = view?.element ?? nothing;
       if (body.firstElementChild !== shown) fill(body, shown);
     };

@@ -118,7 +118,12 @@ class GraphsView {
         h("label", {}, "Graph", this.graphs),
         this.tabs,
         this.find.element,
-        h("label", { title: "Go to the line of the pinned operation" }, this.following, "follow"),
+        h(
+          "label",
+          { title: "Go to the line of the pinned operation" },
+          this.following,
+          "follow the pinned step",
+        ),
         saveButton,
       ),
       this.place.element,

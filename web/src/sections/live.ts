@@ -2,13 +2,13 @@
 
 import "./live.css";
 import { bankWords } from "../banks";
-import { momentTitle } from "../charts/moment-facts";
+import { positionTitle } from "../charts/moment-facts";
 import type { LiveSet, Pool, Rank } from "../data/report";
-import { isTenstorrent } from "../data/summary";
+import { className, isTenstorrent } from "../data/summary";
 import { fill, h, save } from "../dom";
-import { count, counted, percent, size, sizeElement } from "../format";
+import { count, counted, percent, sizeElement, sizeIn } from "../format";
 import { MomentControls } from "../live/controls";
-import { drawMap, type MapContent, selectTile } from "../live/map";
+import { drawMap, type MapContent, selectTiles } from "../live/map";
 import { LiveTable } from "../live/table";
 import { poolTabs, stepLink } from "../moment";
 import { onRedraw } from "../redraw";
@@ -25,7 +25,7 @@ export function liveSection(store: Store): Section {
     const residue = h("details", { class: "residue" });
     const map = h("div", { class: "treemap", role: "img" });
     const why = h("p", { class: "note" });
-    const table = new LiveTable(store, (tensor) => selectTile(map, tensor));
+    const table = new LiveTable(store, (tensors) => selectTiles(map, tensors));
     const csv = h("button", { type: "button" }, "Save as CSV");
     csv.addEventListener("click", () => save("live.csv", table.csv()));
     head.append(tabs.element, controls.element, h("span", { class: "spacer" }), csv);
@@ -41,7 +41,7 @@ export function liveSection(store: Store): Section {
       tabs.show(state);
       controls.show(state);
       const of = rank.pools[pool];
-      title.textContent = of ? `Live in ${of.name} ${momentTitle(rank, moment)}` : "Live tensors";
+      title.textContent = of ? `Live in ${of.name} ${positionTitle(rank, moment)}` : "Live tensors";
       const hasTensors = of !== undefined && isAttributable(rank, pool);
       for (const part of [legend, map, table.element, csv]) part.hidden = !hasTensors;
       why.textContent = hasTensors || !of ? "" : whyNone(rank, of);
@@ -71,16 +71,15 @@ function whyNone(rank: Rank, pool: Pool): string {
 }
 
 function reason(rank: Rank): string {
-  if (!rank.hasResults && !isTenstorrent(rank.summary)) return "the input names no tensors.";
+  if (!rank.hasResults && !isTenstorrent(rank.summary)) return "the input does not list tensors.";
   return rank.hasResults
     ? "the input has the operations and their results, but not when the results were freed."
     : "the log has memory states, but not the operations and their results. `ttmem formats` lists the settings that " +
         "log them.";
 }
 
-const OF_A_DEVICE = { measured: "reported by the device", unmeasured: "reconstructed: not reported here" };
-const OF_TENSORS = { measured: "measured", unmeasured: "reconstructed" };
-const OF_READINGS = { measured: "measured", unmeasured: "as last measured" };
+/** The source of a size between two measurements: without tensors, only the last measurement is known. */
+const [FROM_TENSORS, FROM_READINGS] = ["reconstructed", "as last measured"];
 
 /** Shows the allocated memory, the sum of the live tensors and the difference. */
 function showFacts(
@@ -92,8 +91,8 @@ function showFacts(
   live: LiveSet | null,
 ): void {
   const { perBank } = bankWords(pool.extent);
-  const words = isTenstorrent(rank.summary) ? OF_A_DEVICE : live ? OF_TENSORS : OF_READINGS;
-  const source = pool.isObserved(moment) ? words.measured : words.unmeasured;
+  const unmeasured = live || isTenstorrent(rank.summary) ? FROM_TENSORS : FROM_READINGS;
+  const source = pool.isObserved(moment) ? "measured" : unmeasured;
   const rows: [string, Node | string, string][] = [
     [`allocated${perBank} (${source})`, sizeElement(held), "allocated"],
   ];
@@ -101,16 +100,18 @@ function showFacts(
     const rest = held - live.perBank;
     const share = held > 0 && rest >= 0 ? ` (${percent(rest, held)})` : "";
     rows.push(
-      [counted(live.tensors.length, "live tensor"), sizeElement(live.perBank), "explained"],
+      [`explained by ${counted(live.tensors.length, "live tensor")}`, sizeElement(live.perBank), "explained"],
       ["unexplained", h("span", {}, sizeElement(rest), share), "unexplained"],
     );
   }
   const capacity = pool.capacity.valueAt(moment);
-  if (pool.isObserved(moment) && pool.reportsFree) {
-    rows.push(["free", sizeElement(pool.free.valueAt(moment)), "free"]);
-    rows.push(["largest free block", sizeElement(pool.largestFree.valueAt(moment)), "largest-free"]);
+  if (pool.isObserved(moment)) {
+    const [free, largest] = [pool.free.valueAt(moment), pool.largestFree.valueAt(moment)];
+    if (!Number.isNaN(free)) rows.push(["free", sizeElement(free), "free"]);
+    if (!Number.isNaN(largest)) rows.push(["largest free block", sizeElement(largest), "largest-free"]);
   }
-  if (capacity > 0) rows.push(["of capacity", `${percent(held, capacity)} of ${size(capacity)}`, "share"]);
+  if (capacity > 0)
+    rows.push(["share of capacity", `${percent(held, capacity)} of ${sizeIn(capacity, capacity)}`, "share"]);
   fill(
     facts,
     rows.map(([term, value, name]) => h("div", { "data-fact": name }, h("dt", {}, term), h("dd", {}, value))),
@@ -141,7 +142,7 @@ function showResidue(
         ];
   fill(
     element,
-    h("summary", {}, "Sources of the unexplained bytes"),
+    h("summary", {}, "Operations that retain the unexplained memory"),
     h(
       "ul",
       {},
@@ -167,7 +168,7 @@ function showLegend(legend: HTMLElement, rank: Rank, live: LiveSet, rest: number
     .filter(({ bytes }) => bytes !== 0);
   fill(
     legend,
-    classes.map(({ name, bytes }) => item(name.replace("_", " "), name, bytes)),
+    classes.map(({ name, bytes }) => item(className(name), name, bytes)),
     rest > 0 && item("unexplained", "unexplained", rest),
   );
 }

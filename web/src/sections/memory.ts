@@ -5,14 +5,14 @@ import { bankWords } from "../banks";
 import { RUN_STRIP } from "../charts/layout";
 import type { Key } from "../charts/legend";
 import { type Line, LineChart } from "../charts/line-chart";
-import { paintOutside, paintPhases, paintRuns, paintWeights, weightSteps } from "../charts/marks";
-import { factGrid, momentHead, momentTitle, poolFacts } from "../charts/moment-facts";
+import { paintOom, paintOutside, paintPhases, paintRuns, paintWeights, weightSteps } from "../charts/marks";
+import { factGrid, momentHead, poolFacts, positionTitle } from "../charts/moment-facts";
 import { Overview } from "../charts/overview";
 import { extremesOf } from "../charts/resample";
 import { HINT } from "../charts/time-input";
 import type { Pool, Rank } from "../data/report";
 import { fill, h } from "../dom";
-import { percent, size, sizeElement } from "../format";
+import { partElements, percent, size, sizeElement } from "../format";
 import { onJump } from "../jump";
 import { type Section, section } from "../section";
 import type { State, Store } from "../state";
@@ -28,6 +28,7 @@ const LINES: Line[] = [
 
 const WEIGHT_KEY: Key = { label: "creates or loads weights", color: "weight-mark", look: "tick" };
 const OUTSIDE_KEY: Key = { label: "change between programs", color: "ink-3", look: "dotted" };
+const OOM_KEY: Key = { label: "out of memory", color: "bad", look: "tick" };
 
 export function memorySection(store: Store): Section {
   const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
@@ -73,6 +74,7 @@ class MemoryView {
         const pool = this.of;
         if (pool) paintOutside(paint, store.state.rank, pool);
         paintWeights(paint, store.state.rank);
+        paintOom(paint, store.state.rank);
       },
     });
     this.overview = new Overview(store);
@@ -112,12 +114,13 @@ class MemoryView {
     this.keys.length = 0;
     if (weightSteps(rank).length > 0) this.keys.push(WEIGHT_KEY);
     if (rank.summary.outside.some((change) => change.pool === pool.name)) this.keys.push(OUTSIDE_KEY);
+    if ((rank.summary.oom?.step ?? null) !== null) this.keys.push(OOM_KEY);
     const isLow = isFlat(pool);
     this.chart.showLines([true, !isLow, !isLow]);
     fill(
       this.note,
       isLow &&
-        "Little of this pool is used, so its capacity is off the scale. To show it, click it in the legend.",
+        "Less than 10% of this pool is used, so its capacity is hidden. Click it in the legend to show it.",
     );
     this.note.hidden = !isLow;
     fill(
@@ -185,25 +188,25 @@ function whyEmpty(rank: Rank, pool: Pool | undefined): string | null {
   if (held[1] > 0) return null;
   const failed =
     rank.summary.oom?.pool === pool.name ? " The program failed when it tried to allocate memory there." : "";
-  return `No measurement shows memory allocated in ${pool.name}.${failed}`;
+  return `${pool.name} was never used.${failed}`;
 }
 
-/** `peak 4.69 GiB of 12.0 GiB per bank (39%), before step 120` */
+/** `peak 686.4 of 4080.0 MiB per bank (17%), before step 101` */
 function peakFacts(store: Store, rank: Rank, pool: Pool): (Node | string)[] {
   const summary = rank.summary.pools[pool.name];
   if (!summary || summary.peak_per_bank === null) return [];
   const { perBank } = bankWords(summary.extent);
-  const facts: (Node | string)[] = ["peak ", sizeElement(summary.peak_per_bank)];
-  if (summary.capacity_per_bank) {
-    const share = percent(summary.peak_per_bank, summary.capacity_per_bank);
-    facts.push(" of ", sizeElement(summary.capacity_per_bank), `${perBank} (${share})`);
-  } else {
-    facts.push(perBank);
-  }
+  const { peak_per_bank: peak, capacity_per_bank: capacity } = summary;
+  const facts: (Node | string)[] = capacity
+    ? ["peak ", ...partElements(peak, capacity), `${perBank} (${percent(peak, capacity)})`]
+    : [summary.peak_source === "sampled" ? "peak at least " : "peak ", sizeElement(peak), perBank];
   const moment = pool.peakMoment;
   if (moment !== null) {
     const pin = () => store.pinMoment(moment);
-    facts.push(", ", h("button", { class: "link", type: "button", onclick: pin }, momentTitle(rank, moment)));
+    facts.push(
+      ", ",
+      h("button", { class: "link", type: "button", onclick: pin }, positionTitle(rank, moment)),
+    );
   }
   return facts;
 }
@@ -214,6 +217,6 @@ function chartLabel(rank: Rank, pool: Pool): string {
   const hasRoom = pool.extent !== "device" || (summary?.capacity_per_bank ?? null) !== null;
   const capacity = hasRoom ? `, capacity ${size(summary?.capacity_per_bank ?? null)}` : "";
   const { perBank } = bankWords(pool.extent);
-  const when = pool.peakMoment === null ? "" : ` ${momentTitle(rank, pool.peakMoment)}`;
+  const when = pool.peakMoment === null ? "" : ` ${positionTitle(rank, pool.peakMoment)}`;
   return `Memory of ${pool.name} over time${perBank && `,${perBank}`}: ${peak}${when}${capacity}. Arrow keys move the pinned step.`;
 }

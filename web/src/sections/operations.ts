@@ -2,7 +2,7 @@
 
 import "./operations.css";
 import { bankWords } from "../banks";
-import { stepNextTo } from "../charts/moment-facts";
+import { stepOfPosition } from "../charts/moment-facts";
 import { Mark, type Pool, type Rank } from "../data/report";
 import { fill, h, oncePerFrame, save } from "../dom";
 import { count, counted } from "../format";
@@ -59,7 +59,7 @@ class OperationsView {
     if (pool) fill(this.about, poolNote(pool));
     const isNew = state.rank !== before?.rank;
     if (isNew || state.run !== before?.run || state.pool !== before?.pool) this.filter();
-    if (isNew || state.moment !== before?.moment) this.follow(stepNextTo(state.rank, state.moment));
+    if (isNew || state.moment !== before?.moment) this.follow(stepOfPosition(state.rank, state.moment));
   }
 
   /** Shows a step, removing the filters that hide it. */
@@ -148,5 +148,5 @@ class OperationsView {
 
 function poolNote(pool: Pool): string {
   const where = `${pool.name}${bankWords(pool.extent).perBank}`;
-  return `Change: net change of ${where} by the operation. Before: ${where} allocated right before it.`;
+  return `Change is the net change of ${where} by the operation; Before is the memory allocated right before it.`;
 }

@@ -3,12 +3,23 @@
 import "./header.css";
 import { bankWords, poolText } from "../banks";
 import type { Pool, Rank } from "../data/report";
-import { isTenstorrent, rankTitle } from "../data/summary";
+import { formatName, isTenstorrent, rankTitle } from "../data/summary";
 import { fill, h } from "../dom";
-import { count, counted, percent, size, sizeElement } from "../format";
-import type { MadeIn, PoolSummary, Suggestion, SuggestionTensor } from "../generated/answers";
+import { count, counted, mibElement, percent, shorten, size, sizeElement, sizeElementIn } from "../format";
+import { duration } from "../gantt/time";
+import type {
+  Checkpoint,
+  Growth,
+  MadeIn,
+  PaddingSummary,
+  PoolSummary,
+  SessionSummary,
+  Suggestion,
+  SuggestionGroup,
+} from "../generated/answers";
 import { bringIntoView } from "../jump";
 import { levelClass } from "../level";
+import { stepRange } from "../live/groups";
 import { operationText, stepLink } from "../moment";
 import { type Heading, plainTable } from "../plain-table";
 import { type Section, section } from "../section";
@@ -18,11 +29,12 @@ export function overviewSection(store: Store): Section {
   return section(store, "overview", "Overview", ["rank", "run"], (body) => {
     const verdict = h("div", {});
     const facts = h("p", { class: "facts" });
-    const pools = h("div", { class: "cards" });
+    const pools = h("div", { class: "cards pools" });
     const counts = h("div", { class: "cards" });
     const changes = h("div", {});
     const more = h("div", {});
-    body.append(verdict, facts, pools, counts, changes, more);
+    const sources = h("div", {});
+    body.append(verdict, changes, facts, pools, counts, sources, more);
     return (state) => {
       const { rank } = state;
       fill(verdict, verdictBox(store, rank));
@@ -31,8 +43,18 @@ export function overviewSection(store: Store): Section {
         pools,
         rank.poolsInOrder.map((pool) => poolCard(store, state, pool)),
       );
-      fill(counts, rank.summary.operations.total > 0 ? countCards(rank) : sessionCards(rank, countCards));
-      fill(changes, changesBox(store, rank), sourcesBox(rank));
+      const { operations, sessions } = rank.summary;
+      fill(
+        counts,
+        // With operations, a session only has a card if there is something to say about it.
+        sessions
+          .map((session, index) => ({ session, index }))
+          .filter(({ session }) => operations.total === 0 || session.growth || session.fits === false)
+          .map(({ session, index }) => sessionCard(session, index)),
+        operations.total > 0 || sessions.length === 0 ? countCards(rank) : [],
+      );
+      fill(changes, changesBox(store, rank));
+      fill(sources, sourcesBox(rank), checkpointsBox(store, rank));
       fill(more, warnings(rank));
     };
   });
@@ -53,19 +75,21 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
     oom?.advice && h("p", {}, oom.advice),
     oom &&
       oom.step !== null &&
-      h("p", {}, "See the ", stepLink(store, oom.step, `tensors live before step ${count(oom.step)}`)),
+      h("p", {}, "See the ", stepLink(store, oom.step, `tensors live before step ${count(oom.step)}`), "."),
     exception !== null && h("p", { "data-fact": "exception" }, exception),
   );
 }
 
 /** The number of suggestions that are not folded, so that the charts stay near the top. */
 const SHOWN = 3;
+/** Parts of the program that share a row, by kind. */
+const SIMILAR: Record<string, string> = { operation: "operations", optimizer: "optimizers" };
 /** The number of rows in the list of modules and operations. */
 const MAX_SOURCES = 8;
 
-/** The suggestions and their savings. Failures are shown in the verdict. */
+/** The suggestions and their savings. Failures are shown in the verdict, and notes change nothing. */
 function changesBox(store: Store, rank: Rank): HTMLElement | null {
-  const found = rank.summary.suggestions.filter(({ urgency }) => urgency !== "failure");
+  const found = rank.summary.suggestions.filter(({ urgency }) => urgency === "risk" || urgency === "change");
   if (found.length === 0) return null;
   const perBank = (pool: string) => bankWords(rank.summary.pools[pool]?.extent ?? "bank").suffix;
   const row = (suggestion: Suggestion) => {
@@ -93,14 +117,20 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
       ),
     );
   };
+  const savings = found.filter(({ saves_per_bank: saves }) => saves !== null).length;
   return h(
     "div",
-    { class: "changes", role: "group", "aria-label": "What to change" },
+    {
+      class: savings > 0 ? "changes with-savings" : "changes",
+      role: "group",
+      "aria-label": "What to change",
+    },
     h(
       "h3",
       {},
       "What to change ",
-      h("span", { class: "note" }, "each saving applies to that change alone; savings overlap"),
+      savings > 1 &&
+        h("span", { class: "note" }, "each saving assumes that nothing else changes; savings overlap"),
     ),
     h("ol", {}, found.slice(0, SHOWN).map(row)),
     found.length > SHOWN &&
@@ -113,34 +143,42 @@ function changesBox(store: Store, rank: Rank): HTMLElement | null {
   );
 }
 
-/** The tensors of a suggestion, folded. */
+/** The tensors of a suggestion in groups of similar ones, folded. */
 function tensorList(
   store: Store,
   rank: Rank,
-  { tensors, tensor_count: total, pool }: Suggestion,
+  { groups, tensor_count: total, pool }: Suggestion,
 ): HTMLElement | null {
-  if (!tensors || tensors.length === 0 || total === null) return null;
+  if (groups.length === 0 || total === null) return null;
   const { suffix } = bankWords(rank.summary.pools[pool]?.extent ?? "bank");
-  const row = ({ name, shape, dtype, per_bank, born_step: step }: SuggestionTensor) =>
-    h(
-      "div",
-      {},
-      h("code", {}, name ?? "unnamed"),
-      shape && ` ${shape.join("x")}`,
-      dtype && ` ${dtype}`,
-      " ",
-      sizeElement(per_bank),
-      per_bank === null ? "" : suffix,
-      step !== null && " ",
-      step !== null && stepLink(store, step),
-    );
+  const left = groups.reduce((left, group) => left - group.count, total);
   return h(
     "details",
     { class: "tensors" },
     h("summary", {}, counted(total, "tensor")),
-    tensors.map(row),
-    total > tensors.length && h("p", { class: "note" }, `… and ${count(total - tensors.length)} more`),
+    groups.map((group) => h("div", { "data-group": group.count }, groupText(store, group, suffix))),
+    left > 0 && h("p", { class: "note" }, `… and ${count(left)} more`),
   );
+}
+
+/** `27 × layers.*.weight 512x512 f32, 12.0 MiB/bank, allocated by steps 94–106 ttnn.full` */
+function groupText(store: Store, group: SuggestionGroup, suffix: string): (Node | string | false)[] {
+  const { name, shape, dtype, per_bank: bytes, first_step: first, last_step: last, op, loc } = group;
+  const type = [shape && (shape.join("x") || "scalar"), dtype?.replace(/^torch\./, "")].filter(Boolean);
+  const isKnown = name !== null || type.length > 0;
+  const number = group.count > 1 ? `${count(group.count)} × ` : "";
+  return [
+    isKnown ? number : counted(group.count, "tensor"),
+    name !== null && h("code", {}, shorten(name, 120)),
+    name !== null && type.length > 0 && " ",
+    `${type.join(" ")}, `,
+    sizeElement(bytes),
+    bytes === null ? "" : suffix,
+    ...(first === null || last === null
+      ? []
+      : [", allocated by ", stepLink(store, first, stepRange(group.count, first, last))]),
+    op !== null && first !== null && h("span", {}, " ", operationText(op, loc, group.locations)),
+  ];
 }
 
 function factsText(rank: Rank): string {
@@ -148,8 +186,8 @@ function factsText(rank: Rank): string {
   const source = rank.report.summary.source;
   const parts = [
     summary.file,
-    `read as ${source.format}`,
-    summary.runs > 0 ? counted(summary.runs, "program run") : "",
+    formatName(source.format),
+    summary.runs > 0 ? counted(summary.runs, "run") : "",
     summary.passes > 1 ? counted(summary.passes, "pass", "passes") : "",
     rank.modules.length > 1 ? counted(rank.modules.length, "graph") : "",
     rank.report.rankCount > 1 ? `${rankTitle(summary, rank.index)} of ${rank.report.rankCount}` : "",
@@ -175,7 +213,8 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
     h(
       "div",
       { class: "big", "data-fact": "peak" },
-      sizeElement(peak),
+      summary.peak_source === "sampled" && h("small", {}, "at least "),
+      sizeElementIn(peak, capacity),
       h("small", {}, bankWords(extent).perBank),
     ),
     capacity ? h("div", { class: "bar" }, h("i", { style: `width: ${Math.min(100, share * 100)}%` })) : null,
@@ -184,52 +223,61 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
     levelsText(summary),
     causeText(store, rank, pool),
     run === null ? null : runPeak(pool, run),
-    h(
-      "p",
-      { "data-fact": "final" },
-      "at the end ",
-      sizeElement(summary.final_per_bank),
-      summary.final_source === "rebuilt" ? " (reconstructed)" : "",
-    ),
+    finalText(summary),
     (summary.not_watched ?? []).map((what) =>
       h(
         "p",
         { class: "aside", "data-fact": "not-watched" },
-        `not tracked, so the real peak may be higher: ${what}`,
+        `The actual peak may be higher. Not tracked: ${what}`,
       ),
     ),
   );
 }
 
-/** The capacity. */
-function roomText({ banks, extent, capacity_per_bank: capacity }: PoolSummary): HTMLElement | null {
-  if (extent === "device") return capacity === null ? null : h("p", {}, "of ", sizeElement(capacity));
+/** The memory that is allocated at the end. A pool that was never used has no such line. */
+function finalText(pool: PoolSummary): HTMLElement | null {
+  const { final_per_bank: bytes, final_source: source, extent, peak_per_bank: peak } = pool;
+  if (!bytes && peak === 0) return null;
+  const how = source === "rebuilt" ? "reconstructed" : source;
   return h(
     "p",
-    {},
-    "of ",
-    sizeElement(capacity),
-    banks === null ? "" : ` in each of ${counted(banks, "bank")}`,
+    { "data-fact": "final" },
+    "at the end ",
+    sizeElement(bytes),
+    bytes === null ? "" : `${bankWords(extent).perBank}${how === null ? "" : ` (${how})`}`,
   );
+}
+
+/** The capacity. */
+function roomText({ banks, extent, capacity_per_bank: capacity }: PoolSummary): HTMLElement | null {
+  if (capacity === null && extent === "device") return null;
+  if (capacity === null)
+    return h("p", {}, banks === null ? "of unknown size" : `${counted(banks, "bank")} of unknown size`);
+  const each = banks === null ? bankWords(extent).perBank : ` in each of ${counted(banks, "bank")}`;
+  return h("p", {}, "of ", sizeElementIn(capacity, capacity), extent === "device" ? "" : each);
 }
 
 /** The peak of all banks together, if it differs from the figure above. */
 function totalText({ extent, peak_total: total, peak_per_bank: peak }: PoolSummary): HTMLElement | null {
-  if (total === null || (extent === "device" && total === peak)) return null;
+  if (total === null || peak === 0 || (extent === "device" && total === peak)) return null;
   return h("p", { "data-fact": "total" }, sizeElement(total), " on the device");
 }
 
 /** The counters of a caching allocator. CPU memory may have such counters as well, but none of it is ever reserved. */
 function levelsText({ allocator }: PoolSummary): HTMLElement | null {
   if (!allocator?.reserved_peak_total) return null;
-  const { requested_at_peak_total: requested, reserved_at_peak_total: reserved } = allocator;
+  const levels: [string, number | null][] = [
+    ["requested", allocator.requested_at_peak_total],
+    ["active", allocator.active_at_peak_total],
+    ["reserved", allocator.reserved_at_peak_total],
+  ];
+  const known = levels.filter(([, bytes]) => bytes !== null);
   return h(
     "p",
     { "data-fact": "levels" },
-    sizeElement(requested),
-    " requested, ",
-    sizeElement(reserved),
-    " reserved",
+    known.flatMap(([name, bytes], at) => [at > 0 ? ", " : "", sizeElement(bytes), ` ${name}`]),
+    known.length > 0 ? "; reserved peak " : "reserved peak ",
+    sizeElement(allocator.reserved_peak_total),
   );
 }
 
@@ -239,15 +287,15 @@ function sourcesBox(rank: Rank): HTMLElement | null {
   const found = moment?.made_in ?? [];
   if (!moment || found.length === 0) return null;
   const heads: Heading[] = [
-    ["Allocated in", false],
+    ["Module", false],
     ["Size", true],
     ["Share of peak", true],
     ["Tensors", true],
   ];
   const name = ({ name, kind, scopes }: MadeIn) => [
-    h("code", {}, name ?? "outside all operations"),
-    kind === "backward" && name !== "backward" ? " backward" : "",
-    scopes > 1 ? h("span", { class: "note" }, ` ${count(scopes)} similar`) : "",
+    h("code", {}, name ?? "outside all modules"),
+    kind === "backward" && name !== "backward" ? ", backward" : "",
+    scopes > 1 ? h("span", { class: "note" }, ` (${count(scopes)} ${SIMILAR[kind ?? ""] ?? "modules"})`) : "",
   ];
   const number = (...content: (Node | string)[]) => h("td", { class: "number" }, ...content);
   const row = (source: MadeIn) => [
@@ -262,9 +310,40 @@ function sourcesBox(rank: Rank): HTMLElement | null {
     h(
       "summary",
       {},
-      `Allocated by modules and operations at the ${moment.pool} peak `,
-      h("span", { class: "note" }, "similar layers are grouped"),
+      `Live activations by module at the ${moment.pool} peak `,
+      h("span", { class: "note" }, "similar layers share a row"),
     ),
+    h("div", { class: "scroll-x" }, plainTable(heads, found.slice(0, MAX_SOURCES).map(row)).table),
+    found.length > MAX_SOURCES &&
+      h("p", { class: "note" }, `… and ${count(found.length - MAX_SOURCES)} more`),
+  );
+}
+
+/** The moments that the program named, and the memory allocated at each of them. */
+function checkpointsBox(store: Store, rank: Rank): HTMLElement | null {
+  const found = rank.summary.checkpoints ?? [];
+  if (found.length === 0) return null;
+  const pools = rank.poolsInOrder.filter(({ name }) => found.some(({ pools }) => pools[name] != null));
+  const heads: Heading[] = [
+    ["Checkpoint", false],
+    ["After", true],
+    ["Position", false],
+    ...pools.map(({ name }): Heading => [name, true]),
+  ];
+  const row = ({ name, time_ns: time, step, pools: sizes }: Checkpoint) => [
+    h("td", { class: "op" }, h("code", {}, shorten(name, 80))),
+    h("td", { class: "number" }, duration(time)),
+    h(
+      "td",
+      { class: "nowrap" },
+      step < rank.end ? stepLink(store, step, `before step ${count(step)}`) : "at the end",
+    ),
+    ...pools.map(({ name }) => h("td", { class: "number" }, sizeElement(sizes[name] ?? null))),
+  ];
+  return h(
+    "details",
+    { class: "changes", open: "", "data-fact": "checkpoints" },
+    h("summary", {}, "Memory allocated at checkpoints"),
     h("div", { class: "scroll-x" }, plainTable(heads, found.slice(0, MAX_SOURCES).map(row)).table),
     found.length > MAX_SOURCES &&
       h("p", { class: "note" }, `… and ${count(found.length - MAX_SOURCES)} more`),
@@ -289,7 +368,7 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
       },
       text,
     );
-  if (!moment || moment.step === null) return h("p", {}, "no memory was allocated here");
+  if (!moment || moment.step === null) return h("p", {}, "never used");
   const cause = moment.caused_by;
   if (cause) {
     return h(
@@ -310,7 +389,7 @@ function causeText(store: Store, rank: Rank, pool: Pool): HTMLElement | null {
     );
   }
   const why = moment.caused_outside_programs
-    ? "caused between two programs"
+    ? "caused by a change between two programs"
     : "allocated before the first step";
   return h("p", { "data-fact": "cause" }, `${why}; peak `, toPeak(`before step ${count(moment.step)}`));
 }
@@ -320,33 +399,44 @@ function runPeak(pool: Pool, run: number): HTMLElement {
   return h("p", { "data-fact": "run-peak" }, `in run ${count(run)}: `, sizeElement(bytes));
 }
 
-/** A card for each summary of a training log; the usual cards if there is none. */
-function sessionCards(rank: Rank, usual: (rank: Rank) => HTMLElement[]): HTMLElement[] {
-  const { sessions } = rank.summary;
-  if (sessions.length === 0) return usual(rank);
-  return sessions.map((session, index) => {
-    const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters } = session;
-    const { fits, level } = session;
-    return h(
-      "article",
-      { class: `card ${levelClass(level)}`, "data-session": index },
-      h(
-        "h3",
-        {},
-        `${session.name ?? `Summary ${index + 1}`}${session.finished ? "" : " (incomplete)"}`,
-        level &&
-          h(
-            "span",
-            { class: "level" },
-            `${percent(peak!, device!)} · ${level}, ${fits ? "fits" : "does not fit"}`,
-          ),
-      ),
-      h("div", { class: "big", "data-fact": "peak" }, sizeElement(peak), h("small", {}, " at the peak")),
-      h("p", {}, "device ", sizeElement(device), session.estimated && ", estimated"),
-      h("p", {}, "at the end ", sizeElement(end)),
-      parameters !== null && h("p", {}, `${count(parameters)} parameters`),
-    );
-  });
+/** The card of a training session. */
+function sessionCard(session: SessionSummary, index: number): HTMLElement {
+  const { peak_bytes: peak, device_memory_bytes: device, final_bytes: end, parameters } = session;
+  const { fits, level, growth } = session;
+  const share = peak === null || device === null ? "" : `${percent(peak, device)} · `;
+  return h(
+    "article",
+    { class: `card ${levelClass(level)}`, "data-session": index },
+    h(
+      "h3",
+      {},
+      `${session.name ?? `Summary ${index + 1}`}${session.finished ? "" : " (incomplete)"}`,
+      fits !== null && h("span", { class: "level" }, `${share}${fits ? "fits" : "does not fit"}`),
+    ),
+    h(
+      "div",
+      { class: "big", "data-fact": "peak" },
+      mibElement(peak),
+      h("small", {}, peak === null ? " at the peak" : " MiB at the peak"),
+    ),
+    device === null
+      ? h("p", {}, "device memory unknown")
+      : h("p", {}, "of ", sizeElement(device), " on the device", session.estimated && ", estimated"),
+    growth && growthText(growth),
+    h("p", {}, "at the end ", mibElement(end), end === null ? "" : " MiB"),
+    parameters !== null && h("p", {}, `${count(parameters)} parameters`),
+  );
+}
+
+/** `grows by 250.0 MiB per iteration (after backward, over 12 iterations); the device is full after 3 more` */
+function growthText({ phase, iterations, per_iteration_bytes: bytes, iterations_left: left }: Growth) {
+  const full = left === null ? "" : `; the device is full after ${count(left + 1)} more`;
+  return h(
+    "p",
+    { class: "growth", "data-fact": "growth" },
+    h("strong", {}, "grows by ", sizeElement(bytes), " per iteration"),
+    ` (after ${shorten(phase, 60)}, over ${counted(iterations, "iteration")})${full}`,
+  );
 }
 
 /** The cards about operations, weights, padding and unexplained memory. */
@@ -365,15 +455,19 @@ function countCards(rank: Rank): HTMLElement[] {
     card(
       "operations",
       "Operations",
-      [h("data", { value: operations.reported }, count(operations.reported))],
-      counted(operations.total, "step") +
-        (operations.total > operations.reported
-          ? " including deallocations"
-          : ", none of them a deallocation"),
+      [h("data", { value: operations.total }, count(operations.total))],
+      operations.reported === operations.total
+        ? null
+        : h(
+            "span",
+            {},
+            h("data", { value: operations.reported }, count(operations.reported)),
+            " excluding deallocations",
+          ),
       !compiled
         ? null
         : operations.weight === null
-          ? "weight operations unknown: the log names no programs"
+          ? "weight operations unknown: the log does not list programs"
           : `${count(operations.weight)} for weights, ${count(operations.activation ?? 0)} for activations`,
     ),
   ];
@@ -382,26 +476,26 @@ function countCards(rank: Rank): HTMLElement[] {
     weights
       ? card(
           "weights",
-          "Weights",
-          [sizeElement(weights.bytes)],
+          "Declared weights",
+          [sizeElement(weights.bytes), h("small", {}, " without padding")],
           counted(weights.count, "weight"),
-          twice > 0 ? h("span", {}, sizeElement(twice), " of it kept twice") : null,
+          twice > 0 ? h("span", {}, sizeElement(twice), " stored twice") : null,
           inputs && h("span", {}, `${counted(inputs.count, "input")}, `, sizeElement(inputs.bytes)),
         )
-      : card("weights", "Weights", [unknown()], "the log has no graphs, which declare the weights"),
+      : card("weights", "Weights", [unknown()], "the log has no graphs"),
     padding
       ? card(
           "padding",
           "Padding at the DRAM peak",
-          [h("span", {}, padding.overhead_pct === null ? "–" : `${padding.overhead_pct}%`)],
+          [sizeElement(padding.padded_bytes - padding.logical_bytes)],
           h(
             "span",
             {},
+            "of ",
             sizeElement(padding.padded_bytes),
-            " for ",
-            sizeElement(padding.logical_bytes),
-            " of elements",
+            ` on the device (${paddingShare(padding)})`,
           ),
+          padding.overhead_pct === null ? null : `adds ${padding.overhead_pct}% to the data size`,
         )
       : card("padding", "Padding", [unknown()], "the live tensors and their layouts are unknown"),
   ];
@@ -423,21 +517,27 @@ function countCards(rank: Rank): HTMLElement[] {
   return cards;
 }
 
+/** Padding as a share of the padded size, as on the screen. */
+function paddingShare({ padded_bytes: padded, logical_bytes: logical }: PaddingSummary): string {
+  return percent(padded - logical, padded);
+}
+
 function unexplainedText(rest: number | null, all: number | null, pool: PoolSummary | undefined): string {
   const { quantum_per_bank: quantum, not_watched: missing } = pool ?? { quantum_per_bank: 0 };
-  if (rest === null) return "the input does not name the live tensors";
+  if (rest === null) return "the input does not list the live tensors";
   if (rest === 0 && missing?.length)
-    return "all tracked memory is explained; untracked memory is listed with the pool";
+    return "all tracked memory is explained; the pool lists what is not tracked";
+  if (rest === 0 && all) return `all of ${size(all)} is explained by tensors`;
   if (rest !== 0 && Math.abs(rest) <= quantum) return "within the rounding error";
   if (rest < 0) return "the tensors add up to more than the device reports";
-  return all ? `${percent(rest, all)} of ${size(all)} belongs to no tensor` : "no memory was allocated here";
+  return all ? `${percent(rest, all)} of ${size(all)} is not explained by tensors` : "never used";
 }
 
 function unknown(): HTMLElement {
   return h("span", { class: "unknown" }, "unknown");
 }
 
-/** `DRAM 12 banks × 1.00 GiB · L1 64 banks × 1.4 MiB`: the pools, their banks and the capacity per bank. */
+/** `DRAM 12 banks × 1024.0 MiB · L1 64 banks × 1300.5 KiB`: the pools, their banks and the capacity per bank. */
 function deviceText(rank: Rank): string {
   const textOf = ({ name }: Pool): string | null => {
     const { banks, capacity_per_bank: capacity } = rank.summary.pools[name];

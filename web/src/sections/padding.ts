@@ -13,6 +13,8 @@ import { type Section, section } from "../section";
 import type { State, Store } from "../state";
 
 const MAX_ROWS = 10;
+/** The columns that a narrow window does not show. */
+const MINOR = ["Padded shape", "Example"];
 
 export function paddingSection(store: Store): Section {
   const depends = ["rank", "pool", "from", "to", "moment", "run", "theme"] as const;
@@ -39,8 +41,8 @@ class PaddingView {
     this.chart = new LineChart(store, {
       height: 220,
       lines: [
-        { label: "padded: allocated size", color: "largest-free", look: "solid", width: 1.5 },
-        { label: "logical: size of the elements", color: "free", look: "area", width: 1.5, fill: 0.18 },
+        { label: "on the device, padded", color: "largest-free", look: "solid", width: 1.5 },
+        { label: "data size", color: "free", look: "area", width: 1.5, fill: 0.18 },
       ],
       between: { upper: 0, lower: 1, color: "largest-free", share: 0.3 },
       keys: [],
@@ -58,8 +60,8 @@ class PaddingView {
     if (curves.known === 0) return;
     this.chart.draw(state, {
       curves: [curves.padded, curves.logical],
-      label: `Padded and logical bytes of the tensors in ${rank.pools[pool]?.name} over time, on one device.`,
-      unit: "per device",
+      label: `Padded size and data size of the tensors in ${rank.pools[pool]?.name} over time, on one device.`,
+      unit: "on the device",
       snapTo: { curve: curves.padded, tolerance: 0 },
     });
   }
@@ -73,21 +75,18 @@ class PaddingView {
       fill(this.body, h("p", { class: "note" }, whyUnknown(rank)));
       return;
     }
-    const overhead = padding.padded_bytes - padding.logical_bytes;
-    const share = padding.overhead_pct === null ? "" : ` (${padding.overhead_pct}% of logical)`;
+    const wasted = padding.padded_bytes - padding.logical_bytes;
     fill(
       this.totals,
-      `at the ${peakPool(rank)?.name ?? "pool"} peak: padded `,
+      `at the ${peakPool(rank)?.name ?? "pool"} peak: `,
+      sizeElement(wasted),
+      " of ",
       sizeElement(padding.padded_bytes),
-      ", logical ",
-      sizeElement(padding.logical_bytes),
-      ", overhead ",
-      sizeElement(overhead),
-      share,
+      ` on the device (${percent(wasted, padding.padded_bytes)})`,
     );
     const meaning =
-      "Tensors in tile layout are stored as whole tiles, usually of 32×32 elements: the last two dimensions are " +
-      "rounded up, and the padding elements take memory without holding data. All sizes are per device.";
+      "Tensors in tile layout are stored as whole tiles of 32x32 elements, so their last two dimensions are rounded up. " +
+      "Overhead is the padding relative to the data size. All sizes are for one device.";
     fill(this.body, h("p", { class: "note" }, meaning), this.chartBox, this.table);
     fill(this.table, ...wasteTable(rank));
   }
@@ -114,11 +113,10 @@ class PaddingView {
     const { rank, pool } = this.store.state;
     const curves = paddingCurves(rank, pool);
     const [padded, logical] = [curves.padded.valueAt(moment), curves.logical.valueAt(moment)];
-    const share = logical > 0 ? `${percent(padded - logical, logical)} of logical` : "";
     const facts = factGrid([
-      ["Padded", size(padded)],
-      ["Logical", size(logical)],
-      ["Padding", size(padded - logical), share],
+      ["On device", size(padded)],
+      ["Data size", size(logical)],
+      ["Padding", size(padded - logical), padded > 0 ? percent(padded - logical, padded) : ""],
     ]);
     return h("div", {}, ...momentHead(rank, moment), facts);
   }
@@ -133,7 +131,7 @@ function whyUnknown(rank: Rank): string {
   }
   if (!rank.hasTensors) {
     return (
-      "The log names no tensors, so their padding is unknown. " +
+      "The log does not list tensors, so their padding is unknown. " +
       "To log tensors with shapes and layouts, set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG."
     );
   }
@@ -142,7 +140,7 @@ function whyUnknown(rank: Rank): string {
 
 function wasteTable(rank: Rank): (Node | string)[] {
   const pool = peakPool(rank);
-  const title = h("h3", {}, `Top ${MAX_ROWS} operations by padding at the ${pool?.name ?? "pool"} peak`);
+  const title = h("h3", {}, `Operations with the most padding at the ${pool?.name ?? "pool"} peak`);
   const rows = pool && pool.peakMoment !== null ? wasteAt(rank, pool.index, pool.peakMoment, MAX_ROWS) : [];
   if (rows.length === 0) return [title, h("p", { class: "note" }, "No tensor live at the peak is padded.")];
   const heads: Heading[] = [
@@ -151,12 +149,17 @@ function wasteTable(rank: Rank): (Node | string)[] {
     ["Padded shape", false],
     ["Tensors", true],
     ["Padding", true],
-    ["Share of logical", true],
-    ["Tile-friendly shape", false],
+    ["Overhead", true],
+    ["Shape with less padding", false],
     ["Example", false],
   ];
   const cells = rows.map((row) => wasteRow(rank, row));
   const { table } = plainTable(heads, cells, null);
+  const minor = Array.from(table.querySelectorAll("th"), ({ textContent }) =>
+    MINOR.includes(textContent ?? ""),
+  );
+  for (const row of table.rows)
+    for (const [column, cell] of [...row.cells].entries()) cell.classList.toggle("wide-only", minor[column]);
   return [title, h("div", { class: "table-box" }, table)];
 }
 

@@ -1,8 +1,8 @@
-// The phases of a training log: the memory at the start of each phase, its peak and its change.
+// The phases of a training log, with the field names and the unit of tt-train, as in `ttmem phases`.
 
 import "./phases.css";
 import { fill, h } from "../dom";
-import { changeElement, sizeElement } from "../format";
+import { count, mibChangeElement, mibElement } from "../format";
 import type { PhaseSummary, RankSummary, SessionSummary } from "../generated/answers";
 import { type Section, section } from "../section";
 import type { Store } from "../state";
@@ -12,11 +12,13 @@ type SizeKey = Extract<keyof PhaseSummary, `${string}_bytes`>;
 
 /** The columns with sizes. */
 const SIZES: { title: string; key: SizeKey; cell(bytes: number | null): HTMLElement }[] = [
-  { title: "Phase peak", key: "segment_peak_bytes", cell: sizeElement },
-  { title: "Change", key: "change_bytes", cell: changeElement },
-  { title: "At end", key: "cumulative_current_bytes", cell: sizeElement },
-  { title: "Peak so far", key: "cumulative_peak_bytes", cell: sizeElement },
-  { title: "L1 per core", key: "l1_peak_total_bytes", cell: sizeElement },
+  { title: "Segment Peak", key: "segment_peak_bytes", cell: mibElement },
+  { title: "Allocations", key: "allocations_bytes", cell: mibElement },
+  { title: "Deallocations", key: "deallocations_bytes", cell: mibElement },
+  { title: "Segment Change", key: "change_bytes", cell: mibChangeElement },
+  { title: "Cumulative Peak", key: "cumulative_peak_bytes", cell: mibElement },
+  { title: "Cumulative Current", key: "cumulative_current_bytes", cell: mibElement },
+  { title: "L1 Peak", key: "l1_peak_total_bytes", cell: mibElement },
 ];
 
 /** The maximum number of rows; the JSON summary has all phases. */
@@ -25,12 +27,18 @@ const MAX_ROWS = 200;
 export function phasesSection(store: Store): Section {
   return section(store, "phases", "Phases", ["rank"], (body) => {
     const tables = h("div", {});
-    body.append(h("p", { class: "note" }, "The grey part of a bar was allocated before the phase."), tables);
-    return ({ rank: { summary } }) =>
+    const note = h("p", { class: "note" });
+    body.append(note, tables);
+    return ({ rank: { summary } }) => {
+      const hasLimit = summary.sessions.some(({ device_memory_bytes: device }) => device !== null);
+      note.textContent =
+        "Sizes are in MiB. In the bars, gray is memory allocated before the phase, and blue is its Segment Peak" +
+        (hasLimit ? "; the red line is the device memory." : ".");
       fill(
         tables,
         summary.sessions.map((_, index) => sessionTable(summary, index)),
       );
+    };
   });
 }
 
@@ -46,7 +54,7 @@ function sessionTable(summary: RankSummary, index: number): HTMLElement {
   const left = phases.length - shown.length;
   // A column without a value is not shown.
   const sizes = SIZES.filter(({ key }) => shown.some((phase) => phase[key] !== null));
-  const heads = ["Phase", "Share of device", ...sizes.map(({ title }) => title)];
+  const heads = ["Phase", ...sizes.map(({ title }) => title)];
   return h(
     "div",
     { class: "phases", "data-session": index },
@@ -71,7 +79,7 @@ function sessionTable(summary: RankSummary, index: number): HTMLElement {
         ),
       ),
     ),
-    left > 0 && h("p", { class: "note" }, `… and ${left} more in the JSON summary`),
+    left > 0 && h("p", { class: "note" }, `… and ${count(left)} more in the JSON summary`),
   );
 }
 
@@ -85,10 +93,14 @@ function row(
   return h(
     "tr",
     { "data-phase": phase.name },
-    h("th", { scope: "row" }, phase.name),
-    h("td", { class: "phase-cell" }, bars(before, phase.segment_peak_bytes, scale, limit)),
+    h("th", { scope: "row" }, breakable(phase.name), bars(before, phase.segment_peak_bytes, scale, limit)),
     sizes.map(({ key, cell }) => h("td", {}, cell(phase[key]))),
   );
+}
+
+/** A name that may be broken after its underscores. */
+function breakable(name: string): (Node | string)[] {
+  return name.split(/(?<=_)/).flatMap((part, at) => (at === 0 ? [part] : [h("wbr"), part]));
 }
 
 function bars(before: number | null, peak: number | null, scale: number, limit: number | null): HTMLElement {

@@ -9,7 +9,7 @@ import { LineChart, type Paint, type Window } from "../charts/line-chart";
 import { type Fact, factGrid, momentTitle } from "../charts/moment-facts";
 import type { Spot } from "../charts/time-overlay";
 import { NEVER, type Pool, type Rank } from "../data/report";
-import { isTenstorrent } from "../data/summary";
+import { className, isTenstorrent } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, percent, shorten, size } from "../format";
 import { type Section, section } from "../section";
@@ -103,7 +103,7 @@ class TensorsView {
     const seen = classesIn(rank, pool);
     this.keys.length = 0;
     rank.classes.forEach((name, index) => {
-      if (seen.has(index)) this.keys.push({ label: name, color: `class-${name}`, look: "block" });
+      if (seen.has(index)) this.keys.push({ label: className(name), color: `class-${name}`, look: "block" });
     });
     this.keys.push({ label: "unexplained", color: "unexplained", look: "hatched" });
     fill(this.body, this.chart.element, this.note);
@@ -117,11 +117,11 @@ class TensorsView {
       return "The input does not say when the operations' results were freed, so memory can't be attributed to tensors.";
     }
     if (!rank.hasTensors && !isTenstorrent(rank.summary)) {
-      return "The input names no tensors, so memory can't be attributed to tensors.";
+      return "The input does not list tensors, so memory can't be attributed to tensors.";
     }
     if (!rank.hasTensors) {
       return (
-        "The log names no tensors, so memory can't be attributed to tensors. " +
+        "The log does not list tensors, so memory can't be attributed to tensors. " +
         "To log operations and their types, set TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG."
       );
     }
@@ -240,7 +240,7 @@ function tensorLines(rank: Rank, heading: string, tensor: number): HTMLElement[]
   const facts: Fact[] = [
     [heading, size(perBank[tensor]), rank.classes[classes[tensor]]],
     allocated < 0
-      ? ["Allocated by", "–", "existed before the first step"]
+      ? ["Allocated by", "–", "before the first step"]
       : ["Allocated by", `step ${count(allocated)}`, rank.opName(allocated)],
   ];
   if (dies[tensor] === NEVER) facts.push(["Freed by", "never"]);

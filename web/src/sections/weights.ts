@@ -1,4 +1,4 @@
-// The weights by size, with a flag for those kept twice.
+// The weights by size, with a flag for those stored twice.
 
 import "./lists.css";
 import { fill, h } from "../dom";
@@ -6,7 +6,13 @@ import { count, counted, percent, size, sizeElement } from "../format";
 import { type Section, section } from "../section";
 import type { Store } from "../state";
 import { Table } from "../table";
-import { longestOf } from "../text-width";
+import { longestOf, textWidth } from "../text-width";
+
+/** The widths in pixels of the other columns and all paddings, and of the badge among them. */
+const WIDTH_OF_NUMBERS = 260;
+const WIDTH_OF_BADGE = 124;
+/** A table that needs more is not placed next to another section. */
+const MAX_HALF = 600;
 
 type Weight = ReturnType<import("../data/report").Rank["weights"]>[number];
 
@@ -18,21 +24,30 @@ export function weightsSection(store: Store): Section {
     return ({ rank }) => {
       const weights = rank.weights();
       fill(note, noteOf(rank.summary.weights, weights.filter((weight) => weight.keptTwice).length));
+      body.parentElement?.classList.toggle("wide", widthOf(weights) > MAX_HALF);
       fill(box, weights.length > 0 && tableOf(weights));
     };
   });
 }
 
+/** The width that the table needs to show all names and shapes. */
+function widthOf(weights: Weight[]): number {
+  const [name, shape] = [weights.map(({ name }) => name), weights.map(({ type }) => type)].map(longestOf);
+  const twice = weights.some(({ keptTwice }) => keptTwice);
+  return textWidth(name) + textWidth(shape) + (twice ? WIDTH_OF_NUMBERS : WIDTH_OF_NUMBERS - WIDTH_OF_BADGE);
+}
+
 function tableOf(weights: Weight[]): HTMLElement {
+  const rows = Uint32Array.from(weights.keys());
   const table = new Table({
     caption: "Weights by size",
     height: "340px",
-    hidesEmptyColumns: true,
+    decidedBy: rows,
     columns: [
       {
         key: "name",
         title: "Name",
-        width: "minmax(180px, 2fr)",
+        fit: { longest: longestOf(weights.map(({ name }) => name)), min: 240 },
         cell: (row) => weights[row].name,
         sort: (row) => weights[row].name,
       },
@@ -55,14 +70,14 @@ function tableOf(weights: Weight[]): HTMLElement {
       {
         key: "kept_twice",
         title: "On the device",
-        width: "124px",
-        cell: (row) => (weights[row].keptTwice ? h("span", { class: "badge" }, "kept twice") : ""),
+        width: `${WIDTH_OF_BADGE}px`,
+        cell: (row) => (weights[row].keptTwice ? h("span", { class: "badge" }, "stored twice") : ""),
         sort: (row) => Number(weights[row].keptTwice),
         has: (row) => weights[row].keptTwice,
       },
     ],
   });
-  table.show(Uint32Array.from(weights.keys()));
+  table.show(rows);
   return table.element;
 }
 
@@ -73,13 +88,17 @@ function noteOf(
   if (!summary)
     return ["The weights are unknown: the log has no graphs. To log them, set TTXLA_LOGGER_LEVEL=DEBUG."];
   if (summary.count === 0) return ["The graphs declare no weights."];
-  const all = [`${counted(summary.count, "weight")}, `, sizeElement(summary.bytes), " of elements."];
+  const all = [
+    `${counted(summary.count, "declared weight")}, `,
+    sizeElement(summary.bytes),
+    " without padding.",
+  ];
   if (!summary.kept_twice_bytes) return all;
   return [
     ...all,
     ` ${count(twice)} of them (`,
     sizeElement(summary.kept_twice_bytes),
-    `, ${percent(summary.kept_twice_bytes, summary.bytes)}) are kept twice at the DRAM peak: the original and a const-evaluated ` +
-      `form. Freeing the originals would save up to ${size(summary.kept_twice_bytes)} of elements.`,
+    `, ${percent(summary.kept_twice_bytes, summary.bytes)}) are stored twice at the DRAM peak: as the original and ` +
+      `as a const-eval result. Freeing the originals saves up to ${size(summary.kept_twice_bytes)} without padding.`,
   ];
 }

@@ -63,7 +63,7 @@ export function upload(file: File, sent: (bytes: number) => void, signal: AbortS
     request.addEventListener("error", () =>
       reject(new Refused(0, "Upload failed: the server was stopped, or the file can't be read.")),
     );
-    request.addEventListener("abort", () => reject(new Refused(0, "Cancelled")));
+    request.addEventListener("abort", () => reject(new Refused(0, "Canceled")));
     signal.addEventListener("abort", () => request.abort());
     request.send(file);
   });

@@ -19,7 +19,7 @@ export function shareOf({ shown }: Pick<StoredRow, "shown">): number | null {
   return shown?.capacity ? shown.bytes / shown.capacity : null;
 }
 
-/** Whether a report has a summary. A report of an earlier tool gets its page and summary when it is first opened. */
+/** Whether a report has a summary. A report of tt-memory-profiler 0.x gets its page and summary when it is first opened. */
 export function hasAnswers({ format, page }: Pick<StoredRow, "format" | "page">): boolean {
   return format !== null || page !== null;
 }

@@ -92,7 +92,7 @@ interface Row {
 }
 
 function uploadRow(name: string): Row {
-  const cancelled = new AbortController();
+  const canceled = new AbortController();
   const words = h("span", { class: "words", role: "status" });
   const bar = h("progress", { max: 1, "aria-label": `Progress of ${name}` });
   const cancel = h("button", { type: "button", class: "cancel", "aria-label": `Cancel ${name}` }, "Cancel");
@@ -110,11 +110,11 @@ function uploadRow(name: string): Row {
     fill(more, stage.at === "job" ? whatNext(stage.job) : null);
   };
   cancel.addEventListener("click", () => {
-    cancelled.abort();
-    show({ at: "refused", message: "Cancelled" });
+    canceled.abort();
+    show({ at: "refused", message: "Canceled" });
   });
   show({ at: "waiting" });
-  return { element, signal: cancelled.signal, show };
+  return { element, signal: canceled.signal, show };
 }
 
 /** A link to the report, or the settings that add memory data to a log. */

@@ -4,12 +4,12 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import type { Locator, Page } from "@playwright/test";
-import { count } from "../../src/format";
+import { count, size } from "../../src/format";
 import { gutterOf, Layout, RIGHT, ROW } from "../../src/gantt/layout";
 import { duration } from "../../src/gantt/time";
 import type { Gantt } from "../../src/generated/answers";
 import { expect, frames, open as openReport, show, test } from "./support/page";
-import { corpusFile, ganttAnswer, ganttPage, writtenProfile } from "./support/tool";
+import { corpusFile, ganttAnswer, ganttPage, summary, writtenProfile } from "./support/tool";
 
 const MS = 1e6;
 const THREADS = corpusFile("memory_profile/threads.json");
@@ -210,6 +210,24 @@ test("the keyboard works like the mouse", async ({ page }) => {
   await page.keyboard.press("Escape");
   await expect(page.locator(".gantt-count")).toHaveText("");
   await expect(chart).toBeFocused();
+});
+
+test("hot paths show what a call retains, not the total of all calls", async ({ page }) => {
+  const file = corpusFile("guides/grows.ttmem");
+  await openGantt(page, file);
+  const table = page.locator('[data-list="hot-paths"]');
+  await expect(table.locator("th").last()).toHaveText("Retained per call");
+  const cells = await table
+    .locator("tbody tr")
+    .evaluateAll((rows) =>
+      rows.map((row) => [row.firstElementChild?.textContent, row.lastElementChild?.textContent]),
+    );
+  // The same as in `ttmem summary`: GPT returns 576.47 GiB in 30 calls, but each call only retains 19.21 GiB.
+  for (const { name, retained_per_call_bytes: bytes, retaining_calls: calls } of summary(file).ranks[0].ran ??
+    []) {
+    const [, shown] = cells.find(([path]) => path === name) ?? [];
+    expect(shown, name).toBe(bytes === 0 && calls === 1 ? "751.7 MiB once" : size(bytes));
+  }
 });
 
 test("list entries move the chart", async ({ page }) => {

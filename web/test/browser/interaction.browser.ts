@@ -2,6 +2,7 @@
 
 import type { Locator, Page } from "@playwright/test";
 import { count } from "../../src/format";
+import { stepsText } from "../../src/increases";
 import { choosePool, csvOf, expect, follow, frames, open, show, test, textOf, values } from "./support/page";
 import { logOf, operationsOf, summary } from "./support/tool";
 
@@ -178,10 +179,11 @@ test("a selected run restricts increases, distribution and operations", async ({
     const [rank] = summary(VAE, "--run", String(run)).ranks;
     const consumers = await show(page, "consumers");
     await expect(consumers).toContainText(`in run ${run}`);
-    const added = rank.suspects.map(({ added_per_bank }) => added_per_bank);
+    const added = rank.increases.map(({ added_per_bank }) => added_per_bank);
     expect(await values(consumers.locator('[data-fact="added"]'))).toEqual(added);
     const steps = await consumers.locator("tbody tr td:first-child").allTextContents();
-    expect(steps).toEqual(rank.suspects.map(({ step }) => count(step)));
+    const texts = rank.increases.map(stepsText);
+    expect(steps).toEqual(texts);
     const distribution = await show(page, "distribution");
     expect(await distribution.locator(".bars .mono").allTextContents()).toEqual(
       rank.distribution.map(({ op }) => op),

@@ -100,7 +100,7 @@ test("several logs are dropped at once, with progress", async ({ page, server })
 test("a log without memory data shows what to set", async ({ page, server }) => {
   await signIn(page, server);
   await page.locator('input[type="file"]').setInputFiles(join(MALFORMED, "no-memory-operations.log"));
-  await expect(page.getByText(/no memory data: the log has/)).toBeVisible();
+  await expect(page.getByText(/no memory data; the log has/)).toBeVisible();
   await expect(page.getByLabel("Settings")).toContainText("export TT_RUNTIME_MEMORY_LOG_LEVEL=any");
   await page.locator('input[type="file"]').setInputFiles(join(MALFORMED, "binary.log"));
   await expect(page.getByText(/unknown format/)).toBeVisible();

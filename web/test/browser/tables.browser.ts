@@ -1,7 +1,7 @@
 // Tables and pools: no shape is cut next to empty space, no column is empty, and the pool that matters comes first.
 
 import type { Page } from "@playwright/test";
-import { byImportance } from "../../src/data/summary";
+import { hasRoom } from "../../src/data/summary";
 import { choosePool, expect, show, showAll, test } from "./support/page";
 import { corpus, corpusFile, logOf, recordingOfPyTorch, summary, trainingLog } from "./support/tool";
 
@@ -26,7 +26,7 @@ function cutShapes(page: Page): Promise<{ text: string; room: number; lacks: num
           Number.parseFloat(style.paddingRight)
         );
       };
-      return [...document.querySelectorAll('[role="grid"]')].flatMap((grid) => {
+      return [...document.querySelectorAll('[role="grid"], [role="treegrid"]')].flatMap((grid) => {
         const heads = [...grid.querySelectorAll('[role="columnheader"]')];
         const rows = [...grid.querySelectorAll("[data-row]")].map((row) => [...row.children]);
         const slack = heads.map((head, column) => {
@@ -70,7 +70,7 @@ function emptyColumns(page: Page): Promise<string[]> {
     const isComplete = (table: Element) =>
       table.querySelectorAll("[data-row]").length + 1 === Number(table.getAttribute("aria-rowcount"));
     return [
-      ...[...document.querySelectorAll('[role="grid"]')]
+      ...[...document.querySelectorAll('[role="grid"], [role="treegrid"]')]
         .filter((table) => visible(table) && isComplete(table))
         .flatMap((table) => of(table, '[role="columnheader"]', "[data-row]")),
       ...[...document.querySelectorAll("table")]
@@ -146,10 +146,7 @@ test("a column without a value is hidden, and shown again when it has one", asyn
 test("the pool that matters comes first in cards, tabs and selectors", async ({ page, open }) => {
   for (const file of [OOM_OF_CUDA, ...["oom-l1-small", "circular-buffers-clash", "vae-decoder"].map(logOf)]) {
     const [rank] = summary(file).ranks;
-    const names = byImportance(
-      Object.keys(rank.pools).map((name) => ({ name })),
-      rank,
-    ).map(({ name }) => name);
+    const names = Object.keys(rank.pools).filter((name) => hasRoom(rank.pools[name]));
     expect(names[0]).toBe(rank.oom?.pool ?? "DRAM");
     await open(file);
     const cards = page.locator("#overview [data-pool]");

@@ -20,8 +20,8 @@ describe("words for a pool's sizes", () => {
   });
 
   it("include the capacity of a pool", () => {
-    expect(poolText("DRAM", 12, GIB)).toBe("DRAM 12 banks × 1.00 GiB");
-    expect(poolText("DRAM", 12, null)).toBe("DRAM 12 banks × of unknown size");
+    expect(poolText("DRAM", 12, GIB)).toBe("DRAM 12 banks × 1024.0 MiB");
+    expect(poolText("DRAM", 12, null)).toBe("DRAM 12 banks of unknown size");
     expect(poolText("L1", null, null)).toBe("L1 of unknown size");
     expect(poolText("cuda:0", 1, 80 * GIB)).toBe("cuda:0 80.00 GiB");
     expect(poolText("cpu", 1, null)).toBeNull();

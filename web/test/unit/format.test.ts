@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { change, count, counted, percent, shorten, size } from "../../src/format";
+import { change, count, counted, mib, partOf, percent, shorten, size, sizeIn } from "../../src/format";
 
 const [KIB, MIB, GIB] = [1024, 1024 ** 2, 1024 ** 3];
 
@@ -19,6 +19,22 @@ describe("sizes", () => {
   test("negative ones have a minus sign", () => {
     expect(size(-49)).toBe("−49 B");
     expect(size(-2 * MIB)).toBe("−2.0 MiB");
+  });
+
+  test("that are compared have the same unit, as on the command line", () => {
+    expect(partOf(KIB, 1300 * KIB)).toBe("1.0 of 1300.0 KiB");
+    expect(partOf(686.4 * MIB, 4080 * MIB)).toBe("686.4 of 4080.0 MiB");
+    expect(partOf(120 * GIB, 140 * GIB)).toBe("120.00 of 140.00 GiB");
+    expect(partOf(12 * MIB, 140 * GIB)).toBe("12.0 MiB of 140.00 GiB");
+    // A nonzero size is never shown as 0.
+    expect(sizeIn(2 * KIB, GIB)).toBe("2.0 KiB");
+    expect(sizeIn(0, GIB)).toBe("0 B");
+  });
+
+  test("of training logs are in MiB with two decimals, as in the log", () => {
+    expect(mib(8278.65 * MIB)).toBe("8278.65");
+    expect(mib(0)).toBe("0.00");
+    expect(mib(-2.72 * MIB)).toBe("−2.72");
   });
 
   test("show unknown values as unknown", () => {

@@ -3,6 +3,7 @@ import { barColors, hueOf } from "../../src/gantt/colors";
 import { curveChoices, curveToShow, highestIn, pixelsOf, valueAt } from "../../src/gantt/curve";
 import type { GanttData, TimeCurve } from "../../src/gantt/data";
 import { Layout, ROW } from "../../src/gantt/layout";
+import { retainedText } from "../../src/gantt/lists";
 import { find, nextFound } from "../../src/gantt/search";
 import { clock, duration, since, timeTicks } from "../../src/gantt/time";
 import { callAt, eachBar, type View } from "../../src/gantt/visible";
@@ -310,7 +311,7 @@ describe("rows", () => {
   });
 });
 
-describe("colours", () => {
+describe("colors", () => {
   it("are the same for the same name, and different for most others", () => {
     expect(barColors("operation", "load", "light")).toEqual(barColors("operation", "load", "light"));
     const names = ["model_forward", "preprocessing", "postprocessing", "full_inference", "decode", "sample"];
@@ -352,5 +353,25 @@ describe("the initial curve", () => {
     // Unknown pools come last.
     expect(curveChoices(curves, ["host"])).toEqual({ order: [1, 0, 2], first: 0 });
     expect(curveChoices([curve("mps", 1, false)], ["mps"])).toEqual({ order: [0], first: 0 });
+  });
+});
+
+describe("what a call retains", () => {
+  const MIB = 2 ** 20;
+
+  it("is the median of the calls, and not their total", () => {
+    expect(retainedText([3 * MIB, MIB, 2 * MIB], 3)).toBe("2.0 MiB");
+    expect(retainedText([0, 0], 2)).toBe("0 B");
+    expect(retainedText([MIB, MIB], 50)).toBe("1.0 MiB");
+  });
+
+  it("says if only some calls retain memory", () => {
+    expect(retainedText([7 * MIB, 0, 0], 3)).toBe("7.0 MiB once");
+    expect(retainedText([7 * MIB, 0, 0, 0, MIB], 5)).toBe("8.0 MiB in 2 calls");
+    expect(retainedText([7 * MIB, 0, 0], 4)).toBe("7.0 MiB in some calls");
+  });
+
+  it("is unknown without measured calls", () => {
+    expect(retainedText([], 3)).toBe(null);
   });
 });

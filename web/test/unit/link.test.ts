@@ -110,7 +110,7 @@ describe("the address", () => {
     expect(address).toBe("#op=3&pool=DRAM");
   });
 
-  test("that the page wrote itself is recognised", () => {
+  test("that the page wrote itself is recognized", () => {
     writeLink({ ...begin(), moment: 11 });
     expect(isOwnLink("#op=5")).toBe(true);
     expect(isOwnLink("#op=6")).toBe(false);

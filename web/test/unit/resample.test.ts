@@ -158,9 +158,10 @@ describe("momentAt", () => {
 
 describe("byteTicks", () => {
   it("uses one binary unit", () => {
-    expect(byteTicks(0, 3.2 * 1024 ** 3, 6).labels).toEqual(["0", "1 GiB", "2 GiB", "3 GiB"]);
+    expect(byteTicks(0, 32 * 1024 ** 3, 6).labels).toEqual(["0", "10 GiB", "20 GiB", "30 GiB"]);
+    expect(byteTicks(0, 3.2 * 1024 ** 3, 6).labels).toEqual(["0", "1000 MiB", "2000 MiB", "3000 MiB"]);
     expect(byteTicks(0, 700 * 1024 ** 2, 6).labels[1]).toBe("200 MiB");
-    expect(byteTicks(0, 1.4 * 1024 ** 2, 6).labels).toEqual(["0", "0.5 MiB", "1.0 MiB"]);
+    expect(byteTicks(0, 1.4 * 1024 ** 2, 6).labels).toEqual(["0", "500 KiB", "1000 KiB"]);
     expect(byteTicks(0, 3, 6).labels).toEqual(["0", "1 B", "2 B", "3 B"]);
   });
 });

@@ -69,7 +69,7 @@ describe("the list", () => {
     expect(names("  ")).toHaveLength(4);
   });
 
-  it("links to summaries, also for reports of an earlier tool that are not converted yet", () => {
+  it("links to summaries, even for reports of tt-memory-profiler 0.x that are not converted yet", () => {
     expect(hasAnswers(stored("new"))).toBe(true);
     expect(hasAnswers(stored("old", { format: null }))).toBe(true);
     expect(hasAnswers(stored("no page", { page: null }))).toBe(true);

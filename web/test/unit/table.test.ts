@@ -3,7 +3,7 @@ import { toCsv } from "../../src/csv";
 import { hasValue, type SortKey, sorted } from "../../src/order";
 import { columnsWithValues } from "../../src/plain-table";
 import { withValues } from "../../src/table";
-import { lengthsOf, longestOf } from "../../src/text-width";
+import { fittingEnd, lengthsOf, longestOf } from "../../src/text-width";
 import { MAX_HEIGHT, offsetToShow, ScrollScale } from "../../src/virtual";
 
 /** Sorts rows 0, 1, 2 … by these keys. */
@@ -95,6 +95,17 @@ describe("the width of a column", () => {
     expect(longestOf(["0.weight.grad", "in AdamW.step"])).toBe("in AdamW.step");
     expect(longestOf([])).toBe("");
   });
+});
+
+test("a name that does not fit keeps its end", () => {
+  const fit = (name: string, width: number) => fittingEnd(name, width, (text) => [...text].length);
+  expect(fit("layers.0.weight", 15)).toBe("layers.0.weight");
+  expect(fit("layers.0.weight", 9)).toBe("…0.weight");
+  // A separator after the ellipsis says nothing.
+  expect(fit("layers.0.weight", 8)).toBe("…weight");
+  expect(fit("layers.0.weight", 3)).toBe("");
+  expect(fit("x".repeat(1000), 1001)).toBe(`…${"x".repeat(299)}`);
+  expect(fit("🦀🦀🦀🦀🦀", 4)).toBe("…🦀🦀🦀");
 });
 
 describe("scrolling", () => {

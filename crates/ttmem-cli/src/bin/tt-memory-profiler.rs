@@ -1,4 +1,4 @@
-//! `tt-memory-profiler`, the original name of `ttmem`: runs the `ttmem` in the same folder, which chooses between the
+//! `tt-memory-profiler`, with the flags of version 0.x: runs the `ttmem` in the same folder, which chooses between the
 //! two commands by `argv[0]`.
 //!
 //! This program does not use the library, so that it links quickly and stays small. It replaces itself with `ttmem`

@@ -31,19 +31,19 @@ pub(crate) struct Chart {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Select a pool, instead of the one that ran out of memory or DRAM.
+    /// Select a pool [default: the pool that ran out of memory, otherwise DRAM].
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
 
-    /// Select program runs: `all`, `last` (the last pass), or a run by its number from 1.
+    /// Select program runs: `all`, `last` (the last pass), or a run number, starting at 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
     pub run: RunFilter,
 
-    /// Select a rank, such as `0` or `1,0`, instead of the first.
+    /// Select a rank, such as `0` or `1,0` [default: the first].
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
-    /// Select a process by its number from 1, instead of the one that ran out of memory or the last.
+    /// Select a process by its number, starting at 1 [default: the process that ran out of memory, otherwise the last].
     #[arg(long, value_name = "PROCESS", default_value = "all", hide_default_value = true)]
     pub process: ProcessFilter,
 

@@ -12,7 +12,8 @@ Examples:
   ttmem completions zsh > ~/.zfunc/_ttmem
   ttmem completions fish > ~/.config/fish/completions/ttmem.fish
 
-The folders must exist: mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc";
+Create the folders first:
+  mkdir -p ~/.local/share/bash-completion/completions ~/.zfunc ~/.config/fish/completions";
 
 /// `ttmem completions`
 #[derive(Debug, Args)]

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Config) -> Result<()> {
 
 fn path() -> Result<PathBuf> {
     config::path(|name| std::env::var_os(name)).ok_or_else(|| {
-        Error::NotThere("no home directory for the configuration; set TTMEM_CONFIG or TTMEM_HOME".into())
+        Error::NotFound("no home directory for the configuration; set TTMEM_CONFIG or TTMEM_HOME".into())
     })
 }
 

@@ -1,4 +1,4 @@
-//! `ttmem formats`: the readable formats, and how to capture each.
+//! `ttmem formats`: the supported formats, and how to capture each.
 
 use ttmem::{Result, read};
 

@@ -90,7 +90,7 @@ fn output<'a>(args: &Gantt, path: &'a Path, inputs: &'a [&String]) -> Result<Opt
     checked.map(Some).map_err(|error| match error {
         // Usually a shell pattern that matches several recordings.
         Error::Evidence { path, what } if args.output.is_some() => Error::Usage(format!(
-            "{}: not overwritten, because it is {what}; gantt takes a single input: run it once per file",
+            "{}: not overwritten, because it is {what}; pass one input per `ttmem gantt` command",
             path.display()
         )),
         error => error,

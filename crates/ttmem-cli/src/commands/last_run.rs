@@ -23,7 +23,7 @@ Examples:
   ttmem last-run model.log --in-place --profile last.ttmem
                                                     shorten the log to its last pass
 
-Only the profile includes what was allocated before the pass; the lines do not.
+The profile includes memory allocated before the pass; the lines do not.
 
 Exit codes: 0 success; 2 wrong usage, unreadable input or no separate passes; 4 no memory data.";
 
@@ -62,7 +62,7 @@ impl LastRun {
         let message = if profile == Some(Path::new("-")) {
             "--profile needs a file name; standard output is used for the lines"
         } else if self.in_place && profile.is_none_or(is_device) {
-            "--in-place requires --profile FILE.ttmem; the remaining lines do not include what was allocated \
+            "--in-place requires --profile FILE.ttmem, because the remaining lines do not show memory allocated \
              before the last pass"
         } else if profile
             .zip(self.output.as_deref())
@@ -128,8 +128,8 @@ pub(crate) fn run(args: &LastRun) -> Result<()> {
 fn print_notes(args: &LastRun, pass: &LastPass) {
     console::warn_of(&args.log, pass.warnings());
     if pass.is_everything() {
-        let hint = if args.marker.is_none() { "; use --marker TEXT to end passes at a line" } else { "" };
-        console::note(&format!("{}: only one pass; the whole log is kept{hint}", args.log));
+        let hint = if args.marker.is_none() { "; to split it, pass --marker TEXT" } else { "" };
+        console::note(&format!("{}: the log has a single pass, which is copied whole{hint}", args.log));
         return;
     }
     console::detail(|| {
@@ -235,7 +235,7 @@ impl Replaced {
     fn find(log: &str) -> Result<Self> {
         if log == "-" {
             let message = "standard input cannot be replaced; omit --in-place or pass a file";
-            return Err(Error::NotThere(message.into()));
+            return Err(Error::NotFound(message.into()));
         }
         let failed = |source| Error::Read { path: log.into(), source };
         let path = fs::canonicalize(log).map_err(failed)?;
@@ -244,7 +244,7 @@ impl Replaced {
             return Err(Error::Directory { path });
         }
         if !metadata.is_file() {
-            return Err(Error::NotThere(format!("{log}: not a regular file; omit --in-place")));
+            return Err(Error::NotFound(format!("{log}: not a regular file; omit --in-place")));
         }
         Ok(Self { path, metadata })
     }
@@ -256,7 +256,7 @@ impl Replaced {
         let now = fs::metadata(path).map_err(|source| Error::Write { path: path.into(), source })?;
         if now.len() != self.metadata.len() || now.modified().ok() != self.metadata.modified().ok() {
             let message = format!("{}: changed while being read; not replaced", path.display());
-            return Err(Error::NotThere(message));
+            return Err(Error::NotFound(message));
         }
         Ok(staged)
     }

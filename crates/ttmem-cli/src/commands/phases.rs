@@ -39,23 +39,23 @@ pub(crate) struct Phases {
     #[arg(long, value_name = "FILE")]
     pub logs: Vec<String>,
 
-    /// Set the device memory, instead of the log's (12 GiB if the log has none).
+    /// Set the device memory [default: the size in the log, otherwise 12 GiB].
     #[arg(long, alias = "device_memory", value_name = "SIZE")]
     pub device_memory: Option<MemorySize>,
 
-    /// Set the expected model size, instead of parameters times bytes per parameter.
+    /// Set the expected model size [default: parameters times bytes per parameter].
     #[arg(long, alias = "model_size", value_name = "SIZE")]
     pub model_size: Option<MemorySize>,
 
-    /// Set the expected optimizer size, instead of twice the model size.
+    /// Set the expected optimizer size [default: twice the model size].
     #[arg(long, alias = "optimizer_size", value_name = "SIZE")]
     pub optimizer_size: Option<MemorySize>,
 
-    /// Set the expected gradient size, instead of the model size.
+    /// Set the expected gradient size [default: the model size].
     #[arg(long, alias = "gradients_size", value_name = "SIZE")]
     pub gradients_size: Option<MemorySize>,
 
-    /// Split the peak by measured instead of expected model and optimizer sizes; Other then excludes the difference.
+    /// Use measured instead of expected model and optimizer sizes in the breakdown of the peak.
     #[arg(long, alias = "use_actual_sizes")]
     pub use_actual_sizes: bool,
 

@@ -29,7 +29,7 @@ pub(crate) struct Report {
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 
-    /// Set the name of the report, instead of the file's.
+    /// Set the name of the report [default: the name of the file].
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 

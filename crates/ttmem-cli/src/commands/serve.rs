@@ -18,8 +18,8 @@ Examples:
   ttmem serve --port 9000 --no-open        use port 9000; do not open a browser
   ttmem serve --max-upload 500MB           reject larger uploads
 
-Over SSH: start it on the remote machine, run the printed `ssh -L` command locally, and open the
-printed address locally. For the HTTP API, see docs/http.md.";
+Over SSH: run `ttmem serve` on the remote machine, run the printed `ssh -L` command on your machine,
+and open the printed address there. For the HTTP API, see docs/http.md.";
 
 /// The hidden option that starts a worker.
 const WORKER: &str = "--worker";
@@ -28,7 +28,7 @@ const WORKER: &str = "--worker";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// Listen on this port instead of the first free one from 8000.
+    /// Listen on this port [default: the first free port, 8000 or higher].
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
 
@@ -155,7 +155,7 @@ fn explain(server: &Server, machine: Option<&str>, report: Option<&str>) {
         let (here, there) = (server.address(report), server.far_address(report));
         let address = if here == there { "the address" } else { &there };
         console::note(&format!(
-            "From another machine: run this command there, then open {address} there\n  \
+            "From another machine, run this command there and open {address} in its browser:\n  \
              ssh -L {port}:{}:{port} {user}{machine}",
             server.host()
         ));

@@ -12,6 +12,7 @@ use crate::{console, reading};
 const EXAMPLES: &str = "\
 Examples:
   ttmem show vae-decoder                   print its summary
+  ttmem show vae-decoder --full            print all lines of it
   ttmem show vae-decoder --open            also open its page in a browser";
 
 /// `ttmem show`
@@ -29,6 +30,10 @@ pub(crate) struct Show {
     /// The output format.
     #[command(flatten)]
     pub form: Form,
+
+    /// How much is printed.
+    #[command(flatten)]
+    pub limits: Limits,
 }
 
 /// Prints the summary and the path of the page.
@@ -36,11 +41,14 @@ pub(crate) fn run(args: &Show) -> Result<()> {
     let stored = Store::from_env()?.find(&args.name)?;
     let file = stored.profile().unwrap_or_else(|| stored.folder.clone());
     let profile = reading::open(&file.to_string_lossy(), None)?;
-    let answer = query::summary(&[profile], &Request::default())?;
+    let top = args.limits.top_of_request(args.form);
+    let answer = query::summary(&[profile], &Request { top, ..Request::default() })?;
     console::warn(&answer.source);
-    summary::print(&answer, &stored.name, args.form, Limits::default(), None)?;
-    if let Some(page) = stored.page() {
-        console::note(&format!("page: {}", page.display()));
+    let page = stored.page();
+    let note = page.as_ref().map(|page| format!("page: {}", page.display()));
+    summary::print(&answer, &stored.name, args.form, args.limits, None, note.as_deref())?;
+    if let Some((page, note)) = page.zip(note) {
+        console::note(&note);
         if args.open {
             show_page(&page);
         }

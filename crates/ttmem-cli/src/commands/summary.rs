@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ttmem::query::{self, Expectations, ProcessFilter, Request, RunFilter};
+use ttmem::query::{self, Expectations, MemorySize, ProcessFilter, Request, RunFilter};
 use ttmem::read::Options;
 use ttmem::{Error, Result, report};
 
@@ -38,19 +38,11 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "STEP", value_parser = step)]
     pub at: Option<u32>,
 
-    /// Limit lists to N rows (default: 10).
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
+    /// How much is printed.
+    #[command(flatten)]
+    pub limits: Limits,
 
-    /// Print all lines on a terminal instead of fitting its height.
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
-    pub full: bool,
-
-    /// Limit Markdown to a size in bytes; rows are dropped from the ends of tables (default: 8000).
-    #[arg(long, value_name = "BYTES", requires = "markdown")]
-    pub budget: Option<usize>,
-
-    /// Select program runs: `all`, `last` (the last pass, usually a single run), or a run by its number from 1.
+    /// Select program runs: `all`, `last` (the last pass, usually a single run), or a run number, starting at 1.
     #[arg(long, value_name = "RUN", default_value = "all")]
     pub run: RunFilter,
 
@@ -58,8 +50,8 @@ pub(crate) struct Summary {
     #[arg(long, value_name = "RANK")]
     pub rank: Option<String>,
 
-    /// Select a process of a shared log by its number from 1, or `all`, starting with the one that ran out of memory or
-    /// the last.
+    /// Select one of several processes that wrote the log: a number, starting at 1, or `all` (first the process that
+    /// ran out of memory, otherwise the last).
     #[arg(long, value_name = "PROCESS", default_value = "all")]
     pub process: ProcessFilter,
 
@@ -114,15 +106,12 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     if opened.profiles.is_empty() {
         return Ok(opened.exit_code);
     }
-    // Tensors are grouped before a list is cut, except in JSON, which has no groups.
-    let top = args.top.map(|top| if args.form.json { top } else { usize::MAX });
-    let (run, process) = (args.run, args.process);
+    let (run, process, top) = (args.run, args.process, args.limits.top_of_request(args.form));
     let request =
         Request { at: args.at, top, run, rank: args.rank.clone(), process, expect, ..Request::default() };
     let summary = query::summary(&opened.profiles, &request)?;
     console::warn(&summary.source);
-    let limits = Limits { top: args.top, budget: args.budget, is_full: args.full };
-    print(&summary, &name(&files), args.form, limits, output.as_ref())?;
+    print(&summary, &name(&files), args.form, args.limits, output.as_ref(), None)?;
     Ok(opened.exit_code)
 }
 
@@ -147,43 +136,64 @@ fn inputs(args: &Summary) -> Result<(Vec<&str>, Option<Expectations>)> {
 
 /// Parses a step as it is printed: `3149` or `3,149`.
 fn step(text: &str) -> Result<u32, String> {
-    let digits: String = text.chars().filter(|letter| *letter != ',').collect();
-    let is_grouped = text.split(',').skip(1).all(|group| group.len() == 3);
-    digits.parse().ok().filter(|_| is_grouped).ok_or_else(|| "expected a step number, such as 3149".into())
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let mut groups = text.split(',');
+    let first = groups.next().unwrap_or_default();
+    let is_grouped = |first: &str| first.len() <= 3 && !first.starts_with('0');
+    let is_step = is_number(first)
+        && (!text.contains(',') || is_grouped(first))
+        && groups.all(|group| group.len() == 3 && is_number(group));
+    let digits = text.replace(',', "");
+    digits.parse().ok().filter(|_| is_step).ok_or_else(|| "expected a step number, such as 3149".into())
+}
+
+/// Parses a number of rows.
+fn rows(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| "expected a number of rows, at least 1".into())
 }
 
 /// How much of a summary is printed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Limits {
-    /// Rows per list.
+    /// Limit lists to N rows [default: 10].
+    #[arg(long, value_name = "N", value_parser = rows)]
     pub top: Option<usize>,
-    /// Bytes of a Markdown document.
-    pub budget: Option<usize>,
-    /// Whether the text may exceed the height of the terminal.
-    pub is_full: bool,
+
+    /// Print all lines on a terminal instead of fitting its height.
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub full: bool,
+
+    /// Limit Markdown to a size, such as 12KiB; rows are dropped from the ends of tables [default: 8000 bytes].
+    #[arg(long, value_name = "SIZE", requires = "markdown")]
+    pub budget: Option<MemorySize>,
 }
 
-/// Prints a summary.
+impl Limits {
+    /// The rows to request. Tensors are grouped before a list is cut, except in JSON, which has no groups.
+    pub fn top_of_request(self, form: Form) -> Option<usize> {
+        self.top.map(|top| if form.json { top } else { usize::MAX })
+    }
+}
+
+/// Prints a summary. It leaves room on the terminal for the note that follows.
 pub(crate) fn print(
     summary: &query::Summary,
     name: &str,
     form: Form,
     limits: Limits,
     output: Option<&Output<'_>>,
+    note: Option<&str>,
 ) -> Result<()> {
     if form.json {
         return console::write(output, |out| report::json(summary, out));
     }
     if form.markdown {
-        let standard = report::MarkdownSize::default();
-        let size = report::MarkdownSize {
-            budget: limits.budget.unwrap_or(standard.budget),
-            rows: limits.top.unwrap_or(standard.rows),
-        };
-        return console::write(output, |out| report::markdown(summary, name, size, out));
+        let text = markdown(summary, name, limits);
+        return console::write(output, |out| out.write_all(&text));
     }
     let screen = console::screen(limits.top);
-    let height = screen.height.filter(|_| !limits.is_full && output.is_none());
+    let height = screen.height.filter(|_| !limits.full && output.is_none());
+    let height = height.map(|height| height.saturating_sub(note.map_or(0, console::lines_of_note)));
     let text = report::text(summary, report::Screen { height, ..screen });
     match output {
         Some(_) => console::write(output, |out| writeln!(out, "{text}\n({})", report::MARKER)),
@@ -191,10 +201,51 @@ pub(crate) fn print(
     }
 }
 
+/// The summary as Markdown. Warns if it is larger than requested.
+fn markdown(summary: &query::Summary, name: &str, limits: Limits) -> Vec<u8> {
+    let standard = report::MarkdownSize::default();
+    let budget = limits.budget.map(|MemorySize(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let rows = limits.top.unwrap_or(standard.rows);
+    let size = report::MarkdownSize { budget: budget.unwrap_or(standard.budget), rows };
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = report::markdown(summary, name, size, &mut text);
+    if let Some(budget) = budget.filter(|budget| text.len() > *budget) {
+        let len = text.len();
+        console::caution(&format!("--budget {budget}: the headings and totals alone take {len} bytes"));
+    }
+    text
+}
+
 /// The title of the document.
 fn name(files: &[&str]) -> String {
     match files {
         [file] => report::title_of(file),
         files => format!("{} files", files.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_number_as_it_is_printed() {
+        for (text, number) in
+            [("0", 0), ("007", 7), ("3149", 3149), ("3,149", 3149), ("12,345,678", 12_345_678)]
+        {
+            assert_eq!(step(text), Ok(number), "{text}");
+        }
+        for wrong in
+            ["", ",149", "0,101", "+5", "-1", "1,07", "1234,567", "1,", "1,,000", "x", "1.5", "4294967296"]
+        {
+            assert!(step(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lists_have_at_least_one_row() {
+        assert_eq!(rows("5"), Ok(5));
+        assert!(rows("0").is_err() && rows("-1").is_err() && rows("x").is_err());
     }
 }

@@ -85,7 +85,7 @@ fn json_is_the_answer_and_no_file_is_written() {
 fn an_input_without_calls_says_how_to_record_them() {
     let folder = folder();
     let failed = gantt(folder.path(), &[&corpus("tt_log/vae-decoder.log"), "out.html"]).code(4);
-    assert!(stderr(&failed).contains("track_operation"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("ttmem track"), "{}", stderr(&failed));
     assert!(!folder.path().join("out.html").exists());
     let failed = gantt(folder.path(), &["run.json", "--json", "--rank", "7"]).code(2);
     assert!(stderr(&failed).contains("no rank 7"), "{}", stderr(&failed));
@@ -101,7 +101,7 @@ fn a_summary_of_a_profile_without_lifetimes_does_not_ask_for_a_log() {
     let text = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
     assert!(
         text.contains("memory profile")
-            && text.contains("largest tensors of a snapshot")
+            && text.contains("largest tensors of each snapshot")
             && !text.contains("TTMLIR"),
         "{text}"
     );

@@ -86,7 +86,7 @@ fn the_lines_are_those_of_the_log() {
     assert!(last.lines().all(|line| rest.any(|of_log| of_log == line)));
     assert!(last.len() < log.len());
     let (_, said) = run(folder.path(), &["summary", "last.log"]);
-    assert!(said.contains("the log begins inside a running process"), "{said}");
+    assert!(said.contains("the log does not include the start of the process"), "{said}");
     let (_, said) = run(folder.path(), &["summary", "vae.log"]);
     assert_eq!(said, "");
 }
@@ -225,7 +225,7 @@ fn in_place_requires_a_profile() {
     let folder = folder();
     for args in [&[][..], &["--profile", "/dev/null"]] {
         let said = refused(folder.path(), &[&["last-run", "vae.log", "--in-place"], args].concat());
-        assert!(said.contains("--in-place requires --profile FILE.ttmem"), "{said}");
+        assert!(said.contains("--in-place requires --profile FILE.ttmem, because"), "{said}");
     }
     let said = refused(folder.path(), &["last-run", "vae.log", "--profile", "-"]);
     assert!(said.contains("--profile needs a file name"), "{said}");
@@ -245,7 +245,7 @@ fn in_place_the_log_becomes_its_last_pass() {
     assert_eq!(peak(folder.path(), &["last.ttmem"]), whole);
     // A second time changes nothing.
     let (_, said) = run(folder.path(), &["last-run", "vae.log", "--in-place", "--profile", "again.ttmem"]);
-    assert!(said.contains("only one pass; the whole log is kept"), "{said}");
+    assert!(said.contains("the log has a single pass, which is copied whole"), "{said}");
     assert_eq!(fs::read(folder.path().join("vae.log")).unwrap(), expected);
     assert_eq!(names(folder.path()), ["again.ttmem", "last.ttmem", "vae.log"]);
 }
@@ -309,11 +309,14 @@ fn logs_without_passes_are_not_changed() {
         (&["info.log", "--in-place", "--profile", "new.ttmem"], "--marker"),
         (&["info.log", "-o", "new.log"], "does not name programs"),
         (&["hello.txt", "-o", "new.log"], "unknown format"),
-        (&["out/vae.ttmem", "-o", "new.log"], "only logs have passes"),
-        (&["out"], "is a directory"),
+        (&["out/vae.ttmem", "-o", "new.log"], "out/vae.ttmem: not a log but "),
+        (&["out"], "folder without a report"),
         (&["nothing.log"], "cannot read nothing.log"),
         (&["-", "--in-place", "--profile", "new.ttmem"], "standard input cannot be replaced"),
-        (&["vae.log", "--marker", "never printed", "-o", "new.log"], "vae.log: no line contains the marker"),
+        (
+            &["vae.log", "--marker", "never printed", "-o", "new.log"],
+            "vae.log: no line contains the --marker text",
+        ),
     ];
     for (args, expected) in cases {
         let said = refused(folder.path(), &[&["last-run"], args].concat());
@@ -334,7 +337,12 @@ fn a_log_of_one_pass_is_kept_and_reported() {
     fs::copy(corpus("oom-capacity.log"), folder.path().join("oom.log")).unwrap();
     let (printed, said) = run(folder.path(), &["last-run", "oom.log"]);
     assert_eq!(printed, fs::read(corpus("oom-capacity.log")).unwrap());
-    assert!(said.contains("oom.log: only one pass; the whole log is kept; use --marker TEXT"), "{said}");
+    assert!(
+        said.contains(
+            "oom.log: the log has a single pass, which is copied whole; to split it, pass --marker TEXT"
+        ),
+        "{said}"
+    );
     let (_, said) = run(folder.path(), &["last-run", "oom.log", "-q"]);
     assert_eq!(said, "");
 }

@@ -19,4 +19,5 @@ mod run;
 mod seeds;
 mod serve;
 mod summary;
+mod track;
 mod typescript;

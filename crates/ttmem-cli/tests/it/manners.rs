@@ -1,4 +1,4 @@
-//! Behaviour that all commands share: help, streams, verbosity, colours, completions, manual pages.
+//! Behavior that all commands share: help, streams, verbosity, colors, completions, manual pages.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,13 +6,15 @@ use std::process::{Command as Process, Stdio};
 
 use assert_cmd::Command;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "summary",
     "report",
     "run",
+    "track",
     "last-run",
     "phases",
     "chart",
+    "gantt",
     "serve",
     "list",
     "show",
@@ -131,7 +133,7 @@ fn quiet_prints_only_results_and_errors_and_verbose_prints_more() {
 }
 
 #[test]
-fn without_a_terminal_there_are_no_colours_and_no_bar() {
+fn without_a_terminal_there_are_no_colors_and_no_bar() {
     for args in [vec!["summary"], vec!["summary", "-v"]] {
         let output =
             ttmem().args(args).arg(corpus("vae-decoder.log")).assert().success().get_output().clone();

@@ -147,10 +147,36 @@ fn every_output_may_be_replaced_by_the_next() {
     let folder = folder();
     for writer in WRITERS.iter().filter(|writer| writer[0] != "last-run") {
         let output = named(writer, &format!("out-{}", writer.join("")));
-        for force in [false, true, true] {
+        for force in [false, false, true] {
             let (code, said) = write(folder.path(), writer, &output, force);
             assert_eq!(code, 0, "{writer:?}: {said}");
         }
+    }
+}
+
+#[test]
+fn a_file_that_ttmem_did_not_write_needs_force() {
+    let folder = folder();
+    let pictures: [&[&str]; 2] =
+        [&["chart", "in.log", "-o", "OUT"], &["phases", "train.log", "--chart", "OUT"]];
+    let pictures = pictures.map(|writer| (writer, "mine.png".to_owned()));
+    let others = WRITERS.into_iter().map(|writer| (writer, named(writer, "mine")));
+    for (writer, output) in others.chain(pictures) {
+        let path = folder.path().join(&output);
+        fs::write(&path, "my notes\n").unwrap();
+        let (code, said) = write(folder.path(), writer, &output, false);
+        assert_eq!(code, 2, "{writer:?}: {said}");
+        let wanted = format!("{output}: already exists, and ttmem did not write it; use --force");
+        assert!(said.contains(&wanted), "{writer:?}: {said}");
+        assert_eq!(fs::read(&path).unwrap(), b"my notes\n", "{writer:?}");
+        let (code, said) = write(folder.path(), writer, &output, true);
+        assert_eq!(code, 0, "{writer:?}: {said}");
+        let written = fs::read(&path).unwrap();
+        assert_ne!(written, b"my notes\n", "{writer:?}");
+        // Its own output is replaced, except for an extracted log, which is a log.
+        let (code, said) = write(folder.path(), writer, &output, false);
+        assert_eq!(code, if writer[0] == "last-run" { 2 } else { 0 }, "{writer:?}: {said}");
+        assert_eq!(fs::read(&path).unwrap(), written, "{writer:?}");
     }
 }
 
@@ -174,7 +200,7 @@ fn gantt_takes_a_single_input() {
     fs::copy(folder.path().join("calls.json"), folder.path().join("second.json")).unwrap();
     let (code, said) = write(folder.path(), &["gantt", "calls.json", "OUT"], "second.json", true);
     assert_eq!(code, 2);
-    assert!(said.contains("second.json: not overwritten") && said.contains("run it once per file"), "{said}");
+    assert!(said.contains("second.json: not overwritten") && said.contains("pass one input per"), "{said}");
 }
 
 #[test]

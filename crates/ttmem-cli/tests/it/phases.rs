@@ -103,7 +103,10 @@ fn pictures_are_replaced_only_by_force() {
     let folder = folder();
     let usual = folder.path().join("memory_peak_visualization.png");
     let (screen, errors) = said(&folder, &["phases", "--logs", "tinyllama.log", "--visualize_peak"], 0);
-    assert!(screen.contains("Compared") && errors.contains("drew memory_peak_visualization.png"), "{errors}");
+    assert!(
+        screen.contains("Comparison") && errors.contains("wrote memory_peak_visualization.png"),
+        "{errors}"
+    );
     let drawn = fs::read(&usual).unwrap();
     assert!(drawn.starts_with(b"\x89PNG\r\n\x1a\n"));
     // A picture of ttmem's own is replaced, another one is not.
@@ -170,7 +173,7 @@ fn the_last_of_many_phases_are_shown() {
 fn memory_over_time_is_drawn_to_a_file() {
     let folder = folder();
     let (out, errors) = said(&folder, &["chart", "vae.log", "-o", "m.svg", "--title", "A decoder"], 0);
-    assert!(out.is_empty() && errors.contains("drew m.svg"), "{errors}");
+    assert!(out.is_empty() && errors.contains("wrote m.svg"), "{errors}");
     let svg = fs::read_to_string(folder.path().join("m.svg")).unwrap();
     assert!(svg.contains("A decoder") && svg.contains("step 100 ttnn.add"));
     said(&folder, &["chart", "vae.log", "-o", "m.svg", "--run", "last", "--pool", "DRAM"], 0);

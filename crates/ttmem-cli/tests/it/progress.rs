@@ -94,11 +94,11 @@ fn a_slow_read_has_a_bar_that_is_removed() {
     }
 }
 
-/// Colours on a terminal, unless NO_COLOR is set.
+/// Colors on a terminal, unless NO_COLOR is set.
 #[test]
-fn a_terminal_has_colours_unless_disabled() {
+fn a_terminal_has_colors_unless_disabled() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log/oom-capacity.log");
-    let coloured = |set: Option<&str>| {
+    let colored = |set: Option<&str>| {
         let mut terminal = Terminal::start(&["summary", log.to_str().unwrap()], set);
         let mut raw = Vec::new();
         while let Ok(bytes) = terminal.output.recv_timeout(TIMEOUT) {
@@ -107,6 +107,6 @@ fn a_terminal_has_colours_unless_disabled() {
         terminal.child.wait().unwrap();
         raw.contains(&0x1b)
     };
-    assert!(coloured(None));
-    assert!(!coloured(Some("NO_COLOR")));
+    assert!(colored(None));
+    assert!(!colored(Some("NO_COLOR")));
 }

@@ -70,14 +70,44 @@ fn a_report_of_a_folder_is_made_from_its_profile() {
     assert_eq!(summary(&out.join("graphs.ttmem")), summary(Path::new(&corpus("two-graphs.log"))));
 }
 
+/// For a PyTorch program, the JSON files for Tenstorrent's tools would be many times as large as the recording.
+#[test]
+fn the_json_files_are_written_for_tenstorrent_or_on_request() {
+    let home = tempfile::tempdir().unwrap();
+    let recording = corpus("../guides/batch256.ttmem");
+    let kinds = ["memory", "operations", "inputs_registry", "ir"];
+    let written = |args: &[&str], name: &str| -> Vec<&str> {
+        let folder = report(home.path(), args);
+        let listed = fs::read_to_string(folder.join(format!("{name}_about.json"))).unwrap();
+        let is_written = |kind: &&str| {
+            let file = format!("{name}_{kind}.json");
+            let is_there = names(&folder).contains(&file);
+            assert_eq!(listed.contains(&file), is_there, "{listed}");
+            is_there
+        };
+        assert!(names(&folder).contains(&format!("{name}_summary.json")), "{:?}", names(&folder));
+        kinds.into_iter().filter(is_written).collect()
+    };
+    assert_eq!(written(&[&recording], "batch256"), [""; 0]);
+    assert_eq!(written(&[&recording, "--all"], "batch256"), kinds);
+    // The next report removes them.
+    assert_eq!(written(&[&recording], "batch256"), [""; 0]);
+    let out = home.path().join("out").display().to_string();
+    assert_eq!(written(&[&recording, "-o", &out], "batch256"), [""; 0]);
+    assert_eq!(written(&[&recording, "-o", &out, "--all"], "batch256"), kinds);
+    let log = corpus("oom-capacity.log");
+    assert_eq!(written(&[&log], "oom-capacity"), kinds);
+    assert_eq!(written(&[&log, "--all"], "oom-capacity"), kinds);
+}
+
 #[test]
 fn a_folder_without_a_report_says_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let output = ttmem(home.path()).arg("report").arg(home.path()).assert().code(2).get_output().clone();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory without a report"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("folder without a report"));
 }
 
-/// A folder written by the earlier tool.
+/// A folder written by tt-memory-profiler 0.x.
 fn small_model(parent: &Path) -> PathBuf {
     let folder = parent.join("small_model_20260122_143957");
     fs::create_dir(&folder).unwrap();

@@ -81,6 +81,81 @@ fn the_list_has_name_time_format_peak_and_size() {
 }
 
 #[test]
+fn a_stored_report_has_the_limits_of_a_summary() {
+    let home = Home::new();
+    let log = corpus("vae-decoder.log");
+    let few: Value =
+        serde_json::from_str(&home.stdout(&["show", "vae-decoder", "--json", "--top", "2"])).unwrap();
+    assert_eq!(few["ranks"][0]["suspects"].as_array().unwrap().len(), 2);
+    let full = home.stdout(&["show", "vae-decoder", "--full", "--top", "3"]);
+    let of_log = home.stdout(&["summary", &log, "--full", "--top", "3"]);
+    let body = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(body(&full), body(&of_log));
+    let small = home.stdout(&["show", "vae-decoder", "--markdown", "--budget", "4kB"]);
+    assert!(small.len() <= 4096 && small.len() > 2000, "{} bytes", small.len());
+    home.ttmem().args(["show", "vae-decoder", "--budget", "4000"]).assert().code(2);
+}
+
+#[cfg(unix)]
+#[test]
+fn on_a_terminal_the_list_cuts_long_names_and_fits_the_width() {
+    let place = crate::pseudo_terminal::Place::new();
+    let long = "a-name-that-is-much-longer-than-usual".repeat(3);
+    let reports = [(&*long, "vae-decoder.log"), ("short", "info-only.log"), ("full", "oom-capacity.log")];
+    for (name, log) in reports {
+        place.ttmem().args(["report", "--name", name, &corpus(log)]).assert().success();
+    }
+    for size in [(80, 24), (120, 40)] {
+        let shown = place.show(&["list"], size);
+        let lines = &shown.lines;
+        assert_eq!(lines.len(), 4, "{lines:#?}");
+        let is_narrow = |line: &String| line.chars().count() <= usize::from(size.0);
+        assert!(lines.iter().all(is_narrow), "{lines:#?}");
+        let row = |log: &str| lines.iter().find(|line| line.starts_with(log)).unwrap();
+        // Names differ at their ends.
+        let name = row("a-na").split_whitespace().next().unwrap();
+        assert!(
+            name.contains('…') && name.ends_with("than-usual") && name.chars().count() >= 12,
+            "{lines:#?}"
+        );
+        assert!(row("full").contains("MiB/bank (99%), OOM"), "{lines:#?}");
+        assert!(!row("a-na").contains("OOM") && !row("short").contains("OOM"), "{lines:#?}");
+    }
+    // In a pipe, names are complete.
+    let output = place.ttmem().arg("list").assert().success().get_output().clone();
+    let list = String::from_utf8(output.stdout).unwrap();
+    assert!(list.lines().any(|line| line.starts_with(&format!("{long}  "))), "{list}");
+    assert!(!list.contains('…') && list.contains("(99%), OOM"), "{list}");
+}
+
+#[cfg(unix)]
+#[test]
+fn on_a_terminal_a_stored_report_fits_the_height() {
+    let place = crate::pseudo_terminal::Place::new();
+    place
+        .ttmem()
+        .args(["report", "--name", &"long".repeat(20), &corpus("vae-decoder.log")])
+        .assert()
+        .success();
+    let name = "long".repeat(20);
+    let brief = place.show(&["show", &name], (80, 24));
+    assert_eq!(brief.scrolled, 0, "{}", brief.screen);
+    let (page, lines) = brief.lines.split_last().unwrap();
+    assert!(page.starts_with("page: ") && page.ends_with("_report.html"), "{page}");
+    let last = lines.last().unwrap();
+    let hidden =
+        last.strip_prefix("… ").and_then(|rest| rest.strip_suffix(" more lines (--full shows them)"));
+    let full = place.show(&["show", "--full", &name], (80, 24));
+    assert_eq!(
+        lines.len() - 1 + hidden.unwrap().parse::<usize>().unwrap(),
+        full.lines.len() - 1,
+        "{lines:#?}"
+    );
+    let fewer = place.show(&["show", "--full", "--top", "2", &name], (80, 24));
+    assert!(fewer.lines.len() < full.lines.len(), "{:#?}", fewer.lines);
+}
+
+#[test]
 fn a_run_is_listed_and_its_folder_is_kept_when_it_is_removed() {
     let home = Home::new();
     let folder = home.with_run();

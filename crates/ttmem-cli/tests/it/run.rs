@@ -6,6 +6,7 @@
 mod endings;
 mod options;
 mod output;
+mod recordings;
 mod signals;
 mod terminal;
 
@@ -33,7 +34,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// `ttmem run` in this folder, without settings that change its behaviour.
+    /// `ttmem run` in this folder, without settings that change its behavior.
     fn run(&self) -> Command {
         let mut command = self.ttmem();
         command.arg("run");
@@ -43,7 +44,7 @@ impl Place {
     fn ttmem(&self) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("ttmem"));
         command.current_dir(self.folder.path()).env("TTMEM_HOME", self.path("home"));
-        for variable in SETTINGS {
+        for variable in SETTINGS.into_iter().chain(["TTMEM_TRACK", "TTMEM_TRACK_DIR"]) {
             command.env_remove(variable);
         }
         command.stdin(Stdio::null());

@@ -153,7 +153,7 @@ fn a_page_is_made_from_a_folder_with_and_without_a_profile() {
         place.stdout(line);
         assert!(page.is_file(), "{line}");
 
-        // The original tool wrote JSON files and no profile; there is a warning about what they lack.
+        // tt-memory-profiler 0.x wrote JSON files and no profile; there is a warning about what they lack.
         for end in [".ttmem", "_about.json", "_summary.json", "_report.html"] {
             fs::remove_file(folder.join(format!("script{end}"))).unwrap();
         }

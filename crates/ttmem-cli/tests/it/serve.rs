@@ -219,12 +219,12 @@ fn the_address_for_the_other_end_of_ssh_is_printed_if_it_differs() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let (_, said) = serving.stop(Signal::TERM);
-    assert!(said.contains(&format!("then open http://localhost:{port}/?token={token} there")), "{said}");
+    assert!(said.contains(&format!("open http://localhost:{port}/?token={token} in its browser")), "{said}");
     assert!(said.contains(&format!("  ssh -L {port}:127.0.0.2:{port} ann@")), "{said}");
     let usual = serve(command(home.path(), &["--port", "0", "--bind", "::ffff:127.0.0.1", "--no-token"]));
     assert_eq!(usual.address, format!("http://localhost:{}/", usual.port));
     let (_, said) = usual.stop(Signal::TERM);
-    assert!(said.contains("then open the address there"), "{said}");
+    assert!(said.contains("run this command there and open the address in its browser"), "{said}");
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_browser_opens_a_redirect_file_and_none_is_started_over_ssh() {
     ] {
         let (status, said) = start(args, more).stop(Signal::TERM);
         assert_eq!(status.code(), Some(0));
-        assert!(!shown.exists() && !said.contains("browser"), "{args:?} {more:?}: {said}");
+        assert!(!shown.exists() && !said.contains("opened in the browser"), "{args:?} {more:?}: {said}");
     }
 }
 

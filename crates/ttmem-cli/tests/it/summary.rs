@@ -1,5 +1,8 @@
 //! `ttmem summary`: streams, exit codes, options, the screen.
 
+#[cfg(unix)]
+mod terminal;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -112,6 +115,9 @@ fn standard_input_has_the_same_summary() {
         .stdout
         .clone();
     let mut piped: Value = serde_json::from_slice(&piped).unwrap();
+    let text = fs::read(corpus("two-graphs.log")).unwrap();
+    let screen = ttmem().args(["summary", "-"]).write_stdin(text).assert().success().get_output().clone();
+    assert!(screen.stdout.starts_with(b"standard input   Tenstorrent runtime log, "));
     piped["source"]["files"] = plain["source"]["files"].clone();
     piped["ranks"][0]["file"] = plain["ranks"][0]["file"].clone();
     assert_eq!(piped, plain);
@@ -127,6 +133,57 @@ fn several_files_are_reported_in_order() {
 }
 
 #[test]
+fn ranks_are_sorted_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = fs::read_to_string(corpus("info-only.log")).unwrap();
+    let of_rank = |rank: usize| {
+        let tagged = log.lines().map(|line| format!("[1,{rank}]<stdout>:{line}"));
+        tagged.collect::<Vec<_>>().join("\n") + "\n"
+    };
+    for rank in 0..12 {
+        fs::write(folder.path().join(format!("rank{rank}.log")), of_rank(rank)).unwrap();
+    }
+    let shared: String = (0..12).rev().map(of_rank).collect();
+    fs::write(folder.path().join("all.log"), shared).unwrap();
+    // The shell sorts rank10.log before rank2.log.
+    let mut files: Vec<String> = (0..12).map(|rank| format!("rank{rank}.log")).collect();
+    files.sort();
+    assert!(files[2] == "rank10.log");
+    let wanted: Vec<String> = (0..12).map(|rank| format!("1,{rank}")).collect();
+    for files in [files, vec!["all.log".to_owned()]] {
+        let answer = |form: &[&str]| {
+            let done = ttmem().current_dir(folder.path()).arg("summary").args(form).args(&files).assert();
+            String::from_utf8(done.success().get_output().stdout.clone()).unwrap()
+        };
+        let json: Value = serde_json::from_str(&answer(&["--json"])).unwrap();
+        let ranks: Vec<&str> =
+            json["ranks"].as_array().unwrap().iter().map(|rank| rank["rank"].as_str().unwrap()).collect();
+        assert_eq!(ranks, wanted, "{files:?}");
+        let text = answer(&[]);
+        let table = text.lines().skip(1).take(12).map(|line| line.split_whitespace().nth(1).unwrap());
+        assert_eq!(table.collect::<Vec<_>>(), wanted, "{text}");
+        let headings = text.lines().filter_map(|line| line.split_once(", rank ")).map(|(_, rest)| rest);
+        let headings: Vec<&str> = headings.filter_map(|rest| rest.split_whitespace().next()).collect();
+        assert_eq!(headings, wanted, "{text}");
+    }
+}
+
+#[test]
+fn files_that_ended_out_of_memory_are_marked() {
+    let logs = ["vae-decoder.log", "oom-capacity.log", "info-only.log", "oom-fragmentation.log"];
+    let marked = |logs: &[&str]| -> Vec<bool> {
+        let text = screen(&[&["summary"], logs].concat());
+        let table = text.lines().skip(1).take(logs.len());
+        table.map(|line| line.ends_with("  out of memory")).collect()
+    };
+    assert_eq!(marked(&logs), [false, true, false, true]);
+    assert_eq!(marked(&[logs[0], logs[2]]), [false, false]);
+    let head = |logs: &[&str]| screen(logs).lines().next().unwrap().trim_end().to_owned();
+    assert!(head(&logs).ends_with("  result"), "{}", head(&logs));
+    assert!(head(&[logs[0], logs[2]]).ends_with("  peak"), "{}", head(&[logs[0], logs[2]]));
+}
+
+#[test]
 fn a_rank_can_be_selected_by_number_or_label() {
     let file = path("two-ranks-info-only.log");
     for wanted in ["1", "1,1"] {
@@ -135,7 +192,7 @@ fn a_rank_can_be_selected_by_number_or_label() {
         assert_eq!(answer["ranks"][0]["rank"], "1,1");
     }
     let output = ttmem().args(["summary", "--rank", "7", &file]).assert().code(2).get_output().clone();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("1,0, 1,1"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("1,0; 1,1"));
 }
 
 #[test]
@@ -190,6 +247,7 @@ fn a_file_alone_is_summarized() {
     assert_eq!(stdout(&[&file]), stdout(&["summary", &file]));
     assert_eq!(stdout(&[&file, "--json"]), stdout(&["summary", "--json", &file]));
     assert_eq!(stdout(&["-q", &file]), stdout(&["summary", "-q", &file]));
+    assert_eq!(stdout(&["--top", "3", &file]), stdout(&["summary", "--top", "3", &file]));
     let refused = |word: &str| {
         String::from_utf8(ttmem().arg(word).assert().code(2).get_output().stderr.clone()).unwrap()
     };
@@ -200,10 +258,82 @@ fn a_file_alone_is_summarized() {
 #[test]
 fn a_step_may_be_grouped_as_it_is_printed() {
     let file = path("oom-fragmentation.log");
-    assert_eq!(stdout(&["summary", "--at", "0,107", &file]), stdout(&["summary", "--at", "107", &file]));
-    for wrong in ["1,07", "x", "", "1.5"] {
+    let unknown = ttmem().args(["summary", "--at", "9,107", &file]).assert().code(2).get_output().clone();
+    assert_eq!(
+        unknown.stderr,
+        ttmem().args(["summary", "--at", "9107", &file]).assert().code(2).get_output().stderr
+    );
+    for wrong in ["0,107", ",107", "+7", "1,07", "x", "", "1.5"] {
         ttmem().args(["summary", "--at", wrong, &file]).assert().code(2);
     }
+}
+
+#[test]
+fn lists_have_at_least_one_row() {
+    let output = ttmem().args(["summary", "--top", "0", &path("vae-decoder.log")]).assert().code(2);
+    assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("at least 1"));
+}
+
+#[test]
+fn a_budget_has_a_unit_and_a_minimum() {
+    let log = path("vae-decoder.log");
+    assert_eq!(
+        stdout(&["summary", "--markdown", "--budget", "4KiB", &log]),
+        stdout(&["summary", "--markdown", "--budget", "4096", &log])
+    );
+    let small = ttmem().args(["summary", "--markdown", "--budget", "100", &log]).assert().success();
+    let (text, said) = (&small.get_output().stdout, String::from_utf8_lossy(&small.get_output().stderr));
+    let wanted = format!("warning: --budget 100: the headings and totals alone take {} bytes\n", text.len());
+    assert_eq!(said, wanted);
+    let enough = ttmem().args(["summary", "--markdown", "--budget", "8kB", &log]).assert().success();
+    assert_eq!(String::from_utf8_lossy(&enough.get_output().stderr), "");
+}
+
+#[test]
+fn a_report_that_was_edited_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, link) = (folder.path().join("all.md"), folder.path().join("link.md"));
+    let file = path("oom-capacity.log");
+    for form in ["--json", "--markdown", "--full"] {
+        let write = |to: &Path| ttmem().args(["summary", form, &file, "-o"]).arg(to).assert();
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink("all.md", &link).unwrap();
+        write(&out).success();
+        let report = fs::read_to_string(&out).unwrap();
+        write(&link).success();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let edited = report + "# My conclusions\n";
+        fs::write(&out, &edited).unwrap();
+        for to in [&out, &link] {
+            write(to).code(2);
+            assert_eq!(fs::read_to_string(&out).unwrap(), edited, "{form}");
+        }
+        fs::remove_file(&out).unwrap();
+    }
+}
+
+#[test]
+fn the_files_of_ranks_are_sorted_and_kept_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &str, to: &str| {
+        fs::copy(corpus(from), folder.path().join(to)).unwrap();
+    };
+    for number in [1, 2, 10] {
+        copy("info-only.log", &format!("rank{number}.log"));
+    }
+    copy("two-ranks-info-only.log", "runA.log");
+    copy("two-ranks-info-only.log", "runB.log");
+    let order = |files: &[&str]| -> Vec<String> {
+        let mut command = ttmem();
+        let output = command.current_dir(folder.path()).args(["summary", "--json"]).args(files);
+        let answer: Value = serde_json::from_slice(&output.assert().success().get_output().stdout).unwrap();
+        let of_rank = |rank: &Value| format!("{} {}", rank["file"], rank["rank"]).replace('"', "");
+        answer["ranks"].as_array().unwrap().iter().map(of_rank).collect()
+    };
+    let numbered = order(&["rank1.log", "rank10.log", "rank2.log"]);
+    assert_eq!(numbered, ["rank1.log null", "rank2.log null", "rank10.log null"]);
+    let both = order(&["runA.log", "runB.log"]);
+    assert_eq!(both, ["runA.log 1,0", "runA.log 1,1", "runB.log 1,0", "runB.log 1,1"]);
 }
 
 #[test]
@@ -219,12 +349,12 @@ fn errors_name_the_file_and_what_to_do() {
     let cut = profiles.path().join("cut.ttmem");
     fs::write(&cut, b"\x89TTMEM\r\n").unwrap();
     for (file, says) in [
-        (&cut, "cut.ttmem: no data"),
-        (&empty, "is empty"),
+        (&cut, "cut.ttmem: no usable data"),
+        (&empty, "empty file"),
         (&binary, "ttmem formats"),
         (&prose, "ttmem formats"),
         (&folder.path().join("gone.log"), "cannot read"),
-        (&folder.path().to_path_buf(), "is a directory"),
+        (&folder.path().to_path_buf(), "folder with a log but no report"),
     ] {
         let file = file.display().to_string();
         let output = ttmem().args(["summary", &file]).assert().code(2).get_output().clone();
@@ -251,7 +381,7 @@ fn a_bad_file_is_an_error_and_the_others_are_reported() {
 }
 
 #[test]
-fn colours_are_for_terminals() {
+fn colors_are_for_terminals() {
     assert!(!stdout(&["summary", &path("oom-capacity.log")]).contains('\u{1b}'));
     let output =
         ttmem().args(["summary", &path("malformed/empty.log")]).assert().code(2).get_output().clone();

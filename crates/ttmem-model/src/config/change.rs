@@ -110,7 +110,7 @@ fn set(table: &mut dyn TableLike, key: &str, mut value: Value) {
 }
 
 fn no_table(path: &Path, key: &str) -> Error {
-    Error::NotThere(format!("{}: {key} exists but is not a table; correct it by hand", path.display()))
+    Error::NotFound(format!("{}: {key} exists but is not a table; correct it by hand", path.display()))
 }
 
 /// Restores the line endings and the byte order mark of the original text.

@@ -99,7 +99,7 @@ impl Config {
         let document = Document::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             let message = error.message().trim().replace('\n', "; ");
-            let message = format!("invalid TOML: {message}; correct the line or remove the file");
+            let message = format!("invalid TOML ({message}); correct the line or remove the file");
             Error::Config { path: path.into(), line, message }
         })?;
         let mut reading = Reading { text, path, config: Self::default() };
@@ -142,7 +142,7 @@ impl Reading<'_> {
                 config.enable_memory_profiling = Some(config.enable_memory_profiling == Some(true) || is_on);
             }
             None => {
-                self.problem(item.span(), &format!("{SWITCH} is {}: expected true or false", shown(item)));
+                self.problem(item.span(), &format!("{SWITCH} is {}; expected true or false", shown(item)));
             }
         }
     }
@@ -151,7 +151,7 @@ impl Reading<'_> {
     fn ours(&mut self, item: Option<&Item>) {
         let Some(item) = item else { return };
         let Some(table) = item.as_table_like() else {
-            let what = format!("{OURS} is {}: expected a table [{OURS}]", shown(item));
+            let what = format!("{OURS} is {}; expected a table [{OURS}]", shown(item));
             return self.problem(item.span(), &what);
         };
         for (key, item) in table.iter() {
@@ -173,7 +173,7 @@ impl Reading<'_> {
             Some(folder) => self.config.output_dir = Some(folder.to_owned()),
             None => {
                 let what =
-                    format!("{OUTPUT_DIR} is {}: expected a folder, such as \"profiles\"", shown(item));
+                    format!("{OUTPUT_DIR} is {}; expected a folder, such as \"profiles\"", shown(item));
                 self.problem(item.span(), &what);
             }
         }
@@ -184,14 +184,14 @@ impl Reading<'_> {
         let seconds = item.as_float().or_else(|| item.as_integer().map(|seconds| seconds as f64));
         match seconds.filter(|seconds| is_interval(*seconds)) {
             Some(seconds) => self.config.interval = Some(seconds),
-            None => self.problem(item.span(), &format!("{INTERVAL} is {}: {EXPECTED_SECONDS}", shown(item))),
+            None => self.problem(item.span(), &format!("{INTERVAL} is {}; {EXPECTED_SECONDS}", shown(item))),
         }
     }
 
     fn level(&mut self, item: &Item) {
         match item.as_str().filter(|level| LEVELS.contains(level)) {
             Some(level) => self.config.level = Some(level.to_owned()),
-            None => self.problem(item.span(), &format!("{LEVEL} is {}: {}", shown(item), expected_level())),
+            None => self.problem(item.span(), &format!("{LEVEL} is {}; {}", shown(item), expected_level())),
         }
     }
 
@@ -199,7 +199,7 @@ impl Reading<'_> {
         let bytes = item.as_integer().map(|bytes| bytes.to_string());
         match item.as_str().map(str::to_owned).or(bytes).filter(|limit| is_limit(limit)) {
             Some(limit) => self.config.limit = Some(limit),
-            None => self.problem(item.span(), &format!("{LIMIT} is {}: {EXPECTED_LIMIT}", shown(item))),
+            None => self.problem(item.span(), &format!("{LIMIT} is {}; {EXPECTED_LIMIT}", shown(item))),
         }
     }
 

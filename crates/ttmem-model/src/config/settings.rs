@@ -75,21 +75,21 @@ impl Settings {
         let interval = said("TTMEM_TRACK_INTERVAL").and_then(|text| {
             let seconds = text.trim().parse().ok().filter(|seconds| is_interval(*seconds));
             if seconds.is_none() {
-                problems.push(format!("TTMEM_TRACK_INTERVAL is {text:?}: {EXPECTED_SECONDS}"));
+                problems.push(format!("TTMEM_TRACK_INTERVAL is {text:?}; {EXPECTED_SECONDS}"));
             }
             seconds
         });
         let level = said("TTMEM_TRACK_LEVEL").and_then(|text| {
             let known = LEVELS.contains(&text.as_str());
             if !known {
-                problems.push(format!("TTMEM_TRACK_LEVEL is {text:?}: {}", expected_level()));
+                problems.push(format!("TTMEM_TRACK_LEVEL is {text:?}; {}", expected_level()));
             }
             known.then_some(text)
         });
         let limit = said("TTMEM_TRACK_LIMIT").and_then(|text| {
             let known = is_limit(&text);
             if !known {
-                problems.push(format!("TTMEM_TRACK_LIMIT is {text:?}: {EXPECTED_LIMIT}"));
+                problems.push(format!("TTMEM_TRACK_LIMIT is {text:?}; {EXPECTED_LIMIT}"));
             }
             known.then_some(text)
         });

@@ -54,7 +54,7 @@ impl Small<'_> {
         Some(small.length)
     }
 
-    /// A varint.
+    /// Appends a number as a varint.
     #[inline]
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {

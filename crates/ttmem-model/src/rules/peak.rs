@@ -80,11 +80,11 @@ fn plateaus<'a>(account: &'a Account<'a>, span: Span) -> impl Iterator<Item = Pl
 /// The cause of a pool's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was allocated before the first step.
+    /// Memory allocated before the first step.
     Beginning,
-    /// It changed between two programs.
+    /// A change between two programs.
     Outside,
-    /// A step.
+    /// The step that changed it.
     Step(Step),
 }
 

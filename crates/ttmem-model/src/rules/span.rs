@@ -1,4 +1,4 @@
-//! The analysed part of a rank: all of it, one run, or the last pass.
+//! The analyzed part of a rank: all of it, one run, or the last pass.
 
 use super::passes::Passes;
 use crate::{Moment, Position, Rank, RunId};

@@ -73,7 +73,7 @@ impl Forward {
         self.watch.get().kept_from_program(py, self.enter(py, module, args))
     }
 
-    /// Called when the forward pass of a module ends, also by an exception.
+    /// Called when the forward pass of a module ends, even with an exception.
     fn ends(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
         self.watch.get().kept_from_program(py, self.leave(py, module, output))
     }
@@ -206,7 +206,7 @@ impl Forward {
     fn leave(&self, py: Python<'_>, module: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>) -> PyResult<()> {
         let (watch, known) = (self.watch.get(), self.known_inside(py, module)?);
         let is_model = known.as_ref().is_some_and(|(_, is_model)| *is_model);
-        let labelled = match known {
+        let labeled = match known {
             Some((name, _)) if watch.tells_allocators() && watch.is_on() => {
                 watch.without_torch_function(py, || self.label_output(py, &name, is_model, output))
             }
@@ -217,7 +217,7 @@ impl Forward {
             let leaves = || self.models.call_method1(py, intern!(py, "leaves"), (output,));
             watch.without_torch_function(py, leaves)?;
         }
-        labelled
+        labeled
     }
 
     /// Labels a module's output and the tensors it keeps, for allocators with a history, which know only addresses.

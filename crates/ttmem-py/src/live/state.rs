@@ -36,9 +36,9 @@ struct Storage {
 #[derive(Debug)]
 pub(super) struct KnownOp {
     pub name: StrId,
-    /// It may resize existing storages.
+    /// Whether the operation may resize existing storages.
     pub is_mutable: bool,
-    /// Its results have new storages.
+    /// Whether the results have new storages.
     pub makes_new: bool,
     _held: Py<PyAny>,
 }
@@ -70,7 +70,7 @@ pub(super) struct Seen {
     pub op: OpId,
     pub ty: Option<TypeId>,
     pub class: Option<Class>,
-    /// It was allocated just now; otherwise, its allocation was not tracked.
+    /// Whether the storage was allocated just now; otherwise, its allocation was not tracked.
     pub is_new: bool,
 }
 

@@ -9,6 +9,7 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use ttmem::model::words::counted;
 use ttmem::model::{Class, Expected, OpTotals, Reading, ScopeKind};
 use ttmem::query::Expectations;
 use ttmem::record::live::{CallRef, Finishing, Flushing, Options, Recorder};
@@ -475,9 +476,8 @@ impl Watch {
         let finishing = self.state.with(py, |state| {
             let errors = state.errors;
             if errors > 0 {
-                let events = if errors == 1 { "event" } else { "events" };
-                let message =
-                    format!("{errors} {events} could not be tracked, so the numbers may be incomplete");
+                let events = counted(errors, "event");
+                let message = format!("{events} could not be tracked, so the numbers may be incomplete");
                 state.recorder.warn(message);
             }
             state.recorder.begin_finish()

@@ -12,7 +12,7 @@ use super::clock::Stretch;
 /// Calls that each begin after the previous one has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// Their total duration, without the pauses between them.
+    /// The total duration of the calls, without the pauses between them.
     pub time: Nanoseconds,
     /// The calls, in order.
     pub calls: Vec<usize>,

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use rustc_hash::FxHashMap;
-use ttmem_model::{Cursor, CurveKind, Moment, Profile, Step, TypeId, difference};
+use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::{Cursor, CurveKind, Moment, Profile, Step, StrId, difference};
 
 use super::{Account, Span};
 
@@ -77,36 +77,47 @@ pub fn largest(account: &Account<'_>, span: Span, most: usize) -> Vec<(Step, u64
     heap.into_sorted_vec().into_iter().map(|Reverse((added, Reverse(step)))| (step, added)).collect()
 }
 
-/// Steps that do the same: the same operation with a result of the same type, and the same effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Identical steps: the same operation with a result of the same shape and type, and the same effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeated {
     /// The first of them.
     pub first: Step,
     /// The last of them.
     pub last: Step,
-    /// Their number.
+    /// The number of steps.
     pub count: usize,
     /// The memory that each of them added, per bank.
     pub added: u64,
+    /// Their source locations, without repetitions.
+    pub locations: Vec<StrId>,
 }
 
-/// The steps of a span that added the most memory, those that do the same as one; the largest increase first.
+/// The steps of a span that added the most memory, identical ones as one; the largest increase first.
+///
+/// Increases that differ by no more than the rounding of the readings are the same.
 pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: usize) -> Vec<Repeated> {
-    let mut found: FxHashMap<(Option<&str>, Option<TypeId>, u64), Repeated> = FxHashMap::default();
+    // The same type of two graphs has two numbers, so types are compared by their content.
+    type Key<'a> = (Option<&'a str>, Option<(&'a [u64], StrId)>);
+    let quantum = account.pool.quantum;
+    let mut found: FxHashMap<Key<'_>, Vec<Repeated>> = FxHashMap::default();
+    let mut seen: FxHashSet<(Step, StrId)> = FxHashSet::default();
     for (step, effect) in effects(account, span) {
-        let Some(added) = effect.and_then(|effect| u64::try_from(effect).ok()) else { continue };
-        if added <= account.pool.quantum {
-            continue;
-        }
-        let result =
-            profile.op_of(account.rank, step).and_then(|op| op.result_types.first().copied().flatten());
-        let key = (profile.op_name(account.rank, step), result, added);
-        let new = Repeated { first: step, last: step, count: 0, added };
-        let repeated = found.entry(key).or_insert(new);
+        let added = effect.and_then(|effect| u64::try_from(effect).ok());
+        let Some(added) = added.filter(|added| *added > quantum) else { continue };
+        let op = profile.op_of(account.rank, step);
+        let ty = op.as_ref().and_then(|op| profile.tensor_type(op.result_types.first().copied().flatten()?));
+        let key = (profile.op_name(account.rank, step), ty.map(|ty| (&ty.shape[..], ty.dtype)));
+        let known = found.entry(key).or_default();
+        let place = known.iter().position(|one| one.added.abs_diff(added) <= quantum).unwrap_or_else(|| {
+            known.push(Repeated { first: step, last: step, count: 0, added, locations: Vec::new() });
+            known.len() - 1
+        });
+        let repeated = &mut known[place];
         repeated.last = step;
         repeated.count += 1;
+        repeated.locations.extend(op.and_then(|op| op.loc).filter(|loc| seen.insert((repeated.first, *loc))));
     }
-    let mut increases: Vec<Repeated> = found.into_values().collect();
+    let mut increases: Vec<Repeated> = found.into_values().flatten().collect();
     increases.sort_unstable_by_key(|repeated| (Reverse(repeated.added), repeated.first));
     increases.truncate(count);
     increases

@@ -1,8 +1,8 @@
 //! The maximum size of a tensor class, which is compared with its expected size.
 //!
-//! A class is measured at its own maximum and not at the peak of a pool: all weights and caches are allocated then,
-//! whatever else is. The size of a tensor is its size on the device, including padding, over all pools. KV caches are
-//! those of [`key_value_caches`], whatever their class in the input.
+//! A class is measured at its own maximum and not at the peak of a pool: all weights and caches are allocated at
+//! that moment, whatever else is. The size of a tensor is its size on the device, including padding, over all pools.
+//! KV caches are those of [`key_value_caches`], whatever their class in the input.
 
 use ttmem_model::rules::live::LiveSums;
 use ttmem_model::{Class, Moment, PoolId, Profile, Rank, TensorId};
@@ -13,7 +13,7 @@ use super::caches::key_value_caches;
 /// The measured size of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// Its maximum.
+    /// The maximum over all steps.
     Most(Most),
     /// The input has no tensors.
     NoTensors,

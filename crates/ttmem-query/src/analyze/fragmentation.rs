@@ -20,7 +20,7 @@ pub struct Fragmented {
 
 impl Fragmented {
     /// The free bytes outside the largest free block.
-    fn in_pieces(&self) -> u64 {
+    pub fn in_pieces(&self) -> u64 {
         self.free.saturating_sub(self.largest_free)
     }
 
@@ -139,7 +139,7 @@ fn apart(
         }
     }
     let height = |index: usize| stretches.get(index).copied().flatten().map(|reading| reading.in_pieces());
-    // Readings around a maximum are high as well: an interval counts only if neither neighbour is higher.
+    // Readings around a maximum are high as well: an interval counts only if neither neighbor is higher.
     let is_summit = |index: usize| {
         height(index) > index.checked_sub(1).and_then(height) && height(index) >= height(index + 1)
     };
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn readings_next_to_the_worst_moment_are_skipped() {
         assert_eq!(found(&[(1, 100), (50, 40), (60, 45), (61, 41), (70, 100)], 1, 10), [50]);
-        // Of neighbouring intervals, only the higher one is a maximum.
+        // Of neighboring intervals, only the higher one is a maximum.
         assert_eq!(found(&[(1, 20), (100, 40), (110, 30), (121, 50)], 0, 10), [1, 110]);
     }
 

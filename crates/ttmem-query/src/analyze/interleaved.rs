@@ -1,6 +1,6 @@
 //! The size of a tensor per bank with another shape or narrower elements.
 //!
-//! It is only computed for tensors whose current size is understood: whole tiles, interleaved over all banks.
+//! The size is only computed for tensors whose current size is understood: whole tiles, interleaved over all banks.
 
 use ttmem_model::TensorType;
 

@@ -148,13 +148,13 @@ mod tests {
         times.iter().map(|&(began, end)| Bar { lane: 0, depth: 0, began, end }).collect()
     }
 
-    /// Defect 26 of the earlier tool: the third bar was painted over the second.
+    /// In Pie's tracker, the third bar was painted over the second.
     #[test]
     fn a_free_row_is_reused() {
         assert_eq!(pack_bars(1, &bars(&[(0, 10), (5, 15), (10, 12)])).row, [0, 1, 0]);
     }
 
-    /// Defect 27: calls of 20 µs were drawn as 100 µs, and so took six lanes.
+    /// In Pie's tracker, calls of 20 µs were drawn as 100 µs, and so took six lanes.
     #[test]
     fn sequential_calls_take_one_row() {
         let times: Vec<(u64, u64)> = (0..1000).map(|n| (n * 20_000, (n + 1) * 20_000)).collect();
@@ -164,8 +164,7 @@ mod tests {
         assert_eq!(pack_bars(1, &bars(&[(7, 7); 1000])).rows, [1]);
     }
 
-    /// Defect 28: 16,000 calls took 82 s because the algorithm was quadratic. With a quadratic one, 200,000 calls would
-    /// not finish here.
+    /// In Pie's tracker, a quadratic algorithm took 82 s for 16,000 calls. With one, this test would not finish.
     #[test]
     fn many_calls_at_once_are_packed_in_a_few_comparisons() {
         let times: Vec<(u64, u64)> = (0..200_000).map(|n| (n, n + 1000)).collect();

@@ -22,7 +22,7 @@ pub struct Names<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Kept<'a> {
     tensor: TensorId,
-    /// Its program; `None` if that is outside the cut-out.
+    /// The program that allocated it; `None` if that program is outside the cut-out.
     program: Option<&'a str>,
 }
 

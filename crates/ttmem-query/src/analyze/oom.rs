@@ -54,7 +54,7 @@ impl Cause {
 /// The verdict on an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict<'a> {
-    /// The error.
+    /// The error that the verdict explains.
     pub fault: &'a Fault,
     /// The cause of the error.
     pub cause: Cause,
@@ -89,13 +89,13 @@ impl Verdict<'_> {
 /// A tensor whose size matches the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its role in the step.
+    /// Whether the tensor is a result, an operand or an argument.
     pub part: Part,
-    /// Its SSA name in the step.
+    /// The SSA name in the step.
     pub ssa: StrId,
-    /// Its name in the model.
+    /// The name in the model.
     pub name: Option<StrId>,
-    /// Its type.
+    /// The declared type.
     pub ty: TypeId,
     /// The size matches only if the elements are twice as wide as declared, such as bf16 converted to f32.
     pub widened: bool,

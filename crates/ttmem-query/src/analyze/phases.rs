@@ -9,10 +9,11 @@
 //! |---|---|
 //! | model, optimizer | the sum of the changes of all phases that create it |
 //! | activations | the sum of the changes of the forward passes since the last backward pass; the highest such sum |
-//! | gradients | the use after the last backward pass minus the use after the last optimizer creation before it |
+//! | gradients | the sum of the changes of forward and backward passes since the last optimizer creation, up to the last backward pass; from zero again after a phase that frees them |
 //!
 //! If one part of a sum is unknown, so is the sum.
 
+use rustc_hash::FxHashMap;
 use ttmem_model::{Phase, Session};
 
 /// The kind of a phase.
@@ -59,9 +60,9 @@ pub fn base_name(label: &str) -> &str {
 /// A phase and its kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// Its kind.
+    /// The kind of work that the phase does.
     pub kind: Kind,
-    /// Its figures.
+    /// The phase with its figures.
     pub phase: &'a Phase,
 }
 
@@ -83,7 +84,7 @@ pub fn measured(phases: &[Known<'_>]) -> Measured {
     Measured {
         model: changes(phases, Kind::Model),
         optimizer: changes(phases, Kind::Optimizer),
-        gradients: gradients(phases),
+        gradients: gradients(up_to_backward(phases)).bytes(),
         activations: activations(phases),
     }
 }
@@ -95,12 +96,107 @@ fn changes(phases: &[Known<'_>], kind: Kind) -> Option<i64> {
     of_kind.try_fold(0i64, |sum, known| Some(sum.saturating_add(known.phase.change?)))
 }
 
-fn gradients(phases: &[Known<'_>]) -> Option<i64> {
-    let last = phases.iter().rposition(|known| known.kind == Kind::Backward)?;
-    let before = phases[..last].iter().rev().find(|known| known.kind == Kind::Optimizer)?;
-    let (after, before) = (phases[last].phase.cumulative_current?, before.phase.cumulative_current?);
-    Some(after.saturating_sub(before))
+/// The gradients that the last backward pass left, if no later phase frees them.
+///
+/// What later phases allocate, such as the state of an optimizer that is created in its first step, is not part of them.
+fn gradients(phases: &[Known<'_>]) -> Held {
+    // The level before the gradients is only known once the optimizer exists.
+    let mut sum = None;
+    let mut held = Held::Nothing;
+    for (index, known) in phases.iter().enumerate() {
+        let change = change(phases, index);
+        match known.kind {
+            Kind::Optimizer => sum = Some(0),
+            Kind::Forward | Kind::Backward => {
+                sum = sum.zip(change).map(|(sum, change)| i64::saturating_add(sum, change));
+            }
+            Kind::Model | Kind::Other => {
+                if held.bytes().is_some_and(|gradients| frees(phases, index, gradients)) {
+                    (sum, held) = (Some(0), Held::Nothing);
+                }
+            }
+        }
+        if known.kind == Kind::Backward {
+            held = Held::new(true, sum);
+        }
+    }
+    held
 }
+
+/// The gradients of earlier backward passes that are in memory when a phase starts. The phases after it show whether they
+/// were freed before.
+fn gradients_before(phases: &[Known<'_>], index: usize) -> Held {
+    let before = &phases[..index];
+    let held = gradients(before);
+    let last = before.iter().rposition(|known| !matches!(known.kind, Kind::Forward | Kind::Backward));
+    let is_freed = last.zip(held.bytes()).is_some_and(|(last, gradients)| {
+        let is_end = before[last].kind == Kind::Other
+            && before[..last].iter().any(|known| known.kind == Kind::Backward);
+        is_end && frees(phases, last, gradients)
+    });
+    if is_freed { Held::Nothing } else { held }
+}
+
+/// Whether a phase between two iterations frees the gradients: it frees at least half as much, or the next backward pass
+/// leaves at least half as much again, which it would not if they were still there.
+fn frees(phases: &[Known<'_>], index: usize, gradients: i64) -> bool {
+    let is_much = |bytes: i64| bytes > 0 && bytes >= gradients / 2;
+    if change(phases, index).is_some_and(|change| is_much(change.saturating_neg())) {
+        return true;
+    }
+    let later =
+        (index + 1..phases.len()).take_while(|&at| matches!(phases[at].kind, Kind::Forward | Kind::Backward));
+    let next: Vec<usize> = later.collect();
+    let end = next.iter().rposition(|&at| phases[at].kind == Kind::Backward);
+    let again = end.and_then(|end| {
+        next[..=end].iter().try_fold(0_i64, |sum, &at| Some(sum.saturating_add(change(phases, at)?)))
+    });
+    again.is_some_and(is_much)
+}
+
+/// The change of a phase, from its neighbors if it is missing.
+fn change(phases: &[Known<'_>], index: usize) -> Option<i64> {
+    let after = |index: usize| phases[index].phase.cumulative_current;
+    let between = || Some(after(index)?.saturating_sub(after(index.checked_sub(1)?)?));
+    phases[index].phase.change.or_else(between)
+}
+
+/// Memory that is not freed at the end of iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The index of the last phase, which ends an iteration.
+    pub phase: usize,
+    /// The number of iterations that it was measured over.
+    pub iterations: u64,
+    /// The mean growth per iteration.
+    pub per_iteration: i64,
+}
+
+/// The fewest iterations that show whether memory grows. The first is not among them: it allocates what stays.
+const MIN_ITERATIONS: usize = 3;
+
+/// How memory grows from iteration to iteration: the use at the end of each is higher than before. `label` returns the
+/// name of a phase.
+pub fn growth<'a>(phases: &[Known<'a>], label: impl Fn(&'a Phase) -> &'a str) -> Option<Growth> {
+    let names: Vec<&str> = phases.iter().map(|known| base_name(label(known.phase))).collect();
+    let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+    for name in &names {
+        *counts.entry(name).or_default() += 1;
+    }
+    // The last phase that is repeated: a capture may end with another.
+    let phase = names.iter().rposition(|name| counts[name] > MIN_ITERATIONS)?;
+    let ends = phases.iter().zip(&names).filter(|(_, name)| **name == names[phase]).map(|(known, _)| known);
+    let levels: Vec<i64> = ends.map(|known| known.phase.cumulative_current).collect::<Option<_>>()?;
+    let later = levels.get(1..).filter(|later| later.len() >= MIN_ITERATIONS)?;
+    let (&first, &last) = (later.first()?, later.last()?);
+    let iterations = u64::try_from(later.len() - 1).ok()?;
+    let per_iteration = last.saturating_sub(first) / i64::try_from(iterations).ok()?;
+    let is_real = later.is_sorted_by(|before, after| before < after) && per_iteration > first / MIN_GROWTH;
+    is_real.then_some(Growth { phase, iterations, per_iteration })
+}
+
+/// Growth of less than this part of the memory in use is not reported.
+const MIN_GROWTH: i64 = 1000;
 
 fn activations(phases: &[Known<'_>]) -> Option<i64> {
     let forwards = (0..phases.len()).filter(|&index| phases[index].kind == Kind::Forward);
@@ -110,6 +206,12 @@ fn activations(phases: &[Known<'_>]) -> Option<i64> {
         highest = highest.max(Some(kept));
     }
     highest
+}
+
+/// The phases up to the last backward pass.
+fn up_to_backward<'p, 'a>(phases: &'p [Known<'a>]) -> &'p [Known<'a>] {
+    let last = phases.iter().rposition(|known| known.kind == Kind::Backward);
+    &phases[..last.map_or(0, |last| last + 1)]
 }
 
 /// The phases after the last backward pass.
@@ -139,11 +241,11 @@ pub fn holder(session: &Session, phases: &[Known<'_>]) -> Option<usize> {
 /// The memory that a component holds at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It is not allocated yet, or has been freed.
+    /// The component is not allocated yet, or has been freed.
     Nothing,
-    /// It is allocated, but a figure needed for its size is missing.
+    /// The component is allocated, but a figure needed for its size is missing.
     Unknown,
-    /// Its size.
+    /// The size of the allocated component.
     Bytes(i64),
 }
 
@@ -156,7 +258,7 @@ impl Held {
         }
     }
 
-    /// Its size, if it is allocated and the size is known.
+    /// The size, if the component is allocated and the size is known.
     pub fn bytes(self) -> Option<i64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -197,7 +299,7 @@ pub fn at_peak(phases: &[Known<'_>], holder: usize) -> Option<AtPeak> {
     Some(AtPeak {
         model: when(Kind::Model, changes(before, Kind::Model)),
         optimizer: when(Kind::Optimizer, changes(before, Kind::Optimizer)),
-        gradients: when(Kind::Backward, gradients(before)),
+        gradients: gradients_before(phases, holder),
         activations: Held::new(there(Kind::Forward, waiting), changes(waiting, Kind::Forward)),
         rise: held.phase.segment_peak,
         activations_in_rise: Held::new(held.kind == Kind::Forward, held.phase.change),
@@ -403,6 +505,87 @@ mod tests {
         assert_eq!(gradients(4), Held::Bytes(5));
         assert_eq!([Held::Nothing, Held::Unknown, Held::Bytes(0)].map(Held::bytes), [None, None, Some(0)]);
         assert_eq!([Held::Nothing, Held::Unknown, Held::Bytes(0)].map(Held::is_there), [false, true, true]);
+    }
+
+    /// A forward pass of 12 leaves 2 for good in `kept` iterations; the gradients of 18 are freed after each.
+    fn iterations(count: usize, leaks: bool) -> (Session, Vec<(Kind, Phase)>) {
+        let mut rows = vec![("MODEL_CREATION", 18, 18), ("OPTIMIZER_CREATION", 36, 36)];
+        for _ in 0..count {
+            rows.extend([("FORWARD_PASS", 12, 12), ("BACKWARD_PASS", 8, 18)]);
+            rows.push(("ITERATION_COMPLETE", if leaks { -18 } else { -20 }, 0));
+        }
+        session(&rows)
+    }
+
+    #[test]
+    fn gradients_that_an_iteration_frees_are_not_in_the_next() {
+        let (session, phases) = iterations(4, true);
+        let phases = known(&phases);
+        // The leak is left by the backward pass, too.
+        assert_eq!(measured(&phases).gradients, Some(20));
+        let holder = holder(&session, &phases).unwrap();
+        assert_eq!((holder, phases[holder].kind), (12, Kind::Backward));
+        let at = at_peak(&phases, holder).unwrap();
+        assert_eq!((at.gradients, at.activations, at.rise), (Held::Nothing, Held::Bytes(12), Some(18)));
+    }
+
+    #[test]
+    fn gradients_that_stay_are_not_mixed_with_the_state_of_an_optimizer() {
+        let (_, phases) = session(&[
+            ("MODEL_CREATION", 8, 8),
+            ("OPTIMIZER_CREATION", 0, 0),
+            ("FORWARD_PASS", 3, 4),
+            ("BACKWARD_PASS", 5, 7),
+            ("ITERATION_COMPLETE", 16, 24),
+            ("FORWARD_PASS", 3, 4),
+            ("BACKWARD_PASS", -3, 6),
+            ("ITERATION_COMPLETE", 0, 8),
+        ]);
+        let phases = known(&phases);
+        assert_eq!(measured(&phases).gradients, Some(8));
+        assert_eq!(at_peak(&phases, 6).unwrap().gradients, Held::Bytes(8));
+    }
+
+    /// The phase that ends an iteration frees the gradients and creates the state of the optimizer.
+    #[test]
+    fn gradients_that_the_next_iteration_allocates_again_were_freed() {
+        let (_, phases) = session(&[
+            ("MODEL_CREATION", 8, 8),
+            ("OPTIMIZER_CREATION", 0, 0),
+            ("FORWARD_PASS", 3, 4),
+            ("BACKWARD_PASS", 5, 7),
+            ("ITERATION_COMPLETE", 8, 24),
+            ("FORWARD_PASS", 3, 4),
+            ("BACKWARD_PASS", 5, 7),
+            ("ITERATION_COMPLETE", -8, 8),
+        ]);
+        let phases = known(&phases);
+        assert_eq!(measured(&phases).gradients, Some(8));
+        for holder in [5, 6] {
+            assert_eq!(at_peak(&phases, holder).unwrap().gradients, Held::Nothing);
+        }
+    }
+
+    #[test]
+    fn growth_is_what_every_iteration_leaves() {
+        let names = |count: usize, leaks: bool| {
+            let (_, phases) = iterations(count, leaks);
+            growth(&known(&phases), |phase| if phase.change < Some(0) { "ITERATION_COMPLETE" } else { "?" })
+        };
+        let found = names(4, true).unwrap();
+        assert_eq!((found.phase, found.iterations, found.per_iteration), (13, 2, 2));
+        assert_eq!((names(4, false), names(3, true), names(0, true)), (None, None, None));
+        // The phase that a capture ends with is not an iteration.
+        let (_, mut phases) = iterations(4, true);
+        let mut end = phases[13].1;
+        end.change = Some(0);
+        phases.push((Kind::Other, end));
+        let label = |phase: &Phase| match phase.change {
+            Some(..0) => "ITERATION_COMPLETE",
+            Some(0) => "END_TRACE",
+            _ => "?",
+        };
+        assert_eq!(growth(&known(&phases), label).map(|found| found.per_iteration), Some(2));
     }
 
     #[test]

@@ -87,7 +87,7 @@ const CREATION: [&str; 4] = ["empty", "full", "ones", "zeros"];
 pub enum Freedom {
     /// Yes: it is only used by element-wise operations.
     Free,
-    /// These operations would have to change too. Their names are unique, most frequent first.
+    /// The names of the operations that would also have to change: unique, most frequent first.
     Tied(Vec<StrId>),
     /// A program returns it, or a tensor tied to it, so its callers would have to change.
     Returned,

@@ -31,7 +31,7 @@ pub struct Change {
     pub at: Moment,
     /// The change per bank.
     pub per_bank: i64,
-    /// Its cause.
+    /// The step or event that the change is attributed to.
     pub who: Who,
 }
 

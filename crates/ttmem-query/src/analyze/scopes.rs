@@ -42,7 +42,7 @@ impl<'a> Alike<'a> {
     }
 
     /// The name of a scope, with `*` in place of a layer's number: `h.*.mlp`. A number without a name before it is
-    /// kept, and so is the number of a module that contains no others, because its neighbours may be of another kind.
+    /// kept, and so is the number of a module that contains no others, because its neighbors may be of another kind.
     pub fn name(&self, scope: ScopeId) -> Option<String> {
         let scope = self.rank.scopes.get(scope.index())?;
         let name = self.profile.text(scope.name);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_alike_and_their_neighbours_are_not() {
+    fn layers_are_alike_and_their_neighbors_are_not() {
         let names = ["model", "h.0", "h.0.mlp", "h.1", "h.1.mlp.0", "features.0", "0", "1.h.12.x", "a..3.b"];
         let mut profile = Profile::default();
         let mut rank = Rank::default();

@@ -1,27 +1,26 @@
 //! The tensors that fragment free memory.
 //!
-//! Logs do not contain the addresses of tensors. Allocators place consecutive allocations next to each other, so a
-//! tensor whose neighbours in allocation order have been freed probably lies between two free blocks: freeing it, or
-//! allocating it earlier, would merge them.
+//! Logs do not contain the addresses of tensors. Allocators place consecutive allocations next to each other, so tensors
+//! whose neighbors in allocation order have been freed probably lie between two free blocks: freeing them, or allocating
+//! them earlier, would merge the blocks.
 
 use ttmem_model::{Moment, PoolId, Rank, TensorId};
 
-/// The live tensors of a pool at a moment that were allocated between tensors that have been freed, and that take at
-/// most `largest` bytes per bank; oldest first.
-pub fn survivors(rank: &Rank, pool: PoolId, at: Moment, largest: u64) -> Vec<TensorId> {
+/// The live tensors of a pool at a moment that were allocated between tensors that have been freed, oldest first.
+///
+/// Tensors that follow each other separate two free blocks together. They are small if they take at most `small` bytes per
+/// bank, which is the free memory outside the largest free block.
+pub fn survivors(rank: &Rank, pool: PoolId, at: Moment, small: u64) -> Vec<TensorId> {
     let tensors = &rank.tensors;
+    let bytes = |index: usize| tensors.per_bank[index].get().unwrap_or(0);
     let mut allocated: Vec<usize> = (0..tensors.len())
-        .filter(|&index| tensors.pool[index] == pool && tensors.born[index] <= at)
-        .filter(|&index| tensors.per_bank[index].get().is_some_and(|bytes| bytes > 0))
+        .filter(|&index| tensors.pool[index] == pool && tensors.born[index] <= at && bytes(index) > 0)
         .collect();
     allocated.sort_unstable_by_key(|&index| (tensors.born[index], index));
     let is_live = |index: usize| tensors.dies[index] > at;
-    let is_small = |index: usize| tensors.per_bank[index].get().is_some_and(|bytes| bytes <= largest);
-    allocated
-        .windows(3)
-        .filter(|around| !is_live(around[0]) && is_live(around[1]) && !is_live(around[2]))
-        .map(|around| around[1])
-        .filter(|&index| is_small(index))
-        .filter_map(TensorId::new)
-        .collect()
+    let runs: Vec<&[usize]> = allocated.chunk_by(|a, b| is_live(*a) == is_live(*b)).collect();
+    let between = runs.windows(3).map(|around| around[1]).filter(|run| is_live(run[0]));
+    let are_small =
+        |run: &&[usize]| run.iter().map(|&index| bytes(index)).fold(0, u64::saturating_add) <= small;
+    between.filter(are_small).flatten().filter_map(|&index| TensorId::new(index)).collect()
 }

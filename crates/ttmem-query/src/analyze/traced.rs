@@ -14,9 +14,9 @@ use ttmem_model::{
 /// An argument of a graph that is a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WeightRef {
-    /// The graph.
+    /// The graph that declares the weight.
     pub module: ModuleId,
-    /// Its index in the graph's arguments.
+    /// The index in the graph's arguments.
     pub argument: u32,
 }
 

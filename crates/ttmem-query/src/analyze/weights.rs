@@ -1,4 +1,4 @@
-//! Weights and inputs declared by the graphs, and weights that are in memory twice.
+//! Weights and inputs declared by the graphs, and weights that are stored twice.
 
 use rustc_hash::FxHashSet;
 use ttmem_model::{Argument, ArgumentKind, Class, Moment, PoolId, Profile, Rank, StrId, TensorId, TypeId};
@@ -42,13 +42,13 @@ pub const WEIGHTS: [ArgumentKind; 2] = [ArgumentKind::Parameter, ArgumentKind::C
 /// A weight that a graph declares.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight<'a> {
-    /// The argument.
+    /// The declaration in the graph.
     pub argument: &'a Argument,
-    /// Whether it is kept twice; `None` if unknown.
+    /// Whether it is stored twice; `None` if unknown.
     pub kept_twice: Option<bool>,
 }
 
-/// All distinct weights, largest first. `twice` are those that are [kept twice](kept_twice).
+/// All distinct weights, largest first. `twice` are those that are [stored twice](kept_twice).
 pub fn by_size<'a>(profile: &Profile, rank: &'a Rank, twice: Option<&[TensorId]>) -> Vec<Weight<'a>> {
     let twice = twice.map(|twice| arguments_of(rank, twice));
     let by_name = |arguments: &[&Argument]| -> FxHashSet<(StrId, Option<TypeId>)> {

@@ -82,12 +82,12 @@ impl Excess<'_> {
     fn recomputation(&self, activations: i64) -> Advice {
         let enough = self.may_stay(activations, 0).is_some();
         let verdict = if enough {
-            format!("this is enough if it saves more than {} of them", share(self.over, activations))
+            format!(" (more than {})", share(self.over, activations))
         } else {
-            "this is not enough on its own".to_owned()
+            "; recomputing all of them is not enough on its own".to_owned()
         };
         let detail = format!(
-            "it must save more than {}, and activations take {} at the peak; {verdict}.",
+            "save more than {} of the {} that activations take at the peak{verdict}.",
             size(self.over),
             shown(activations)
         );
@@ -109,13 +109,13 @@ impl Excess<'_> {
                 shown(passing.unwrap_or(0))
             ),
             Some(rest) => format!(
-                "activations grow with the batch size; both must shrink to less than {} of their size (activations \
-                 to {}).",
+                "activations grow with the batch size; reduce it to less than {}, which lowers activations to {}.",
                 share(rest.unsigned_abs(), activations),
                 shown(rest)
             ),
             None => format!(
-                "more than {} must be saved, but activations take only {}; this is not enough on its own.",
+                "the session is {} over the limit, but activations take only {}; a smaller batch is not enough on its \
+                 own.",
                 size(self.over),
                 shown(activations)
             ),
@@ -134,30 +134,32 @@ impl Excess<'_> {
         let passing = self.passing(activations).filter(|_| rest.is_none());
         // The activations of one micro-batch must be smaller than the maximum that fits.
         let batches = rest.map(|rest| activations.unsigned_abs() / rest.unsigned_abs() + 1);
-        let beside = match kept {
+        let gradients = match kept {
             Some(0) => String::new(),
             Some(kept) => {
-                format!(", next to the gradients ({}) that stay allocated after the first one", shown(kept))
+                format!(
+                    ", in addition to the gradients ({}), which stay allocated after the first micro-batch",
+                    shown(kept)
+                )
             }
             None => {
-                ", not counting the gradients that stay allocated after the first one (their size is unknown)"
+                ", not counting the gradients, which stay allocated after the first micro-batch (their size is unknown)"
                     .into()
             }
         };
         let detail = match (rest, batches) {
             (Some(rest), Some(batches)) => format!(
-                "splitting the batch into {batches} or more micro-batches keeps activations below {}{beside}.",
+                "splitting the batch into {batches} or more micro-batches keeps activations below {}{gradients}.",
                 shown(rest)
             ),
             _ if passing.is_some() => format!(
                 "smaller micro-batches also shrink the memory that {} needs while it runs, but by an unknown \
-                 amount{beside}; more than {} must be saved.",
+                 amount{gradients}; more than {} must be saved.",
                 brief(self.phase, MAX_NAME),
                 size(self.over)
             ),
             _ => format!(
-                "this is not enough on its own, however small the micro-batches are{beside}; more than {} must be \
-                 saved.",
+                "even the smallest micro-batches are not enough on their own{gradients}; save more than {}.",
                 size(self.over)
             ),
         };
@@ -290,7 +292,7 @@ mod tests {
     fn savings_that_just_miss_the_limit_are_not_enough() {
         let advice = excess(3 * GIB, Held::Bytes(3 * GIB), Some(0)).advice();
         assert!(advice.iter().all(|one| one.can_suffice == Some(false)), "{advice:?}");
-        assert!(advice.iter().all(|one| one.message.contains("not enough on its own")), "{advice:?}");
+        assert!(advice.iter().all(|one| one.message.contains("not enough on ")), "{advice:?}");
         let exact = excess(2 * GIB, Held::Bytes(4 * GIB), Some(0)).advice();
         assert_eq!(exact[2].micro_batches, Some(3), "two would reach the limit exactly");
     }

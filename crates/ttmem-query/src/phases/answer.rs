@@ -45,10 +45,10 @@ pub struct SessionPhases {
     pub finished: bool,
     /// The phases with missing device memory figures.
     pub torn_phases: Vec<String>,
-    /// The device memory.
-    pub device_memory_bytes: u64,
-    /// Where the device memory is from.
-    pub device_memory_source: Origin,
+    /// The device memory; null if it is unknown.
+    pub device_memory_bytes: Option<u64>,
+    /// Where the device memory is from; null if it is unknown.
+    pub device_memory_source: Option<Origin>,
     /// The highest memory use.
     pub peak_bytes: Option<i64>,
     /// The phase that first reached the peak.
@@ -63,6 +63,8 @@ pub struct SessionPhases {
     pub fits: Option<bool>,
     /// The free device memory at the peak; negative if the session does not fit.
     pub left_bytes: Option<i64>,
+    /// How memory grows from iteration to iteration; null if it does not.
+    pub growth: Option<Growth>,
     /// The parameters.
     pub model: Figure,
     /// The optimizer state.
@@ -79,6 +81,20 @@ pub struct SessionPhases {
     pub notes: Vec<String>,
     /// The phases.
     pub phases: Vec<PhaseSummary>,
+}
+
+/// Memory that is not freed at the end of iterations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct Growth {
+    /// The name of the phase that ends an iteration.
+    pub phase: String,
+    /// The number of iterations that growth was measured over.
+    pub iterations: u64,
+    /// The mean growth per iteration.
+    pub per_iteration_bytes: i64,
+    /// The number of further iterations that fit into the device memory; null if it is unknown.
+    pub iterations_left: Option<u64>,
 }
 
 /// Where a number is from.

@@ -5,13 +5,17 @@
 mod advice;
 mod answer;
 
-pub use answer::{Advice, Comparison, Figure, Origin, Part, PartKind, PartSource, Phases, SessionPhases};
+pub use answer::{
+    Advice, Comparison, Figure, Growth, Origin, Part, PartKind, PartSource, Phases, SessionPhases,
+};
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{Error, Phase, Profile, Rank, Result, Session};
 
 use super::answer::{PhaseSummary, SessionSummary, WarningSummary};
+use super::device::device_of_session;
 use super::level::{Level, Thresholds};
+use super::ranks::in_order;
 use super::summary::{is_rank, no_such_rank, source};
 use super::words::{brief, size};
 use crate::analyze::phases::{self, AtPeak, Held, Kind, Known};
@@ -47,7 +51,7 @@ pub fn phases(profiles: &[Profile], request: &PhasesRequest) -> Result<Phases> {
     let mut ranks = Vec::new();
     for profile in profiles {
         let before = ranks.len();
-        for rank in profile.ranks.iter().filter(|rank| !rank.sessions.is_empty()) {
+        for rank in in_order(profile).into_iter().filter(|rank| !rank.sessions.is_empty()) {
             let label = rank.label.map(|label| profile.text(label).to_owned());
             ranks.push(label.clone());
             if request.rank.as_deref().is_none_or(|wanted| is_rank(label.as_deref(), wanted)) {
@@ -120,8 +124,8 @@ fn negative_rest(session: &SessionPhases) -> Option<WarningSummary> {
         file: session.file.clone(),
         line: session.line,
         message: format!(
-            "{}: the parts of the peak add up to {} more than the peak: the model or optimizer is smaller than \
-             expected, or was not fully allocated at the peak (--use-actual-sizes shows the measured sizes)",
+            "{}: the parts add up to {} more than the peak; the model or optimizer is smaller than expected or not \
+             fully allocated at the peak (use --use-actual-sizes for measured sizes)",
             session.label,
             size(over.unsigned_abs())
         ),
@@ -138,14 +142,14 @@ struct View<'a> {
 impl View<'_> {
     fn session(&self, index: usize, session: &Session, known: &[Known<'_>]) -> SessionPhases {
         let summary = session_summary(self.profile, session, known, &self.request.thresholds);
-        let (device_memory_bytes, device_memory_source) = self.device(session);
+        let (device_memory, device_memory_source) = self.device(session).unzip();
         let expected = self.expected(session);
         let measured = phases::measured(known);
         let holder = phases::holder(session, known);
         let at = holder.and_then(|holder| phases::at_peak(known, holder));
         let peak_phase = holder.and_then(|holder| known.get(holder)).map(|known| self.name(known.phase));
         let peak = summary.peak_bytes;
-        let left = peak.map(|peak| left_of(device_memory_bytes, peak));
+        let left = peak.zip(device_memory).map(|(peak, device)| left_of(device, peak));
         let figure = |expected: Option<(u64, Origin)>, measured: Option<i64>| Figure {
             expected_bytes: expected.map(|(bytes, _)| bytes),
             expected_source: expected.map(|(_, source)| source),
@@ -165,17 +169,19 @@ impl View<'_> {
             estimated: summary.estimated,
             finished: summary.finished,
             torn_phases: torn.map(|known| self.name(known.phase)).collect(),
-            device_memory_bytes,
+            device_memory_bytes: device_memory,
             device_memory_source,
             peak_bytes: peak,
             peak_phase,
             final_bytes: summary.final_bytes,
             device_usage_pct: peak
-                .and_then(|peak| percent_of(peak, i64::try_from(device_memory_bytes).unwrap_or(i64::MAX))),
+                .zip(device_memory)
+                .and_then(|(peak, device)| percent_of(peak, i64::try_from(device).unwrap_or(i64::MAX))),
             // Relative to the device memory of the response, which the request may have set.
-            level: level(&self.request.thresholds, peak, Some(device_memory_bytes)),
+            level: level(&self.request.thresholds, peak, device_memory),
             fits: left.map(|left| left > 0),
             left_bytes: left,
+            growth: growth(self.profile, known, left),
             model: figure(expected.model, measured.model),
             optimizer: figure(expected.optimizer, measured.optimizer),
             gradients: figure(expected.gradients, measured.gradients),
@@ -197,10 +203,12 @@ impl View<'_> {
         self.profile.text(phase.name).to_owned()
     }
 
-    fn device(&self, session: &Session) -> (u64, Origin) {
+    /// The device memory. A PyTorch device may have any size.
+    fn device(&self, session: &Session) -> Option<(u64, Origin)> {
         let option = self.request.device_memory.map(|bytes| (bytes, Origin::Option));
         let header = session.device_memory.map(|bytes| (bytes, Origin::Header));
-        option.or(header).unwrap_or((USUAL_DEVICE, Origin::Default))
+        let is_torch = session.name.is_some_and(|name| device_of_session(self.profile.text(name)).is_some());
+        option.or(header).or((!is_torch).then_some((USUAL_DEVICE, Origin::Default)))
     }
 
     fn expected(&self, session: &Session) -> Expected {
@@ -281,7 +289,7 @@ fn notes(answer: &SessionPhases) -> Vec<String> {
     }
     if !answer.finished {
         notes.push(
-            "Cut off: the totals are missing, so the peak is the highest peak of the recorded phases.".into(),
+            "Incomplete: the log ends before the totals, so the peak is that of the recorded phases.".into(),
         );
     }
     if !answer.torn_phases.is_empty() {
@@ -290,7 +298,7 @@ fn notes(answer: &SessionPhases) -> Vec<String> {
             some_of(&answer.torn_phases)
         ));
     }
-    if answer.device_memory_source == Origin::Default {
+    if answer.device_memory_source == Some(Origin::Default) {
         notes.push("The device memory is unknown; assuming 12 GiB (set it with --device-memory).".to_owned());
     }
     let from_header = answer.model.expected_source == Some(Origin::Header);
@@ -390,6 +398,17 @@ fn by_session<'a>(profile: &Profile, rank: &'a Rank) -> Vec<Vec<Known<'a>>> {
     sessions
 }
 
+/// The growth of a session from iteration to iteration. `left` is the free device memory at the peak.
+fn growth(profile: &Profile, known: &[Known<'_>], left: Option<i64>) -> Option<Growth> {
+    let found = phases::growth(known, |phase| profile.text(phase.name))?;
+    Some(Growth {
+        phase: phases::base_name(profile.text(known.get(found.phase)?.phase.name)).to_owned(),
+        iterations: found.iterations,
+        per_iteration_bytes: found.per_iteration,
+        iterations_left: left.and_then(|left| u64::try_from(left / found.per_iteration).ok()),
+    })
+}
+
 /// The sessions of a rank in a summary.
 pub(super) fn session_summaries(
     profile: &Profile,
@@ -430,6 +449,11 @@ fn session_summary(
         peak_bytes: peak,
         level: level(thresholds, peak, session.device_memory),
         fits: session.device_memory.zip(peak).map(|(device, peak)| left_of(device, peak) > 0),
+        growth: growth(
+            profile,
+            known,
+            session.device_memory.zip(peak).map(|(device, peak)| left_of(device, peak)),
+        ),
         final_bytes: session.totals.and_then(|totals| totals.current).or(last),
     }
 }

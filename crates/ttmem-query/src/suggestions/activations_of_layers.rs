@@ -18,6 +18,10 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "activations_of_layers";
 
+const HOW: &str = "Recomputing them in the backward pass (torch.utils.checkpoint around each layer) lowers";
+const BEFORE_BACKWARD: &str = "Recompute them in the backward pass (torch.utils.checkpoint around each layer). If the \
+                               program does not train, run it in torch.inference_mode(), which keeps none of them.";
+
 fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(pool) = situation.main_with_tensors().filter(|_| !situation.rank.calls.is_empty()) else {
         return Vec::new();
@@ -25,24 +29,26 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let layers = LayerOf::new(situation);
     let Some(found) = layers.heaviest(situation, &pool) else { return Vec::new() };
     let saves = situation.fall(&pool, &layers.kept_for_backward(situation, &pool, &found.name));
-    // Recomputing activations that are freed before a backward pass saves nothing: the program does not train.
-    if saves.is_none() {
-        return Vec::new();
-    }
-    let how = "Recomputing them in the backward pass (torch.utils.checkpoint around each layer) lowers";
+    let advice = match saves {
+        Some(_) => pool.lowers_about(HOW, saves),
+        // A program that failed in its first forward pass has not shown whether it trains.
+        None if situation.verdict.is_some() => Some(BEFORE_BACKWARD.to_owned()),
+        // Recomputing activations that are freed before a backward pass saves nothing: the program does not train.
+        None => return Vec::new(),
+    };
     let statement = Statement::new(format!(
         "The activations of {} layers ({}) take {}.",
         found.count,
         brief(&found.name),
         pool.share(found.per_bank),
     ))
-    .advice(pool.lowers_about(how, saves));
+    .advice(advice);
     vec![pool.finding(NAME, statement).tensors(found.activations).saves(saves)]
 }
 
 /// Similar layers and their activations at the peak.
 struct Layers {
-    /// Their name: `h.*`.
+    /// The name that the layers share, such as `h.*`.
     name: String,
     count: usize,
     activations: Vec<TensorId>,

@@ -56,7 +56,7 @@ impl Family {
     }
 
     fn detail(self) -> Option<String> {
-        let intermediate = "It may need intermediate buffers, which are not included.";
+        let intermediate = "The operation may also need intermediate buffers, which are not included.";
         (self == Self::Reduction).then(|| intermediate.to_owned())
     }
 }

@@ -33,10 +33,11 @@ impl Full {
         self.capacity.saturating_sub(self.peak)
     }
 
-    /// The excess of the peak over the target, per bank.
-    fn excess(&self) -> u64 {
+    /// The excess of the peak over the target, per bank, if `more` bytes are added to the peak.
+    fn excess(&self, more: u64) -> u64 {
         let target = u128::from(self.capacity) * u128::from(self.target) / 100;
-        self.peak.saturating_sub(u64::try_from(target).unwrap_or(u64::MAX))
+        let target = u64::try_from(target).unwrap_or(u64::MAX);
+        self.peak.saturating_add(more).saturating_sub(target)
     }
 }
 
@@ -68,13 +69,19 @@ fn is_judged(pool: &str) -> bool {
 
 fn statement(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, full: Full) -> Statement {
     let label = pool.label;
-    let found = Statement::new(format!(
-        "{} is {} full at its peak; {} is free.",
-        label.name,
-        percent(full.peak, full.capacity),
-        label.with_total(full.left())
-    ));
-    let goal = format!("To stay below {}%, save {}", full.target, label.with_total(full.excess()));
+    let share = percent(full.peak, full.capacity);
+    // A verdict on this pool states how much was free when it ran out.
+    let found = Statement::new(if situation.ran_out(label.name) {
+        format!("{} is {share} full at its peak.", label.name)
+    } else {
+        format!("{} is {share} full at its peak; {} is free.", label.name, label.with_total(full.left()))
+    });
+    // A program that failed needs the memory that it requested, and perhaps more later.
+    let failed = situation.verdict.filter(|_| situation.ran_out(label.name));
+    let requested = failed.and_then(|verdict| verdict.fault.requested_per_bank).unwrap_or(0);
+    let least = if failed.is_some() { "at least " } else { "" };
+    let saving = label.with_total(full.excess(requested));
+    let goal = format!("To stay below {}%, save {least}{saving}", full.target);
     if label.name == "L1" {
         return found
             .detail(
@@ -86,6 +93,6 @@ fn statement(situation: &Situation<'_>, pool: &PoolAtPeak<'_>, full: Full) -> St
     }
     let is_risky = full.level == Level::Full && situation.verdict.is_none();
     found
-        .detail(is_risky.then(|| "Risk of running out of memory.".to_owned()))
+        .detail(is_risky.then(|| "The program may run out of memory.".to_owned()))
         .advice(format!("{goal}: reduce the batch size or the model size."))
 }

@@ -23,7 +23,7 @@ struct Grown {
     how: How,
     /// The number of tensors that were added, or replaced by larger ones.
     count: usize,
-    /// Their total growth per bank.
+    /// The total growth per bank.
     per_bank: u64,
     /// The tensors that are live only at the later moment.
     tensors: Vec<TensorId>,
@@ -55,7 +55,7 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     let (&(first, lowest), &(last, highest)) = (low.first()?, low.last()?);
     // Only the calls between the two low points caused the difference.
     let (count, per_bank) = (last - first, highest.saturating_sub(lowest));
-    let at_end = level(Moment::late(situation.rank.end())).unwrap_or(0);
+    let at_end = level(Moment::late(end_of_work(situation.rank))).unwrap_or(0);
     let stays = at_end >= lowest.saturating_add(per_bank / 2);
     let rises = low.is_sorted_by(|(_, before), (_, after)| before < after);
     if !rises || !stays || !pool.is_share(per_bank, MIN_SHARE) {
@@ -75,6 +75,13 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     Some(pool.finding(name, statement).steps(step).tensors(most.tensors))
 }
 
+/// The position where the last call returned: a program that ends frees everything. The end of the rank if a call has not
+/// returned.
+fn end_of_work(rank: &Rank) -> Step {
+    let ends = rank.calls.outcome.iter().map(|outcome| outcome.map(|outcome| outcome.end));
+    ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max()).unwrap_or_else(|| rank.end())
+}
+
 fn headline(
     situation: &Situation<'_>,
     pool: &PoolAtPeak<'_>,
@@ -85,7 +92,7 @@ fn headline(
     let name = rank.scopes.get(scope.index()).map_or("an unnamed scope", |scope| profile.text(scope.name));
     let each = per_bank / u64::try_from(count.max(1)).unwrap_or(1);
     format!(
-        "Every call of {} adds {} to {} on average: {} over {count} calls.",
+        "Each call to {} adds {} to {} on average: {} over {count} calls.",
         brief(name),
         pool.label.per_bank(each),
         pool.label.name,

@@ -26,11 +26,13 @@ mod weights_kept_twice;
 
 use std::cmp::Reverse;
 
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 pub(super) use situation::{PoolAtPeak, Situation};
 
-use super::answer::{Suggestion, SuggestionTensor};
+use super::answer::{Suggestion, SuggestionGroup, SuggestionTensor};
+use super::groups::{locations, pattern};
 use super::statement::Statement;
 use ttmem_model::{PoolId, Step, StrId, TensorId};
 
@@ -127,6 +129,7 @@ impl Finding {
         let mut tensors = self.tensors;
         let born = |tensor: &TensorId| situation.rank.tensors.born.get(tensor.index());
         tensors.sort_by_key(|tensor| (Reverse(situation.per_bank(*tensor)), born(tensor).copied(), *tensor));
+        let groups = situation.groups(&tensors);
         tensors.truncate(max);
         let tensors = tensors.into_iter().map(|tensor| situation.tensor(tensor)).collect();
         let step_count = self.steps.len();
@@ -146,6 +149,7 @@ impl Finding {
             step_count,
             tensors: has_tensors.then_some(tensors),
             tensor_count,
+            groups,
         }
     }
 }
@@ -166,7 +170,47 @@ pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggesti
     found.into_iter().map(suggestion).collect()
 }
 
+/// Maximum number of groups of tensors per suggestion.
+const MAX_GROUPS: usize = 5;
+
 impl Situation<'_> {
+    /// Groups similar tensors, in the order of their first.
+    fn groups(&self, tensors: &[TensorId]) -> Vec<SuggestionGroup> {
+        let mut numbers = FxHashMap::default();
+        let mut groups: Vec<Vec<TensorId>> = Vec::new();
+        for &tensor in tensors {
+            let ty = self.ty(tensor).map(|ty| (&ty.shape[..], ty.dtype));
+            let op = self.profile.made(self.rank, tensor).op;
+            let number = *numbers.entry((ty, self.per_bank(tensor), op)).or_insert(groups.len());
+            if number == groups.len() {
+                groups.push(Vec::new());
+            }
+            groups[number].push(tensor);
+        }
+        groups.iter().take(MAX_GROUPS).map(|tensors| self.group(tensors)).collect()
+    }
+
+    fn group(&self, tensors: &[TensorId]) -> SuggestionGroup {
+        let all: Vec<SuggestionTensor> = tensors.iter().map(|tensor| self.tensor(*tensor)).collect();
+        let first = all[0].clone();
+        let known =
+            |text: fn(&SuggestionTensor) -> Option<&str>| all.iter().filter_map(text).collect::<Vec<_>>();
+        let (loc, locations) = locations(&known(|tensor| tensor.loc.as_deref()));
+        let steps = || all.iter().filter_map(|tensor| tensor.born_step);
+        SuggestionGroup {
+            count: all.len(),
+            name: pattern(&known(|tensor| tensor.name.as_deref())),
+            shape: first.shape,
+            dtype: first.dtype,
+            per_bank: Some(self.sum(tensors)).filter(|bytes| *bytes > 0),
+            first_step: steps().min(),
+            last_step: steps().max(),
+            op: first.op,
+            loc,
+            locations,
+        }
+    }
+
     fn tensor(&self, id: TensorId) -> SuggestionTensor {
         let tensors = &self.rank.tensors;
         let text = |column: &[Option<StrId>]| {
@@ -175,16 +219,16 @@ impl Situation<'_> {
         };
         let ty = self.ty(id);
         let ssa = text(&tensors.ssa);
-        let step = self.made_by(id);
+        let made = self.profile.made(self.rank, id);
         SuggestionTensor {
             name: text(&tensors.name).or_else(|| ssa.clone()),
             ssa,
             shape: ty.map(|ty| ty.shape.clone()),
             dtype: ty.map(|ty| self.profile.text(ty.dtype).to_owned()),
             per_bank: tensors.per_bank.get(id.index()).and_then(|bytes| bytes.get()),
-            born_step: step,
-            op: step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
-            loc: step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
+            born_step: self.made_by(id),
+            op: made.op.map(str::to_owned),
+            loc: made.loc.map(str::to_owned),
         }
     }
 }

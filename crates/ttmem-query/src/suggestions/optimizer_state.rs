@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Change, f
 
 const NAME: &str = "optimizer_state";
 
-/// Minimum number of elements of a tensor whose state an 8-bit optimizer quantises.
+/// Minimum number of elements of a tensor whose state an 8-bit optimizer quantizes.
 const MIN_ELEMENTS: u64 = 4096;
 /// An 8-bit optimizer stores a 32-bit factor for each block of this many elements.
 const ELEMENTS_PER_FACTOR: u64 = 256;

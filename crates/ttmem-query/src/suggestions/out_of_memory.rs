@@ -6,6 +6,7 @@ use super::phrases::PoolLabel;
 use super::{Finding, Rule, Situation, Statement, Urgency};
 use crate::about::Extent;
 use crate::analyze::oom::{Cause, Verdict};
+use crate::device::is_torch;
 use crate::words::size;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Failure, find };
@@ -24,6 +25,8 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
 
 fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statement {
     let pool = label.name;
+    // A pool of a PyTorch device is named after the device.
+    let memory = if is_torch(pool) { format!("{pool} memory") } else { pool.to_owned() };
     let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), size);
     let requested = verdict.fault.requested_per_bank;
     let amount = requested.map_or_else(|| "an unknown amount".into(), |bytes| label.per_bank(bytes));
@@ -31,8 +34,9 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
     let (free, largest) = (known(verdict.free), known(verdict.largest_free));
     match (verdict.cause, verdict.lacks()) {
         (Cause::Capacity, Some(lacks)) => Statement::new(format!(
-            "{who} lacks {} of {pool}: it {requests}, and {free} was free.",
-            label.with_total(lacks)
+            "{who} needs {} more {memory}{}: it {requests}, and {free} was free.",
+            label.per_bank(lacks),
+            label.on_device(lacks)
         ))
         .advice(format!(
             "Free that amount before this step, or request less: {}.",
@@ -43,7 +47,7 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
             }
         )),
         (Cause::Fragmentation, Some(lacks)) => Statement::new(format!(
-            "{who} lacks {} of contiguous {pool}: it {requests}, {free} was free, but the largest free block was \
+            "{who} needs {} more contiguous {memory}: it {requests}, {free} was free, but the largest free block was \
              {largest}.",
             label.per_bank(lacks)
         ))
@@ -58,7 +62,7 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
                 .advice(never_fits(pool, requested.unwrap_or(0), verdict.capacity))
         }
         (Cause::CircularBuffers, Some(lacks)) => Statement::new(format!(
-            "{who} lacks {} of L1 per core for its circular buffers.",
+            "{who} needs {} more L1 per core for its circular buffers.",
             size(lacks)
         ))
         .advice(

@@ -1,22 +1,18 @@
 //! Phrases that the sentences of several suggestions share.
 
+pub(super) use ttmem_model::words::by_count;
 use ttmem_model::{PoolId, Profile, Rank, Step, StrId, TensorId, TensorType};
 
 use super::{PoolAtPeak, Situation};
 use crate::about::Extent;
 use crate::words::{brief_line, percent, shape, size};
 
-/// Maximum number of characters of a text from the input in a sentence.
+/// Maximum number of characters of a name or location from the input in a sentence.
 const MAX_CHARS: usize = 60;
 
-/// A text from the input, shortened for a sentence.
+/// A name or location from the input, shortened for a sentence.
 pub(super) fn brief(text: &str) -> String {
     brief_line(text, MAX_CHARS)
-}
-
-/// Selects the singular or the plural wording.
-pub(super) fn by_count<'t>(count: usize, one: &'t str, several: &'t str) -> &'t str {
-    if count == 1 { one } else { several }
 }
 
 /// The name of a pool and the number of its banks.
@@ -47,10 +43,14 @@ impl<'a> PoolLabel<'a> {
 
     /// `146.3 MiB/bank (1.00 GiB on the device)`.
     pub(super) fn with_total(&self, per_bank: u64) -> String {
+        format!("{}{}", self.per_bank(per_bank), self.on_device(per_bank))
+    }
+
+    /// ` (1.00 GiB on the device)`; empty if the pool does not have several banks.
+    pub(super) fn on_device(&self, per_bank: u64) -> String {
         let banks = self.banks.filter(|banks| *banks > 1);
         let device = banks.and_then(|banks| per_bank.checked_mul(banks.into()));
-        let device = device.map_or_else(String::new, |bytes| format!(" ({} on the device)", size(bytes)));
-        format!("{}{device}", self.per_bank(per_bank))
+        device.map_or_else(String::new, |bytes| format!(" ({} on the device)", size(bytes)))
     }
 }
 

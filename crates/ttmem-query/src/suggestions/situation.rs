@@ -33,11 +33,11 @@ pub(crate) struct Situation<'a> {
 /// A pool at its peak.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolAtPeak<'a> {
-    /// Its account.
+    /// The pool with the sums of its tensors.
     pub account: &'a Account<'a>,
-    /// Its name and banks.
+    /// The pool's name and number of banks.
     pub label: PoolLabel<'a>,
-    /// The peak.
+    /// The moment and size of the peak.
     pub peak: Peak,
     /// The size of a bank.
     pub capacity: Option<u64>,
@@ -52,6 +52,12 @@ impl<'a> Situation<'a> {
     /// The same, if the input has tensors.
     pub(super) fn main_with_tensors(&self) -> Option<PoolAtPeak<'a>> {
         self.main().filter(|_| self.rank.has_tensors())
+    }
+
+    /// Whether the program ended because this pool ran out of memory.
+    pub(super) fn ran_out(&self, pool: &str) -> bool {
+        let failed = self.verdict.and_then(|verdict| verdict.fault.pool);
+        failed.is_some_and(|name| self.profile.text(name) == pool)
     }
 
     /// The name and banks of a pool, including one that was never used.

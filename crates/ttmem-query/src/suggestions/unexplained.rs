@@ -27,9 +27,9 @@ fn look(situation: &Situation<'_>, pool: &PoolAtPeak<'_>) -> Option<Finding> {
     let left = most.and_then(|row| Some((row.op?, row))).map_or_else(String::new, |(op, row)| {
         let (steps, s) = (row.steps.len(), if row.steps.len() == 1 { "" } else { "s" });
         let bytes = pool.label.per_bank(kept(row));
-        format!("; {} left {bytes} of this allocated, in {steps} step{s}", situation.op(op))
+        format!("; {} retains {bytes} of it, allocated in {steps} step{s}", situation.op(op))
     });
-    let found = Statement::new(format!("Tensors do not explain {}{left}.", pool.share(rest)));
+    let found = Statement::new(format!("{}, is not explained by tensors{left}.", pool.share(rest)));
     let steps = most.map_or_else(Vec::new, |row| row.steps.clone());
     let is_cut_out = situation.rank.cut_out.is_some();
     Some(pool.finding(NAME, explain(found, pool, rest, &rows, is_cut_out)).steps(steps))
@@ -53,7 +53,7 @@ fn explain(
     let half = rest / 2;
     if once > half {
         return found.advice(format!(
-            "{} was allocated when an operation first ran with new shapes and stays in the program cache. Use fewer \
+            "{} was allocated when an operation ran with new shapes and stays in the program cache. Use fewer \
              different shapes to keep the cache small.",
             pool.label.per_bank(once)
         ));

@@ -1,4 +1,4 @@
-//! Weights are in memory twice: as originals and as const-eval results.
+//! Weights are stored twice: as originals and as const-eval results.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{Class, Moment, TensorId};
@@ -20,15 +20,20 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let saves = situation.fall(&pool, &savings(situation, &pool));
+    let free = by_count(
+        twice.len(),
+        "Freeing the original after const-eval, if nothing else reads it, lowers",
+        "Freeing the originals after const-eval, if nothing else reads them, lowers",
+    );
     let statement = Statement::new(format!(
-        "{} {} in {} twice at its peak, as an original and as a const-eval result; {} {}.",
+        "{} {} stored twice in {} at its peak, as the original and as a const-eval result; {} {}.",
         twice.len(),
         by_count(twice.len(), "weight is", "weights are"),
         pool.label.name,
         by_count(twice.len(), "the original takes", "the originals take"),
         pool.share(per_bank),
     ))
-    .advice(pool.lowers("Freeing the originals after const-eval, if nothing else reads them, lowers", saves));
+    .advice(pool.lowers(free, saves));
     vec![pool.finding(NAME, statement).tensors(twice).saves(saves)]
 }
 

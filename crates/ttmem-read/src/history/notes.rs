@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ttmem_model::words::{by_count, counted};
 use ttmem_model::{Fault, FaultKind, PoolId, Profile, Step, StrId, Warning};
 
 /// What to report about a history after it is placed.
@@ -38,15 +39,20 @@ impl Notes {
         for (pool, count) in self.forgotten {
             let Some((_, name)) = name(profile, pool) else { continue };
             let message = format!(
-                "{count} allocations in {name} were overwritten in the allocator's history before it was read: the \
-                 peak is known, but part of it can't be attributed to tensors"
+                "{} in {name} {} overwritten in the allocator's history before it was read; the peak is known, but \
+                 part of it can't be attributed to tensors",
+                counted(count, "allocation"),
+                by_count(count, "was", "were")
             );
             warn(profile, message);
         }
         for (pool, count) in self.unmatched {
             let Some((_, name)) = name(profile, pool) else { continue };
-            let message =
-                format!("{count} events in {name} are inconsistent with earlier events and were skipped");
+            let message = format!(
+                "{} in {name} {} inconsistent with earlier events and skipped, so usage may be wrong",
+                counted(count, "event"),
+                by_count(count, "was", "were")
+            );
             warn(profile, message);
         }
         for fault in self.out_of_memory {

@@ -1,12 +1,12 @@
 //! Assigns the rows of a history to the steps of a profile by their times. The resulting tensors, levels, calls and
 //! snapshots look as if they had been recorded live.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::rules::outcomes::outcomes;
 use ttmem_model::{
     Bytes, CallEnd, CallId, Class, During, FromStep, HistoryAction, HistoryRow, Label, Moment, Nanoseconds,
-    OpId, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber, StepRow, Steps, Tensor,
-    TypeId,
+    OpId, OpKind, PoolId, Profile, Rank, Reading, ScopeKind, Step, StepMarks, StepNumber, StepRow, Steps,
+    Tensor, TypeId,
 };
 
 use super::device::{Device, Effect};
@@ -26,10 +26,26 @@ pub fn place(profile: &mut Profile) {
             continue;
         }
         let rank = std::mem::take(rank);
+        let frees = only_frees(&rank);
+        let ops = (0..profile.ops.len()).filter_map(OpId::new).filter(|op| frees.contains(op));
+        for op in ops.collect::<Vec<_>>() {
+            profile.ops.set_kind(op, OpKind::Deallocate);
+        }
         let (rank, notes) = place_rank(rank);
         profile.ranks[index] = rank;
         notes.report(profile, index);
     }
+}
+
+/// The operations of a history that only free memory.
+fn only_frees(rank: &Rank) -> FxHashSet<OpId> {
+    let ops_of = |actions: [HistoryAction; 2]| {
+        let rows = rank.history.iter().filter(move |row| actions.contains(&row.action));
+        rows.map(|row| row.op).collect::<FxHashSet<OpId>>()
+    };
+    let allocate = ops_of([HistoryAction::There, HistoryAction::Allocated]);
+    let free = ops_of([HistoryAction::FreeRequested, HistoryAction::Freed]);
+    free.into_iter().filter(|op| !allocate.contains(op)).collect()
 }
 
 /// An item on the timeline.

@@ -1,5 +1,5 @@
-//! Restores the tensors live at a peak from the file that contains it, which a recording with a size limit keeps beside
-//! the newest file.
+//! Restores the tensors live at a peak from the file that contains it, which a recording with a size limit keeps next
+//! to the newest file.
 //!
 //! The newest file has the height and time of each pool's peak, but represents all tensors that have been freed since
 //! by a single row. The file with the peak has them individually. Both files describe the same allocations with the
@@ -106,7 +106,7 @@ fn key(rank: &Rank, tensor: TensorId) -> Key {
 }
 
 /// Replaces the single row by individual rows at one moment. Before and after it the single row remains, because it is
-/// not known which of them were live then.
+/// not known which of them were live at those times.
 fn put_in_place(rank: &mut Rank, row: TensorId, at: Moment, from: &Rank, gone: &[TensorId]) {
     let (born, dies) = (rank.tensors.born[row.index()], rank.tensors.dies[row.index()]);
     let after = Moment::early(at.position().saturating_add(1)).min(dies);

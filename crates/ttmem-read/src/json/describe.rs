@@ -3,7 +3,10 @@
 use super::{Json, JsonError, Parsed, without_mark};
 
 /// JSON formats that users may mistake for supported inputs, by their keys.
-const KNOWN: [(&[&str], &str); 7] = [
+const KNOWN: [(&[&str], &str); 10] = [
+    (&["result", "mlir_op"], "the operations of a report; pass its folder or its _memory.json file"),
+    (&["metadata", "entries"], "the inputs of a report; pass its folder or its _memory.json file"),
+    (&["ttir", "ttnn"], "the IR of a report; pass its folder or its _memory.json file"),
     (&["traceEvents"], "a Chrome or PyTorch profiler trace"),
     (&["segments", "device_traces"], "a PyTorch memory snapshot"),
     (&["nbformat"], "a notebook"),
@@ -86,6 +89,9 @@ mod tests {
             said(r#"{"name": "x", "version": "1""#).unwrap(),
             r#"JSON: an object with "name", "version""#
         );
+        for part in [r#"[{"result": "%0", "mlir_op": "ttnn.add"}]"#, r#"{"metadata": {}, "entries": ["#] {
+            assert!(said(part).unwrap().ends_with("of a report; pass its folder or its _memory.json file"));
+        }
         assert_eq!(said(r#"[{"id": 1}]"#).unwrap(), r#"JSON: a list of objects with "id""#);
         assert_eq!(said("{}").unwrap(), "JSON: an object without keys");
         assert_eq!(said("[]").unwrap(), "JSON: an empty list");

@@ -64,14 +64,14 @@ pub(super) type Parsed<T> = Result<T, JsonError>;
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The document is corrupt.
-    Damaged(JsonError),
+    Corrupt(JsonError),
     /// Processing failed, for example because an event could not be written.
     Failed(Error),
 }
 
 impl From<JsonError> for Stop {
     fn from(error: JsonError) -> Self {
-        Self::Damaged(error)
+        Self::Corrupt(error)
     }
 }
 
@@ -83,19 +83,22 @@ impl From<Error> for Stop {
 
 /// Where and why a document could not be read to its end.
 #[derive(Debug)]
-pub(super) struct Damage {
+pub(super) struct Corruption {
     /// The line, from 1.
     pub line: u64,
     pub why: JsonError,
 }
 
-impl Damage {
+impl Corruption {
     /// The error for a file that has nothing useful before the corruption. `lacks` describes what it lacks.
     pub fn into_error(self, file: &str, lacks: &str) -> Error {
         let Self { line, why } = self;
         match why {
             JsonError::Read(source) => Error::Read { path: file.into(), source },
-            why => Error::Damaged { file: file.into(), message: format!("line {line}: {why}; {lacks}") },
+            why => Error::Corrupt {
+                file: file.into(),
+                message: format!("corrupt at line {line} ({why}); {lacks}"),
+            },
         }
     }
 }
@@ -105,14 +108,14 @@ impl Damage {
 pub(super) fn read<R: Read, E: Into<Stop>>(
     stream: R,
     walk: impl FnOnce(&mut Json<R>) -> Result<(), E>,
-) -> Result<Option<Damage>, Error> {
+) -> Result<Option<Corruption>, Error> {
     let mut json = Json::new(stream);
     match walk(&mut json).map_err(Into::into).and_then(|()| Ok(json.end()?)) {
         Ok(()) => Ok(None),
         Err(Stop::Failed(error)) => Err(error),
-        Err(Stop::Damaged(why)) => {
+        Err(Stop::Corrupt(why)) => {
             let line = if let JsonError::Value { line, .. } = why { line } else { json.line };
-            Ok(Some(Damage { line, why }))
+            Ok(Some(Corruption { line, why }))
         }
     }
 }

@@ -19,7 +19,7 @@ impl Read for Drops<'_> {
 
 fn elements(text: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let damage = read(text.as_bytes(), |json| -> Parsed<()> {
+    let corruption = read(text.as_bytes(), |json| -> Parsed<()> {
         let is_list = json.list(|json| {
             found.push(String::from_utf8(json.value()?.to_vec()).unwrap());
             Parsed::Ok(())
@@ -27,17 +27,17 @@ fn elements(text: &str) -> Vec<String> {
         assert!(is_list);
         Ok(())
     });
-    assert!(damage.unwrap().is_none());
+    assert!(corruption.unwrap().is_none());
     found
 }
 
 /// Where and why reading a list of numbers fails.
-fn damage(text: &str) -> (u64, String) {
+fn corruption(text: &str) -> (u64, String) {
     let numbers = |json: &mut Json<Drops<'_>>| -> Parsed<()> {
         json.list(|json| json.parse::<Vec<f64>>(MAX_VALUE).map(drop)).map(drop)
     };
-    let damage = read(Drops(text.as_bytes()), numbers).unwrap().unwrap();
-    (damage.line, damage.why.to_string())
+    let corruption = read(Drops(text.as_bytes()), numbers).unwrap().unwrap();
+    (corruption.line, corruption.why.to_string())
 }
 
 #[test]
@@ -68,36 +68,36 @@ fn what_is_cut_or_wrong_is_said() {
 }
 
 #[test]
-fn damage_has_the_line_where_it_stands() {
-    assert_eq!(damage("[[1],\n[2,\n3,\n NaN],\n[4]]"), (4, "expected value".into()));
-    assert_eq!(damage("[[1],\n[2,\n3"), (3, "EOF while parsing a list".into()));
-    assert_eq!(damage("[[1],\n[2]\n"), (3, "the file ends inside a value".into()));
-    assert_eq!(damage("[[1]\n\n[2]]"), (3, "a comma is missing between two values".into()));
-    assert_eq!(damage("[[1]]\n]"), (2, "text follows the end of the document".into()));
-    assert_eq!(damage("[[1],\n]"), (2, "a value is missing".into()));
-    let (line, why) = damage("[[1],\n{}]");
+fn corruption_has_the_line_where_it_stands() {
+    assert_eq!(corruption("[[1],\n[2,\n3,\n NaN],\n[4]]"), (4, "expected value".into()));
+    assert_eq!(corruption("[[1],\n[2,\n3"), (3, "EOF while parsing a list".into()));
+    assert_eq!(corruption("[[1],\n[2]\n"), (3, "the file ends inside a value".into()));
+    assert_eq!(corruption("[[1]\n\n[2]]"), (3, "a comma is missing between two values".into()));
+    assert_eq!(corruption("[[1]]\n]"), (2, "text follows the end of the document".into()));
+    assert_eq!(corruption("[[1],\n]"), (2, "a value is missing".into()));
+    let (line, why) = corruption("[[1],\n{}]");
     assert!(line == 2 && why.starts_with("invalid type: map"), "{line} {why}");
 }
 
 #[test]
-fn what_is_read_before_the_damage_counts() {
+fn what_is_read_before_the_corruption_counts() {
     let mut sum = 0;
-    let damage = read(&b"[1, 2, 3x]"[..], |json| {
+    let corruption = read(&b"[1, 2, 3x]"[..], |json| {
         json.list(|json| {
             sum += json.parse::<i32>(MAX_VALUE)?.unwrap();
             Parsed::Ok(())
         })
         .map(drop)
     });
-    assert_eq!((sum, damage.unwrap().unwrap().line), (3, 1));
+    assert_eq!((sum, corruption.unwrap().unwrap().line), (3, 1));
 }
 
 #[test]
-fn failures_of_the_program_are_not_damage() {
+fn failures_of_the_program_are_not_corruption() {
     let walk = |json: &mut Json<&[u8]>| {
-        json.list(|_| Err(Stop::Failed(Error::NotThere("too many rows".into())))).map(drop)
+        json.list(|_| Err(Stop::Failed(Error::NotFound("too many rows".into())))).map(drop)
     };
-    assert!(matches!(read(&b"[1]"[..], walk), Err(Error::NotThere(_))));
+    assert!(matches!(read(&b"[1]"[..], walk), Err(Error::NotFound(_))));
 }
 
 #[test]

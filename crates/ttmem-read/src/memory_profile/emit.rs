@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
+use ttmem_model::words::{by_count, counted, counted_as};
 use ttmem_model::{
     Call, CallId, Error, Event, LaneId, Moment, Op, OpId, OpKind, OpTotals, Outcome, PoolId, Position,
     RankEvent, RankId, Reading, Result, Scope, ScopeId, ScopeKind, Seen, Sink, Snapshot, StepMarks, StepRow,
@@ -16,7 +17,7 @@ use ttmem_model::{
 
 use super::document::{Document, Invocation};
 use super::time::Clock;
-use crate::json::Damage;
+use crate::json::Corruption;
 
 /// The name of a step that ends with an unnamed snapshot.
 const UNNAMED: &str = "snapshot";
@@ -26,7 +27,7 @@ const ALL_DEVICES: &str = "all devices";
 const NO_THREAD: &str = "operations";
 
 /// Emits a whole file.
-pub(super) fn emit(document: &Document, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
+pub(super) fn emit(document: &Document, corruption: Option<Corruption>, sink: &mut dyn Sink) -> Result<()> {
     let times =
         document.snapshots.iter().map(|row| row.when).chain(document.calls.iter().map(|row| row.when));
     let clock = Clock::new(document.began, times);
@@ -51,7 +52,7 @@ pub(super) fn emit(document: &Document, damage: Option<Damage>, sink: &mut dyn S
         }))?;
     }
     emitter.warnings(document)?;
-    if let Some(Damage { line, why }) = damage {
+    if let Some(Corruption { line, why }) = corruption {
         let message = format!("the profile is corrupt ({why}); the report covers what precedes this line");
         return emitter.warn(Some(line), message);
     }
@@ -288,13 +289,14 @@ impl<'s> Emitter<'s> {
     fn warnings(&mut self, document: &Document) -> Result<()> {
         let skipped = document.skipped;
         let rows = [
-            (skipped.snapshots, "snapshots without a time or without sizes were skipped"),
-            (skipped.invocations, "operation calls without a time were skipped"),
-            (skipped.operations, "framework operations without a count, a time or a size were skipped"),
-            (skipped.parts, "parts of the profile have the wrong type and were skipped"),
+            (skipped.snapshots, "snapshot", "without a time or without sizes"),
+            (skipped.invocations, "operation call", "without a time"),
+            (skipped.operations, "framework operation", "without a count, a time or a size"),
+            (skipped.parts, "value", "of the wrong type"),
         ];
-        for (count, what) in rows.into_iter().filter(|(count, _)| *count > 0) {
-            self.warn(None, format!("{count} {what}"))?;
+        for (count, what, why) in rows.into_iter().filter(|(count, ..)| *count > 0) {
+            let (rows, were) = (counted(count, what), by_count(count, "was", "were"));
+            self.warn(None, format!("{rows} {why} {were} skipped"))?;
         }
         let mut listed: FxHashMap<&str, u64> = FxHashMap::default();
         for call in &document.calls {
@@ -308,10 +310,12 @@ impl<'s> Emitter<'s> {
             let others = if others == 0 {
                 String::new()
             } else {
-                format!("; the same applies to {others} other operations")
+                format!("; the same applies to {}", counted(others, "other operation"))
             };
             let message = format!(
-                "{name} ran {count} times, but only {listed} calls are listed; the timeline lacks the rest{others}"
+                "{name} ran {}, but only {} listed; the others are missing from the timeline{others}",
+                counted(*count, "time"),
+                counted_as(listed, "call is", "calls are")
             );
             self.warn(None, message)?;
         }
@@ -335,5 +339,5 @@ fn outcome(call: &Timed<'_>, ended: u64, end: Position) -> Option<Outcome> {
 }
 
 fn row<T>(id: Option<T>) -> Result<T> {
-    id.ok_or_else(|| Error::NotThere("too many rows".into()))
+    id.ok_or_else(|| Error::NotFound("too many rows".into()))
 }

@@ -12,7 +12,7 @@ use memchr::memmem;
 use ttmem_model::{Error, Result, Sink};
 
 use self::document::Document;
-use super::json::{self, Damage, keys};
+use super::json::{self, Corruption, keys};
 use super::{Input, Reader, Sniff};
 
 /// The reader of memory profiles.
@@ -50,23 +50,23 @@ impl Reader for MemoryProfile {
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let mut document = Document::default();
-        let damage = json::read(input.stream, |json| document.take_all(json))?;
+        let corruption = json::read(input.stream, |json| document.take_all(json))?;
         if document.is_empty() {
-            return Err(nothing(input.name, damage));
+            return Err(nothing(input.name, corruption));
         }
-        emit::emit(&document, damage, sink)
+        emit::emit(&document, corruption, sink)
     }
 }
 
 /// The error for a file without data.
-fn nothing(file: &str, damage: Option<Damage>) -> Error {
-    match damage {
-        Some(damage) => damage.into_error(file, "no data precedes it"),
+fn nothing(file: &str, corruption: Option<Corruption>) -> Error {
+    match corruption {
+        Some(corruption) => corruption.into_error(file, "no data precedes it"),
         None => Error::NoMemoryData {
             file: file.into(),
             message:
-                "no snapshots and no operations with a time; the tracker recorded none (memory_checkpoint, \
-                      track_operation), or stopped before its first interval"
+                "no snapshots and no timed operations; call memory_checkpoint() or track_operation(), or run \
+                      longer than one interval"
                     .into(),
         },
     }

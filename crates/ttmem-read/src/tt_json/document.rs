@@ -4,7 +4,7 @@ use std::io::Read;
 
 use ttmem_model::Result;
 
-use crate::json::{self, Damage, Json, JsonError, Stop};
+use crate::json::{self, Corruption, Json, JsonError, Stop};
 
 /// The stream of a file.
 pub(super) type JsonStream = Json<Box<dyn Read + Send>>;
@@ -24,7 +24,10 @@ pub(super) trait Document {
 }
 
 /// Reads a file up to its end or its first corruption.
-pub(super) fn read<D: Document>(stream: Box<dyn Read + Send>, document: &mut D) -> Result<Option<Damage>> {
+pub(super) fn read<D: Document>(
+    stream: Box<dyn Read + Send>,
+    document: &mut D,
+) -> Result<Option<Corruption>> {
     json::read(stream, |json| {
         let is_known = json.list(|json| document.row(json))?
             || json.object(|json, key| {

@@ -41,7 +41,7 @@ impl Graphs {
     /// Emits the graphs of a rank, in the order of their numbers.
     pub fn say(&self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         for (number, graph) in &self.by_number {
-            let id = self.id(*number).ok_or_else(|| Error::NotThere("too many graphs".into()))?;
+            let id = self.id(*number).ok_or_else(|| Error::NotFound("too many graphs".into()))?;
             tables.say(rank, RankEvent::Module { name: graph.name })?;
             for &stage in &graph.stages {
                 tables.say(rank, RankEvent::Stage(id, stage))?;
@@ -163,7 +163,7 @@ pub(super) struct Texts<'a, 's> {
     pub graphs: &'a mut Graphs,
     pub notes: &'a mut Notes,
     pub tables: &'a mut Tables<'s>,
-    /// The texts outside the list: those of the first graph that ran. If there is a list, it contains them, too.
+    /// The texts outside the list: those of the first graph that ran. If there is a list, it also contains them.
     first: StageTexts,
     listed: bool,
 }

@@ -1,4 +1,4 @@
-//! Reads the JSON files of a report without a profile, such as those of the earlier tool (tt-memory-profiler).
+//! Reads the JSON files of a report without a profile, such as those of tt-memory-profiler 0.x.
 //!
 //! | file | content |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `<stem>_inputs_registry.json` | the arguments of the graphs |
 //! | `<stem>_ir.json` | the texts of the graphs |
 //!
-//! The first is the input; the others are read if they lie beside it. Types are parsed like those of a log. Values that
-//! the files derive from them (padding, weights, bytes) are computed again, because the earlier tool got some of them
-//! wrong.
+//! The first is the input; the others are read if they are next to it. Types are parsed like those of a log. Values
+//! that the files derive from them (padding, weights, bytes) are computed again, because tt-memory-profiler 0.x got
+//! some of them wrong.
 //!
 //! The lists do not include deallocations. It is known when a tensor was allocated but not when it was freed, so live
 //! tensors are unknown and no tensors are created. The files do not contain the states at deallocations either; a
@@ -33,6 +33,7 @@ use std::io::Read;
 use std::path::Path;
 
 use memchr::memmem;
+use ttmem_model::words::counted;
 use ttmem_model::{Error, Result, Sink};
 
 use self::document::Document;
@@ -40,22 +41,21 @@ use self::graphs::{Graphs, Registry, Texts};
 use self::notes::Notes;
 use self::operations::Operations;
 use self::steps::Steps;
-use super::json::{Damage, JsonError};
+use super::json::{Corruption, JsonError};
 use super::tt_log::tables::Tables;
 use super::{Input, Reader, Sibling, Siblings, Sniff};
 
-/// The suffixes of the input and of the files beside it.
+/// The suffixes of the input and of the files next to it.
 pub(super) const MEMORY: &str = "_memory.json";
 const OPERATIONS: &str = "_operations.json";
 const REGISTRY: &str = "_inputs_registry.json";
 const TEXTS: &str = "_ir.json";
 
 /// The limitations of such files.
-const NOT_IN_THEM: &str = "the JSON files of a report do not include deallocations: a peak right before one is \
-    missing, the change of a step includes the deallocations after it, and live tensors, final usage and out-of-memory \
-    errors are unknown; if the log exists, create the report from it";
+const NOT_IN_THEM: &str = "the JSON files do not record deallocations, so the peak may be too low, and live tensors, \
+    final usage and out-of-memory errors are unknown; if you have the log, run `ttmem report` on it";
 
-/// Whether `ttmem` wrote a memory file. The earlier tool does not number steps.
+/// Whether `ttmem` wrote a memory file. tt-memory-profiler 0.x does not number steps.
 pub(super) fn is_ours(memory_file: &Path) -> bool {
     const HEAD: u64 = 64 << 10;
     let mut head = Vec::new();
@@ -63,10 +63,9 @@ pub(super) fn is_ours(memory_file: &Path) -> bool {
     read.is_ok() && memmem::find(&head, b"\"step\":").is_some()
 }
 
-/// Additional limitations of the earlier tool's files.
-const EARLIER_TOOL: &str = "the files were written by the earlier tt-memory-profiler: operations without a memory \
-    state have no rows, and only the arguments of the first graph are listed, possibly without those that are block \
-    floats";
+/// Additional limitations of the files of tt-memory-profiler 0.x.
+const EARLIER_TOOL: &str = "tt-memory-profiler 0.x wrote these files, so operations without a memory state are \
+    missing, and weights and inputs cover only the first graph (block floats may be missing)";
 
 /// The reader of a report's JSON files.
 pub(super) struct TtJson;
@@ -77,11 +76,11 @@ impl Reader for TtJson {
     }
 
     fn about(&self) -> &'static str {
-        "the JSON files of a report without a profile (NAME_memory.json and the files beside it)"
+        "the JSON files of a report without a profile (NAME_memory.json and the files next to it)"
     }
 
     fn capture(&self) -> &'static str {
-        "ttmem report writes them, as the earlier tt-memory-profiler did"
+        "ttmem report writes them, as tt-memory-profiler 0.x did"
     }
 
     fn is_json(&self) -> bool {
@@ -107,11 +106,11 @@ impl Reader for TtJson {
             read_operations(beside.operations, &graphs, &mut notes, &mut tables)?;
         notes.begin(name);
         let mut steps = Steps::new(&operations, &graphs, &mut notes, &mut tables);
-        let damage = document::read(stream, &mut steps)?;
+        let corruption = document::read(stream, &mut steps)?;
         if !steps.pools.observed {
-            return Err(no_memory_data(name, steps.count, damage));
+            return Err(no_memory_data(name, steps.count, corruption));
         }
-        steps.finish(damage.is_none())?;
+        steps.finish(corruption.is_none())?;
         if let Some(operations) = operations_name {
             steps.compare(&operations);
         }
@@ -120,12 +119,12 @@ impl Reader for TtJson {
         if !is_ours {
             notes.warn(EARLIER_TOOL);
         }
-        if let Some(damage) = &damage {
-            notes.damaged(damage);
+        if let Some(corruption) = &corruption {
+            notes.corrupt_input(corruption);
         }
         say_ranks(label.as_deref(), siblings.stem(MEMORY), &mut notes);
         notes.say(&mut tables)?;
-        if damage.is_none() { tables.end() } else { Ok(()) }
+        if corruption.is_none() { tables.end() } else { Ok(()) }
     }
 }
 
@@ -135,7 +134,7 @@ fn begins_like_rows(head: &[u8]) -> bool {
     matches!((signs.next(), signs.next()), (Some(b'{'), Some(b'"' | b'}')) | (Some(b'['), Some(b'{' | b']')))
 }
 
-/// The files beside the input.
+/// The files next to the input.
 #[derive(Default)]
 struct Beside {
     operations: Option<Sibling>,
@@ -158,11 +157,11 @@ impl Beside {
         let beside = Self {
             operations: open(OPERATIONS, "operands, types, programs"),
             registry: open(REGISTRY, "weights and inputs"),
-            texts: open(TEXTS, "graph texts"),
+            texts: open(TEXTS, "graph IR"),
         };
         if !missing.is_empty() {
             notes.warn(format!(
-                "data is missing because these files beside the memory file could not be read: {}",
+                "cannot read these files next to the memory file, so their data is missing: {}",
                 missing.join(", ")
             ));
         }
@@ -170,15 +169,15 @@ impl Beside {
     }
 }
 
-/// Reads a file beside the input up to its end or its first corruption.
+/// Reads a file next to the input up to its end or its first corruption.
 fn read_sibling<D: Document>(
     sibling: Sibling,
     document: &mut D,
     notes: impl Fn(&mut D) -> &mut Notes,
 ) -> Result<()> {
     notes(document).begin(&sibling.name);
-    if let Some(damage) = document::read(sibling.stream, document)? {
-        notes(document).damaged(&damage);
+    if let Some(corruption) = document::read(sibling.stream, document)? {
+        notes(document).corrupt_sibling(&corruption);
     }
     Ok(())
 }
@@ -217,10 +216,10 @@ fn read_operations(
     Ok((reading.operations, Some(name)))
 }
 
-fn no_memory_data(name: &str, rows: u32, damage: Option<Damage>) -> Error {
-    match damage {
-        Some(Damage { why: JsonError::Read(source), .. }) => Error::Read { path: name.into(), source },
-        Some(Damage { why, .. }) => Error::NoMemoryData {
+fn no_memory_data(name: &str, rows: u32, corruption: Option<Corruption>) -> Error {
+    match corruption {
+        Some(Corruption { why: JsonError::Read(source), .. }) => Error::Read { path: name.into(), source },
+        Some(Corruption { why, .. }) => Error::NoMemoryData {
             file: name.into(),
             message: format!(
                 "the file is corrupt before its first state ({why}); create it again from the log"
@@ -229,8 +228,9 @@ fn no_memory_data(name: &str, rows: u32, damage: Option<Damage>) -> Error {
         None => Error::NoMemoryData {
             file: name.into(),
             message: format!(
-                "{rows} operations, but none has a memory state; capture the log with \
-                 TT_RUNTIME_MEMORY_LOG_LEVEL=operation and create the report from it"
+                "no memory states in {}; capture the log with TT_RUNTIME_MEMORY_LOG_LEVEL=operation and run \
+                 `ttmem report` on it",
+                counted(rows, "row")
             ),
         },
     }

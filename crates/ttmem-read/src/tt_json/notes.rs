@@ -2,10 +2,11 @@
 
 use serde::Deserialize;
 use ttmem_model::Result;
+use ttmem_model::words::counted_as;
 
 use super::document::JsonStream;
 use crate::json::field::Field;
-use crate::json::{Damage, JsonError, MAX_VALUE, Parsed};
+use crate::json::{Corruption, JsonError, MAX_VALUE, Parsed};
 use crate::tt_log::tables::Tables;
 
 /// Problems found while reading the files.
@@ -92,34 +93,53 @@ impl Notes {
         self.warnings.push((None, message.into()));
     }
 
-    /// Warns that the current file was not read to its end.
-    pub fn damaged(&mut self, damage: &Damage) {
-        let message =
-            format!("{} is corrupt ({}); the report covers what precedes it", self.file, damage.why);
+    /// Warns that the input was not read to its end.
+    pub fn corrupt_input(&mut self, Corruption { line, why }: &Corruption) {
         // A read error does not belong to a line.
-        let line = (!matches!(damage.why, JsonError::Read(_))).then_some(damage.line);
-        self.warnings.push((line, message));
+        let warning = match why {
+            JsonError::Read(error) => (None, format!("read error ({error}); later rows are missing")),
+            why => (
+                Some(*line),
+                format!("the file is corrupt ({why}); the report covers the rows before this line"),
+            ),
+        };
+        self.warnings.push(warning);
+    }
+
+    /// Warns that the current file, which is not the input, was not read to its end. Its line is part of the message,
+    /// because the line of a warning is that of the input.
+    pub fn corrupt_sibling(&mut self, Corruption { line, why }: &Corruption) {
+        let file = &self.file;
+        let message = match why {
+            JsonError::Read(error) => {
+                format!("cannot read {file} to its end ({error}); its later data is missing")
+            }
+            why => format!("{file} is corrupt at line {line} ({why}); its data after that line is missing"),
+        };
+        self.warnings.push((None, message));
     }
 
     /// Emits all warnings.
     pub fn say(mut self, tables: &mut Tables<'_>) -> Result<()> {
         if let Some(first) = self.first_no_object {
-            let message =
-                format!("{} rows are not objects and were skipped; the first is {first}", self.no_objects);
+            let rows =
+                counted_as(self.no_objects, "row is not an object and was", "rows are not objects and were");
+            let message = format!("{rows} skipped; the first is {first}");
             self.warnings.push((None, message));
         }
         if let Some(first) = self.first_too_large {
-            let message = match self.too_large {
-                1 => format!("1 value exceeds 64 MiB and was skipped, in {first}; the report lacks it"),
-                count => format!(
-                    "{count} values exceed 64 MiB and were skipped, the first in {first}; the report lacks them"
-                ),
-            };
+            let values =
+                counted_as(self.too_large, "value exceeds 64 MiB and was", "values exceed 64 MiB and were");
+            let message = format!("{values} skipped; the first is in {first}");
             self.warnings.push((None, message));
         }
         if let Some(first) = self.first_wrong {
-            let message =
-                format!("{} values have the wrong type and were skipped; the first is {first}", self.wrong);
+            let values = counted_as(
+                self.wrong,
+                "value has the wrong type and was",
+                "values have the wrong type and were",
+            );
+            let message = format!("{values} skipped; the first is {first}");
             self.warnings.push((None, message));
         }
         self.warnings.into_iter().try_for_each(|(line, message)| tables.warn(line, message))
@@ -135,9 +155,10 @@ mod tests {
     #[test]
     fn a_failure_to_read_has_no_line() {
         let mut notes = Notes::default();
-        notes.damaged(&Damage { line: 3, why: JsonError::Read(io::Error::other("gone")) });
-        notes.damaged(&Damage { line: 3, why: JsonError::Truncated });
+        notes.corrupt_input(&Corruption { line: 3, why: JsonError::Read(io::Error::other("gone")) });
+        notes.corrupt_input(&Corruption { line: 3, why: JsonError::Truncated });
+        notes.corrupt_sibling(&Corruption { line: 3, why: JsonError::Truncated });
         let lines: Vec<Option<u64>> = notes.warnings.iter().map(|(line, _)| *line).collect();
-        assert_eq!(lines, [None, Some(3)]);
+        assert_eq!(lines, [None, Some(3), None]);
     }
 }

@@ -119,7 +119,7 @@ impl Reading<'_, '_> {
     }
 }
 
-/// A location as in the log. The earlier tool removed the quotes, and invented some locations.
+/// A location as in the log. tt-memory-profiler 0.x removed the quotes, and invented some locations.
 pub(super) fn location(loc: String, is_ours: bool) -> Option<String> {
     match loc.as_str() {
         "" | "N/A" | "unknown" => None,
@@ -129,7 +129,7 @@ pub(super) fn location(loc: String, is_ours: bool) -> Option<String> {
     }
 }
 
-/// The operation name and the function that it calls. For a call, the earlier tool writes the function's name.
+/// The operation name and the function that it calls. For a call, tt-memory-profiler 0.x writes the function's name.
 pub(super) fn operation_name(name: &str, is_ours: bool) -> (&str, Option<&str>) {
     // All other operations have a dialect prefix.
     if is_ours || name.contains('.') { (name, None) } else { ("func.call", Some(name)) }
@@ -202,7 +202,7 @@ impl OwnedParts {
     }
 }
 
-/// Operands and callee. The earlier tool split `@f, [%arg0, %arg1]` at every comma.
+/// Operands and callee. tt-memory-profiler 0.x split `@f, [%arg0, %arg1]` at every comma.
 fn operands(inputs: Vec<String>) -> (Vec<String>, Option<String>) {
     let mut callee = None;
     let mut operands = Vec::with_capacity(inputs.len());

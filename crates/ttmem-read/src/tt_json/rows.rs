@@ -56,7 +56,7 @@ pub(super) struct PoolState {
 }
 
 /// A row of the operations file. The layout is taken from the types, not from its key, and weights are ignored, because
-/// the earlier tool guessed them from shapes.
+/// tt-memory-profiler 0.x guessed them from shapes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OperationRow {

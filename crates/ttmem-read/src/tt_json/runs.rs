@@ -1,8 +1,8 @@
 //! Reconstructs the program runs from the rows, which name their programs.
 //!
 //! A program starts when a row has a different name than the previous one, and continues when that name occurs again.
-//! The earlier tool only names const-eval programs. All other rows belong to an unnamed program, which starts a new run
-//! when its result numbers (`%0`, `%1` …) start again.
+//! tt-memory-profiler 0.x only names const-eval programs. All other rows belong to an unnamed program, which starts a
+//! new run when its result numbers (`%0`, `%1` …) start again.
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
@@ -155,7 +155,7 @@ impl Runs {
             let last = if let [only] = &self.frames[..] { only.last } else { None };
             self.results.start_again(result, last.is_some_and(|last| last.op.kind == OpKind::Call))
         } else {
-            // The earlier tool has no number for multiple results. But an operation occurs only once in a program.
+            // tt-memory-profiler 0.x does not number multiple results, but an operation occurs only once in a program.
             self.unnamed.contains_key(&op.id) && self.results.end()
         };
         starts || self.frames.is_empty()
@@ -177,7 +177,7 @@ impl Runs {
                 tables.say(self.rank, RankEvent::Marks(load, StepMarks::CACHE_MISS))?;
                 true
             }
-            // The earlier tool only checked names, but a function may also be called `const_eval`.
+            // tt-memory-profiler 0.x only checked names, but a function may also be called `const_eval`.
             Some(_) => false,
             None => place.const_eval == Some(program),
         };
@@ -191,7 +191,7 @@ impl Runs {
         first: Step,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let run = RunId::new(self.count).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
+        let run = RunId::new(self.count).ok_or_else(|| Error::NotFound("too many program runs".into()))?;
         self.count += 1;
         let row = Run {
             program,

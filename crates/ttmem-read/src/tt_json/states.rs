@@ -1,5 +1,6 @@
 //! The pool usage before each operation.
 
+use ttmem_model::words::counted_as;
 use ttmem_model::{Error, Moment, PoolId, RankEvent, RankId, Reading, Result};
 
 use super::notes::Notes;
@@ -72,7 +73,7 @@ impl Pools {
             let Some(Object(config)) = notes.known(config, "memory_config") else { continue };
             self.listed.push(Listed {
                 name,
-                // The earlier tool writes 0 if the number is unknown.
+                // tt-memory-profiler 0.x writes 0 if the number is unknown.
                 banks: notes.known(config.num_banks, "num_banks").filter(|banks| *banks > 0),
                 total: notes.known(config.total, "total_bytes_per_bank_MB"),
             });
@@ -128,7 +129,7 @@ impl Pools {
             return Ok(None);
         }
         let index = self.known.len();
-        let id = PoolId::new(index).ok_or_else(|| Error::NotThere("too many pools".into()))?;
+        let id = PoolId::new(index).ok_or_else(|| Error::NotFound("too many pools".into()))?;
         let is_rounded = state.sizes().into_iter().flatten().all(Mib::is_rounded);
         let quantum = if is_rounded { QUANTUM } else { 0 };
         let text = tables.text(name.as_bytes())?;
@@ -177,10 +178,8 @@ impl Pools {
     pub fn finish(&mut self, rank: RankId, notes: &mut Notes, tables: &mut Tables<'_>) -> Result<()> {
         self.say_listed(rank, &[], tables)?;
         if self.beyond > 0 {
-            let beyond = self.beyond;
-            notes.warn(format!(
-                "the file has more than {MAX_POOLS} pools; {beyond} states of the others were skipped"
-            ));
+            let states = counted_as(self.beyond, "state of the others was", "states of the others were");
+            notes.warn(format!("the file has more than {MAX_POOLS} pools; {states} skipped"));
         }
         Ok(())
     }

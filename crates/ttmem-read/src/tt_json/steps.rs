@@ -1,5 +1,6 @@
 //! The memory file: a step for each row, with the pool usage before it.
 
+use ttmem_model::words::{by_count, counted, counted_as};
 use ttmem_model::{Error, Moment, OpKind, RankEvent, RankId, Result, Step, StepMarks, StepRow, StrId};
 
 use super::document::{Document, JsonStream};
@@ -26,7 +27,7 @@ pub(super) struct Steps<'a, 's> {
     pub pools: Pools,
     /// The values before the rows: the rank's label, and the expected number of rows.
     pub label: Option<String>,
-    /// Whether `ttmem` wrote the last row. The earlier tool does not number steps.
+    /// Whether `ttmem` wrote the last row. tt-memory-profiler 0.x does not number steps.
     pub is_ours: bool,
     total: Option<u32>,
     /// The rank; set at the first row.
@@ -107,7 +108,7 @@ impl<'a, 's> Steps<'a, 's> {
         if self.count < Moment::MAX_STEPS {
             Ok(())
         } else {
-            Err(Error::NotThere("too many operations".into()))
+            Err(Error::NotFound("too many operations".into()))
         }
     }
 
@@ -198,13 +199,18 @@ impl<'a, 's> Steps<'a, 's> {
         }
         let rows = self.rows;
         if let Some(total) = self.total.filter(|total| is_whole && *total as usize != rows) {
-            self.notes.warn(format!("the file states {total} operations but contains {rows}"));
+            self.notes.warn(format!(
+                "the metadata lists {}, but the file contains {rows}; the report covers those",
+                counted(total, "operation")
+            ));
         }
         if self.misplaced > 0 {
-            let misplaced = self.misplaced;
-            self.notes.warn(format!(
-                "{misplaced} rows have an index that does not match their position; steps follow the order of the rows"
-            ));
+            let misplaced = counted_as(
+                self.misplaced,
+                "row has an index that does not match its position",
+                "rows have an index that does not match their position",
+            );
+            self.notes.warn(format!("{misplaced}; steps follow the order of the rows"));
         }
         Ok(())
     }
@@ -215,15 +221,18 @@ impl<'a, 's> Steps<'a, 's> {
         if self.mismatched > 0 {
             let mismatched = self.mismatched;
             self.notes.warn(format!(
-                "{mismatched} rows of {operations} do not match the operations in the memory file and were skipped; \
-                 the file may belong to another run"
+                "{} of {operations} {} match the operations in the memory file and {} skipped; the file may belong to \
+                 another run",
+                counted(mismatched, "row"),
+                by_count(mismatched, "does not", "do not"),
+                by_count(mismatched, "was", "were")
             ));
         }
         if listed != rows {
-            let missing = self.not_listed;
             self.notes.warn(format!(
-                "{operations} has {listed} rows and the memory file has {rows}; only the names of {missing} \
-                 operations are known"
+                "{operations} has {}, but the memory file has {rows}; {} known only by name",
+                counted(listed, "row"),
+                counted_as(self.not_listed, "operation is", "operations are")
             ));
         }
     }

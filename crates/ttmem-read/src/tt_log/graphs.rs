@@ -104,7 +104,7 @@ impl Graphs {
     fn begin(&mut self, dump: &Dump, line: u64, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         self.say_arguments(rank, tables)?;
         let id = ModuleId::new(self.graphs.len())
-            .ok_or_else(|| Error::NotThere("the log has too many graphs; split it".into()))?;
+            .ok_or_else(|| Error::NotFound("the log has too many graphs; split it".into()))?;
         let name = dump.name.as_ref().map(|name| tables.text(name.as_bytes())).transpose()?;
         tables.say(rank, RankEvent::Module { name })?;
         self.graphs.push(Graph {

@@ -26,7 +26,7 @@ use super::rank::At;
 use super::streams::{Log, RankLog};
 use crate::Reader;
 use crate::input::{Packing, Progress, pick};
-use crate::lines::{Line, is_damage};
+use crate::lines::{Line, is_corruption};
 use crate::reread::Reread;
 
 /// How to find the last pass, and which parts of it to keep.
@@ -90,8 +90,9 @@ impl LastPass {
         let content = source.content()?;
         let (reader, _) = pick(name, &content.head, None)?;
         if reader.name() != TtLog.name() {
-            let message = format!("{name} is {}; only logs have passes", reader.about());
-            return Err(Error::NotThere(message));
+            let message =
+                format!("{name}: not a log but {}; use `ttmem summary --run last` instead", reader.about());
+            return Err(Error::NotFound(message));
         }
         let mut builder = Builder::new();
         builder.take(Event::Source(Source { format: reader.name().into(), file: name.into() }))?;
@@ -186,7 +187,7 @@ fn copy(mut from: impl io::Read, name: &str, out: &mut dyn Write, path: &Path) -
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             // The first reading has already warned about it.
-            Err(error) if is_damage(&error) => 0,
+            Err(error) if is_corruption(&error) => 0,
             Err(source) => return Err(Error::Read { path: name.into(), source }),
         };
         if read == 0 {
@@ -265,7 +266,9 @@ impl Markers {
 /// The last passes of all ranks that have any.
 fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers) -> Result<Vec<Part>> {
     if markers.finder.is_some() && markers.found.is_empty() {
-        return Err(Error::NotThere(format!("{name}: no line contains the marker")));
+        return Err(Error::NotFound(format!(
+            "{name}: no line contains the --marker text; check its spelling, or omit --marker"
+        )));
     }
     let mut parts = Vec::new();
     // The last process of each label has the last pass.
@@ -285,10 +288,10 @@ fn parts(name: &str, profile: &Profile, courses: Vec<Course>, markers: &Markers)
         parts.push(Part { label: course.label, rank: index, from: course.from, of, first, begin, end });
     }
     if parts.is_empty() {
-        return Err(Error::NotThere(format!(
-            "{name} does not name programs, so its passes can't be detected; capture with \
-             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG, or pass --marker with a text that appears on the last line of \
-             each pass"
+        return Err(Error::NotFound(format!(
+            "{name}: the log does not name programs, so its passes can't be detected; capture with \
+             TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG, or pass --marker with text that appears on the last line of each \
+             pass"
         )));
     }
     Ok(parts)

@@ -21,7 +21,7 @@ use super::view::QUANTUM;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct AllocRef(u32);
 
-/// An allocation.
+/// An allocation and what is known about its tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alloc {
     pub ty: TypeRef,
@@ -38,7 +38,7 @@ pub(super) struct Alloc {
     name: Option<StrId>,
     /// The number of holders: see [`Lives::hold`].
     holders: u32,
-    /// It turned out to be the same memory as this allocation.
+    /// The allocation that turned out to be the same memory.
     same_as: Option<AllocRef>,
     /// Its row, once it was emitted.
     tensor: Option<TensorId>,
@@ -141,12 +141,12 @@ impl Lives {
         alloc
     }
 
-    /// An allocation.
+    /// The allocation that a reference stands for, after identical ones were merged.
     pub fn get(&self, alloc: AllocRef) -> &Alloc {
         &self.slots[self.resolve(alloc).0 as usize]
     }
 
-    /// A mutable allocation.
+    /// The same for changing it. A tensor that was already emitted is emitted again.
     fn get_mut(&mut self, alloc: AllocRef) -> &mut Alloc {
         let alloc = self.resolve(alloc);
         self.note_change(alloc);
@@ -439,7 +439,7 @@ impl Lives {
 
     fn say_one(&mut self, slot: AllocRef, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
         let id = TensorId::new(self.tensors)
-            .ok_or_else(|| Error::NotThere("the log has too many tensors; split it".into()))?;
+            .ok_or_else(|| Error::NotFound("the log has too many tensors; split it".into()))?;
         self.tensors += 1;
         let alloc = &mut self.slots[slot.0 as usize];
         alloc.tensor = Some(id);

@@ -1,11 +1,11 @@
 //! Parses one log line: its writer and its content.
 //!
-//! Lines may have colours, MPI tags, and prefixes of pytest or vLLM, and are mixed with lines of unknown writers. This
+//! Lines may have colors, MPI tags, and prefixes of pytest or vLLM, and are mixed with lines of unknown writers. This
 //! module only parses a line; its effect on memory is determined elsewhere.
 
 use memchr::memmem;
 
-use crate::wrapping::strip_colours;
+use crate::wrapping::strip_colors;
 pub(super) use crate::wrapping::{Tag, split_tag};
 
 /// Finds messages of the runtime's logger: `TYPE | LEVEL | message`.
@@ -23,14 +23,14 @@ pub(super) struct Prefixes {
 pub(super) enum Text<'a> {
     /// A message of the runtime's logger.
     Runtime(&'a [u8]),
-    /// A line of another writer, without colours.
+    /// A line of another writer, without colors.
     Foreign(&'a [u8]),
 }
 
 impl Prefixes {
     const MAX: usize = 8;
 
-    /// The message of a line, or the line itself without colours.
+    /// The message of a line, or the line itself without colors.
     pub fn split<'a>(&'a mut self, line: &'a [u8]) -> Text<'a> {
         if let Some((known, met)) = self.known.iter_mut().find(|(known, _)| line.starts_with(known)) {
             *met = met.saturating_add(1);
@@ -45,7 +45,7 @@ impl Prefixes {
                 None => Text::Foreign(line),
             };
         }
-        strip_colours(line, &mut self.plain);
+        strip_colors(line, &mut self.plain);
         match message_start(&self.plain) {
             Some(start) => {
                 let length = self.plain.len() - start;
@@ -68,7 +68,7 @@ impl Prefixes {
     }
 }
 
-/// The start of the message in a line without colours, if the runtime's logger wrote the line.
+/// The start of the message in a line without colors, if the runtime's logger wrote the line.
 ///
 /// The logger's type need not be in the first column: pytest, vLLM and others print prefixes.
 fn message_start(line: &[u8]) -> Option<usize> {
@@ -172,7 +172,7 @@ impl<'a> Message<'a> {
 mod tests {
     use super::*;
 
-    const COLOURED: &[u8] =
+    const COLORED: &[u8] =
         b"\x1b[32m            RuntimeTTNN\x1b[0m | \x1b[1m\x1b[38;5;240m   DEBUG\x1b[0m | Starting execution of program: main";
 
     fn runtime(line: &[u8]) -> Option<Vec<u8>> {
@@ -197,9 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_found_with_and_without_colour_and_behind_other_prefixes() {
+    fn messages_are_found_with_and_without_color_and_behind_other_prefixes() {
         let expected = Some(b"Starting execution of program: main".to_vec());
-        assert_eq!(runtime(COLOURED), expected);
+        assert_eq!(runtime(COLORED), expected);
         assert_eq!(
             runtime(b"            RuntimeTTNN |    DEBUG | Starting execution of program: main"),
             expected
@@ -235,7 +235,7 @@ mod tests {
     fn a_remembered_prefix_gives_the_same_message() {
         let mut prefixes = Prefixes::default();
         for _ in 0..3 {
-            assert_eq!(prefixes.split(COLOURED), Text::Runtime(b"Starting execution of program: main"));
+            assert_eq!(prefixes.split(COLORED), Text::Runtime(b"Starting execution of program: main"));
         }
     }
 

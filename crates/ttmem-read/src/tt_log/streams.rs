@@ -3,7 +3,7 @@
 //! Standard output and standard error of each rank have separate state machines, because modules and operations are
 //! printed on different streams. Both belong to the same rank.
 
-mod damage;
+mod corrupt_lines;
 mod groups;
 mod opening;
 
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use ttmem_model::{ByteRange, Error, Result, Sink, StepMarks};
 use xxhash_rust::xxh3::Xxh3;
 
-use self::damage::Tally;
+use self::corrupt_lines::Tally;
 use self::groups::{Group, KnownState, POOLS};
 use self::opening::Boundary;
 use super::fault::ParsedFault;
@@ -23,7 +23,7 @@ use super::processes::{Clock, EndedDump, HeldLine, Opening, is_device_opened};
 use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::Input;
-use crate::lines::{Line, Lines, MAX_LINE, is_damage};
+use crate::lines::{Line, Lines, MAX_LINE, is_corruption};
 
 /// The prefix of lines that `ttmem last-run` up to 0.1.0 added to logs.
 const ADDED: &[u8] = b"ttmem | ";
@@ -177,7 +177,7 @@ impl<'s, 'n> Log<'s, 'n> {
                 }
                 Ok(None) => break,
                 // A truncated compressed log, usually of a run that crashed.
-                Err(error) if is_damage(&error) && end.line > 0 => {
+                Err(error) if is_corruption(&error) && end.line > 0 => {
                     let message = format!(
                         "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
                     );
@@ -386,7 +386,10 @@ impl<'s, 'n> Log<'s, 'n> {
                     let name = String::from_utf8_lossy(name);
                     tables.warn(
                         Some(at.line),
-                        format!("program {name} ends here, but its start is not in the log"),
+                        format!(
+                            "program {name} ends here, but its start is not in the log; its earlier operations are \
+                             missing from the report"
+                        ),
                     )?;
                 }
             }
@@ -561,7 +564,7 @@ impl<'s, 'n> Log<'s, 'n> {
             rank.state.close(end, &mut self.tables)?;
         }
         self.warn_of_processes()?;
-        self.warn_of_damage(end)?;
+        self.warn_of_corrupt_lines(end)?;
         if !self.ranks.iter().any(|rank| rank.state.has_states()) {
             return Err(self.no_memory_data());
         }
@@ -590,7 +593,7 @@ impl<'s, 'n> Log<'s, 'n> {
              (`> run.log 2>&1`), with a debug build (-DTT_RUNTIME_DEBUG=ON), TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG \
              and TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
         };
-        Error::NoMemoryData { file, message: format!("no memory data: the log has {missing}") }
+        Error::NoMemoryData { file, message: format!("no memory data; the log has {missing}") }
     }
 }
 

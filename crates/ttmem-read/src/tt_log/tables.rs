@@ -120,7 +120,7 @@ impl<'s> Tables<'s> {
         if let Some(&id) = self.strings.get(&key) {
             return Ok(id);
         }
-        let id = StrId::new(self.strings.len()).ok_or_else(|| full("texts"))?;
+        let id = StrId::new(self.strings.len()).ok_or_else(|| full("strings"))?;
         let text = String::from_utf8_lossy(bytes);
         self.replaced += u64::from(matches!(text, Cow::Owned(_)));
         self.sink.take(Event::Text(text))?;
@@ -359,5 +359,5 @@ fn kind_of(op: &ParsedOp<'_>) -> OpKind {
 }
 
 fn full(what: &str) -> Error {
-    Error::NotThere(format!("the log has too many {what}; split it"))
+    Error::NotFound(format!("the log has too many {what}; split it"))
 }

@@ -1,7 +1,7 @@
 //! Reads module texts again: a profile only has their positions in its log.
 //!
 //! The result is the same as if the reader had kept the text: the lines of the stream that printed it, without tags and
-//! colours, and without lines of the runtime's logger.
+//! colors, and without lines of the runtime's logger.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -50,7 +50,7 @@ pub(crate) fn embed(profile: &mut Profile) {
     }
     if let Some((line, why)) = failed {
         let message = format!(
-            "the text of a compiled graph could not be read again from {}: {why}; the report does not include it",
+            "the text of a compiled graph could not be read again from {} ({why}), so the report does not include it",
             profile.source.file
         );
         let warning = Warning { line, message };

@@ -119,9 +119,12 @@ impl Block {
 
     /// Emits the session and its phases.
     pub fn say(&self, rank: RankId, id: SessionId, tables: &mut Tables<'_>) -> Result<()> {
-        let title = self.header.title.as_deref().or(self.device.as_deref());
+        let names: Vec<&[u8]> =
+            [&self.header.title, &self.device].into_iter().flatten().map(Vec::as_slice).collect();
+        // A PyTorch device is the last part of the name.
+        let name = (!names.is_empty()).then(|| names.join(&b", "[..]));
         let session = Session {
-            name: title.map(|title| tables.text(title)).transpose()?,
+            name: name.map(|name| tables.text(&name)).transpose()?,
             parameters: self.header.parameters,
             dtype: None,
             device_memory: self.header.device_memory,
@@ -227,7 +230,7 @@ impl Figures {
         }
         let mut wrong = |what: &str, printed: i64, follows: i64| {
             let message = format!(
-                "phase {name}: {what} is {}, but the other figures imply {}; figures are shown as printed",
+                "{what} of phase {name} is {}, but the other figures imply {}; figures are shown as printed",
                 block.size(printed),
                 block.size(follows)
             );

@@ -79,7 +79,7 @@ pub(super) struct L1 {
     pub total: i64,
 }
 
-/// Parses a line without tags and colours.
+/// Parses a line without tags and colors.
 pub(super) fn parse(line: &[u8]) -> Said<'_> {
     type Parse = for<'a> fn(&'a [u8], Figures<'a>) -> Option<Said<'a>>;
     const OF_DEVICE: [(&[u8], Parse); 2] = [

@@ -13,9 +13,9 @@ use ttmem_model::{Error, RankId, Result, SessionId, Sink};
 
 use self::block::{Block, Header};
 use self::line::{Said, parse};
-use super::lines::{Line, Lines, is_damage};
+use super::lines::{Line, Lines, is_corruption};
 use super::tt_log::tables::Tables;
-use super::wrapping::{split_tag, strip_colours};
+use super::wrapping::{split_tag, strip_colors};
 use super::{Input, Reader, Sniff};
 
 /// The reader of training logs.
@@ -60,7 +60,7 @@ struct Log<'s, 'n> {
     tables: Tables<'s>,
     ranks: Vec<Rank>,
     streams: FxHashMap<OwnedTag, Stream>,
-    /// The line without colours.
+    /// The line without colors.
     plain: Vec<u8>,
     /// The lines that could not be parsed.
     skipped: Vec<u64>,
@@ -97,7 +97,7 @@ impl Log<'_, '_> {
                 }
                 Ok(None) => break,
                 // A truncated compressed log, usually of a run that crashed.
-                Err(error) if is_damage(&error) && last > 0 => {
+                Err(error) if is_corruption(&error) && last > 0 => {
                     let message = format!(
                         "the compressed file is corrupt after this line ({error}); the report covers what precedes it"
                     );
@@ -113,7 +113,7 @@ impl Log<'_, '_> {
     fn line(&mut self, line: Line<'_>) -> Result<()> {
         let (tag, text) = split_tag(line.bytes);
         let tag = tag.map(|tag| (tag.label(), tag.stream.to_vec()));
-        strip_colours(text, &mut self.plain);
+        strip_colors(text, &mut self.plain);
         let mut stream = self.streams.remove(&tag).unwrap_or_default();
         let plain = std::mem::take(&mut self.plain);
         let heard = self.hear(&mut stream, tag.as_ref().map(|(label, _)| &label[..]), &plain, line.number);
@@ -191,7 +191,7 @@ impl Log<'_, '_> {
         rank.sessions += 1;
         match session {
             Some(session) => block.say(rank.id, session, &mut self.tables),
-            None => Err(Error::NotThere("too many summaries".into())),
+            None => Err(Error::NotFound("too many summaries".into())),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+use ttmem_model::words::counted_as;
 use ttmem_model::{
     Block, Bytes, Class, Error, Layout, Moment, PoolId, RankEvent, RankId, Reading, Result, Step, StepNumber,
     StrId, Tensor, TensorType, TypeId,
@@ -310,8 +311,12 @@ impl Lives {
         }
         if self.unreadable > 0 {
             let message = format!(
-                "{} buffer rows have no address, size or type and were skipped; usage may be too low",
-                self.unreadable
+                "{} skipped; usage may be too low",
+                counted_as(
+                    self.unreadable,
+                    "buffer row has no address, size or type and was",
+                    "buffer rows have no address, size or type and were"
+                )
             );
             tables.warn(None, message)?;
         }

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, Row};
 use rustc_hash::FxHashMap;
+use ttmem_model::words::{by_count, counted_as};
 use ttmem_model::{Error, OpKind, RankEvent, RankId, Result, Sink, Step, StepMarks, StepRow};
 
 use self::lives::{Buffer, Lives, TensorRow};
@@ -58,7 +59,7 @@ impl Reader for TtnnDb {
         if input.rereadable && !has_journal {
             return Database::open(&untouched(Path::new(file)), file)?.read(sink);
         }
-        // Data that is only in the write-ahead log is read from a copy: opening the original would write beside it.
+        // Data that is only in the write-ahead log is read from a copy: opening the original would write files next to it.
         let folder = tempfile::tempdir().map_err(failed)?;
         let copy = folder.path().join("db.sqlite");
         io::copy(&mut input.stream, &mut File::create(&copy).map_err(failed)?).map_err(failed)?;
@@ -86,24 +87,24 @@ impl<'n> Database<'n> {
     fn open(path: &Path, file: &'n str) -> Result<Self> {
         let flags =
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-        let damaged = |error: rusqlite::Error| Error::Damaged {
+        let corrupt = |error: rusqlite::Error| Error::Corrupt {
             file: file.to_owned(),
-            message: format!("cannot read the database: {error}"),
+            message: format!("cannot read the database ({error})"),
         };
-        let connection = Connection::open_with_flags(path, flags).map_err(damaged)?;
-        let schema = Schema::of(&connection).map_err(damaged)?;
+        let connection = Connection::open_with_flags(path, flags).map_err(corrupt)?;
+        let schema = Schema::of(&connection).map_err(corrupt)?;
         Ok(Self { connection, schema, file })
     }
 
-    fn damaged(&self, error: &rusqlite::Error) -> Error {
-        let message = format!("the database is corrupt: {error}");
-        Error::Damaged { file: self.file.to_owned(), message }
+    fn corrupt(&self, error: &rusqlite::Error) -> Error {
+        let message = format!("corrupt database ({error})");
+        Error::Corrupt { file: self.file.to_owned(), message }
     }
 
     fn read(&self, sink: &mut dyn Sink) -> Result<()> {
         self.check()?;
         let mut tables = Tables::new(sink);
-        let ranks = self.ranks().map_err(|error| self.damaged(&error))?;
+        let ranks = self.ranks().map_err(|error| self.corrupt(&error))?;
         for rank in &ranks {
             let label = rank.map(|rank| rank.to_string());
             let id = tables.rank(label.as_deref().filter(|_| ranks.len() > 1).map(str::as_bytes))?;
@@ -127,7 +128,7 @@ impl<'n> Database<'n> {
         let count = |table: &str| -> rusqlite::Result<i64> {
             self.connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table})"), [], |row| row.get(0))
         };
-        let has_buffers = count("buffers").map_err(|error| self.damaged(&error))?;
+        let has_buffers = count("buffers").map_err(|error| self.corrupt(&error))?;
         if has_buffers == 0 {
             let message = "the buffers table is empty; run with \"enable_detailed_buffer_report\": true and \
                            \"enable_fast_runtime_mode\": false in TTNN_CONFIG_OVERRIDES";
@@ -155,7 +156,7 @@ impl<'n> Database<'n> {
     }
 
     fn rank(&self, rank: Option<i64>, id: RankId, tables: &mut Tables<'_>) -> Result<()> {
-        let failed = |error: rusqlite::Error| self.damaged(&error);
+        let failed = |error: rusqlite::Error| self.corrupt(&error);
         let operations = self.operations(rank).map_err(failed)?;
         let mut lives = Lives::new(id);
         let (device, worker_l1_size) = self.device(rank, &mut lives, tables)?;
@@ -197,21 +198,27 @@ impl<'n> Database<'n> {
             }
         }
         if strays > 0 {
-            let message =
-                format!("{strays} buffer rows refer to operations that do not exist and were skipped");
+            let rows = counted_as(
+                strays,
+                "buffer row refers to an operation that does not exist and was",
+                "buffer rows refer to operations that do not exist and were",
+            );
+            let message = format!("{rows} skipped");
             tables.warn(None, message)?;
         }
         if unlisted > 0 {
             let message = format!(
-                "{unlisted} operations have no buffer rows; usage after them is unknown and assumed to be unchanged"
+                "{} no buffer rows; usage after {} is unknown and assumed to be unchanged",
+                counted_as(unlisted, "operation has", "operations have"),
+                by_count(unlisted, "it", "them")
             );
             tables.warn(None, message)?;
         }
         if sizes.unaligned > 0 {
             let message = format!(
-                "the database does not name the device architecture, so {} buffer sizes do not include the allocator's \
-                 alignment; each may be up to 63 bytes per bank too small",
-                sizes.unaligned
+                "the database does not name the device architecture, so {} not include the allocator's alignment; \
+                 each may be up to 63 bytes per bank too small",
+                counted_as(sizes.unaligned, "buffer size does", "buffer sizes do")
             );
             tables.warn(None, message)?;
         }
@@ -247,7 +254,7 @@ impl<'n> Database<'n> {
         lives: &mut Lives,
         tables: &mut Tables<'_>,
     ) -> Result<(i64, Option<u64>)> {
-        let failed = |error: rusqlite::Error| self.damaged(&error);
+        let failed = |error: rusqlite::Error| self.corrupt(&error);
         let of_rank = self.of_rank("buffers", rank);
         let query = format!("SELECT MIN(device_id), COUNT(DISTINCT device_id) FROM buffers WHERE {of_rank}");
         let (device, count) = self
@@ -346,7 +353,7 @@ impl<'n> Database<'n> {
         if !self.schema.has("errors") {
             return Ok(());
         }
-        let failed = |error: rusqlite::Error| self.damaged(&error);
+        let failed = |error: rusqlite::Error| self.corrupt(&error);
         let of_rank = self.of_rank("errors", rank);
         let query = format!(
             "SELECT operation_id, operation_name, error_message FROM errors WHERE {of_rank} ORDER BY 1"
@@ -369,7 +376,7 @@ impl<'n> Database<'n> {
                 }
                 None => {
                     let first = message.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-                    tables.warn(None, format!("operation {operation} ({name}) failed: {first}"))?;
+                    tables.warn(None, format!("operation {operation} ({name}) failed ({first})"))?;
                 }
             }
         }
@@ -384,7 +391,7 @@ fn say_step(operation: &Operation, loc: Option<&str>, id: RankId, tables: &mut T
     tables.say(id, RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))
 }
 
-/// A URI of the file that makes SQLite write nothing, not even files beside it.
+/// A URI of the file that makes SQLite write nothing, not even files next to it.
 fn untouched(path: &Path) -> PathBuf {
     let mut name = String::from("file:");
     for character in path.to_string_lossy().chars() {

@@ -1,6 +1,7 @@
 //! Walks the nodes of a capture: calls, and the memory that they allocate and free.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use ttmem_model::words::{by_count, counted, counted_as};
 use ttmem_model::{
     Change, Cumulative, Moment, OpKind, RankEvent, RankId, Result, Segment, Session, SessionId, Step,
     StepMarks, StepNumber, StepRow, StrId, Totals,
@@ -10,7 +11,7 @@ use super::evidence::Evidence;
 use super::lives::{Buffer, Lives, Place, Share, TensorNode};
 use super::node::{Node, Params, Text, element, is_tiled, shape, spread};
 use super::{Allocator, Device, Lowest, Report};
-use crate::json::{Damage, Number};
+use crate::json::{Corruption, Number};
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
 
@@ -86,9 +87,9 @@ struct BufferNode {
 }
 
 enum Life {
-    NotTaken,
-    Taken(Buffer),
-    GivenBack,
+    NotAllocated,
+    Allocated(Buffer),
+    Freed,
 }
 
 /// Problems found during the walk.
@@ -97,8 +98,8 @@ struct Notes {
     no_nodes: Count,
     no_sizes: Count,
     unknown_kinds: Count,
-    given_back_twice: Count,
-    taken_twice: Count,
+    freed_twice: Count,
+    allocated_twice: Count,
     from_before: u64,
     from_before_bytes: u64,
     /// The first node whose counter does not match its position.
@@ -369,7 +370,7 @@ impl<'s> Capture<'s> {
             size: node.params.size.get(),
             is_dram: node.params.kind.0 == "DRAM",
             tensors: node.connections.iter().filter_map(|connection| connection.get()).collect(),
-            life: Life::NotTaken,
+            life: Life::NotAllocated,
         };
         for &tensor in &buffer.tensors {
             if !self.placed.insert(tensor) {
@@ -417,15 +418,15 @@ impl<'s> Capture<'s> {
             size: Some(size),
             is_dram,
             tensors: Vec::new(),
-            life: Life::NotTaken,
+            life: Life::NotAllocated,
         });
-        if let Life::Taken(earlier) = std::mem::replace(&mut node.life, Life::Taken(buffer)) {
+        if let Life::Allocated(earlier) = std::mem::replace(&mut node.life, Life::Allocated(buffer)) {
             // Allocated again without being freed: the first buffer is kept, under a separate number.
             let tensors = Vec::new();
             let earlier =
-                BufferNode { size: Some(earlier.size), is_dram, tensors, life: Life::Taken(earlier) };
+                BufferNode { size: Some(earlier.size), is_dram, tensors, life: Life::Allocated(earlier) };
             self.buffers.insert(u64::MAX - index, earlier);
-            self.notes.taken_twice.add(|| format!("node {index}"));
+            self.notes.allocated_twice.add(|| format!("node {index}"));
         }
         Ok(())
     }
@@ -475,9 +476,9 @@ impl<'s> Capture<'s> {
             tensors: Vec::new(),
             // The buffer's node was removed already, or the node does not identify its buffer.
             life: if connected(node).is_some_and(|key| key < index) {
-                Life::GivenBack
+                Life::Freed
             } else {
-                Life::NotTaken
+                Life::NotAllocated
             },
         };
         let buffer = connected(node).and_then(|key| self.buffers.remove(&key));
@@ -494,16 +495,16 @@ impl<'s> Capture<'s> {
             self.apply(Change::L1Freed(per_bank.unwrap_or(0)));
         }
         let gone = match life {
-            Life::Taken(buffer) => {
+            Life::Allocated(buffer) => {
                 self.touch(false, offset)?;
-                self.lives.given_back(&buffer);
+                self.lives.freed(&buffer);
                 buffer
             }
-            Life::GivenBack => {
-                self.notes.given_back_twice.add(|| format!("node {index}"));
+            Life::Freed => {
+                self.notes.freed_twice.add(|| format!("node {index}"));
                 return Ok(());
             }
-            Life::NotTaken => {
+            Life::NotAllocated => {
                 let Some(place) = place(params) else { return Ok(()) };
                 self.look_at(params, place, device);
                 self.touch(false, offset)?;
@@ -528,7 +529,7 @@ impl<'s> Capture<'s> {
         (buffer.born, buffer.step) = (Moment::START, None);
         buffer.name = Some(self.tables.text(b"allocated before the capture")?);
         let rank = self.rank()?;
-        self.lives.given_back_from_before(&mut buffer, rank, &mut self.tables)?;
+        self.lives.freed_from_before(&mut buffer, rank, &mut self.tables)?;
         Ok(buffer)
     }
 
@@ -572,15 +573,15 @@ impl<'s> Capture<'s> {
         self.touch(false, offset)?;
         let gone = std::mem::take(&mut self.program);
         for buffer in &gone {
-            self.lives.given_back(buffer);
+            self.lives.freed(buffer);
         }
         let gone = gone.into_iter().map(|buffer| (buffer, Vec::new()));
         self.touch(false, offset)?.gone.extend(gone);
         Ok(())
     }
 
-    /// Emits what is known at the end. `damage` is where and why the file could not be read any further.
-    pub fn finish(mut self, report: &Report, damage: Option<&Damage>) -> Result<()> {
+    /// Emits what is known at the end. `corruption` is where and why the file could not be read any further.
+    pub fn finish(mut self, report: &Report, corruption: Option<&Corruption>) -> Result<()> {
         self.close()?;
         while !self.calls.is_empty() {
             self.pop()?;
@@ -591,18 +592,18 @@ impl<'s> Capture<'s> {
         self.named = self.named.or_else(|| report.device.as_ref()?.arch());
         let arch = self.arch();
         self.notes.undecided = self.lives.say_undecided(arch, rank, &mut self.tables)?;
-        let totals = self.say_phase(report, rank, damage.is_none())?;
+        let totals = self.say_phase(report, rank, corruption.is_none())?;
         let allocator = Allocator { arch, lowest: self.lowest };
         self.lives.finish(report, allocator, totals, self.steps, rank, &mut self.tables)?;
-        self.warn(report, damage)?;
-        if damage.is_none() { self.tables.end() } else { Ok(()) }
+        self.warn(report, corruption)?;
+        if corruption.is_none() { self.tables.end() } else { Ok(()) }
     }
 
     fn say_what_is_left(&mut self) -> Result<()> {
         let buffers = std::mem::take(&mut self.buffers).into_iter();
         let taken = |(index, node): (u64, BufferNode)| match node.life {
-            Life::Taken(buffer) => Some((index, buffer, node.tensors)),
-            Life::NotTaken | Life::GivenBack => None,
+            Life::Allocated(buffer) => Some((index, buffer, node.tensors)),
+            Life::NotAllocated | Life::Freed => None,
         };
         let mut left: Vec<(u64, Buffer, Vec<u64>)> = buffers.filter_map(taken).collect();
         left.sort_unstable_by_key(|(index, ..)| *index);
@@ -645,63 +646,83 @@ impl<'s> Capture<'s> {
         Ok(all.into())
     }
 
-    fn warn(&mut self, report: &Report, damage: Option<&Damage>) -> Result<()> {
+    fn warn(&mut self, report: &Report, corruption: Option<&Corruption>) -> Result<()> {
         let notes = std::mem::take(&mut self.notes);
         let mut warn = |line, message: String| self.tables.warn(line, message);
-        if let Some(Damage { line, why }) = damage {
+        if let Some(Corruption { line, why }) = corruption {
             warn(
                 Some(*line),
-                format!("the capture is corrupt ({why}); the report covers the {} nodes before", self.nodes),
+                format!(
+                    "the capture is corrupt ({why}); the report covers {} before this line",
+                    counted(self.nodes, "node")
+                ),
             )?;
         }
         if let Some(first) = notes.out_of_order {
             let message = format!(
-                "the counter of node {first} does not match its position in the list: the capture is not in execution \
+                "the counter of node {first} does not match its position in the list; the capture is not in execution \
                  order, so L1 usage is unknown; everything else follows the order of the list"
             );
             warn(None, message)?;
         }
         let counts = [
-            (notes.no_nodes, "elements are not nodes and were skipped"),
-            (notes.no_sizes, "nodes have no size and were skipped, so usage may be wrong"),
-            (notes.unknown_kinds, "nodes have an unknown kind and were skipped, so usage may be wrong"),
+            (notes.no_nodes, "element is not a node and was", "elements are not nodes and were", "skipped"),
             (
-                notes.given_back_twice,
-                "buffers are freed twice; the totals count both, as ttnn does, but the pools count one",
+                notes.no_sizes,
+                "node has no size and was",
+                "nodes have no size and were",
+                "skipped, so usage may be wrong",
             ),
-            (notes.no_share, "L1 buffers have no size per bank, so L1 usage is unknown"),
             (
-                notes.taken_twice,
-                "buffers are allocated again without being freed; both allocations are counted",
+                notes.unknown_kinds,
+                "node has an unknown kind and was",
+                "nodes have an unknown kind and were",
+                "skipped, so usage may be wrong",
+            ),
+            (
+                notes.freed_twice,
+                "buffer is",
+                "buffers are",
+                "freed twice; the totals count both, as ttnn does, but the pools count one",
+            ),
+            (notes.no_share, "L1 buffer has", "L1 buffers have", "no size per bank, so L1 usage is unknown"),
+            (
+                notes.allocated_twice,
+                "buffer is",
+                "buffers are",
+                "allocated again without being freed; both allocations are counted",
             ),
         ];
-        for (count, what) in counts {
-            if let Some(first) = count.first {
-                warn(None, format!("{} {what}; the first is {first}", count.count))?;
+        for (found, one, several, what) in counts {
+            if let Some(first) = found.first {
+                let affected = counted_as(found.count, one, several);
+                warn(None, format!("{affected} {what}; the first is {first}"))?;
             }
         }
         let without_banks = self.lives.unknown();
         if without_banks > 0 {
             let message = format!(
-                "{without_banks} buffers have no size per bank, unlike others in their pool, so the pool's usage \
-                 is unknown"
+                "{} no size per bank, unlike other buffers of the same pool, so the pool's usage is unknown",
+                counted_as(without_banks, "buffer has", "buffers have")
             );
             warn(None, message)?;
         }
         if notes.undecided > 0 {
             let message = format!(
                 "the capture does not identify the architecture (Wormhole or Blackhole), which determines the \
-                 alignment of buffers: the sizes per bank of {} buffers and the usage of their pools are unknown; a \
-                 report (end_graph_capture_to_file) names the architecture",
-                notes.undecided
+                 alignment of buffers, so the size per bank of {} is unknown, and so is the usage of the pools; \
+                 capture with end_graph_capture_to_file, which records the architecture",
+                counted(notes.undecided, "buffer")
             );
             warn(None, message)?;
         }
         if notes.from_before > 0 {
             let message = format!(
-                "{} freed buffers ({} bytes) were allocated before the capture began; totals start at zero, as in \
-                 ttnn, and earlier buffers that were not freed are missing from the capture",
-                notes.from_before, notes.from_before_bytes
+                "{} ({} bytes) {} allocated before the capture began; totals start at zero, as in ttnn, and earlier \
+                 buffers that were not freed are missing from the capture",
+                counted(notes.from_before, "freed buffer"),
+                notes.from_before_bytes,
+                by_count(notes.from_before, "was", "were")
             );
             warn(None, message)?;
         }

@@ -6,7 +6,7 @@ use ttmem_model::{Change, Error, Event, Result, Sink};
 
 use super::Document;
 use super::capture::Capture;
-use crate::json::{self, Damage};
+use crate::json::{self, Corruption};
 use crate::tt_log::tables::Tables;
 
 /// Reads the memory changes from a ttnn graph capture in JSON, in order. Accepts the list of nodes or the report around
@@ -17,15 +17,15 @@ pub fn graph_changes(capture: impl Read) -> Result<Vec<Change>> {
     const NAME: &str = "the graph capture";
     let mut nowhere = Nowhere;
     let mut document = Document::new(Capture::with_changes(Tables::new(&mut nowhere)));
-    let damage = json::read(capture, |json| document.walk(json))?;
+    let corruption = json::read(capture, |json| document.walk(json))?;
     if document.capture.known == 0 {
-        return Err(document.nothing(NAME, damage));
+        return Err(document.nothing(NAME, corruption));
     }
-    let damaged = |message: String| Error::Damaged { file: NAME.into(), message };
-    if let Some(Damage { line, why }) = damage {
-        return Err(damaged(format!("line {line}: {why}")));
+    let corrupt = |message: String| Error::Corrupt { file: NAME.into(), message };
+    if let Some(Corruption { line, why }) = corruption {
+        return Err(corrupt(format!("corrupt at line {line} ({why})")));
     }
-    document.capture.into_changes().map_err(damaged)
+    document.capture.into_changes().map_err(corrupt)
 }
 
 /// Discards events.

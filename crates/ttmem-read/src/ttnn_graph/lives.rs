@@ -218,7 +218,7 @@ impl Lives {
     }
 
     /// Removes a buffer from its pool.
-    pub fn given_back(&mut self, buffer: &Buffer) {
+    pub fn freed(&mut self, buffer: &Buffer) {
         if let Some(account) = &mut self.pools[buffer.place as usize] {
             account.held.subtract(buffer.share.unwrap_or_default());
             account.is_changed = true;
@@ -227,7 +227,7 @@ impl Lives {
     }
 
     /// Removes a buffer that was allocated before the capture began from its pool.
-    pub fn given_back_from_before(
+    pub fn freed_from_before(
         &mut self,
         buffer: &mut Buffer,
         rank: RankId,
@@ -236,7 +236,7 @@ impl Lives {
         let account = self.account(buffer.place, rank, tables)?;
         account.settle(buffer);
         account.before.add(buffer.share.unwrap_or_default());
-        self.given_back(buffer);
+        self.freed(buffer);
         Ok(())
     }
 

@@ -25,10 +25,11 @@ use std::io::Read;
 
 use memchr::memmem;
 use serde::Deserialize;
+use ttmem_model::words::counted;
 use ttmem_model::{Error, Result, Sink};
 
 use self::capture::Capture;
-use super::json::{self, Damage, Json, JsonError, Number, Stop, without_mark};
+use super::json::{self, Corruption, Json, JsonError, Number, Stop, without_mark};
 use super::tt_log::tables::Tables;
 use super::ttnn_arch::Arch;
 use super::{Input, Reader, Sniff};
@@ -78,11 +79,11 @@ impl Reader for TtnnGraph {
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let mut document = Document::new(Capture::new(Tables::new(sink)));
-        let damage = json::read(input.stream, |json| document.walk(json))?;
+        let corruption = json::read(input.stream, |json| document.walk(json))?;
         if document.capture.known == 0 {
-            return Err(document.nothing(input.name, damage));
+            return Err(document.nothing(input.name, corruption));
         }
-        document.capture.finish(&document.report, damage.as_ref())
+        document.capture.finish(&document.report, corruption.as_ref())
     }
 }
 
@@ -206,13 +207,13 @@ impl<'s> Document<'s> {
     }
 
     /// The error for a file without a capture.
-    fn nothing(&self, file: &str, damage: Option<Damage>) -> Error {
-        if let Some(damage) = damage {
-            return damage.into_error(file, "no capture found");
+    fn nothing(&self, file: &str, corruption: Option<Corruption>) -> Error {
+        if let Some(corruption) = corruption {
+            return corruption.into_error(file, "no capture found");
         }
         let (file, nodes) = (file.to_owned(), self.capture.nodes);
         if nodes > 0 {
-            let what = format!("JSON: a list of {nodes} elements, none of them a graph node");
+            let what = format!("JSON: a list of {}, none of them a graph node", counted(nodes, "element"));
             return Error::UnknownFormat { file, what };
         }
         if self.report.has_graph {

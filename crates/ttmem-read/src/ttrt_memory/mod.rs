@@ -15,12 +15,13 @@ use std::io::Read;
 
 use memchr::memmem;
 use rustc_hash::FxHashMap;
+use ttmem_model::words::{counted, counted_as};
 use ttmem_model::{Block, Error, Moment, RankEvent, Reading, Result, Sink};
 use xxhash_rust::xxh3::xxh3_128;
 
 use self::nesting::{Call, nested, runs};
 use self::record::{Record, View};
-use super::json::{self, Damage, Json, JsonError, Parsed, without_mark};
+use super::json::{self, Corruption, Json, JsonError, Parsed, without_mark};
 use super::tt_log::execution::Execution;
 use super::tt_log::operation::ParsedOp;
 use super::{Input, Reader, Sniff};
@@ -57,29 +58,29 @@ impl Reader for TtrtMemory {
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
         let mut results = Results::default();
-        let damage = json::read(input.stream, |json| results.take_all(json))?;
+        let corruption = json::read(input.stream, |json| results.take_all(json))?;
         if !results.has_states() {
-            return Err(nothing(input.name, results.rows.len(), damage));
+            return Err(nothing(input.name, results.rows.len(), corruption));
         }
-        results.emit(&program(input.name), damage, sink)
+        results.emit(&program(input.name), corruption, sink)
     }
 }
 
 /// The error for a file without memory data.
-fn nothing(file: &str, records: usize, damage: Option<Damage>) -> Error {
-    if let Some(damage) = damage {
-        return damage.into_error(file, "no operations precede it");
+fn nothing(file: &str, records: usize, corruption: Option<Corruption>) -> Error {
+    if let Some(corruption) = corruption {
+        return corruption.into_error(file, "no operations precede it");
     }
     let file = file.to_owned();
     match records {
         0 => Error::NoMemoryData {
             file,
-            message: "no operations; the program ran none, or ttrt was built without operation tracing"
+            message: "no operations; run a program that has some, with a ttrt that was built with operation tracing"
                 .into(),
         },
         _ => Error::NoMemoryData {
             file,
-            message: format!("{records} records without memory data; run ttrt with --memory"),
+            message: format!("no memory data in any record ({records} read); run ttrt with --memory"),
         },
     }
 }
@@ -204,7 +205,7 @@ impl Results {
     }
 
     /// Emits the execution as events.
-    fn emit(mut self, program: &str, damage: Option<Damage>, sink: &mut dyn Sink) -> Result<()> {
+    fn emit(mut self, program: &str, corruption: Option<Corruption>, sink: &mut dyn Sink) -> Result<()> {
         let was_sorted = self.rows.is_sorted_by_key(|row| row.key);
         self.rows.sort_by_key(|row| row.key);
         let operations: Vec<Option<ParsedOp<'_>>> =
@@ -222,11 +223,19 @@ impl Results {
         replay.maps()?;
         let mut tables = replay.execution.close()?;
         let warnings = [
-            (self.no_records, "records are invalid and were skipped, so operations are missing"),
-            (self.no_views, "pool views have no byte counts and were skipped, so peaks may be too low"),
+            (
+                self.no_records,
+                "record is invalid and was skipped, so operations are missing",
+                "records are invalid and were skipped, so operations are missing",
+            ),
+            (
+                self.no_views,
+                "pool view has no byte counts and was skipped, so peaks may be too low",
+                "pool views have no byte counts and were skipped, so peaks may be too low",
+            ),
         ];
-        for (count, what) in warnings.into_iter().filter(|(count, _)| *count > 0) {
-            tables.warn(None, format!("{count} {what}"))?;
+        for (count, one, several) in warnings.into_iter().filter(|(count, ..)| *count > 0) {
+            tables.warn(None, counted_as(count, one, several))?;
         }
         if !was_sorted {
             tables.warn(
@@ -234,10 +243,10 @@ impl Results {
                 "the records are not in the order of their numbers; they were sorted by number",
             )?;
         }
-        if let Some(Damage { line, why }) = damage {
-            let count = self.rows.len();
+        if let Some(Corruption { line, why }) = corruption {
             let message = format!(
-                "the results are corrupt ({why}); the report covers the {count} operations before this line"
+                "the results are corrupt ({why}); the report covers {} before this line",
+                counted(self.rows.len(), "operation")
             );
             return tables.warn(Some(line), message);
         }

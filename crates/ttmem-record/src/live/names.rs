@@ -258,5 +258,6 @@ impl Names {
 }
 
 fn op(name: StrId, loc: Option<StrId>) -> Op {
-    Op { loc, ..Op::new(name, OpKind::Compute) }
+    let kind = if name.index() == FREE { OpKind::Deallocate } else { OpKind::Compute };
+    Op { loc, ..Op::new(name, kind) }
 }

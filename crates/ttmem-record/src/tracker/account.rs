@@ -3,6 +3,7 @@
 //! Nothing here writes to the disk: every change is put into the recording's queue, if there is one.
 
 use rustc_hash::FxHashMap;
+use ttmem_model::words::counted_as;
 use ttmem_model::{Change, Segment, StrId};
 
 use super::record::{Message, Record};
@@ -246,17 +247,20 @@ impl Account {
         }
         self.warned = now;
         if now.unknown_frees > before.unknown_frees {
-            let frees = now.unknown_frees;
+            let frees = counted_as(
+                now.unknown_frees,
+                "free has an id that was not allocated in this capture, so its size is",
+                "frees have ids that were not allocated in this capture, so their sizes are",
+            );
             self.recording.send(Message::Warning(format!(
-                "up to phase {phase}, {frees} frees have ids that were not allocated in this capture, so their sizes \
-                 are unknown and not counted; begin the capture before these allocations"
+                "up to phase {phase}, {frees} unknown and not counted; begin the capture before these allocations"
             )));
         }
         if now.repeated_allocations > before.repeated_allocations {
-            let times = now.repeated_allocations;
+            let allocations = counted_as(now.repeated_allocations, "allocation reuses", "allocations reuse");
             self.recording.send(Message::Warning(format!(
-                "up to phase {phase}, {times} allocations reuse an id that was not freed, so the earlier allocation \
-                 counts as freed; record every free, or use a unique id for each allocation"
+                "up to phase {phase}, {allocations} an id that was not freed, so the earlier allocation counts as \
+                 freed; record every free, or use a unique id for each allocation"
             )));
         }
     }

@@ -241,7 +241,8 @@ impl Narrator {
     fn too_many_steps(&mut self) -> Result<Moment> {
         if !std::mem::replace(&mut self.is_full, true) {
             self.file.warn(format!(
-                "the recording has {MAX_STEPS} steps, the maximum: later allocations appear only in the totals of their phases"
+                "the recording has {MAX_STEPS} steps, the maximum; later allocations appear only in the totals of \
+                 their phases"
             ))?;
         }
         Ok(self.file.now())
@@ -331,7 +332,7 @@ impl RecordSink for Narrator {
     }
 
     fn finish(&mut self) -> Result<()> {
-        // A recording without a session has a pool, too.
+        // A recording without a session also has a pool.
         if self.session.is_none() {
             self.level(Pool::Dram)?;
         }

@@ -5,7 +5,8 @@ use ttmem_query::phases::{Part, PartKind, Phases, SessionPhases};
 
 use super::axis::{Axis, Plot};
 use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, broken, clear_of, fitted, width};
-use super::{Anchor, Chart, Colour};
+use super::sessions::limit;
+use super::{Anchor, Chart, Color};
 use crate::units::size;
 
 const WIDTH: i32 = 1000;
@@ -27,7 +28,7 @@ pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<Chart> {
     if known.is_empty() {
         return Err(Error::NoMemoryData {
             file: answer.source.files.join(", "),
-            message: "nothing to draw: no session has a peak because the figures are missing".into(),
+            message: "nothing to draw; no session has a peak because the figures are missing".into(),
         });
     }
     let shown = &known[..known.len().min(MAX_BARS)];
@@ -39,15 +40,15 @@ pub fn peak_bars(answer: &Phases, title: Option<&str>) -> Result<Chart> {
     Ok(bars.canvas.finish())
 }
 
-/// The colour of a part.
-fn colour(kind: PartKind) -> Colour {
+/// The color of a part.
+fn color(kind: PartKind) -> Color {
     match kind {
-        PartKind::Other => Colour(0xcc, 0xcc, 0xcc),
-        PartKind::Model => Colour(0x4d, 0xa6, 0xb8),
-        PartKind::GradientsKept => Colour(0xb9, 0x5f, 0x86),
-        PartKind::GradientsOverhead | PartKind::Phase => Colour(0xe7, 0x89, 0xab),
-        PartKind::Optimizer => Colour(0xce, 0xc0, 0xfa),
-        PartKind::Activations => Colour(0xe3, 0x8a, 0x42),
+        PartKind::Other => Color(0xcc, 0xcc, 0xcc),
+        PartKind::Model => Color(0x4d, 0xa6, 0xb8),
+        PartKind::GradientsKept => Color(0xb9, 0x5f, 0x86),
+        PartKind::GradientsOverhead | PartKind::Phase => Color(0xe7, 0x89, 0xab),
+        PartKind::Optimizer => Color(0xce, 0xc0, 0xfa),
+        PartKind::Activations => Color(0xe3, 0x8a, 0x42),
     }
 }
 
@@ -107,7 +108,7 @@ impl<'a> PeakBars<'a> {
             let total: i32 = row.iter().map(|(_, name)| entry_width(name)).sum();
             let mut x = (self.width - total) / 2;
             for (kind, name) in row {
-                self.canvas.bar((x, y - 6), (x + 12, y + 6), colour(*kind));
+                self.canvas.bar((x, y - 6), (x + 12, y + 6), color(*kind));
                 self.canvas.text(name, (x + 18, y), Look::new(13, INK, Anchor::Start));
                 x += entry_width(name);
             }
@@ -137,7 +138,7 @@ impl<'a> PeakBars<'a> {
         let (from, to) = self.edges(index);
         for (part, below, above) in stacked(session) {
             let (low, high) = (self.axis.y(below.min(above)), self.axis.y(below.max(above)));
-            self.canvas.bar((from, high), (to, low), colour(part.kind));
+            self.canvas.bar((from, high), (to, low), color(part.kind));
         }
         if let Some(peak) = peak_within(session) {
             let y = self.axis.y(peak);
@@ -151,26 +152,24 @@ impl<'a> PeakBars<'a> {
         let (from, to) = self.edges(index);
         let (thick, middle) = (to - from, i32::midpoint(from, to));
         // The lines that cross the bar.
-        let lines: Vec<i32> = std::iter::once(limit(session))
-            .chain(peak_within(session))
-            .map(|bytes| self.axis.y(bytes))
-            .collect();
+        let lines: Vec<i32> =
+            limit(session).into_iter().chain(peak_within(session)).map(|bytes| self.axis.y(bytes)).collect();
         let mut lowest_free = self.plot.bottom - 9;
         for (part, below, above) in stacked(session) {
             let (low, high) = (self.axis.y(below.min(above)), self.axis.y(below.max(above)));
-            let centre = i32::midpoint(low, high);
+            let center = i32::midpoint(low, high);
             let text = part.bytes.map(label).unwrap_or_default();
             let fits = |pixels: &i32| width(&text, *pixels) <= thick - 2;
             if let Some(pixels) = [12, 11, 10].into_iter().find(fits).filter(|_| low - high >= LABEL) {
                 let look = Look::new(pixels, INK, Anchor::Middle);
-                match clear_of(&lines, centre, &(high + LABEL / 2..=low - LABEL / 2), pixels) {
+                match clear_of(&lines, center, &(high + LABEL / 2..=low - LABEL / 2), pixels) {
                     Some(y) => self.canvas.text(&text, (middle, y), look),
-                    None => self.canvas.text_on(colour(part.kind), &text, (middle, centre), look),
+                    None => self.canvas.text_on(color(part.kind), &text, (middle, center), look),
                 }
             } else if part.bytes.is_some_and(|bytes| bytes != 0) {
-                let y = centre.min(lowest_free);
+                let y = center.min(lowest_free);
                 let y = clear_of(&lines, y, &(self.plot.top..=lowest_free), 11).unwrap_or(y);
-                self.canvas.line(vec![(to, centre), (to + 6, y)], FAINT, 1);
+                self.canvas.line(vec![(to, center), (to + 6, y)], FAINT, 1);
                 self.canvas.text(&text, (to + 9, y), Look::new(11, INK, Anchor::Start));
                 lowest_free = y - LABEL;
             }
@@ -186,7 +185,7 @@ impl<'a> PeakBars<'a> {
     /// The peak, above its bar.
     fn total(&mut self, session: &SessionPhases, (from, to): (i32, i32)) {
         let Some(peak) = session.peak_bytes else { return };
-        let colour = if session.fits == Some(false) { LIMIT } else { INK };
+        let color = if session.fits == Some(false) { LIMIT } else { INK };
         let share = session.device_usage_pct.map(|pct| format!("{pct:.1}%"));
         let mut lines: Vec<String> = std::iter::once(label(peak)).chain(share).collect();
         if let [size, share] = &lines[..]
@@ -196,22 +195,25 @@ impl<'a> PeakBars<'a> {
         }
         let tall = 16 * i32::try_from(lines.len()).unwrap_or(1);
         let mut bottom = self.axis.y(top(session).max(peak)) - 4;
-        let line = self.axis.y(limit(session));
         // Keeps the label clear of the limit's line.
-        if bottom > line - 4 && bottom - tall < line + 4 {
+        if let Some(line) = limit(session).map(|limit| self.axis.y(limit))
+            && bottom > line - 4
+            && bottom - tall < line + 4
+        {
             bottom = line - 4;
         }
         for (index, text) in (0..).zip(lines.iter().rev()) {
             let at = (i32::midpoint(from, to), bottom - 8 - 16 * index);
-            self.canvas.text(text, at, Look::new(13, colour, Anchor::Middle));
+            self.canvas.text(text, at, Look::new(13, color, Anchor::Middle));
         }
     }
 
     /// The memory of each device; one line if it is the same for all.
     fn limits(&mut self) {
-        let all: Vec<i64> = self.sessions.iter().map(|session| limit(session)).collect();
-        let Some(first) = all.first().copied() else { return };
-        if all.iter().all(|limit| *limit == first) {
+        let all: Vec<Option<i64>> = self.sessions.iter().map(|session| limit(session)).collect();
+        if let Some(first) = all.first().copied().flatten()
+            && all.iter().all(|limit| *limit == Some(first))
+        {
             let y = self.axis.y(first);
             self.canvas.dashes((self.plot.left, y), self.plot.right, LIMIT);
             let look = Look::new(12, LIMIT, Anchor::Start);
@@ -220,10 +222,11 @@ impl<'a> PeakBars<'a> {
             return;
         }
         for (index, limit) in all.iter().enumerate() {
+            let Some(limit) = *limit else { continue };
             let (left, slot) = self.slot(index);
-            let y = self.axis.y(*limit);
+            let y = self.axis.y(limit);
             self.canvas.dashes((left + 3, y), left + slot - 3, LIMIT);
-            self.canvas.text(&label(*limit), (left + slot - 4, y - 9), Look::new(11, LIMIT, Anchor::End));
+            self.canvas.text(&label(limit), (left + slot - 4, y - 9), Look::new(11, LIMIT, Anchor::End));
         }
     }
 
@@ -270,7 +273,7 @@ fn stacked(session: &SessionPhases) -> Vec<(&Part, i64, i64)> {
 
 /// The top of a session's bar.
 fn top(session: &SessionPhases) -> i64 {
-    heights(session).filter(|height| *height != limit(session)).max().unwrap_or(0)
+    heights(session).filter(|height| Some(*height) != limit(session)).max().unwrap_or(0)
 }
 
 /// The peak, if the parts add up to more. It is then a line across them.
@@ -278,14 +281,10 @@ fn peak_within(session: &SessionPhases) -> Option<i64> {
     session.peak_bytes.filter(|peak| top(session) > *peak)
 }
 
-fn limit(session: &SessionPhases) -> i64 {
-    i64::try_from(session.device_memory_bytes).unwrap_or(i64::MAX)
-}
-
 /// All values of a session that the scale must cover.
 fn heights(session: &SessionPhases) -> impl Iterator<Item = i64> + '_ {
     let parts = stacked(session).into_iter().map(|(_, _, end)| end);
-    parts.chain(session.peak_bytes).chain([limit(session)])
+    parts.chain(session.peak_bytes).chain(limit(session))
 }
 
 /// The parts of all sessions without duplicates, in bar order, broken into rows.

@@ -2,28 +2,28 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Anchor, Chart, Colour, Point, Shape, plain};
+use super::{Anchor, Chart, Color, Point, Shape, plain};
 
-/// The colour of text.
-pub(super) const INK: Colour = Colour(0x22, 0x22, 0x22);
-/// The colour of secondary text.
-pub(super) const FAINT: Colour = Colour(0x66, 0x66, 0x66);
-/// The colour of a scale's lines.
-pub(super) const GRID: Colour = Colour(0xe4, 0xe4, 0xe4);
-/// The colour of the device memory.
-pub(super) const LIMIT: Colour = Colour(0xd6, 0x27, 0x28);
+/// The color of text.
+pub(super) const INK: Color = Color(0x22, 0x22, 0x22);
+/// The color of secondary text.
+pub(super) const FAINT: Color = Color(0x66, 0x66, 0x66);
+/// The color of a scale's lines.
+pub(super) const GRID: Color = Color(0xe4, 0xe4, 0xe4);
+/// The color of the device memory.
+pub(super) const LIMIT: Color = Color(0xd6, 0x27, 0x28);
 
 /// The style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub pixels: i32,
-    pub colour: Colour,
+    pub color: Color,
     pub anchor: Anchor,
 }
 
 impl Look {
-    pub const fn new(pixels: i32, colour: Colour, anchor: Anchor) -> Self {
-        Self { pixels, colour, anchor }
+    pub const fn new(pixels: i32, color: Color, anchor: Anchor) -> Self {
+        Self { pixels, color, anchor }
     }
 }
 
@@ -43,52 +43,52 @@ impl Canvas {
     }
 
     /// A filled rectangle between two corners. Skipped if it has no height or width.
-    pub fn bar(&mut self, from: Point, to: Point, colour: Colour) {
+    pub fn bar(&mut self, from: Point, to: Point, color: Color) {
         let (width, height) = (from.0.abs_diff(to.0), from.1.abs_diff(to.1));
         if width > 0 && height > 0 {
             let at = (from.0.min(to.0), from.1.min(to.1));
-            self.chart.shapes.push(Shape::Bar { at, width, height, colour });
+            self.chart.shapes.push(Shape::Bar { at, width, height, color });
         }
     }
 
     /// A line through points.
-    pub fn line(&mut self, points: Vec<Point>, colour: Colour, width: u32) {
-        self.chart.shapes.push(Shape::Line { points, colour, width });
+    pub fn line(&mut self, points: Vec<Point>, color: Color, width: u32) {
+        self.chart.shapes.push(Shape::Line { points, color, width });
     }
 
     /// A horizontal dashed line.
-    pub fn dashes(&mut self, (from, y): Point, to: i32, colour: Colour) {
+    pub fn dashes(&mut self, (from, y): Point, to: i32, color: Color) {
         const DASH: i32 = 8;
         const GAP: i32 = 5;
         let mut at = from;
         while at < to {
-            self.line(vec![(at, y), ((at + DASH).min(to), y)], colour, 2);
+            self.line(vec![(at, y), ((at + DASH).min(to), y)], color, 2);
             at += DASH + GAP;
         }
     }
 
     /// A filled outline.
-    pub fn polygon(&mut self, points: Vec<Point>, colour: Colour) {
-        self.chart.shapes.push(Shape::Polygon { points, colour });
+    pub fn polygon(&mut self, points: Vec<Point>, color: Color) {
+        self.chart.shapes.push(Shape::Polygon { points, color });
     }
 
     /// A filled circle.
-    pub fn dot(&mut self, at: Point, radius: u32, colour: Colour) {
-        self.chart.shapes.push(Shape::Dot { at, radius, colour });
+    pub fn dot(&mut self, at: Point, radius: u32, color: Color) {
+        self.chart.shapes.push(Shape::Dot { at, radius, color });
     }
 
-    /// A centred text on a rectangle that covers lines.
-    pub fn text_on(&mut self, background: Colour, text: &str, at: Point, look: Look) {
+    /// A centered text on a rectangle that covers lines.
+    pub fn text_on(&mut self, background: Color, text: &str, at: Point, look: Look) {
         let (wide, tall) = (width(text, look.pixels) / 2 + 2, look.pixels / 2 + 2);
         self.bar((at.0 - wide, at.1 - tall), (at.0 + wide, at.1 + tall), background);
         self.text(text, at, look);
     }
 
-    /// A text that is vertically centred on its point.
+    /// A text that is vertically centered on its point.
     pub fn text(&mut self, text: &str, at: Point, look: Look) {
-        let Look { pixels, colour, anchor } = look;
+        let Look { pixels, color, anchor } = look;
         let text = text.to_owned();
-        self.chart.shapes.push(Shape::Text { text, at, size: pixels.unsigned_abs(), colour, anchor });
+        self.chart.shapes.push(Shape::Text { text, at, size: pixels.unsigned_abs(), color, anchor });
     }
 }
 

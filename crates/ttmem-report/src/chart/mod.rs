@@ -32,9 +32,9 @@ pub type Point = (i32, i32);
 
 /// Red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Colour(pub u8, pub u8, pub u8);
+pub struct Color(pub u8, pub u8, pub u8);
 
-impl fmt::Display for Colour {
+impl fmt::Display for Color {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(red, green, blue) = self;
         write!(out, "#{red:02X}{green:02X}{blue:02X}")
@@ -63,15 +63,15 @@ pub enum Shape {
         width: u32,
         /// In pixels.
         height: u32,
-        /// The fill.
-        colour: Colour,
+        /// The fill color.
+        color: Color,
     },
     /// A line through points.
     Line {
         /// In order.
         points: Vec<Point>,
-        /// The stroke.
-        colour: Colour,
+        /// The stroke color.
+        color: Color,
         /// In pixels.
         width: u32,
     },
@@ -79,19 +79,19 @@ pub enum Shape {
     Polygon {
         /// The corners in order; the last is connected to the first.
         points: Vec<Point>,
-        /// The fill.
-        colour: Colour,
+        /// The fill color.
+        color: Color,
     },
     /// A filled circle.
     Dot {
-        /// The centre.
+        /// The center.
         at: Point,
         /// In pixels.
         radius: u32,
-        /// The fill.
-        colour: Colour,
+        /// The fill color.
+        color: Color,
     },
-    /// A line of text, vertically centred on its point.
+    /// A line of text, vertically centered on its point.
     Text {
         /// Any characters: each format replaces those it cannot show.
         text: String,
@@ -99,8 +99,8 @@ pub enum Shape {
         at: Point,
         /// The font size in pixels.
         size: u32,
-        /// The fill.
-        colour: Colour,
+        /// The fill color.
+        color: Color,
         /// The horizontal alignment.
         anchor: Anchor,
     },

@@ -1,10 +1,10 @@
 //! Renders a chart to pixels with the embedded font.
 
-use tiny_skia::{Color, FillRule, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
+use tiny_skia::{FillRule, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
 use ttmem_model::{Error, Result};
 
 use super::font::{Font, OutlinePoint};
-use super::{Anchor, Chart, Colour, Point, Shape, shown_text};
+use super::{Anchor, Chart, Color, Point, Shape, shown_text};
 use crate::marker::marked_png;
 
 /// Larger charts are refused: they would need more than 256 MiB, and `tiny-skia` computes positions in 16 bits.
@@ -20,7 +20,7 @@ pub(super) fn png(chart: &Chart) -> Result<Vec<u8>> {
         pixels.ok_or_else(|| Error::Bug(format!("cannot draw a chart of {width} x {height} pixels")))?;
     let font = Font::embedded().ok_or_else(|| Error::Bug("cannot read the embedded font".into()))?;
     let mut painter = Painter { pixels, font };
-    painter.pixels.fill(Color::WHITE);
+    painter.pixels.fill(tiny_skia::Color::WHITE);
     for shape in shapes {
         painter.draw(shape);
     }
@@ -37,42 +37,42 @@ struct Painter {
 impl Painter {
     fn draw(&mut self, shape: &Shape) {
         match shape {
-            Shape::Bar { at: (x, y), width, height, colour } => {
+            Shape::Bar { at: (x, y), width, height, color } => {
                 let rect = Rect::from_xywh(pixel(*x), pixel(*y), size(*width), size(*height));
-                self.fill(rect.map(PathBuilder::from_rect), *colour);
+                self.fill(rect.map(PathBuilder::from_rect), *color);
             }
-            Shape::Line { points, colour, width } => {
+            Shape::Line { points, color, width } => {
                 let stroke = Stroke { width: size(*width), ..Stroke::default() };
                 if let Some(path) = through(points).and_then(PathBuilder::finish) {
-                    self.pixels.stroke_path(&path, &paint(*colour), &stroke, Transform::identity(), None);
+                    self.pixels.stroke_path(&path, &paint(*color), &stroke, Transform::identity(), None);
                 }
             }
-            Shape::Polygon { points, colour } => {
+            Shape::Polygon { points, color } => {
                 let closed = through(points).and_then(|mut path| {
                     path.close();
                     path.finish()
                 });
-                self.fill(closed, *colour);
+                self.fill(closed, *color);
             }
-            Shape::Dot { at: (x, y), radius, colour } => {
-                self.fill(PathBuilder::from_circle(pixel(*x), pixel(*y), size(*radius)), *colour);
+            Shape::Dot { at: (x, y), radius, color } => {
+                self.fill(PathBuilder::from_circle(pixel(*x), pixel(*y), size(*radius)), *color);
             }
-            Shape::Text { text, at, size, colour, anchor } => {
+            Shape::Text { text, at, size, color, anchor } => {
                 let letters = letters(&self.font, &shown_text(text), *at, *size, *anchor);
-                self.fill(letters, *colour);
+                self.fill(letters, *color);
             }
         }
     }
 
     /// Fills an outline. An empty one, such as a space's, is skipped.
-    fn fill(&mut self, path: Option<Path>, colour: Colour) {
+    fn fill(&mut self, path: Option<Path>, color: Color) {
         if let Some(path) = path {
-            self.pixels.fill_path(&path, &paint(colour), FillRule::Winding, Transform::identity(), None);
+            self.pixels.fill_path(&path, &paint(color), FillRule::Winding, Transform::identity(), None);
         }
     }
 }
 
-fn paint(Colour(red, green, blue): Colour) -> Paint<'static> {
+fn paint(Color(red, green, blue): Color) -> Paint<'static> {
     let mut paint = Paint::default();
     paint.set_color_rgba8(red, green, blue, u8::MAX);
     paint
@@ -151,14 +151,14 @@ fn float(number: i32) -> f32 {
 mod tests {
     use super::*;
 
-    const INK: Colour = Colour(0x22, 0x22, 0x22);
+    const INK: Color = Color(0x22, 0x22, 0x22);
 
     fn drawn(shapes: Vec<Shape>) -> Pixmap {
         Pixmap::decode_png(&Chart { width: 400, height: 60, shapes }.png().unwrap()).unwrap()
     }
 
     fn text(text: &str, at: Point, anchor: Anchor) -> Shape {
-        Shape::Text { text: text.to_owned(), at, size: 20, colour: INK, anchor }
+        Shape::Text { text: text.to_owned(), at, size: 20, color: INK, anchor }
     }
 
     /// The range of columns and of rows that are not white.
@@ -176,11 +176,11 @@ mod tests {
     fn an_empty_chart_is_white() {
         assert_eq!(extent(&drawn(Vec::new())), None);
         let nothing = [
-            Shape::Bar { at: (9, 9), width: 0, height: 5, colour: INK },
-            Shape::Line { points: Vec::new(), colour: INK, width: 2 },
-            Shape::Line { points: vec![(9, 9)], colour: INK, width: 2 },
-            Shape::Polygon { points: Vec::new(), colour: INK },
-            Shape::Dot { at: (9, 9), radius: 0, colour: INK },
+            Shape::Bar { at: (9, 9), width: 0, height: 5, color: INK },
+            Shape::Line { points: Vec::new(), color: INK, width: 2 },
+            Shape::Line { points: vec![(9, 9)], color: INK, width: 2 },
+            Shape::Polygon { points: Vec::new(), color: INK },
+            Shape::Dot { at: (9, 9), radius: 0, color: INK },
             text("", (9, 9), Anchor::Middle),
             text(" \u{200b} ", (9, 9), Anchor::Middle),
         ];
@@ -200,10 +200,10 @@ mod tests {
     fn whatever_is_drawn_is_a_picture() {
         let (most, least) = (i32::MAX, i32::MIN);
         let pixels = drawn(vec![
-            Shape::Bar { at: (least, least), width: u32::MAX, height: 3, colour: INK },
-            Shape::Line { points: vec![(least, 5), (most, 5)], colour: INK, width: u32::MAX },
-            Shape::Polygon { points: vec![(least, least), (most, 0), (0, most)], colour: INK },
-            Shape::Dot { at: (most, least), radius: u32::MAX, colour: INK },
+            Shape::Bar { at: (least, least), width: u32::MAX, height: 3, color: INK },
+            Shape::Line { points: vec![(least, 5), (most, 5)], color: INK, width: u32::MAX },
+            Shape::Polygon { points: vec![(least, least), (most, 0), (0, most)], color: INK },
+            Shape::Dot { at: (most, least), radius: u32::MAX, color: INK },
             text("<b>&\u{1}\u{b}\u{ffff}\u{202e}e\u{301}\u{10ffff}🦀", (most, least), Anchor::End),
             text(&"wide ".repeat(1 << 12), (0, 30), Anchor::Middle),
         ]);
@@ -241,7 +241,7 @@ mod tests {
                 text: "x".into(),
                 at: (50, 30),
                 size: pixels,
-                colour: INK,
+                color: INK,
                 anchor: Anchor::Middle,
             };
             let (_, (top, bottom)) = extent(&drawn(vec![shape])).unwrap();

@@ -8,15 +8,15 @@ use ttmem_query::phases::{Phases, SessionPhases};
 
 use super::axis::{Axis, Plot};
 use super::canvas::{Canvas, FAINT, GRID, INK, LIMIT, Look, broken, clear_of, fitted, width};
-use super::{Anchor, Chart, Colour, Point};
+use super::{Anchor, Chart, Color, Point};
 use crate::units::size;
 
 const WIDTH: i32 = 1000;
 const HEIGHT: i32 = 560;
 const PLOT: Plot = Plot { left: 70, right: WIDTH - 40, top: 120, bottom: HEIGHT - 90 };
-const CURRENT: Colour = Colour(0x9c, 0xc3, 0xdd);
-const PEAK: Colour = Colour(0x1f, 0x4e, 0x79);
-const WHITE: Colour = Colour(0xff, 0xff, 0xff);
+const CURRENT: Color = Color(0x9c, 0xc3, 0xdd);
+const PEAK: Color = Color(0x1f, 0x4e, 0x79);
+const WHITE: Color = Color(0xff, 0xff, 0xff);
 
 /// Draws the phases of all sessions, one session after another.
 pub fn over_phases(answer: &Phases, title: Option<&str>) -> Result<Chart> {
@@ -31,10 +31,10 @@ pub fn over_phases(answer: &Phases, title: Option<&str>) -> Result<Chart> {
     if figures.clone().next().is_none() {
         return Err(Error::NoMemoryData {
             file: answer.source.files.join(", "),
-            message: "nothing to draw: the figures of all phases are missing".into(),
+            message: "nothing to draw; the figures of all phases are missing".into(),
         });
     }
-    let limits = answer.sessions.iter().map(limit);
+    let limits = answer.sessions.iter().filter_map(limit);
     let axis = Axis::new(PLOT, figures.chain(limits));
     let named = format!("Memory over the phases: {}", answer.source.files.join(", "));
     let title = fitted(title.unwrap_or(&named), 19, WIDTH - 40);
@@ -45,24 +45,25 @@ pub fn over_phases(answer: &Phases, title: Option<&str>) -> Result<Chart> {
     Ok(bars.canvas.finish())
 }
 
-fn limit(session: &SessionPhases) -> i64 {
-    i64::try_from(session.device_memory_bytes).unwrap_or(i64::MAX)
+/// The device memory, if it is known.
+pub(super) fn limit(session: &SessionPhases) -> Option<i64> {
+    session.device_memory_bytes.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
-/// A size at a bar, centred on its point.
+/// A size at a bar, centered on its point.
 struct Label {
     text: String,
     at: Point,
-    colour: Colour,
+    color: Color,
     /// The background, if the limit's line would strike it through.
-    background: Option<Colour>,
+    background: Option<Color>,
 }
 
 impl Label {
     const PIXELS: i32 = 11;
 
     const fn look(&self) -> Look {
-        Look::new(Self::PIXELS, self.colour, Anchor::Middle)
+        Look::new(Self::PIXELS, self.color, Anchor::Middle)
     }
 
     /// Whether it overlaps a text of the same font size that is between two columns.
@@ -103,9 +104,9 @@ impl PhaseBars<'_> {
             [(CURRENT, "in use at the end of the phase"), (PEAK, "peak so far"), (LIMIT, "device memory")];
         let wide = |name: &str| width(name, 12) + 34;
         let mut x = (WIDTH - entries.iter().map(|(_, name)| wide(name)).sum::<i32>()) / 2;
-        for (colour, name) in entries {
-            let thin = if colour == CURRENT { 6 } else { 1 };
-            self.canvas.bar((x, 54 - thin), (x + 12, 54 + thin), colour);
+        for (color, name) in entries {
+            let thin = if color == CURRENT { 6 } else { 1 };
+            self.canvas.bar((x, 54 - thin), (x + 12, 54 + thin), color);
             self.canvas.text(name, (x + 18, 54), Look::new(12, INK, Anchor::Start));
             x += wide(name);
         }
@@ -146,16 +147,16 @@ impl PhaseBars<'_> {
         let (session, phase) = self.phases[index];
         let (from, to) = (self.x(index), self.x(index + 1));
         let ground = self.axis.y(0);
-        let line = [self.axis.y(limit(session))];
+        let line: Vec<i32> = limit(session).map(|limit| self.axis.y(limit)).into_iter().collect();
         let mut labels = Vec::new();
-        let mut add = |bytes: i64, y: i32, range: &RangeInclusive<i32>, colour, background| {
+        let mut add = |bytes: i64, y: i32, range: &RangeInclusive<i32>, color, background| {
             let sign = if bytes < 0 { "−" } else { "" };
             let text = format!("{sign}{}", size(bytes.unsigned_abs()));
             if width(&text, Label::PIXELS) <= to - from - 2 {
                 let clear = clear_of(&line, y, range, Label::PIXELS);
                 let background = clear.is_none().then_some(background);
                 let at = (i32::midpoint(from, to), clear.unwrap_or(y));
-                labels.push(Label { text, at, colour, background });
+                labels.push(Label { text, at, color, background });
             }
         };
         let mut bar_top = phase.cumulative_current_bytes.map_or(ground, |current| self.axis.y(current));
@@ -185,8 +186,9 @@ impl PhaseBars<'_> {
                 let at = (i32::midpoint(from, to), PLOT.top - 32);
                 self.canvas.text(&name, at, Look::new(13, INK, Anchor::Middle));
             }
-            let y = self.axis.y(limit(session));
-            self.canvas.dashes((from + 2, y), to - 2, LIMIT);
+            if let Some(limit) = limit(session) {
+                self.canvas.dashes((from + 2, self.axis.y(limit)), to - 2, LIMIT);
+            }
             first = end;
         }
         if self.x(1) - self.x(0) < 44 {
@@ -202,14 +204,15 @@ impl PhaseBars<'_> {
             let end = first + session.phases.len();
             let (from, to) = (self.x(first), self.x(end));
             first = end;
-            let text = size(session.device_memory_bytes);
+            let (Some(bytes), Some(limit)) = (session.device_memory_bytes, limit(session)) else { continue };
+            let text = size(bytes);
             let wide = width(&text, Label::PIXELS);
             // Once, if the next session has the same limit.
             let next = self.sessions.get(number + 1).map(|next| next.device_memory_bytes);
-            if next == Some(session.device_memory_bytes) || wide >= to - from {
+            if next == Some(Some(bytes)) || wide >= to - from {
                 continue;
             }
-            let line = self.axis.y(limit(session));
+            let line = self.axis.y(limit);
             let at_end = |y| ((to - 4, y), Anchor::End, (to - 4 - wide, to - 4));
             let at_start = |y| ((from + 6, y), Anchor::Start, (from + 6, from + 6 + wide));
             let places = [at_end(line - 8), at_end(line + 9), at_start(line - 8), at_start(line + 9)];

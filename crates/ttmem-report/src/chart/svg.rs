@@ -27,30 +27,30 @@ impl Display for Document<'_> {
 
 fn write_shape(shape: &Shape, out: &mut Formatter<'_>) -> Result {
     match shape {
-        Shape::Bar { at: (x, y), width, height, colour } => {
-            writeln!(out, r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{colour}"/>"#)
+        Shape::Bar { at: (x, y), width, height, color } => {
+            writeln!(out, r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{color}"/>"#)
         }
-        Shape::Line { points, colour, width } => {
+        Shape::Line { points, color, width } => {
             let points = Points(points);
             writeln!(
                 out,
-                r#"<polyline fill="none" stroke="{colour}" stroke-width="{width}" points="{points}"/>"#
+                r#"<polyline fill="none" stroke="{color}" stroke-width="{width}" points="{points}"/>"#
             )
         }
-        Shape::Polygon { points, colour } => {
-            writeln!(out, r#"<polygon fill="{colour}" points="{}"/>"#, Points(points))
+        Shape::Polygon { points, color } => {
+            writeln!(out, r#"<polygon fill="{color}" points="{}"/>"#, Points(points))
         }
-        Shape::Dot { at: (x, y), radius, colour } => {
-            writeln!(out, r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{colour}"/>"#)
+        Shape::Dot { at: (x, y), radius, color } => {
+            writeln!(out, r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{color}"/>"#)
         }
-        Shape::Text { text, at: (x, y), size, colour, anchor } => {
+        Shape::Text { text, at: (x, y), size, color, anchor } => {
             let anchor = match anchor {
                 Anchor::Start => "start",
                 Anchor::Middle => "middle",
                 Anchor::End => "end",
             };
             write!(out, r#"<text x="{x}" y="{y}" dy="0.5ex" text-anchor="{anchor}" "#)?;
-            write!(out, r#"font-family="{FONTS}" font-size="{size}" fill="{colour}">"#)?;
+            write!(out, r#"font-family="{FONTS}" font-size="{size}" fill="{color}">"#)?;
             writeln!(out, "{}</text>", Escaped(&shown_text(text)))
         }
     }
@@ -88,7 +88,7 @@ impl Display for Escaped<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Colour;
+    use super::super::Color;
     use super::*;
 
     fn document(shapes: Vec<Shape>) -> String {
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn every_shape_is_an_element() {
-        let colour = Colour(1, 0xab, 255);
+        let color = Color(1, 0xab, 255);
         let points = vec![(1, 2), (-3, 4)];
         let svg = document(vec![
-            Shape::Bar { at: (1, 2), width: 3, height: 4, colour },
-            Shape::Line { points: points.clone(), colour, width: 2 },
-            Shape::Polygon { points, colour },
-            Shape::Dot { at: (5, 6), radius: 7, colour },
-            Shape::Text { text: "GiB".into(), at: (8, 9), size: 12, colour, anchor: Anchor::End },
+            Shape::Bar { at: (1, 2), width: 3, height: 4, color },
+            Shape::Line { points: points.clone(), color, width: 2 },
+            Shape::Polygon { points, color },
+            Shape::Dot { at: (5, 6), radius: 7, color },
+            Shape::Text { text: "GiB".into(), at: (8, 9), size: 12, color, anchor: Anchor::End },
         ]);
         let lines = [
             r#"<svg width="20" height="10" viewBox="0 0 20 10" xmlns="http://www.w3.org/2000/svg">"#,
@@ -132,7 +132,7 @@ mod tests {
             text,
             at: (1, 1),
             size: 12,
-            colour: Colour(0, 0, 0),
+            color: Color(0, 0, 0),
             anchor: Anchor::Start,
         }]);
         let expected = ">&lt;script&gt;&amp;&quot;&apos;··]]&gt;· &lt;/text&gt;</text>";

@@ -6,7 +6,7 @@ use ttmem_query::over_time::{OomOverTime, OverTime, PeakOverTime};
 
 use super::axis::{Axis, Plot};
 use super::canvas::{Canvas, FAINT, INK, LIMIT, Look, fitted, width};
-use super::{Anchor, Chart, Colour};
+use super::{Anchor, Chart, Color};
 use crate::units::{count, percent, size};
 
 const WIDTH: i32 = 1000;
@@ -16,9 +16,9 @@ pub const COLUMNS: usize = 860;
 const PLOT: Plot = Plot { left: 80, right: WIDTH - 60, top: 110, bottom: HEIGHT - 56 };
 /// The height of the row with the label of an out-of-memory error.
 const OOM_ROW: i32 = 18;
-const CURVE: Colour = Colour(0x1f, 0x4e, 0x79);
-const PLAIN: Colour = Colour(0xc9, 0xdc, 0xec);
-const BANDS: [Colour; 2] = [Colour(0xf4, 0xf1, 0xe8), Colour(0xec, 0xf2, 0xf6)];
+const CURVE: Color = Color(0x1f, 0x4e, 0x79);
+const PLAIN: Color = Color(0xc9, 0xdc, 0xec);
+const BANDS: [Color; 2] = [Color(0xf4, 0xf1, 0xe8), Color(0xec, 0xf2, 0xf6)];
 
 /// Draws a pool over the steps.
 pub fn over_time(drawn: &OverTime, title: Option<&str>) -> Chart {
@@ -175,18 +175,18 @@ impl Timeline<'_> {
         }
         // From the top of the stack to the bottom: each area covers the part below it.
         for classes in (1..=drawn.classes.len()).rev() {
-            let colour = colour(drawn.classes[classes - 1].class);
-            self.area(self.outline(|index| stack(drawn, classes, index)), colour);
+            let color = color(drawn.classes[classes - 1].class);
+            self.area(self.outline(|index| stack(drawn, classes, index)), color);
         }
     }
 
-    fn area(&mut self, mut outline: Vec<(i32, i32)>, colour: Colour) {
+    fn area(&mut self, mut outline: Vec<(i32, i32)>, color: Color) {
         let (Some(first), Some(last)) = (outline.first().copied(), outline.last().copied()) else {
             return;
         };
         let ground = self.axis.y(0);
         outline.extend([(last.0, ground), (first.0, ground)]);
-        self.canvas.polygon(outline, colour);
+        self.canvas.polygon(outline, color);
     }
 
     /// Where the out-of-memory error is.
@@ -263,9 +263,9 @@ impl Timeline<'_> {
 
     /// The phases, in the background.
     fn bands(&mut self) {
-        for (phase, colour) in self.drawn.phases.iter().zip(BANDS.iter().cycle()) {
+        for (phase, color) in self.drawn.phases.iter().zip(BANDS.iter().cycle()) {
             let (from, to) = (self.x(2 * phase.first as usize), self.x(2 * phase.end as usize));
-            self.canvas.bar((from, self.plot.top), (to, self.plot.bottom), *colour);
+            self.canvas.bar((from, self.plot.top), (to, self.plot.bottom), *color);
             let name = fitted(&phase.name, 11, to - from - 4);
             if name.chars().count() > 3 {
                 let at = (i32::midpoint(from, to), self.plot.bottom - 10);
@@ -275,14 +275,14 @@ impl Timeline<'_> {
     }
 
     fn legend(&mut self) {
-        let entries: Vec<(Colour, &str)> = std::iter::once((CURVE, "allocated"))
-            .chain(self.drawn.classes.iter().map(|class| (colour(class.class), class.class.as_str())))
+        let entries: Vec<(Color, &str)> = std::iter::once((CURVE, "allocated"))
+            .chain(self.drawn.classes.iter().map(|class| (color(class.class), class.class.as_str())))
             .collect();
         let wide = |name: &str| width(name, 12) + 34;
         let mut x = (WIDTH - entries.iter().map(|(_, name)| wide(name)).sum::<i32>()) / 2;
-        for (index, (colour, name)) in entries.into_iter().enumerate() {
+        for (index, (color, name)) in entries.into_iter().enumerate() {
             let thin = if index == 0 { 1 } else { 6 };
-            self.canvas.bar((x, 76 - thin), (x + 12, 76 + thin), colour);
+            self.canvas.bar((x, 76 - thin), (x + 12, 76 + thin), color);
             self.canvas.text(name, (x + 18, 76), Look::new(12, INK, Anchor::Start));
             x += wide(name);
         }
@@ -319,18 +319,18 @@ fn round_up(number: u64) -> u64 {
     }
 }
 
-fn colour(class: Class) -> Colour {
+fn color(class: Class) -> Color {
     match class {
-        Class::Weight | Class::Parameter => Colour(0x4d, 0xa6, 0xb8),
-        Class::Input => Colour(0x8f, 0xbf, 0x6b),
-        Class::Argument => Colour(0xb5, 0xd3, 0xa0),
-        Class::Activation => Colour(0xe3, 0x8a, 0x42),
-        Class::Gradient => Colour(0xe7, 0x89, 0xab),
-        Class::Optimizer => Colour(0xce, 0xc0, 0xfa),
-        Class::KvCache => Colour(0xd9, 0xc2, 0x4f),
-        Class::Buffer => Colour(0x9a, 0xa8, 0xd6),
-        Class::Temporary => Colour(0xf0, 0xc4, 0x9a),
-        Class::Unknown => Colour(0xcc, 0xcc, 0xcc),
+        Class::Weight | Class::Parameter => Color(0x4d, 0xa6, 0xb8),
+        Class::Input => Color(0x8f, 0xbf, 0x6b),
+        Class::Argument => Color(0xb5, 0xd3, 0xa0),
+        Class::Activation => Color(0xe3, 0x8a, 0x42),
+        Class::Gradient => Color(0xe7, 0x89, 0xab),
+        Class::Optimizer => Color(0xce, 0xc0, 0xfa),
+        Class::KvCache => Color(0xd9, 0xc2, 0x4f),
+        Class::Buffer => Color(0x9a, 0xa8, 0xd6),
+        Class::Temporary => Color(0xf0, 0xc4, 0x9a),
+        Class::Unknown => Color(0xcc, 0xcc, 0xcc),
     }
 }
 

@@ -1,9 +1,9 @@
 //! The sections after those of the contract, each only if there is something to report.
 
-use ttmem_model::Class;
+use ttmem_query::words;
 use ttmem_query::{
-    Checkpoint, ExpectedSummary, Extent, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow, Suggestion,
-    SuggestionTensor, Summary, TensorGroup, groups,
+    Checkpoint, ExpectedSummary, Extent, Level, MadeIn, Named, PoolMoment, Ran, RankSummary, ResidueRow,
+    Suggestion, SuggestionGroup, Summary, TensorGroup, groups, location_text,
 };
 
 use super::document::{Align, Section};
@@ -18,8 +18,8 @@ const MAX_SESSIONS: usize = 4;
 const MAX_RANKS: usize = 32;
 /// Characters of a sentence that contains text of the input.
 const MAX_SENTENCE: usize = 600;
-/// Tensors listed per suggestion.
-const MAX_TENSORS: usize = 3;
+/// Groups of tensors listed per suggestion.
+const MAX_GROUPS: usize = 3;
 
 /// The sections, in order.
 pub(super) fn sections(
@@ -35,6 +35,7 @@ pub(super) fn sections(
         suggestions(rank),
         at_moment(rank, rows),
         live_at_peak(rank, rows),
+        between_free_blocks(rank, rows),
         made_in(rank, rows),
         ran(rank, rows),
         checkpoints(rank, rows),
@@ -113,7 +114,7 @@ fn live_at_peak(rank: &RankSummary, rows: usize) -> Option<Section> {
     let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
     Some(not_watched.fold(section, |section, what| {
         let what = cell(what, MAX_SENTENCE);
-        section.paragraph(format!("Not tracked, so the real peak may be higher: {what}."))
+        section.paragraph(format!("The actual peak may be higher. Not tracked: {what}."))
     }))
 }
 
@@ -126,7 +127,7 @@ fn expected(rank: &RankSummary) -> Option<Section> {
         ("Measured MiB", Align::Right),
         ("Difference MiB", Align::Right),
         ("Difference", Align::Right),
-        ("Expected because of", Align::Left),
+        ("Basis", Align::Left),
     ];
     let change = |bytes: i64| {
         let sign = if bytes < 0 { "−" } else { "+" };
@@ -198,7 +199,7 @@ fn made_in(rank: &RankSummary, rows: usize) -> Option<Section> {
     };
     Some(
         Section::new("## Live Activations by Module")
-            .paragraph("Activations, temporary tensors and tensors of unknown class at the peak, by module or operation. Identical layers share a row.")
+            .paragraph("Activations, temporary tensors and tensors of unknown class at the peak, by module or operation. Similar layers share a row.")
             .table(columns, makers.iter().take(rows).map(row))
             .floors(5, 3)
             .of(makers.len(), ""),
@@ -212,9 +213,9 @@ fn ran(rank: &RankSummary, rows: usize) -> Option<Section> {
         ("Kind", Align::Left),
         ("Calls", Align::Right),
         ("Time", Align::Right),
-        ("Peak inside MiB", Align::Right),
-        ("Kept in total MiB", Align::Right),
-        ("Net change MiB", Align::Right),
+        ("Peak in call MiB", Align::Right),
+        ("Retained per call", Align::Right),
+        ("Net change of all MiB", Align::Right),
     ];
     let row = |ran: &Ran| {
         let running = if ran.running > 0 { format!(" + {} running", ran.running) } else { String::new() };
@@ -224,13 +225,13 @@ fn ran(rank: &RankSummary, rows: usize) -> Option<Section> {
             format!("{}{running}", ran.calls),
             ran.time_ns.filter(|_| ran.calls > 0).map_or_else(super::unknown, duration),
             mb(ran.peak_bytes),
-            mb(ran.kept_bytes),
+            ran.retained().unwrap_or_else(super::unknown),
             ran.change_bytes.map_or_else(super::unknown, signed_mb),
         ]
     };
     (!rank.ran.is_empty()).then(|| {
         Section::new("## Calls")
-            .paragraph("Operations, models, backward passes and optimizers. A call inside another follows it, with a dash. `Kept` is memory that calls allocated and did not free before they returned.")
+            .paragraph("Operations, models, backward passes and optimizers. A call inside another follows it, with a dash. `Retained` is memory that a call allocated and did not free before it returned: the median of all calls.")
             .table(columns, rank.ran.iter().take(2 * rows).map(row))
             .floors(6, 3)
             .of(rank.ran.len(), " (ttmem summary --json has all)")
@@ -253,7 +254,7 @@ fn checkpoints(rank: &RankSummary, rows: usize) -> Option<Section> {
     })
 }
 
-/// The live tensors of a pool, largest first. Tensors that are alike share a row.
+/// The live tensors of a pool, largest first. Similar tensors share a row.
 fn live(section: Section, peak: &PoolMoment, per: &'static str, rows: usize) -> Section {
     let live = peak.live.as_deref().unwrap_or_default();
     let total = peak.live_count.unwrap_or(live.len());
@@ -277,6 +278,36 @@ fn live(section: Section, peak: &PoolMoment, per: &'static str, rows: usize) -> 
     section.of(groups.len(), " groups (ttmem summary --json lists every tensor)")
 }
 
+/// The tensors that fragment the free memory of a pool that is nearly full.
+fn between_free_blocks(rank: &RankSummary, rows: usize) -> Option<Section> {
+    let is_short =
+        |pool: &str| rank.pools.get(pool).and_then(|pool| pool.level).is_some_and(|level| level > Level::Ok);
+    let mut found = rank.fragmentation.iter().filter(|(pool, _)| is_short(pool));
+    let (pool, worst) = found.find(|(_, worst)| !worst.survivors.is_empty())?;
+    let unit = unit_of(rank, pool);
+    let columns = [
+        ("Tensor", Align::Left),
+        ("Shape", Align::Left),
+        ("Class", Align::Left),
+        (unit, Align::Right),
+        ("Allocated by", Align::Left),
+        ("Freed by", Align::Left),
+    ];
+    let groups = groups(&worst.survivors);
+    let section = Section::new("## Tensors Between Free Blocks").paragraph(format!(
+        "Live before step {}, when the free memory of {} is most fragmented, and allocated between tensors that have \
+         been freed. Allocating them earlier, or freeing them, merges free blocks.",
+        worst.step,
+        cell(pool, NAME)
+    ));
+    Some(
+        section
+            .table(columns, groups.iter().take(rows).map(live_row))
+            .floors(rows, 3)
+            .of(groups.len(), " groups"),
+    )
+}
+
 /// The size of each class.
 fn classes(peak: &PoolMoment, per: &str) -> String {
     let class = |(class, bytes): (&str, &u64)| {
@@ -290,36 +321,14 @@ fn classes(peak: &PoolMoment, per: &str) -> String {
 
 fn live_row(group: &TensorGroup<'_>) -> [String; 6] {
     let tensor = group.first();
-    let op = tensor.op.as_deref().map(|op| cell(op, NAME));
-    let allocated = match (group.allocated(), op) {
-        (Some((first, last)), op) => format!("{} {}", step_range(first, last), op.unwrap_or_default()),
-        // In a part of the log that is not in the file.
-        (None, Some(op)) => format!("{op}, earlier"),
-        (None, None) if tensor.class == Class::Unknown => "before the first step".into(),
-        (None, None) => "argument".into(),
-    };
-    let (kept, count) = (group.never_freed(), group.count());
-    let freed = match (group.freed(), tensor.gone_before_step) {
-        (Some((first, last)), _) => step_range(first, last),
-        (None, Some(step)) if count == 1 => format!("before step {step}"),
-        _ if kept == count => "never".into(),
-        _ if kept > 0 => format!("{kept} of {count} never"),
-        _ => none(),
-    };
-    let made_in = || tensor.made_in.as_deref().map(|part| format!("(in {})", cell(part, NAME)));
-    let name = group.name().map(|name| cell(&name, NAME)).or_else(made_in);
-    let name = match (count, name) {
-        (1, name) => name.unwrap_or_else(super::unknown),
-        (_, Some(name)) => format!("{count} × {name}"),
-        (_, None) => format!("{count} tensors"),
-    };
-    let shape = typed(tensor.shape.as_deref(), tensor.dtype.as_deref());
-    let class = tensor.class.as_str().to_owned();
-    [name, shape, class, mb(group.per_bank), allocated.trim_end().to_owned(), freed]
-}
-
-fn step_range(first: u32, last: u32) -> String {
-    if first == last { format!("step {first}") } else { format!("steps {first}–{last}") }
+    [
+        group.title().map_or_else(none, |title| cell(&title, LOCATION)),
+        typed(tensor.shape.as_deref(), tensor.dtype.as_deref()),
+        tensor.class.as_str().to_owned(),
+        mb(group.per_bank),
+        cell(&group.allocated_by(), LOCATION),
+        group.freed_by().unwrap_or_else(none),
+    ]
 }
 
 /// The memory that the device reports beyond the tensors, if rounding does not explain it.
@@ -341,10 +350,10 @@ fn unexplained(rank: &RankSummary, limit: usize) -> Option<Section> {
         program_cache(rank, peak),
     ));
     let columns = [
-        ("Left behind by", Align::Left),
+        ("Retained by", Align::Left),
         (unit, Align::Right),
         ("Steps", Align::Right),
-        ("First with their shapes", Align::Right),
+        ("With new shapes", Align::Right),
     ];
     let rows = peak.residue.as_deref().unwrap_or_default();
     if rows.is_empty() {
@@ -363,7 +372,7 @@ fn residue_row(row: &ResidueRow) -> [String; 4] {
     ]
 }
 
-/// Memory that operations kept only when they first ran with their shapes.
+/// Memory that operations retained only when they ran with new shapes.
 fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
     let rows = peak.residue.as_deref().unwrap_or_default();
     let once = rows.iter().filter(|row| row.steps > 0 && row.first_uses == row.steps);
@@ -373,7 +382,7 @@ fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
     }
     let suffix = rank.pools.get(&peak.pool).map_or(Extent::Bank, |pool| pool.extent).suffix();
     format!(
-        " {}{suffix} appeared only when an operation first ran with its shapes: it belongs to the program cache.",
+        " {}{suffix} was allocated when an operation ran with new shapes: it belongs to the program cache.",
         size(kept.unsigned_abs())
     )
 }
@@ -429,49 +438,53 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         let (total, banks) = (mb(oom.requested_total), number(oom.banks));
         section.table(columns, [[pool, cause, requested, total, banks, free, largest, evidence]])
     };
-    Some(section.floors(1, 1).paragraph(advice))
+    Some(section.floors(1, 1).essential(1).paragraph(advice))
 }
 
 fn suggestions(rank: &RankSummary) -> Option<Section> {
     let found = &rank.suggestions;
-    let row = |(number, one): (usize, &Suggestion)| {
-        let message = cell(&one.message, MAX_SENTENCE);
-        format!("{number}. {message} ({}){}", one.rule, tensors(rank, one))
+    let short = |(number, one): (usize, &Suggestion)| {
+        format!("{number}. {} ({})", cell(&one.message, MAX_SENTENCE), one.rule)
     };
+    let long = |(number, one): (usize, &Suggestion)| short((number, one)) + &tensors(rank, one);
     (!found.is_empty()).then(|| {
         Section::new("## Suggestions")
             .paragraph(
-                "Most urgent first, then by saving. Each saving assumes that change alone; savings overlap.",
+                "Most urgent first, then by saving. Each saving assumes that nothing else changes; savings overlap.",
             )
-            .list((1..).zip(found).map(row))
+            .list((1..).zip(found).map(long))
+            .or_short((1..).zip(found).map(short))
             .floors(6, 5)
+            .essential(3)
             .of(found.len(), " (ttmem summary --json has all)")
     })
 }
 
 /// The tensors that a suggestion refers to, with size and origin.
 fn tensors(rank: &RankSummary, suggestion: &Suggestion) -> String {
-    let Some(tensors) = suggestion.tensors.as_deref().filter(|tensors| !tensors.is_empty()) else {
-        return String::new();
-    };
     let suffix = rank.pools.get(&suggestion.pool).map_or(Extent::Bank, |pool| pool.extent).suffix();
-    let row = |tensor: &SuggestionTensor| {
-        let origin = match (tensor.born_step, tensor.op.as_deref(), tensor.loc.as_deref()) {
-            (Some(step), Some(op), Some(loc)) => {
-                format!(", step {step} {} at {}", cell(op, NAME), cell(loc, LOCATION))
+    let row = |group: &SuggestionGroup| {
+        let op = group.op.as_deref().map_or_else(String::new, |op| format!(" {}", cell(op, NAME)));
+        let loc = location_text(group.loc.as_deref(), group.locations);
+        let loc = loc.map_or_else(String::new, |loc| format!(" at {}", cell(&loc, LOCATION)));
+        let steps = group.first_step.zip(group.last_step);
+        let origin = match steps {
+            Some((first, last)) => {
+                format!(", allocated by {}{op}{loc}", words::steps(group.count, first, last))
             }
-            (Some(step), Some(op), None) => format!(", step {step} {}", cell(op, NAME)),
-            (Some(step), None, _) => format!(", step {step}"),
-            (None, _, _) => String::new(),
+            None if group.op.is_some() => format!(", allocated by{op}{loc}, earlier"),
+            None => String::new(),
         };
-        let size = tensor.per_bank.map_or_else(super::unknown, |bytes| format!("{}{suffix}", size(bytes)));
-        let what = typed(tensor.shape.as_deref(), tensor.dtype.as_deref());
-        let name = tensor.name.as_deref().map_or_else(String::new, |name| cell(name, NAME) + " ");
-        format!("\n   - {name}{what}, {size}{origin}")
+        let size = group.per_bank.map_or_else(super::unknown, |bytes| format!("{}{suffix}", size(bytes)));
+        let count = if group.count > 1 { format!("{} × ", group.count) } else { String::new() };
+        let name = group.name.as_deref().map_or_else(String::new, |name| cell(name, NAME) + " ");
+        let what = typed(group.shape.as_deref(), group.dtype.as_deref());
+        format!("\n   - {count}{name}{what}, {size}{origin}")
     };
-    let more = suggestion.tensor_count.unwrap_or(tensors.len()).saturating_sub(MAX_TENSORS);
+    let listed = || suggestion.groups.iter().take(MAX_GROUPS);
+    let more = suggestion.tensor_count.unwrap_or(0).saturating_sub(listed().map(|group| group.count).sum());
     let rest = (more > 0).then(|| format!("\n   - … {more} more"));
-    tensors.iter().take(MAX_TENSORS).map(row).chain(rest).collect()
+    listed().map(row).chain(rest).collect()
 }
 
 /// One line for each of the other ranks.

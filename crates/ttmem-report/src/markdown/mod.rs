@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use ttmem_query::words::percent;
-use ttmem_query::{Extent, Level, PoolSummary, RankSummary, Summary};
+use ttmem_query::{Extent, Level, PoolSummary, RankOrder, RankSummary, Summary};
 
 use super::marker::MARKER;
 use super::units::{mib, shape};
@@ -69,8 +69,7 @@ fn by_weight(ranks: &[RankSummary]) -> Vec<&RankSummary> {
     let leading = ranks.first().map(|rank| rank.process);
     let mut ranks: Vec<&RankSummary> = ranks.iter().collect();
     ranks.sort_by_key(|rank| {
-        // `1,2` before `1,10`.
-        let label = rank.rank.as_deref().map(|label| (label.len(), label));
+        let label = rank.rank.as_deref().map(RankOrder::of);
         (Some(rank.process) != leading, rank.oom.is_none(), Reverse(peak_of(rank, "DRAM")), label)
     });
     ranks
@@ -162,7 +161,7 @@ fn named(name: Option<&str>) -> String {
 }
 
 fn location(loc: Option<&str>) -> String {
-    loc.map_or_else(|| "N/A".into(), |loc| cell(loc, LOCATION))
+    loc.map_or_else(none, |loc| cell(loc, LOCATION))
 }
 
 fn unknown() -> String {

@@ -1,7 +1,8 @@
 //! The sections of the contract: their headings, their order, and the line above them.
 
 use ttmem_query::{
-    ChosenRuns, DeviceKind, Extent, Increase, PoolMoment, PoolSummary, RankSummary, Summary, words,
+    ChosenRuns, DeviceKind, Extent, Increase, PoolMoment, PoolSummary, RankSummary, Summary, location_text,
+    words,
 };
 
 use super::document::{Align, Section};
@@ -181,8 +182,8 @@ pub(super) fn cause(peak: &PoolMoment) -> String {
     let program = caused.program.as_deref().filter(|program| !program.is_empty());
     let program = program.map_or_else(String::new, |program| format!(" in {}", cell(program, NAME)));
     let run = caused.run.map_or_else(String::new, |run| format!(", run {run}"));
-    let (op, loc) = (named(caused.op.as_deref()), location(caused.loc.as_deref()));
-    format!("step {} {op} at {loc}{program}{run}", caused.step)
+    let loc = caused.loc.as_deref().map_or_else(String::new, |loc| format!(" at {}", cell(loc, LOCATION)));
+    format!("step {} {}{loc}{program}{run}", caused.step, named(caused.op.as_deref()))
 }
 
 fn consumers(rank: &RankSummary, rows: usize) -> Section {
@@ -204,11 +205,11 @@ fn consumers(rank: &RankSummary, rows: usize) -> Section {
             named(increase.op.as_deref()),
             typed(increase.shape.as_deref(), increase.dtype.as_deref()),
             format!("+{}", mib(increase.added_per_bank, 3)),
-            location(increase.loc.as_deref()),
+            location(location_text(increase.loc.as_deref(), increase.locations).as_deref()),
         ]
     });
     section
-        .paragraph("The steps with the largest increases in the whole run. Steps that do the same are one row; the increase is that of each.")
+        .paragraph("The steps with the largest increases in the whole run. Identical steps share a row; the increase is per step.")
         .table(columns, list)
         .floors(rows, rows)
 }
@@ -224,7 +225,11 @@ pub(super) fn steps(increase: &Increase) -> String {
 fn padding(rank: &RankSummary, rows: usize) -> Section {
     let section = Section::new("## Top 10 Padding Overhead");
     let Some(padding) = &rank.padding else {
-        return section.paragraph(missing(rank, "The log names no tensors", "TTMLIR_RUNTIME_LOGGER_LEVEL"));
+        return section.paragraph(missing(
+            rank,
+            "The log does not list tensors",
+            "TTMLIR_RUNTIME_LOGGER_LEVEL",
+        ));
     };
     if padding.top.is_empty() {
         return section.paragraph("No padded tensors to list.");
@@ -267,7 +272,7 @@ fn weights(rank: &RankSummary, rows: usize) -> Section {
     };
     let twice = weights.kept_twice_bytes.filter(|bytes| *bytes > 0);
     let twice = twice.map_or_else(String::new, |bytes| {
-        format!(" {} MiB of them are on the device twice at the DRAM peak (marked).", mib(bytes, 2))
+        format!(" {} MiB is stored twice at the DRAM peak (marked).", mib(bytes, 2))
     });
     let number = count(weights.count as u64);
     let section = Section::new(format!("## Model Weights ({} MB total)", mib(weights.bytes, 2)))
@@ -275,8 +280,12 @@ fn weights(rank: &RankSummary, rows: usize) -> Section {
     if weights.largest.is_empty() {
         return section;
     }
-    let columns =
-        [("Weight", Align::Left), ("Shape", Align::Left), ("MiB", Align::Right), ("Twice", Align::Left)];
+    let columns = [
+        ("Weight", Align::Left),
+        ("Shape", Align::Left),
+        ("MiB", Align::Right),
+        ("Stored twice", Align::Left),
+    ];
     let list = weights.largest.iter().take(rows).map(|weight| {
         [
             cell(&weight.name, NAME),

@@ -1,7 +1,7 @@
 //! The sections of the contract for a PyTorch program, which has no banks, no tiles and no compiled modules.
 
 use ttmem_model::Class;
-use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, words};
+use ttmem_query::{LiveTensor, PoolMoment, PoolSummary, RankSummary, Summary, location_text, words};
 
 use super::document::{Align, Section};
 use super::promised::{at_end, cause, of_rank, steps};
@@ -81,8 +81,8 @@ fn peak_memory(rank: &RankSummary) -> Section {
         ("Memory", Align::Left),
         ("Peak MiB", Align::Right),
         ("Of capacity", Align::Right),
-        ("Requested then", Align::Right),
-        ("Reserved then", Align::Right),
+        ("Requested at peak", Align::Right),
+        ("Reserved at peak", Align::Right),
         ("At end", Align::Right),
         ("Before step", Align::Right),
         ("Caused by", Align::Left),
@@ -110,11 +110,11 @@ fn consumers(rank: &RankSummary, rows: usize) -> Section {
             steps(increase),
             named(increase.op.as_deref()),
             format!("+{}", mib(increase.added_per_bank, 3)),
-            location(increase.loc.as_deref()),
+            location(location_text(increase.loc.as_deref(), increase.locations).as_deref()),
         ]
     });
     section
-        .paragraph("The steps with the largest increases in the whole run. Steps that do the same are one row; the increase is that of each.")
+        .paragraph("The steps with the largest increases in the whole run. Identical steps share a row; the increase is per step.")
         .table(columns, list)
         .floors(rows, rows)
 }

@@ -3,7 +3,7 @@
 //! Unpacked, a block consists of the length of the JSON (four bytes, little-endian), the JSON, and the bytes of the
 //! columns in the order of the JSON's `columns`. A column is transformed before compression:
 //!
-//! 1. If neighbours are close to each other, each number is replaced by its zigzag-encoded difference from the previous
+//! 1. If neighbors are close to each other, each number is replaced by its zigzag-encoded difference from the previous
 //!    one (0, −1, 1, −2 … as 0, 1, 2, 3 …).
 //! 2. If there are few distinct numbers, they are listed once, in eight bytes each, and replaced by their index.
 //! 3. Each number takes as many bytes as the largest needs (none if all are 0). The lowest bytes of all numbers come
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_become_differences() {
+    fn neighbors_become_differences() {
         let mut block = Block::default();
         block.add(column(Pattern::Ascending, &[1000, 1001, 1000, 1002]));
         assert_eq!(block.bytes, [208, 2, 1, 4, 7, 0, 0, 0]);

@@ -28,7 +28,8 @@ pub fn list(reports: &[Stored], zone: &TimeZone, width: usize) -> Text {
         ("format", Align::Left),
         ("peak", Align::Left),
         ("size", Align::Right),
-    ]);
+    ])
+    .optional(&[4, 2]);
     for report in reports {
         table.row([
             report.name.clone(),

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// Beside the reports; the leading dot keeps it off the list.
+/// Next to the reports; the leading dot keeps it off the list.
 const FOLDER: &str = ".locks";
 
 /// Holds a lock until dropped. The system releases it if the process is killed.

@@ -45,7 +45,7 @@ impl Store {
     pub fn from_env() -> Result<Self> {
         let home = home_folder(|name| std::env::var_os(name));
         home.map(Self::at).ok_or_else(|| {
-            Error::NotThere("no home directory for reports; set TTMEM_HOME or specify a folder".into())
+            Error::NotFound("no home directory for reports; set TTMEM_HOME or specify a folder".into())
         })
     }
 
@@ -72,15 +72,15 @@ impl Store {
         let made = fs::create_dir_all(&self.reports).and_then(|()| fs::read_dir(&self.reports));
         made.map(drop).map_err(|error| {
             let folder = self.reports.display();
-            Error::NotThere(format!(
-                "{folder}: cannot store reports: {error}; set TTMEM_HOME to a writable folder"
+            Error::NotFound(format!(
+                "{folder}: cannot store reports ({error}); set TTMEM_HOME to a writable folder"
             ))
         })
     }
 
     /// Stores the report of a profile that was read from `file` (`-`: standard input).
     ///
-    /// It replaces the report of the same source. If another source has a report with that name, a number is appended
+    /// The report of the same source is replaced. If another source has a report with that name, a number is appended
     /// to the name. Without a name, the file's name is used.
     pub fn save(&self, profile: &mut Profile, file: &str, name: Option<&str>) -> Result<Stored> {
         let wanted = name.map_or_else(|| name_of(file), clean_name);
@@ -186,7 +186,7 @@ impl Store {
             0 => format!("no report named {name:?}: no reports are stored"),
             _ => format!("no report named {name:?}; stored reports: {}", known.join(", ")),
         };
-        Err(Error::NotThere(message))
+        Err(Error::NotFound(message))
     }
 
     /// Removes partial files of a killed process. Reports are whole or absent even without this, but partial files take
@@ -218,7 +218,7 @@ fn numbered(name: &str) -> impl Iterator<Item = String> {
 }
 
 fn too_many(name: &str) -> Error {
-    Error::NotThere(format!("too many reports named {name}; remove some"))
+    Error::NotFound(format!("too many reports named {name}; remove some"))
 }
 
 fn lost(folder: &Path) -> Error {

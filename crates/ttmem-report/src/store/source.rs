@@ -18,7 +18,7 @@ const PART: u64 = 64 << 10;
 pub struct SourceId {
     /// The file, as an absolute path.
     pub path: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The XXH3 hash (128 bits, hexadecimal) of its first and its last 64 KiB.
     pub hash: String,

@@ -15,17 +15,17 @@ use crate::files;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct Stored {
-    /// The name.
+    /// The name of the report.
     pub name: String,
     /// How the report was created.
     pub kind: Kind,
-    /// The folder.
+    /// The folder that contains its files.
     #[serde(serialize_with = "as_text")]
     pub folder: PathBuf,
     /// The time of the last write.
     #[cfg_attr(feature = "typescript", ts(as = "Option<String>"))]
     pub written: Option<Timestamp>,
-    /// The log's format; unknown, like the fields below, for folders of the earlier tool.
+    /// The log's format; unknown, like the fields below, for folders of tt-memory-profiler 0.x.
     pub format: Option<String>,
     /// The number of ranks.
     pub ranks: Option<usize>,
@@ -116,12 +116,12 @@ impl Stored {
         })
     }
 
-    /// The whole profile; missing in folders of the earlier tool.
+    /// The whole profile; missing in folders of tt-memory-profiler 0.x.
     pub fn profile(&self) -> Option<PathBuf> {
         self.file(&files::profile_of(&self.stem))
     }
 
-    /// The page.
+    /// The path of the page, if the report has one.
     pub fn page(&self) -> Option<PathBuf> {
         self.file(&files::page_of(&self.stem))
     }
@@ -136,7 +136,7 @@ impl Stored {
         self.file(&files::summary_of(&self.stem))
     }
 
-    /// The memory file, which the earlier tool writes too.
+    /// The memory file, which tt-memory-profiler 0.x also writes.
     pub fn memory(&self) -> Option<PathBuf> {
         self.file(&files::memory_of(&self.stem))
     }

@@ -2,6 +2,7 @@
 
 use ttmem_query::{PoolSummary, RankSummary, Summary};
 
+use super::super::name_of_file;
 use super::super::styled::Text;
 use super::super::table::{Align, Table};
 use super::super::units::{count, percent, size};
@@ -15,9 +16,10 @@ pub(super) fn overview(summary: &Summary, out: &mut Text) {
         ("file", Align::Flexible),
         (which, Align::Left),
         ("operations", Align::Right),
-        ("peak", Align::Left),
+        ("peak", Align::FlexibleEnd),
         (if ran_out { "result" } else { "" }, Align::Left),
-    ]);
+    ])
+    .optional(&[2]);
     for rank in &summary.ranks {
         let used = |(_, pool): &(&str, &PoolSummary)| pool.peak_per_bank.is_some_and(|peak| peak > 0);
         let show = |(name, pool): (&str, &PoolSummary)| {
@@ -28,7 +30,7 @@ pub(super) fn overview(summary: &Summary, out: &mut Text) {
         };
         let peaks: Vec<String> = rank.pools.iter().filter(used).map(show).collect();
         table.row([
-            rank.file.clone(),
+            name_of_file(&rank.file).to_owned(),
             name_of(rank, has_processes).unwrap_or_else(|| "–".into()),
             count(rank.operations.total.into()),
             peaks.join(", "),

@@ -1,6 +1,6 @@
-//! What the tracker of a program records besides memory: modules that hold activations, calls, and checkpoints.
+//! The parts of a tracked program: modules with their activations, calls, and checkpoints.
 
-use ttmem_query::{MadeIn, PoolMoment};
+use ttmem_query::{MadeIn, PoolMoment, Ran};
 
 use super::Page;
 use crate::styled::Text;
@@ -14,7 +14,7 @@ impl Page<'_> {
     /// The parts of the program that allocated the live activations and temporary tensors.
     pub(super) fn makers(&self, moment: &PoolMoment, unit: Unit, out: &mut Text) {
         let Some(makers) = moment.made_in.as_deref().filter(|makers| !makers.is_empty()) else { return };
-        let rows = self.screen.rows.min(MAX_MODULES);
+        let rows = self.rows.min(MAX_MODULES);
         let mut table = Table::new([
             ("live activations by module", Align::Flexible),
             (self.part(&moment.pool).0, Align::Right),
@@ -40,7 +40,7 @@ impl Page<'_> {
 
     /// The calls of the program: modules, operations, passes.
     pub(super) fn ran(&self, out: &mut Text) {
-        let (all, rows) = (&self.rank.ran, self.screen.rows);
+        let (all, rows) = (&self.rank.ran, self.rows);
         if all.is_empty() || self.rank.at.is_some() {
             return;
         }
@@ -48,10 +48,10 @@ impl Page<'_> {
             ("call", Align::Flexible),
             ("calls", Align::Right),
             ("time", Align::Right),
-            ("peak inside", Align::Right),
-            ("kept in total", Align::Right),
-            ("net change", Align::Right),
-        ]);
+            ("peak in call", Align::Right),
+            ("retained per call", Align::Right),
+        ])
+        .optional(&[2]);
         let unknown = || "unknown".to_owned();
         for ran in all.iter().take(rows) {
             let calls = match (ran.calls, ran.running) {
@@ -64,20 +64,19 @@ impl Page<'_> {
                 calls,
                 ran.time_ns.filter(|_| ran.calls > 0).map_or_else(unknown, duration),
                 ran.peak_bytes.map_or_else(unknown, size),
-                ran.kept_bytes.map_or_else(unknown, size),
-                ran.change_bytes.map_or_else(unknown, change),
+                retained(ran).unwrap_or_else(unknown),
             ]);
         }
         out.table(&table);
         if all.len() > rows {
-            out.line(format!("  … and {} more ({})", all.len() - rows, self.screen.hints.rows));
+            out.line(format!("  … and {} more ({})", all.len() - rows, self.hints.rows));
         }
         out.blank();
     }
 
     /// The memory in use at each checkpoint.
     pub(super) fn checkpoints(&self, out: &mut Text) {
-        let (all, rows) = (&self.rank.checkpoints, self.screen.rows);
+        let (all, rows) = (&self.rank.checkpoints, self.rows);
         if all.is_empty() || self.rank.at.is_some() {
             return;
         }
@@ -94,16 +93,27 @@ impl Page<'_> {
         }
         out.table(&table);
         if all.len() > rows {
-            out.line(format!("  … and {} more ({})", all.len() - rows, self.screen.hints.rows));
+            out.line(format!("  … and {} more ({})", all.len() - rows, self.hints.rows));
         }
         out.blank();
     }
+}
+
+/// What a call retains. If that is not recorded, the net change of all calls.
+fn retained(ran: &Ran) -> Option<String> {
+    let net = || ran.change_bytes.map(|bytes| format!("{} in all calls", change(bytes)));
+    ran.retained().or_else(net)
 }
 
 /// The name of a part of the program, and how many parts share it.
 fn maker_name(maker: &MadeIn) -> String {
     let Some(name) = &maker.name else { return "outside all modules".into() };
     let kind = if maker.kind == Some("backward") && name != "backward" { ", backward" } else { "" };
-    let alike = if maker.scopes > 1 { format!(" ({} alike)", maker.scopes) } else { String::new() };
-    format!("{name}{kind}{alike}")
+    let noun = match maker.kind {
+        Some("operation") => "operations",
+        Some("optimizer") => "optimizers",
+        _ => "modules",
+    };
+    let similar = if maker.scopes > 1 { format!(" ({} {noun})", maker.scopes) } else { String::new() };
+    format!("{name}{kind}{similar}")
 }

@@ -1,6 +1,6 @@
 //! The addresses and the port that the server listens on.
 //!
-//! `localhost` resolves to two addresses, 127.0.0.1 and ::1, and a client may use either, also through `ssh -L`. If the
+//! `localhost` resolves to two addresses, 127.0.0.1 and ::1, and a client may use either, even through `ssh -L`. If the
 //! server held only one, another user of the machine could take the other and receive the token. So a server on
 //! loopback takes both addresses, or tries the next port.
 
@@ -14,7 +14,7 @@ use ttmem::{Error, Result};
 /// The first port to try.
 const FIRST: u16 = 8000;
 
-/// Listens on `port`; without one, on the first free port from 8000 up; with 0, on any free port.
+/// Listens on `port`; without one, on the first free port, 8000 or higher; with 0, on any free port.
 pub(crate) fn listen(bind: IpAddr, port: Option<u16>) -> Result<Vec<TcpListener>> {
     match port {
         Some(port) => {
@@ -33,7 +33,7 @@ fn on_first(bind: IpAddr) -> Result<Vec<TcpListener>> {
             Err(error) => return Err(refused(bind, port, &error)),
         }
     }
-    Err(Error::NotThere(format!("no free port from {FIRST} up on {bind}")))
+    Err(Error::NotFound(format!("{bind}: no free port at {FIRST} or above; pass one with --port")))
 }
 
 /// Lets the system choose a port for one address, and retries if it is taken on the other.
@@ -85,11 +85,11 @@ fn refused(bind: IpAddr, port: u16, error: &io::Error) -> Error {
             format!("cannot listen on {address}: this machine does not have that address")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("cannot listen on {address}: {error}; use a port from 1024 up")
+            format!("cannot listen on {address}: {error}; use port 1024 or higher")
         }
         _ => format!("cannot listen on {address}: {error}"),
     };
-    Error::NotThere(message)
+    Error::NotFound(message)
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ fn summarize(evidence: &Path, question: Question) -> Result<()> {
         "all" => RunFilter::All,
         "last" => RunFilter::Last,
         number => {
-            RunFilter::Number(number.parse().map_err(|_| Error::NotThere(format!("invalid run {number:?}")))?)
+            RunFilter::Number(number.parse().map_err(|_| Error::NotFound(format!("invalid run {number:?}")))?)
         }
     };
     let request =

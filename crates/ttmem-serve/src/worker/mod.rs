@@ -25,9 +25,9 @@ use crate::refusal;
 pub(crate) enum Task {
     /// Reads a file in its folder and stores the report in this home.
     Report { home: PathBuf, file: String },
-    /// Creates the missing report of a folder from an earlier tool's memory file.
+    /// Creates the missing report of a folder from a memory file of tt-memory-profiler 0.x.
     Rebuild { memory: PathBuf, stem: String },
-    /// Writes the summary of a profile, or of an earlier tool's memory file, to [`SUMMARY`].
+    /// Writes the summary of a profile, or of a memory file of tt-memory-profiler 0.x, to [`SUMMARY`].
     Summarize { evidence: PathBuf, question: Question },
 }
 
@@ -39,7 +39,7 @@ pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) struct Question {
     pub(crate) top: Option<usize>,
     pub(crate) at: Option<u32>,
-    /// `all`, `last` or a number from 1.
+    /// `all`, `last` or a run number, starting at 1.
     pub(crate) run: String,
     pub(crate) rank: Option<String>,
 }
@@ -76,7 +76,8 @@ pub(crate) enum FailureKind {
     /// The format is known, but the file contains no memory data.
     NoMemoryData,
     /// The profile does not have the requested rank, run or step.
-    NotThere,
+    #[serde(rename = "not_there")]
+    NotFound,
     /// The file cannot be read, its format is unknown, or the report cannot be written.
     Unreadable,
     /// The disk is full.
@@ -91,7 +92,7 @@ impl FailureKind {
     /// The HTTP status of this failure.
     pub(crate) fn status(self) -> StatusCode {
         match self {
-            Self::NotThere => StatusCode::NOT_FOUND,
+            Self::NotFound => StatusCode::NOT_FOUND,
             Self::Full => StatusCode::INSUFFICIENT_STORAGE,
             Self::NoMemoryData | Self::Unreadable | Self::Bug | Self::Ended => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -104,7 +105,7 @@ impl From<ttmem::Error> for Failure {
     fn from(error: ttmem::Error) -> Self {
         let kind = match &error {
             ttmem::Error::NoMemoryData { .. } => FailureKind::NoMemoryData,
-            ttmem::Error::NotThere(_) => FailureKind::NotThere,
+            ttmem::Error::NotFound(_) => FailureKind::NotFound,
             ttmem::Error::Bug(_) => FailureKind::Bug,
             ttmem::Error::Write { source, .. } if refusal::is_full(source) => FailureKind::Full,
             _ => FailureKind::Unreadable,

@@ -146,7 +146,7 @@ fn other_summaries_are_computed_as_the_command_does() {
     }
 }
 
-/// A report folder that has nothing but what the earlier tool wrote; its files.
+/// A report folder with only the files of tt-memory-profiler 0.x; returns those files.
 fn earlier(server: &Running) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = server.home.path().join("reports/small_model");
     fs::create_dir_all(&folder).unwrap();

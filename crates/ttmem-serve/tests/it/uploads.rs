@@ -155,9 +155,9 @@ fn what_cannot_be_read_says_why_in_the_words_of_the_command() {
         ("malformed/no-memory-modules.log", "no_memory_data", 4, "2>&1"),
         ("malformed/binary.log", "unreadable", 2, "unknown format"),
         ("malformed/not-a-log.txt", "unreadable", 2, "unknown format"),
-        ("malformed/empty.log", "unreadable", 2, "model.log is empty"),
+        ("malformed/empty.log", "unreadable", 2, "model.log: empty file"),
         ("malformed/two-ranks-untagged-debug.log", "unreadable", 2, "model.log, line"),
-        ("a profile of which nothing is left", "unreadable", 2, "no data"),
+        ("a profile of which nothing is left", "unreadable", 2, "no usable data"),
     ] {
         let content = if name.starts_with("a profile") { cut_profile() } else { log(name) };
         let job = server.upload("model.log", &content);

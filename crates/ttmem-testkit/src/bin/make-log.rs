@@ -15,7 +15,7 @@ SCENARIO is one of: vae llm two-graphs oom oom-frag random passes repeated disti
   --truth FILE                  where the truth goes, as JSON
   --seed N                      another log of the same kind (0)
   --ops N                       operations of `repeated` and `distinct` (100000)
-  --plain                       no colours
+  --plain                       no colors
   --info                        memory lines only
   --memory operation|program|any
                                 when states are printed (operation)
@@ -72,7 +72,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Request, String> {
             "--truth" => truth = Some(value()?),
             "--seed" => options.seed = number(&value()?)?,
             "--ops" => ops = number(&value()?)?,
-            "--plain" => options.colour = false,
+            "--plain" => options.color = false,
             "--info" => options.level = Level::Info,
             "--memory" => options.memory = memory(&value()?)?,
             "--ranks" => options.ranks = number(&value()?)?,

@@ -94,7 +94,7 @@ mod tests {
         let mut last_free = false;
         for (address, size, free) in blocks {
             assert_eq!(address, end, "blocks follow one another");
-            assert!(size > 0 && !(free && last_free), "free neighbours are joined");
+            assert!(size > 0 && !(free && last_free), "free neighbors are joined");
             assert!(free || (address % bank.alignment == 0 && size % bank.alignment == 0));
             (end, last_free) = (address + size, free);
         }

@@ -1,4 +1,4 @@
-//! The runtime's logger: its prefix, colours and level.
+//! The runtime's logger: its prefix, colors and level.
 
 use std::io::{self, Write};
 
@@ -35,7 +35,7 @@ pub struct Log<'w> {
 
 impl<'w> Log<'w> {
     pub fn new(out: &'w mut dyn Write, options: &Options, random: Random) -> Self {
-        let prefix = |channel, severity| prefix(channel, severity, options.colour);
+        let prefix = |channel, severity| prefix(channel, severity, options.color);
         Self {
             sink: Sink::new(out, options, random),
             level: options.level,
@@ -83,14 +83,14 @@ impl<'w> Log<'w> {
     }
 }
 
-/// Two columns, with the runtime's layout and colours.
-fn prefix(channel: &str, severity: Severity, coloured: bool) -> String {
-    let (name, colour) = match severity {
+/// Two columns, with the runtime's layout and colors.
+fn prefix(channel: &str, severity: Severity, colored: bool) -> String {
+    let (name, color) = match severity {
         Severity::Debug => ("DEBUG", 240),
         Severity::Info => ("INFO", 69),
     };
-    if coloured {
-        format!("\x1b[32m{channel:>23}\x1b[0m | \x1b[1m\x1b[38;5;{colour}m{name:>8}\x1b[0m | ")
+    if colored {
+        format!("\x1b[32m{channel:>23}\x1b[0m | \x1b[1m\x1b[38;5;{color}m{name:>8}\x1b[0m | ")
     } else {
         format!("{channel:>23} | {name:>8} | ")
     }

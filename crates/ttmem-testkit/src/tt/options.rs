@@ -47,8 +47,8 @@ pub struct Options {
     pub seed: u64,
     /// The simulated device. Affects the truth.
     pub chip: Chip,
-    /// Colours the runtime's lines, as the runtime always does.
-    pub colour: bool,
+    /// Colors the runtime's lines, as the runtime always does.
+    pub color: bool,
     /// The percentage of lines that are followed by a foreign line.
     pub noise: u8,
     /// 0 for a log without tags; otherwise the number of tagged ranks that all do the same, with interleaved lines.
@@ -85,7 +85,7 @@ impl Options {
             chip: random.pick(&[Chip::Wormhole, Chip::BlackholeP150, Chip::BlackholeP100]),
             era: random.pick(&LayoutEra::ALL),
             error_era: random.pick(&ErrorEra::ALL),
-            colour: random.chance(50),
+            color: random.chance(50),
             noise: random.pick(&[0, 0, 10, 60]),
             crlf: random.chance(20),
             ranks: random.pick(&[0, 0, 1, 2]),
@@ -100,7 +100,7 @@ impl Default for Options {
         Self {
             seed: 0,
             chip: Chip::default(),
-            colour: true,
+            color: true,
             noise: 0,
             ranks: 0,
             split_streams: false,

@@ -18,13 +18,13 @@ fn log_of(scenario: Scenario, options: &Options) -> (String, Truth) {
     (String::from_utf8(log).unwrap(), truth)
 }
 
-/// Every scenario, for some seeds on every chip, with exact states and without colours.
+/// Every scenario, for some seeds on every chip, with exact states and without colors.
 fn for_each(mut check: impl FnMut(&str, &Truth, &Options)) {
     for scenario in scenarios() {
         let seeds = if scenario == Scenario::Random { 30 } else { 4 };
         for seed in 0..seeds {
             for chip in CHIPS {
-                let options = Options { seed, chip, colour: false, exact_states: true, ..Options::default() };
+                let options = Options { seed, chip, color: false, exact_states: true, ..Options::default() };
                 let (log, truth) = log_of(scenario, &options);
                 check(&log, &truth, &options);
             }
@@ -191,9 +191,9 @@ fn shortages_have_the_cause_of_their_name() {
 
 #[test]
 fn how_a_log_looks_does_not_change_its_truth() {
-    let plain = Options { seed: 5, colour: false, ..Options::default() };
+    let plain = Options { seed: 5, color: false, ..Options::default() };
     let looks = [
-        Options { colour: true, ..plain.clone() },
+        Options { color: true, ..plain.clone() },
         Options { noise: 60, ..plain.clone() },
         Options { crlf: true, ..plain.clone() },
         Options { level: Level::Info, modules: Modules::None, ..plain.clone() },
@@ -209,14 +209,14 @@ fn how_a_log_looks_does_not_change_its_truth() {
             assert_eq!(same, truth);
             assert_eq!(printed_states(&other, "DRAM"), printed_states(&log, "DRAM"));
         }
-        let coloured = log_of(scenario, &looks[0]).0;
-        assert_eq!(without_colour(&coloured), log);
+        let colored = log_of(scenario, &looks[0]).0;
+        assert_eq!(without_color(&colored), log);
         assert_eq!(log_of(scenario, &looks[2]).0.replace("\r\n", "\n"), log);
         assert_eq!(log_of(scenario, &looks[5]).0.replace("(EngineCore_DP0 pid=230) ", ""), log);
     }
 }
 
-fn without_colour(text: &str) -> String {
+fn without_color(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let first = pieces.next().unwrap().to_owned();
     pieces.fold(first, |plain, piece| plain + piece.split_once('m').unwrap().1)

@@ -1,4 +1,4 @@
-//! Charts: what is on them, in which colours, and that they are the same every time.
+//! Charts: what is on them, in which colors, and that they are the same every time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,13 +10,13 @@ use ttmem::model::{Phase, Profile, SessionId};
 use ttmem::query::over_time::{OverTime, PointOverTime};
 use ttmem::query::{ChartRequest, Drawn, Phases, PhasesRequest, Request, RunFilter, chart, phases, summary};
 use ttmem::report::chart::{
-    Anchor, COLUMNS, Chart, Colour, Picture, Shape, over_phases, over_time, peak_bars,
+    Anchor, COLUMNS, Chart, Color, Picture, Shape, over_phases, over_time, peak_bars,
 };
 use ttmem::{Error, read};
 
 use crate::training::{corpus, log_of, opened};
 
-const COLOURS: [&str; 5] = ["#CCCCCC", "#4DA6B8", "#E789AB", "#CEC0FA", "#E38A42"];
+const COLORS: [&str; 5] = ["#CCCCCC", "#4DA6B8", "#E789AB", "#CEC0FA", "#E38A42"];
 const LIMIT: &str = "#D62728";
 
 fn tinyllama() -> Phases {
@@ -48,12 +48,12 @@ fn span(start: u32, length: u32) -> Range<u32> {
     start..start + length
 }
 
-/// The most frequent colour of a rectangle: labels and lines cover some of a bar.
-fn main_colour(image: &Pixmap, columns: Range<u32>, rows: Range<u32>) -> String {
+/// The most frequent color of a rectangle: labels and lines cover some of a bar.
+fn main_color(image: &Pixmap, columns: Range<u32>, rows: Range<u32>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (x, y) in rows.flat_map(|y| columns.clone().map(move |x| (x, y))) {
         let pixel = image.pixel(x, y).unwrap();
-        *counts.entry(Colour(pixel.red(), pixel.green(), pixel.blue()).to_string()).or_default() += 1;
+        *counts.entry(Color(pixel.red(), pixel.green(), pixel.blue()).to_string()).or_default() += 1;
     }
     counts.into_iter().max_by_key(|(_, count)| *count).unwrap().0
 }
@@ -71,8 +71,8 @@ fn attribute<'a>(element: &'a str, name: &str) -> &'a str {
     element.split_once(&format!(" {name}=\"")).unwrap().1.split('"').next().unwrap()
 }
 
-fn has_pixel(image: &Pixmap, colour: &str) -> bool {
-    let part = |at: usize| u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
+fn has_pixel(image: &Pixmap, color: &str) -> bool {
+    let part = |at: usize| u8::from_str_radix(&color[at..at + 2], 16).unwrap();
     let wanted = (part(1), part(3), part(5));
     image.pixels().iter().any(|pixel| (pixel.red(), pixel.green(), pixel.blue()) == wanted)
 }
@@ -101,23 +101,23 @@ fn bars_have_their_parts_numbers_and_limit() {
     ] {
         assert!(texts.contains(&text), "{text} is not in {texts:?}");
     }
-    for colour in COLOURS {
-        assert!(svg.contains(colour), "{colour}");
+    for color in COLORS {
+        assert!(svg.contains(color), "{color}");
     }
     assert!(dashes(&svg) > 20, "{}", dashes(&svg));
     assert!(svg.contains("font-family=\"DejaVu Sans, "), "{}", &svg[..400]);
 }
 
 #[test]
-fn a_png_has_the_size_and_the_colours_of_its_svg() {
+fn a_png_has_the_size_and_the_colors_of_its_svg() {
     let chart = peak_bars(&tinyllama(), None).unwrap();
     let svg = chart.svg();
     let png = Picture::Png.bytes(&chart).unwrap();
     let image = pixels(&png);
     assert_eq!((image.width(), image.height()), (1000, 640));
     assert!(svg.contains("width=\"1000\" height=\"640\""));
-    for colour in COLOURS.into_iter().chain([LIMIT]) {
-        assert!(has_pixel(&image, colour), "{colour}");
+    for color in COLORS.into_iter().chain([LIMIT]) {
+        assert!(has_pixel(&image, color), "{color}");
     }
     // Texts are there: without a font they would be missing.
     let mut bare = chart.clone();
@@ -126,7 +126,7 @@ fn a_png_has_the_size_and_the_colours_of_its_svg() {
     assert!(png.len() < 60_000, "{}", png.len());
 }
 
-/// Every bar of the SVG has its colour in the PNG, and pixels of texts are where the texts are and nowhere else.
+/// Every bar of the SVG has its color in the PNG, and pixels of texts are where the texts are and nowhere else.
 #[test]
 fn an_svg_and_a_png_have_their_shapes_at_the_same_places() {
     let answer = tinyllama();
@@ -144,7 +144,7 @@ fn an_svg_and_a_png_have_their_shapes_at_the_same_places() {
         for rect in rects {
             let number = |name: &str| attribute(rect, name).parse::<u32>().unwrap();
             let (columns, rows) = (span(number("x"), number("width")), span(number("y"), number("height")));
-            assert_eq!(main_colour(&image, columns, rows), attribute(rect, "fill"), "{rect}");
+            assert_eq!(main_color(&image, columns, rows), attribute(rect, "fill"), "{rect}");
         }
         let (texts, shapes): (Vec<Shape>, Vec<Shape>) =
             chart.shapes.iter().cloned().partition(|shape| matches!(shape, Shape::Text { .. }));
@@ -248,7 +248,7 @@ fn extent(text: &str, (x, y): (i32, i32), size: u32, anchor: Anchor) -> (i32, i3
 /// The texts that a red line strikes through. A rectangle between the line and the text covers the line.
 fn struck_through(chart: &Chart) -> Vec<&str> {
     let red = |shape: &Shape| match shape {
-        Shape::Line { points, colour, .. } if colour.to_string() == LIMIT => Some((points[0], points[1])),
+        Shape::Line { points, color, .. } if color.to_string() == LIMIT => Some((points[0], points[1])),
         _ => None,
     };
     let is_struck = |at: usize| {
@@ -404,8 +404,8 @@ fn the_step_that_ran_out_of_memory_is_marked() {
     };
     let upright = |chart: &Chart| {
         let is_upright = |shape: &&Shape| match shape {
-            Shape::Line { points, colour, .. } => {
-                colour.to_string() == LIMIT && points[0].0 == points[1].0 && points[0].1 != points[1].1
+            Shape::Line { points, color, .. } => {
+                color.to_string() == LIMIT && points[0].0 == points[1].0 && points[0].1 != points[1].1
             }
             _ => false,
         };
@@ -510,5 +510,5 @@ fn a_profile_without_pools_or_phases_has_nothing_to_draw() {
     profile.ranks[0].sessions.clear();
     profile.ranks[0].phases.clear();
     let error = chart(&profile, &request()).unwrap_err();
-    assert!(matches!(error, Error::NoMemoryData { .. } | Error::Damaged { .. }), "{error}");
+    assert!(matches!(error, Error::NoMemoryData { .. } | Error::Corrupt { .. }), "{error}");
 }

@@ -63,24 +63,24 @@ fn what_is_not_understood_is_said_with_its_line_and_the_rest_holds() {
     for (text, words) in [
         (
             "[[backend]]\nenable_memory_profiling = 'yes'\n",
-            "line 2: enable_memory_profiling is \"yes\": expected true",
+            "line 2: enable_memory_profiling is \"yes\"; expected true",
         ),
         ("[ttmem]\nintervall = 1\n", "line 2: [ttmem] has no setting \"intervall\"; expected output_dir"),
         ("[ttmem]\n\nenabled = true\n", "line 3: [ttmem] has no setting \"enabled\""),
         ("[ttmem]\nenabled = true\n", "set enable_memory_profiling in [[backend]]"),
-        ("[ttmem]\ninterval = 0\n", "line 2: interval is 0: expected a number of seconds"),
+        ("[ttmem]\ninterval = 0\n", "line 2: interval is 0; expected a number of seconds"),
         ("[ttmem]\ninterval = nan\n", "interval is nan"),
         ("[ttmem]\ninterval = '5'\n", "interval is \"5\""),
-        ("[ttmem]\nlevel = 'all'\n", "level is \"all\": expected one of phases, tensors, ops"),
-        ("[ttmem]\nlimit = '3kB'\n", "limit is \"3kB\": expected a size of at least 1MB"),
-        ("[ttmem]\nlimit = 5\n", "limit is 5: expected a size of at least 1MB"),
-        ("[ttmem]\noutput_dir = ''\n", "output_dir is \"\": expected a folder"),
-        ("[ttmem]\noutput_dir = [1,\n2]\n", "line 2: output_dir is [1, 2]: expected a folder"),
+        ("[ttmem]\nlevel = 'all'\n", "level is \"all\"; expected one of phases, tensors, ops"),
+        ("[ttmem]\nlimit = '3kB'\n", "limit is \"3kB\"; expected a size of at least 1MB"),
+        ("[ttmem]\nlimit = 5\n", "limit is 5; expected a size of at least 1MB"),
+        ("[ttmem]\noutput_dir = ''\n", "output_dir is \"\"; expected a folder"),
+        ("[ttmem]\noutput_dir = [1,\n2]\n", "line 2: output_dir is [1, 2]; expected a folder"),
         (
             "[ttmem]\noutput_dir = ['a long one, that nobody would want to read']\n",
             "output_dir is of type array",
         ),
-        ("ttmem = 3\n", "line 1: ttmem is 3: expected a table [ttmem]"),
+        ("ttmem = 3\n", "line 1: ttmem is 3; expected a table [ttmem]"),
     ] {
         let config = parsed(&format!("{text}[last]\n"));
         assert_eq!(config.problems.len(), 1, "{text}");
@@ -96,7 +96,7 @@ fn a_text_that_is_no_toml_is_refused_with_file_and_line() {
     for (text, line) in [("a = 1\nb = \n", 2), ("[[backend]\n", 1), ("a = 1\n\na = 2\n", 3), ("{}", 1)] {
         let error = Config::parse(text, Path::new("server.toml")).unwrap_err();
         let said = error.to_string();
-        assert!(said.starts_with(&format!("server.toml, line {line}: invalid TOML: ")), "{said}");
+        assert!(said.starts_with(&format!("server.toml, line {line}: invalid TOML (")), "{said}");
         assert!(said.ends_with("correct the line or remove the file") && !said.contains('\n'), "{said}");
         assert_eq!(error.exit_code(), 2);
         assert!(Change::default().apply(text, Path::new("server.toml")).is_err());
@@ -126,7 +126,7 @@ fn the_environment_wins_over_the_file_and_the_file_over_what_is_usual() {
     assert_eq!(none.limit.value, "none");
     let wrong = Settings::of(environment(&[("TTMEM_CONFIG", file), ("TTMEM_TRACK_LIMIT", "little")]));
     assert_eq!(wrong.limit.value, "33554432");
-    assert!(wrong.problems[0].contains("TTMEM_TRACK_LIMIT is \"little\": expected a size"));
+    assert!(wrong.problems[0].contains("TTMEM_TRACK_LIMIT is \"little\"; expected a size"));
     assert!(settings.exists && settings.problems.is_empty());
     for (said, is_on) in [("0", false), ("1", true), ("", true)] {
         let settings = Settings::of(environment(&[("TTMEM_CONFIG", file), ("TTMEM_TRACK", said)]));

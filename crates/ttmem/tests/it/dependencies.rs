@@ -1,4 +1,4 @@
-//! Licences and sources of dependencies are those that deny.toml allows. `make deny` checks more, but needs cargo-deny.
+//! Licenses and sources of dependencies are those that deny.toml allows. `make deny` checks more, but needs cargo-deny.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn packages() -> Vec<Value> {
     packages.into_iter().filter(|package| used.contains(&package["id"])).collect()
 }
 
-/// Whether an SPDX expression is satisfied by the allowed licences.
+/// Whether an SPDX expression is satisfied by the allowed licenses.
 fn is_satisfied(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words = spaced.split_whitespace().peekable();
@@ -55,7 +55,7 @@ fn any(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
     is_satisfied
 }
 
-/// Licences that hold together: `A AND B`. This binds more tightly than `OR`.
+/// Licenses that hold together: `A AND B`. This binds more tightly than `OR`.
 fn all(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
     let mut is_satisfied = one(words, allowed);
     while words.next_if_eq(&"AND").is_some() {
@@ -64,9 +64,9 @@ fn all(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
     is_satisfied
 }
 
-/// A licence, one with an exception, or an expression in parentheses.
+/// A license, one with an exception, or an expression in parentheses.
 fn one(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
-    let first = words.next().expect("an expression ends with a licence");
+    let first = words.next().expect("an expression ends with a license");
     if first == "(" {
         let is_satisfied = any(words, allowed);
         assert_eq!(words.next(), Some(")"));
@@ -80,7 +80,7 @@ fn one(words: &mut Words<'_>, allowed: &BTreeSet<String>) -> bool {
 }
 
 #[test]
-fn licences_are_allowed() {
+fn licenses_are_allowed() {
     let allowed = allowed();
     let packages = packages();
     assert!(packages.len() > 100, "{} packages", packages.len());
@@ -89,7 +89,7 @@ fn licences_are_allowed() {
         let is_satisfied = license != "none" && is_satisfied(license, &allowed);
         assert!(
             is_satisfied,
-            "{} has the licence {license}, which deny.toml does not allow",
+            "{} has the license {license}, which deny.toml does not allow",
             package["name"]
         );
     }

@@ -184,7 +184,7 @@ fn evidence_without_calls_says_what_is_missing() {
     let profile = read::open(&log).unwrap();
     let error = gantt(&profile, &GanttRequest::default()).unwrap_err();
     assert!(matches!(&error, Error::NoMemoryData { .. }) && error.exit_code() == 4);
-    assert!(error.to_string().contains("track_operation"), "{error}");
+    assert!(error.to_string().contains("ttmem track"), "{error}");
 }
 
 /// The chart of a real recording: its memory is as high as the recorder says, and calls are where they were.

@@ -182,7 +182,9 @@ fn rows_that_make_no_sense_are_counted() {
     }
     recorder.finish().unwrap();
     let profile = read::open(path.to_str().unwrap()).unwrap();
-    assert!(profile.warnings.iter().any(|warning| warning.message.contains("are inconsistent")));
+    assert!(
+        profile.warnings.iter().any(|warning| warning.message.contains("inconsistent with earlier events"))
+    );
 }
 
 #[test]

@@ -429,7 +429,7 @@ fn peaks(profile: &Profile, run: RunFilter) -> Vec<(Value, Option<u64>, Option<u
     answer(profile, run).as_array().unwrap().iter().map(peak).collect()
 }
 
-const BEGINS_INSIDE: &str = "the log begins inside a running process";
+const BEGINS_INSIDE: &str = "the log does not include the start of the process";
 const UNKNOWN_ARGUMENTS: &str =
     "the log does not show which arguments of its first program are on the device";
 
@@ -443,7 +443,7 @@ fn a_log_without_module_dumps_may_lack_arguments() {
     let warned = |of: &str| profile.warnings.iter().filter(|warning| warning.message.starts_with(of)).count();
     assert_eq!((warned(BEGINS_INSIDE), warned(UNKNOWN_ARGUMENTS)), (0, 1), "{:?}", profile.warnings);
     let text = &profile.warnings[0].message;
-    assert!(text.contains("11.343 MiB per bank of DRAM do not belong to any tensor"), "{text}");
+    assert!(text.contains("11.343 MiB per bank of DRAM does not belong to any tensor"), "{text}");
     assert!(text.contains("arguments that no operation uses"), "{text}");
 }
 
@@ -510,7 +510,7 @@ fn lines_that_an_earlier_version_added_are_counted_and_reported() {
         assert_eq!(profile.skipped_lines, 4, "at line {at}");
         let [warning] = &profile.warnings[..] else { panic!("{:?}", profile.warnings) };
         assert_eq!(warning.line, Some(at as u64 + 1));
-        assert!(warning.message.contains("4 lines that it added are skipped"), "{}", warning.message);
+        assert!(warning.message.contains("4 lines that it added were skipped"), "{}", warning.message);
         assert_eq!(answer(&profile, RunFilter::All), expected, "at line {at}");
     }
 }
@@ -687,7 +687,7 @@ fn only_logs_are_cut() {
     fs::write(file.path(), writer.finish().unwrap()).unwrap();
     let error = LastPass::find(file.path().to_str().unwrap(), &Cutting::default()).unwrap_err();
     assert_eq!(error.exit_code(), 2);
-    assert!(error.to_string().contains("only logs have passes"), "{error}");
+    assert!(error.to_string().contains("not a log but "), "{error}");
     for (bytes, code) in [(&b""[..], 2), (b"hello\n", 2), (b"\x00\x01\x02", 2)] {
         assert_eq!(find(bytes, None).unwrap_err().exit_code(), code);
     }

@@ -5,10 +5,11 @@
 
 mod charts;
 mod config;
+mod corrupt_tt_log;
 mod crate_edges;
-mod damaged_tt_log;
 mod decided_once;
 mod dependencies;
+mod device_use;
 mod earlier_versions;
 mod expected;
 mod gantt;
@@ -36,6 +37,7 @@ mod report_page;
 mod report_unknown;
 mod several_processes;
 mod shape_proposals;
+mod singular_counts;
 mod store_writers;
 mod suggestions;
 mod tracker;

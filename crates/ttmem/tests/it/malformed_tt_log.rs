@@ -1,4 +1,4 @@
-//! Bad logs: each is refused with a message that helps, or answered up to the damage. None makes us panic.
+//! Bad logs: each is refused with a message that helps, or answered up to the corruption. None makes us panic.
 
 use std::fs;
 use std::io::Write;
@@ -63,11 +63,11 @@ const BEFORE: u64 = 12_583;
 
 /// What is said of a log that ends too early, with the line that it ends on.
 const CRASHED: &str =
-    "the log ends while program main is running, in step 3: it crashed, or the log is truncated";
+    "the log ends while program main is running, in step 3; the program crashed or the log is truncated";
 
 #[test]
 fn an_empty_file_holds_nothing() {
-    let error = refused(&malformed("empty.log"), 2, &["empty", "nothing was captured"]);
+    let error = refused(&malformed("empty.log"), 2, &["empty file", "capture the output again"]);
     assert!(matches!(error, Error::Empty { .. }));
 }
 
@@ -92,7 +92,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_directory_is_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let error = refused(folder.path().to_str().unwrap(), 2, &["is a directory", "specify a file"]);
+    let error = refused(folder.path().to_str().unwrap(), 2, &["folder without a report", "pass a file"]);
     assert!(matches!(error, Error::Directory { .. }));
 }
 
@@ -183,7 +183,7 @@ fn numbers_that_overflow_are_not_known() {
 #[test]
 fn a_device_with_more_free_than_there_is_is_not_believed_in_silence() {
     let file = malformed("free-larger-than-total.log");
-    let answer = answered(&file, &[(Some(16), "more free memory than the total in DRAM")]);
+    let answer = answered(&file, &[(Some(16), "a DRAM state with more free memory than the total")]);
     assert_eq!((answer.ranks[0].operations.total, dram_peak(&answer)), (4, (Some(PEAK), Some(3))));
 }
 
@@ -262,7 +262,7 @@ fn a_program_that_is_given_up_is_said() {
     fs::write(&path, log).unwrap();
     let answer = answered(
         path.to_str().unwrap(),
-        &[(Some(5), "did not finish"), (Some(8), "the log ends while program main is running")],
+        &[(Some(5), "had not finished"), (Some(8), "the log ends while program main is running")],
     );
     assert_eq!((answer.ranks[0].runs, answer.ranks[0].operations.total), (2, 2));
 }
@@ -327,7 +327,7 @@ fn logs() -> Vec<(String, Vec<u8>)> {
     logs
 }
 
-/// How often each log is damaged, in each of two ways.
+/// How often each log is corrupt, in each of two ways.
 fn times() -> usize {
     sweep::cases(30, 400)
 }
@@ -382,12 +382,12 @@ fn a_log_with_many_bytes_changed_is_refused_or_answered() {
     for (name, log) in logs() {
         let path = folder.path().join(&name);
         for _ in 0..10 {
-            let mut damaged = log.clone();
+            let mut corrupt = log.clone();
             for _ in 0..200 {
-                let at = random.index(damaged.len());
-                damaged[at] ^= u8::try_from(random.between(1, 255)).unwrap();
+                let at = random.index(corrupt.len());
+                corrupt[at] ^= u8::try_from(random.between(1, 255)).unwrap();
             }
-            fs::write(&path, &damaged).unwrap();
+            fs::write(&path, &corrupt).unwrap();
             if let Err(error) = answer(path.to_str().unwrap()) {
                 assert!(matches!(error.exit_code(), 2 | 4), "{name}: {error}");
             }

@@ -34,7 +34,7 @@ fn forms(file: &str) -> Forms {
     let answer = summary(&[profile], &Request::default()).unwrap();
     let mut json = Vec::new();
     report::json(&answer, &mut json).unwrap();
-    let screen = Screen { width: 400, rows: 1000, ..Screen::default() };
+    let screen = Screen { width: 400, rows: Some(1000), ..Screen::default() };
     let mut markdown = Vec::new();
     report::markdown(&answer, "name", report::MarkdownSize::default(), &mut markdown).unwrap();
     Forms {
@@ -53,6 +53,9 @@ fn mib(bytes: u64) -> String {
 /// The number with one digit in the unit that the text chooses for numbers up to `largest`.
 fn tenths(bytes: u64, largest: u64) -> String {
     let (shift, unit) = if largest < 16 << 20 { (10, "KiB") } else { (20, "MiB") };
+    if bytes > 0 && bytes < (1 << shift) / 20 {
+        return format!("<0.1 {unit}");
+    }
     let tenths = (u128::from(bytes) * 10 + (1u128 << (shift - 1))) >> shift;
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
@@ -192,8 +195,8 @@ fn counts_weights_and_suspects_are_the_same_everywhere() {
                 let shown = format!("Weights: {}.{:02} MB", hundredths / 100, hundredths % 100);
                 assert!(forms.markdown.contains(&shown), "{file}: {shown}");
             }
-            for suspect in rank["suspects"].as_array().unwrap() {
-                let shown = format!("| +{} |", mib(number(&suspect["added_per_bank"]).unwrap()));
+            for increase in rank["increases"].as_array().unwrap() {
+                let shown = format!("| +{} |", mib(number(&increase["added_per_bank"]).unwrap()));
                 assert!(forms.markdown.contains(&shown), "{file}: {shown}");
             }
             if let Some(share) = rank["padding"]["overhead_pct"].as_f64() {

@@ -123,7 +123,7 @@ fn counted_times_give_lengths_threads_and_nesting() {
 }
 
 #[test]
-fn what_came_before_damage_is_answered() {
+fn what_came_before_corruption_is_answered() {
     let profile = opened("malformed/cut.json");
     assert!(!profile.complete);
     assert!(
@@ -143,12 +143,15 @@ fn malformed_files_say_what_is_wrong() {
         }
     };
     let (code, empty) = message("malformed/empty.json");
-    assert!(code == 4 && empty.contains("no snapshots and no operations"), "{code} {empty}");
+    assert!(code == 4 && empty.contains("no snapshots and no timed operations"), "{code} {empty}");
     let (code, no_times) = message("malformed/no-times.json");
     assert_eq!(code, 4, "{no_times}");
     let (code, wrong) = message("malformed/wrong-parts.json");
     assert_eq!(code, 0);
-    assert!(wrong.contains("3 parts of the profile") && wrong.contains("1 framework operations"), "{wrong}");
+    assert!(
+        wrong.contains("3 values of the wrong type were") && wrong.contains("1 framework operation without"),
+        "{wrong}"
+    );
     let (code, other) = message("malformed/another.json");
     assert!(code == 2 && other.contains("trace"), "{other}");
 }
@@ -229,7 +232,7 @@ fn the_peak_is_what_the_file_states_not_its_highest_snapshot() {
 }
 
 #[test]
-fn a_peak_that_is_only_sampled_is_labelled() {
+fn a_peak_that_is_only_sampled_is_labeled() {
     for totals in [json!({}), json!({"cpu": {"peak_bytes": null}}), json!(null)] {
         let profile = written(&two_snapshots(&totals)).unwrap();
         let pool = pool_of(&profile, "cpu");

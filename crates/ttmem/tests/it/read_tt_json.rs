@@ -78,7 +78,7 @@ fn made(scenario: Scenario, options: &Options) -> (TempDir, Profile) {
     (folder, profile)
 }
 
-/// Removes all of a report but what the earlier tool writes, too.
+/// Removes all files of a report that tt-memory-profiler 0.x does not write.
 fn keep_json(folder: &Path, name: &str) {
     for end in [".ttmem", "_summary.md", "_summary.json", "_about.json", "_report.html"] {
         fs::remove_file(folder.join(format!("{name}{end}"))).unwrap();
@@ -281,9 +281,9 @@ fn a_folder_of_several_ranks_is_that_of_the_rank_with_the_highest_peak() {
     assert_eq!(profile.ranks.len(), 3);
 }
 
-// ---------------------------------------------------------------------------------------- files of the earlier tool
+// -------------------------------------------------------------------------------- files of tt-memory-profiler 0.x
 
-/// Files as the earlier tool writes them, from ours.
+/// Files as tt-memory-profiler 0.x writes them, from ours.
 fn as_the_earlier_tool_writes_them(folder: &Path) {
     let path = |end: &str| folder.join(format!("x{end}"));
     let mut memory = read_json(&path("_memory.json"));
@@ -419,7 +419,7 @@ fn a_report_of_the_earlier_tool_is_read() {
     assert!(profile.complete);
     let [warning, earlier] = messages(&profile)[..] else { panic!("{:?}", profile.warnings) };
     assert!(warning.contains("deallocations") && warning.contains("live tensors"), "{warning}");
-    assert!(earlier.contains("earlier tt-memory-profiler"), "{earlier}");
+    assert!(earlier.contains("tt-memory-profiler 0.x"), "{earlier}");
     let rank = answer(&profile).ranks.remove(0);
     assert_eq!((rank.runs, rank.passes, rank.operations.total, rank.operations.reported), (2, 2, 13, 13));
     // Two loads and one conversion; what the tool took for weights by their shapes is none.
@@ -571,8 +571,7 @@ fn refused(name: &str, code: u8, words: &[&str]) {
 #[track_caller]
 fn answered(name: &str, warnings: &[(Option<u64>, &str)]) -> (Profile, RankSummary) {
     let profile = open(Path::new(&malformed(name)));
-    let usual =
-        ["do not include deallocations", "earlier tt-memory-profiler", "files beside the memory file"];
+    let usual = ["do not record deallocations", "tt-memory-profiler 0.x", "files next to the memory file"];
     let found: Vec<(Option<u64>, &str)> = profile
         .warnings
         .iter()
@@ -599,10 +598,14 @@ const PEAK: (Option<u64>, Option<u32>) = (Some(3 * MIB), Some(1));
 
 #[test]
 fn files_without_states_are_refused() {
-    refused("empty_memory.json", 2, &["is empty"]);
+    refused("empty_memory.json", 2, &["empty file"]);
     refused("another-format.json", 2, &["unknown format"]);
-    refused("no-rows_memory.json", 4, &["0 operations", "TT_RUNTIME_MEMORY_LOG_LEVEL=operation"]);
-    refused("no-states_memory.json", 4, &["2 operations", "none has a memory state"]);
+    refused(
+        "no-rows_memory.json",
+        4,
+        &["no memory states in 0 rows", "TT_RUNTIME_MEMORY_LOG_LEVEL=operation"],
+    );
+    refused("no-states_memory.json", 4, &["no memory states in 2 rows"]);
     refused("cut-before-rows_memory.json", 4, &["corrupt", "EOF"]);
     let options = read::Options { format: Some("tt_json".into()), ..read::Options::default() };
     let error = read::open_with(&malformed("another-format.json"), &options).unwrap_err();
@@ -615,7 +618,7 @@ fn files_without_states_are_refused() {
 }
 
 #[test]
-fn a_damaged_file_is_answered_up_to_the_damage() {
+fn a_corrupt_file_is_answered_up_to_the_corruption() {
     let (profile, rank) = answered("cut_memory.json", &[(Some(4), "is corrupt")]);
     assert_eq!((rank.operations.total, peak(&rank), profile.complete), (2, PEAK, false));
     // JSON has no such number.
@@ -648,7 +651,7 @@ fn rows_over_64_mib_are_skipped_and_counted() {
     let large = "x".repeat(65 << 20);
     fs::write(&path, format!("{before}{key}[{{\"mlir_op\": \"{large}\"}},{rows}")).unwrap();
     let profile = open(folder.path());
-    let warned = "1 value exceeds 64 MiB and was skipped, in row 0 of ";
+    let warned = "1 value exceeds 64 MiB and was skipped; the first is in row 0 of ";
     assert!(messages(&profile).iter().any(|message| message.starts_with(warned)), "{:?}", messages(&profile));
     assert_eq!(profile.ranks[0].steps.len(), expected.ranks[0].steps.len());
     assert!(profile.complete);
@@ -672,11 +675,14 @@ fn values_that_cannot_be_are_counted_and_not_known() {
 
 #[test]
 fn counts_and_indexes_that_do_not_fit_are_said() {
-    let (_, rank) = answered("wrong-total_memory.json", &[(None, "states 5 operations but contains 3")]);
+    let (_, rank) = answered(
+        "wrong-total_memory.json",
+        &[(None, "the metadata lists 5 operations, but the file contains 3")],
+    );
     assert_eq!(peak(&rank), PEAK);
     let (_, rank) = answered(
         "double-indexes_memory.json",
-        &[(None, "1 rows have an index that does not match their position")],
+        &[(None, "1 row has an index that does not match its position")],
     );
     assert_eq!((rank.operations.total, peak(&rank)), (3, PEAK));
 }
@@ -694,7 +700,7 @@ fn other_orders_of_the_file_are_read() {
 fn rows_of_the_two_lists_belong_together_by_their_index() {
     let (profile, rank) = answered(
         "fewer-operations_memory.json",
-        &[(None, "has 2 rows and the memory file has 3; only the names of 1 operations")],
+        &[(None, "has 2 rows, but the memory file has 3; 1 operation is known only by name")],
     );
     assert_eq!(peak(&rank), PEAK);
     let result = |step| {
@@ -716,14 +722,14 @@ fn a_file_of_another_run_is_not_believed() {
 }
 
 #[test]
-fn damaged_files_beside_it_are_read_as_far_as_they_go() {
+fn corrupt_files_beside_it_are_read_as_far_as_they_go() {
     let (profile, rank) = answered(
         "damaged-siblings_memory.json",
         &[
-            (Some(1), "damaged-siblings_ir.json is corrupt"),
-            (Some(3), "damaged-siblings_operations.json is corrupt"),
-            (None, "has 1 rows and the memory file has 3"),
-            (None, "1 rows are not objects"),
+            (None, "damaged-siblings_ir.json is corrupt at line 1"),
+            (None, "damaged-siblings_operations.json is corrupt at line 3"),
+            (None, "has 1 row, but the memory file has 3; 2 operations are known only by name"),
+            (None, "1 row is not an object and was skipped"),
         ],
     );
     assert_eq!(peak(&rank), PEAK);
@@ -806,7 +812,7 @@ fn many_rows_are_read() {
 
 /// Whatever becomes of the bytes: an answer or an error, and never a report that cannot be written.
 #[test]
-fn no_damage_makes_it_panic() {
+fn no_corruption_makes_it_panic() {
     let small = corpus().join("small_model");
     let mut random = Random::new(7);
     let ends = ["_memory.json", "_operations.json", "_inputs_registry.json", "_ir.json"];

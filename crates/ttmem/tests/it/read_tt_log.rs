@@ -181,7 +181,7 @@ type Look = (&'static str, fn(&[u8]) -> Vec<u8>);
 
 /// Changes of a log that change nothing of what it says.
 const LOOKS: [Look; 5] = [
-    ("without colour", without_colour),
+    ("without color", without_color),
     ("with CRLF", |log| by_line(log, |line, out| out.extend([line, b"\r"].concat()))),
     ("tagged", |log| by_line(log, |line, out| out.extend([&b"[1,0]<stdout>:"[..], line].concat()))),
     ("behind a timestamp", |log| by_line(log, with_timestamp)),
@@ -197,7 +197,7 @@ fn by_line(log: &[u8], mut change: impl FnMut(&[u8], &mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-fn without_colour(log: &[u8]) -> Vec<u8> {
+fn without_color(log: &[u8]) -> Vec<u8> {
     let mut pieces = log.split(|&byte| byte == 0x1b);
     let mut plain = pieces.next().unwrap_or_default().to_vec();
     for piece in pieces {
@@ -250,20 +250,20 @@ type OptionLook = (&'static str, fn(&mut Options));
 #[test]
 fn how_a_log_is_made_to_look_does_not_change_the_answer() {
     let looks: [OptionLook; 7] = [
-        ("colour", |options| options.colour = true),
+        ("color", |options| options.color = true),
         ("foreign lines", |options| options.noise = 60),
         ("CRLF", |options| options.crlf = true),
         ("a tag", |options| options.ranks = 1),
         ("two ranks", |options| options.ranks = 2),
         ("two ranks, two streams", |options| (options.ranks, options.split_streams) = (2, true)),
         ("all of it", |options| {
-            (options.colour, options.noise, options.crlf, options.ranks) = (true, 60, true, 3);
+            (options.color, options.noise, options.crlf, options.ranks) = (true, 60, true, 3);
         }),
     ];
     let mut random = Random::new(6);
     for _ in 0..12 {
         let (scenario, drawn) = draw(&mut random);
-        let plain = Options { colour: false, noise: 0, crlf: false, ranks: 0, split_streams: false, ..drawn };
+        let plain = Options { color: false, noise: 0, crlf: false, ranks: 0, split_streams: false, ..drawn };
         let expected = answer(&profile_of(&made(scenario, &plain).0));
         for (look, change) in looks {
             let mut options = plain.clone();

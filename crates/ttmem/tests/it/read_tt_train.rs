@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ttmem::model::{Phase, Profile, Rank, Session, Totals};
 use ttmem::record::tracker::{MemoryUsageTracker, Pool, RunMode};
-use ttmem::{Error, Result, read};
+use ttmem::{Error, Result, query, read};
 use ttmem_testkit::random::Random;
 
 const MIB: u64 = 1 << 20;
@@ -193,6 +193,34 @@ fn any_summary_reads_back() {
     }
 }
 
+/// The list and the headline name the device of a PyTorch program. A log of tt-train is about DRAM.
+#[test]
+fn the_peak_is_that_of_the_device() {
+    let of = |device: &str, title: &str| {
+        let log = format!(
+            "{title}=== Memory Usage Summary ===\n--- FORWARD ---\n  {device}: Segment Peak 36.00 MiB, Allocations \
+             36.00 MiB, Deallocations 0.00 MiB, Segment Change +36.00 MiB\n  {device}: Cumulative Peak 36.00 MiB, \
+             Cumulative Current 36.00 MiB\n"
+        );
+        let profile = opened(log.as_bytes()).unwrap();
+        let summary = query::summary(&[profile], &query::Request::default()).unwrap();
+        let device = summary.ranks[0].device;
+        let peak = query::About::of(&summary).peak.unwrap();
+        (peak.pool.clone(), device, ttmem::report::headline(Some(&peak), None))
+    };
+    let titled = "########\nmy model\n########\n";
+    for name in ["cpu", "cuda:0", "xpu:1"] {
+        for title in ["", titled] {
+            let (pool, device, headline) = of(name, title);
+            assert_eq!((pool.as_str(), device), (name, Some(query::DeviceKind::Torch)), "{title}");
+            assert_eq!(headline, format!("Peak {name} 36.0 MiB."));
+        }
+    }
+    let profile = opened(corpus("tinyllama.log").as_bytes()).unwrap();
+    let summary = query::summary(&[profile], &query::Request::default()).unwrap();
+    assert_eq!(query::About::of(&summary).peak.unwrap().pool, "DRAM");
+}
+
 /// The text that the tracker prints for devices of PyTorch: sizes from bytes to hundreds of GiB.
 #[test]
 fn summaries_of_other_devices_read_back() {
@@ -255,7 +283,7 @@ fn phases_of_different_devices_are_not_added_up() {
     assert!(tracker.memory_usage_text().contains("  DRAM: Segment Peak 0.00 MB"));
 }
 
-/// Colours, CR LF, a prefix, lines of others, and pages of output before the first summary change nothing.
+/// Colors, CR LF, a prefix, lines of others, and pages of output before the first summary change nothing.
 #[test]
 fn what_stands_around_a_summary_changes_nothing() {
     let mut random = Random::new(2);

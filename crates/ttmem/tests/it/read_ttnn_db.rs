@@ -8,7 +8,7 @@ use ttmem::query::{Request, summary};
 use ttmem::read;
 
 /// The tables of today, and those of 2025 without ranks.
-const TODAY: &str = "
+pub(super) const TODAY: &str = "
 CREATE TABLE devices (device_id int, l1_num_banks int, l1_bank_size int, cb_limit int, rank int NOT NULL DEFAULT 0);
 CREATE TABLE operations (operation_id int, name text, duration float, rank int NOT NULL DEFAULT 0);
 CREATE TABLE tensors (tensor_id int, shape text, dtype text, layout text, memory_config text, device_id int,
@@ -40,7 +40,7 @@ INSERT INTO stack_traces (operation_id, stack_trace) VALUES
     (2, '  File \"model.py\", line 12, in <module>\n    run()\n  File \"model.py\", line 4, in run\n    ttnn.relu(x)\n');
 ";
 
-fn database(schema: &str, content: &str) -> Vec<u8> {
+pub(super) fn database(schema: &str, content: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("db.sqlite");
     let connection = Connection::open(&path).unwrap();
@@ -170,7 +170,7 @@ fn what_is_no_database_of_ttnn_is_said() {
 }
 
 #[test]
-fn a_damaged_database_brings_nothing_down() {
+fn a_corrupt_database_brings_nothing_down() {
     let bytes = database(TODAY, CONTENT);
     for length in (16..bytes.len()).step_by(997) {
         let _ = open(&bytes[..length]).map(|profile| summary(&[profile], &Request::default()));
@@ -244,10 +244,10 @@ fn operations_and_rows_that_do_not_belong_together_are_said() {
     let profile = open(&database(TODAY, content)).unwrap();
     let said: Vec<&str> = profile.warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert!(
-        said.iter().any(|line| line.starts_with("1 buffer rows refer to operations that do not exist")),
+        said.iter().any(|line| line.starts_with("1 buffer row refers to an operation that does not exist")),
         "{said:?}"
     );
-    assert!(said.iter().any(|line| line.starts_with("1 operations have no buffer rows")), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("1 operation has no buffer rows")), "{said:?}");
     let found = answer(profile);
     assert_eq!(
         (&found["pools"]["DRAM"]["peak_per_bank"], &found["pools"]["DRAM"]["final_per_bank"]),

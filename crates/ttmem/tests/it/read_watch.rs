@@ -82,7 +82,7 @@ fn draw(random: &mut Random) -> (Vec<u8>, String) {
     let options = Options {
         seed: random.draw(),
         chip: random.pick(&[Chip::Wormhole, Chip::BlackholeP150]),
-        colour: random.chance(70),
+        color: random.chance(70),
         noise: random.pick(&[0, 10, 40]),
         ranks: random.pick(&[0, 0, 1, 3]),
         split_streams: random.chance(50),
@@ -138,7 +138,7 @@ fn what_is_not_known_is_not_zero() {
 }
 
 #[test]
-fn a_peak_stays_when_memory_is_given_back_and_the_highest_rank_counts() {
+fn a_peak_stays_when_memory_is_freed_and_the_highest_rank_counts() {
     let state = |rank: u32, mib: u32| {
         let line = DRAM.replace(" 8.000", &format!(" {mib}.000"));
         format!("[1,{rank}]<stdout>:{line}")

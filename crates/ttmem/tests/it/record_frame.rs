@@ -1,4 +1,4 @@
-//! The `.ttmem` file: what is written comes back, and damage is noticed, said and survived.
+//! The `.ttmem` file: what is written comes back, and corruption is noticed, said and survived.
 
 mod any_event;
 mod any_event_in_time;
@@ -89,10 +89,10 @@ fn read(bytes: &[u8]) -> Result<Events> {
 }
 
 /// The events of a file with a warning about the file itself, and that warning.
-fn read_damaged(bytes: &[u8]) -> (Events, String) {
+fn read_corrupt(bytes: &[u8]) -> (Events, String) {
     let mut events = read(bytes).unwrap();
     match events.pop() {
-        Some(Event::Warning(Warning { line: None, message })) if message.contains("test.ttmem") => {
+        Some(Event::Warning(Warning { line: None, message })) if message.starts_with("the recording is ") => {
             (events, message)
         }
         other => panic!("the last event is no warning: {other:?}"),
@@ -262,11 +262,17 @@ fn a_file_cut_anywhere_is_read_up_to_there() {
     assert_eq!(read(&bytes).unwrap(), events);
     assert!(matches!(read(&[]), Err(Error::Empty { .. })));
     for cut in 1..bytes.len() {
-        let (read, message) = read_damaged(&bytes[..cut]);
+        let (read, message) = read_corrupt(&bytes[..cut]);
         assert_eq!(read, events[..events_before(cut, &starts)], "cut at {cut}");
-        assert!(message.contains(&format!("{} events", read.len())), "{message}");
+        let covered = match read.len() {
+            0 => "no readable events".to_owned(),
+            events => format!("only its first {events} events"),
+        };
+        assert!(message.contains(&covered), "{message}");
+        // Between two frames, there is no frame to name.
         let start = starts.iter().rev().find(|&&start| start <= cut).copied().unwrap_or(0);
-        assert!(message.contains(&format!("byte {start}")), "cut at {cut}: {message}");
+        let place = if start == cut { "incomplete".to_owned() } else { format!("byte {start}") };
+        assert!(message.contains(&place), "cut at {cut}: {message}");
     }
 }
 
@@ -283,7 +289,7 @@ fn a_file_with_a_byte_changed_is_read_up_to_there() {
                 assert!(matches!(read(&bytes), Err(Error::UnknownFormat { .. })));
                 continue;
             }
-            let (read, message) = read_damaged(&bytes);
+            let (read, message) = read_corrupt(&bytes);
             assert_eq!(read, events[..events_before(at, &starts)], "byte {at} changed by {pattern}");
             assert!(message.contains("corrupt at byte") || message.contains("truncated"), "{message}");
         }
@@ -300,12 +306,12 @@ fn a_frame_left_out_doubled_or_swapped_is_noticed() {
     let swapped: Vec<&[u8]> =
         [head, frame(0), frame(2), frame(1)].into_iter().chain((3..=last).map(frame)).collect();
     for file in [without, doubled, swapped] {
-        let (read, message) = read_damaged(&file.concat());
+        let (read, message) = read_corrupt(&file.concat());
         assert_eq!(read, events[..9]);
         assert!(message.contains("checksum"), "{message}");
     }
     // A tail of zeros, as a machine that went down leaves it.
-    let (read, _) = read_damaged(&[&bytes[..starts[2]], &[0; 5000]].concat());
+    let (read, _) = read_corrupt(&[&bytes[..starts[2]], &[0; 5000]].concat());
     assert_eq!(read, events[..18]);
 }
 
@@ -318,7 +324,7 @@ fn frames_are_cut_as_events_come() {
     drop(writer);
     let starts = frame_starts(&bytes);
     assert!((4..=6).contains(&(starts.len() - 1)), "{starts:?}");
-    let (read, _) = read_damaged(&bytes);
+    let (read, _) = read_corrupt(&bytes);
     assert!(read.len() > 70_000 && read.len() < events.len(), "{}: what was not flushed is lost", read.len());
     assert_eq!(read, events[..read.len()]);
 }
@@ -584,7 +590,7 @@ fn an_event_that_is_none_stops_the_reading() {
         let mut file = Forged::new(1, 0);
         file.frame(&stored(&[TEXT_A, event].concat()));
         file.frame(&stored(TEXT_A));
-        let (events, message) = read_damaged(&file.0);
+        let (events, message) = read_corrupt(&file.0);
         assert_eq!(events, [text("a")], "{event:x?}");
         assert!(message.contains("at byte 16") && message.contains("cannot be decoded"), "{message}");
     }
@@ -705,7 +711,7 @@ fn nothing_is_written_behind_a_write_that_failed() {
     let error = writer.take(text("c")).unwrap_err().to_string();
     assert!(error.contains("test.ttmem") && error.contains("earlier write failed"), "{error}");
     assert!(writer.flush().is_err() && writer.finish().is_err());
-    assert_eq!(read_damaged(&disk.0).0, [text("a")]);
+    assert_eq!(read_corrupt(&disk.0).0, [text("a")]);
 }
 
 fn open(path: &Path) -> File {
@@ -738,7 +744,7 @@ fn a_recording_that_was_cut_anywhere_goes_on() {
 }
 
 #[test]
-fn a_recording_with_damage_further_up_goes_on_from_there() {
+fn a_recording_with_corruption_further_up_goes_on_from_there() {
     let (mut bytes, events, starts) = small_file();
     bytes[starts[2] + 9] ^= 1;
     let dir = tempfile::tempdir().unwrap();
@@ -817,7 +823,7 @@ struct Picky(usize);
 impl Sink for Picky {
     fn take(&mut self, _: Event<'_>) -> Result<()> {
         self.0 += 1;
-        if self.0 < 3 { Ok(()) } else { Err(Error::NotThere("enough".to_owned())) }
+        if self.0 < 3 { Ok(()) } else { Err(Error::NotFound("enough".to_owned())) }
     }
 }
 

@@ -44,7 +44,7 @@ fn all_made() -> Vec<(TempDir, PathBuf, Truth)> {
     let scenarios = [&Scenario::KINDS[..], &large].concat();
     let options = [
         Options { seed: 3, ..Options::default() },
-        Options { seed: 4, colour: false, noise: 30, crlf: true, ..Options::default() },
+        Options { seed: 4, color: false, noise: 30, crlf: true, ..Options::default() },
         Options { seed: 5, ranks: 2, split_streams: true, noise: 10, ..Options::default() },
         Options { seed: 6, level: Level::Info, memory: MemoryLevel::Any, ..Options::default() },
         Options {
@@ -446,7 +446,7 @@ fn module_texts<'a>(log: &'a str, stage: &str) -> Vec<&'a str> {
 #[test]
 fn ir_texts_are_the_logs() {
     for scenario in [Scenario::Vae, Scenario::TwoGraphs, Scenario::Llm, Scenario::Random] {
-        let plain = Options { seed: 11, colour: false, ..Options::default() };
+        let plain = Options { seed: 11, color: false, ..Options::default() };
         let (_keep, path, _) = made(scenario, &plain);
         let log = fs::read_to_string(&path).unwrap();
         let folder = tempdir().unwrap();
@@ -462,7 +462,7 @@ fn ir_texts_are_the_logs() {
         }
         // However the same run was captured, its graphs have the same texts.
         for options in [
-            Options { colour: true, noise: 50, ..plain.clone() },
+            Options { color: true, noise: 50, ..plain.clone() },
             Options { crlf: true, ..plain.clone() },
             Options { ranks: 2, noise: 20, ..plain.clone() },
             Options { ranks: 2, split_streams: true, noise: 20, ..plain.clone() },
@@ -633,7 +633,7 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
     let half = |staged: &Path| fs::write(staged.join("x_memory.json"), "half").unwrap();
     let failed = replace_files(&folder, |staged| {
         half(staged);
-        Err(Error::NotThere("the disk is full".into()))
+        Err(Error::NotFound("the disk is full".into()))
     });
     assert!(failed.is_err());
     assert_eq!(content(&folder), before);
@@ -665,7 +665,7 @@ fn a_write_that_fails_or_is_killed_leaves_the_old_report() {
 
     // Where there was nothing, nothing is left.
     let fresh = home.path().join("fresh");
-    assert!(replace_files(&fresh, |_| Err(Error::NotThere("no".into()))).is_err());
+    assert!(replace_files(&fresh, |_| Err(Error::NotFound("no".into()))).is_err());
     assert!(!fresh.exists());
     // A folder that cannot be made says so.
     fs::write(home.path().join("file"), "").unwrap();

@@ -208,7 +208,8 @@ fn the_peak_of_each_run_is_the_one_of_its_summary() {
             for run in 1..=rank.top_level_runs().count().min(20) {
                 let request = Request { run: RunFilter::Number(run), ..Request::default() };
                 let Ok(answer) = summary(std::slice::from_ref(&profile), &request) else { continue };
-                for (pool, (_, expected)) in answer.ranks[number].pools.iter().enumerate() {
+                for (pool, (name, _)) in answer.ranks[number].peaks.iter().enumerate() {
+                    let expected = answer.ranks[number].pools.get(name).unwrap();
                     let column = |name: &str| block.columns[&format!("pool.{pool}.{name}")][run - 1];
                     assert_eq!(column("run_peak").checked_sub(1), expected.peak_per_bank);
                     let at = column("run_peak_at").checked_sub(1).map(|at| u32::try_from(at / 2).unwrap());

@@ -1,5 +1,5 @@
-//! What is not known in the files that the earlier tool's scripts read: its visualizer looks into them without asking whether
-//! a value is there, and formats numbers without asking whether they are null.
+//! Unknown values in the files that the scripts of tt-memory-profiler 0.x read: its visualizer does not check whether a
+//! key exists, and formats numbers without checking for null.
 
 use std::fs;
 use std::path::Path;

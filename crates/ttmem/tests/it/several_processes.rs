@@ -1,6 +1,6 @@
 //! Logs that several processes wrote, one after the other or at the same time, and logs that tools have changed on the way.
 
-// Test code may unwrap; clippy does not recognise these functions as tests.
+// Test code may unwrap; clippy does not recognize these functions as tests.
 use std::fs;
 use std::path::Path;
 
@@ -205,7 +205,7 @@ fn a_log_that_ends_inside_its_error_claims_only_what_is_complete() {
                 if !ends_in_number {
                     check(oom.overlap_bytes, full.overlap_bytes, &place);
                 }
-                let shown = text(&torn, Screen { rows: 5, ..Screen::default() }).to_string();
+                let shown = text(&torn, Screen { rows: Some(5), ..Screen::default() }).to_string();
                 let never = shown.contains("exceeds the capacity") && full.cause != "never_fits";
                 assert!(!never && !shown.contains("A large enough block was free"), "{name}: {place}");
                 let said = warnings(&torn).iter().any(|warning| {

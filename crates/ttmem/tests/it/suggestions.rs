@@ -34,7 +34,7 @@ fn dram_over_90() {
     let found = holding(900 * MIB + 1).only("dram_over_90");
     assert_eq!((saves(&found), found.step, &*found.pool), (None, Some(0), "DRAM"));
     let found = holding(950 * MIB).only("dram_over_90");
-    says(&found, &["95.0% full", "50.0 MiB/bank (400.0 MiB on the device) is free", "Risk"]);
+    says(&found, &["95.0% full", "50.0 MiB/bank (400.0 MiB on the device) is free", "may run out"]);
     says(&found, &["To stay below 80%, save 150.0 MiB/bank (1.17 GiB on the device)"]);
     holding(900 * MIB).silent("dram_over_90");
 }
@@ -42,7 +42,7 @@ fn dram_over_90() {
 #[test]
 fn dram_over_80() {
     let found = holding(800 * MIB + 1).only("dram_over_80");
-    assert!(!found.message.contains("Risk"), "{}", found.message);
+    assert!(!found.message.contains("may run out"), "{}", found.message);
     says(
         &holding(850 * MIB).only("dram_over_80"),
         &["85.0% full", "save 50.0 MiB/bank (400.0 MiB on the device)"],
@@ -225,7 +225,7 @@ fn kept_twice(others: u64) -> (Scene, TensorId) {
 #[test]
 fn weights_kept_twice() {
     let found = kept_twice(4 * MIB).0.only("weights_kept_twice");
-    says(&found, &["1 weight is in DRAM twice", "8.0 MiB/bank, 40.0% of the DRAM peak"]);
+    says(&found, &["1 weight is stored twice in DRAM", "8.0 MiB/bank, 40.0% of the DRAM peak"]);
     // Once the original may go, the peak is that of const-eval, when both must be there: 16 MiB.
     assert_eq!(saves(&found), Some(4 * MIB));
     assert_eq!(saves(&kept_twice(100 * MIB).0.only("weights_kept_twice")), Some(8 * MIB));
@@ -483,8 +483,8 @@ fn unexplained() {
         scene
     };
     let found = with(MIB).only("unexplained");
-    says(&found, &["Tensors do not explain 1.0 MiB/bank, 1.0% of the DRAM peak"]);
-    says(&found, &["ttnn.reshape left 1.0 MiB/bank of this allocated, in 1 step", "program cache"]);
+    says(&found, &["1.0 MiB/bank, 1.0% of the DRAM peak, is not explained by tensors"]);
+    says(&found, &["ttnn.reshape retains 1.0 MiB/bank of it, allocated in 1 step", "program cache"]);
     assert_eq!((saves(&found), found.step), (None, Some(1)));
     with(MIB - 1).silent("unexplained");
 }
@@ -525,10 +525,10 @@ fn out_of_memory_of_every_cause() {
         scene.only("out_of_memory")
     };
     let found = oom("DRAM", 650 * MIB, 600 * MIB, 600 * MIB);
-    says(&found, &["Step 1, ttnn.matmul, lacks 50.0 MiB/bank (400.0 MiB on the device) of DRAM"]);
+    says(&found, &["Step 1, ttnn.matmul, needs 50.0 MiB/bank more DRAM (400.0 MiB on the device)"]);
     assert_eq!((saves(&found), found.step), (None, Some(1)));
     let found = oom("DRAM", 300 * MIB, 600 * MIB, 200 * MIB);
-    says(&found, &["lacks 100.0 MiB/bank of contiguous DRAM", "600.0 MiB was free", "block was 200.0 MiB"]);
+    says(&found, &["needs 100.0 MiB/bank more contiguous DRAM", "600.0 MiB was free", "block was 200.0 MiB"]);
     says(&oom("DRAM", 2500 * MIB, 600 * MIB, 600 * MIB), &["a bank has 1000.0 MiB", "into at least 3 parts"]);
     says(&oom("L1", 2 * BANK, 0, 0), &["of L1", "into at least 2 parts"]);
 
@@ -538,7 +538,7 @@ fn out_of_memory_of_every_cause() {
         fault.region_end = Some(1_200_000);
         fault.limit = Some(1_190_000);
     });
-    says(&scene.only("out_of_memory"), &["lacks 9.8 KiB of L1 per core for its circular buffers"]);
+    says(&scene.only("out_of_memory"), &["needs 9.8 KiB more L1 per core for its circular buffers"]);
     let mut scene = holding(MIB);
     scene.fail("ttnn.execute_trace", "TRACE", |fault| fault.kind = FaultKind::TraceRegion);
     says(&scene.only("out_of_memory"), &["trace_region_size"]);
@@ -732,7 +732,7 @@ fn a_suggestion_has_its_sentences_apart() {
         parts(&found),
         [
             Some("DRAM is 95.0% full at its peak; 50.0 MiB/bank (400.0 MiB on the device) is free."),
-            Some("Risk of running out of memory."),
+            Some("The program may run out of memory."),
             Some(
                 "To stay below 80%, save 150.0 MiB/bank (1.17 GiB on the device): reduce the batch size or the model \
                  size."

@@ -243,7 +243,7 @@ proptest! {
         drop(tracker);
         let profile = read::open(path.to_str().unwrap()).unwrap();
         prop_assert!(profile.complete);
-        let rejected = profile.warnings.iter().any(|warning| warning.message.contains("not there"));
+        let rejected = profile.warnings.iter().any(|warning| warning.message.contains("to missing rows"));
         prop_assert!(!rejected, "{:?}", profile.warnings);
         let answer = answer(&profile);
         for (index, expected) in expected.iter().enumerate() {
@@ -304,8 +304,8 @@ fn example(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// Reads what may be damaged; the summary may be refused, too, but with a reason.
-fn read_damaged(path: &Path, bytes: &[u8]) -> Option<Profile> {
+/// Reads what may be corrupt; the summary may be refused, too, but with a reason.
+fn read_corrupt(path: &Path, bytes: &[u8]) -> Option<Profile> {
     std::fs::write(path, bytes).unwrap();
     let profile = read::open(path.to_str().unwrap()).ok()?;
     let _ = summary(std::slice::from_ref(&profile), &Request::default()).map(|answer| answer.ranks.len());
@@ -319,7 +319,7 @@ fn a_recording_cut_anywhere_is_read_up_to_there() {
     let whole = example(&path);
     let mut most = 0;
     for length in 1..whole.len() {
-        let Some(profile) = read_damaged(&path, &whole[..length]) else { continue };
+        let Some(profile) = read_corrupt(&path, &whole[..length]) else { continue };
         assert!(!profile.complete && !profile.warnings.is_empty(), "cut at {length}");
         let phases = profile.ranks.first().map_or(0, |rank| rank.phases.len());
         assert!(phases >= most, "cut at {length}: {phases} phases, and {most} were there before");
@@ -333,12 +333,12 @@ fn a_recording_with_any_byte_changed_is_read_up_to_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flipped.ttmem");
     let whole = example(&path);
-    let warnings = read_damaged(&path, &whole).unwrap().warnings.len();
+    let warnings = read_corrupt(&path, &whole).unwrap().warnings.len();
     for at in 0..whole.len() {
         for bit in [0, 7] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
-            if let Some(profile) = read_damaged(&path, &bytes) {
+            if let Some(profile) = read_corrupt(&path, &bytes) {
                 let said_so = !profile.complete && !profile.warnings.is_empty();
                 assert!(said_so || profile.warnings.len() > warnings, "byte {at}, bit {bit}");
             }

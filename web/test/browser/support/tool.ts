@@ -96,6 +96,18 @@ export function summary(log: string, ...options: string[]): Summary {
   return JSON.parse(output.toString());
 }
 
+/** The output of `ttmem phases`, at the width where no name is cut. */
+export function phasesText(log: string): string {
+  const env = { ...process.env, COLUMNS: "120" };
+  return execFileSync(TTMEM, ["phases", log], { env, stdio: ["ignore", "pipe", "ignore"] }).toString();
+}
+
+/** The output of `ttmem FILE --full`. */
+export function screenText(log: string): string {
+  const env = { ...process.env, COLUMNS: "120" };
+  return execFileSync(TTMEM, [log, "--full"], { env, stdio: ["ignore", "pipe", "ignore"] }).toString();
+}
+
 const written = new Map<string, string>();
 
 /** Writes the report of a log, once, and returns the path of its page. */

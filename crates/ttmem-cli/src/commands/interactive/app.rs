@@ -26,7 +26,7 @@ pub(super) fn code_of(signal: i32) -> u8 {
     128 + u8::try_from(signal.clamp(0, 127)).unwrap_or(0)
 }
 
-/// The state.
+/// The state of the interactive program. It changes only in response to messages, so tests need no terminal.
 pub(super) struct App {
     home: Home,
     /// The screens above home; the last one is visible.
@@ -106,7 +106,7 @@ impl App {
                 KeyCode::Char('c') => return vec![Effect::Quit(code_of(SIGINT))],
                 KeyCode::Char('z') => return vec![Effect::Suspend],
                 KeyCode::Char('l') => return vec![Effect::Redraw],
-                // For a test of panics. Elsewhere this key ends a program, too.
+                // For a test of panics. This key also ends other programs.
                 #[cfg(debug_assertions)]
                 KeyCode::Char('4' | '\\') => panic!("Ctrl-\\ was pressed"),
                 _ => {}

@@ -21,8 +21,8 @@ pub(super) enum Edit {
     Typed,
     /// The text was confirmed.
     Submitted,
-    /// Editing was cancelled.
-    Cancelled,
+    /// Editing was canceled.
+    Canceled,
     /// The key has no effect.
     Unused,
 }
@@ -34,7 +34,7 @@ impl Field {
         Self { cursor: text.len(), text, is_leaving: false }
     }
 
-    /// The text.
+    /// The text as typed, including spaces at its ends.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -68,7 +68,7 @@ impl Field {
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
         match key.code {
             _ if is_enter(key) => return Edit::Submitted,
-            KeyCode::Esc => return Edit::Cancelled,
+            KeyCode::Esc => return Edit::Canceled,
             KeyCode::Char(letter) if plain => {
                 self.is_leaving = letter == 'q' && self.text.is_empty();
                 self.insert(letter.encode_utf8(&mut [0; 4]));
@@ -124,7 +124,7 @@ impl Field {
         self.text[self.cursor..].chars().next().map_or(self.cursor, |next| self.cursor + next.len_utf8())
     }
 
-    /// The start of the word before the cursor. `/` separates words, too.
+    /// The start of the word before the cursor. `/` also separates words.
     fn word_start(&self) -> usize {
         let before = self.before_cursor();
         let word = before.trim_end_matches(is_between);
@@ -237,7 +237,7 @@ mod tests {
     fn the_end_of_a_pasted_line_submits() {
         assert_eq!(typed("x").key(control('j')), Edit::Submitted);
         assert_eq!(typed("x").key(key(KeyCode::Enter)), Edit::Submitted);
-        assert_eq!(typed("x").key(key(KeyCode::Esc)), Edit::Cancelled);
+        assert_eq!(typed("x").key(key(KeyCode::Esc)), Edit::Canceled);
         assert_eq!(typed("x").key(key(KeyCode::Up)), Edit::Unused);
     }
 }

@@ -33,7 +33,7 @@ impl Keys {
         let (end, stop) = io::pipe()?;
         let listener = thread::spawn(move || {
             if listen(&end, &sender).is_err() {
-                // The terminal is gone. If the session is, too, there is nothing to report.
+                // The terminal is gone. If the session has also ended, there is nothing to report.
                 let _ = sender.send(Message::Gone);
             }
         });

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use ttmem::model::words::counted;
 use ttmem::store::{Store, Stored};
 
 use super::paths::shorten;
@@ -201,7 +202,7 @@ pub(super) fn ago(then: Timestamp, now: Timestamp) -> String {
         3600..86_400 => (seconds / 3600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    format!("{number} {unit}{} ago", if number == 1 { "" } else { "s" })
+    format!("{} ago", counted(number, unit))
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::field::Field;
 use super::screens::Note;
 
-/// The style of the screens, with or without colours.
+/// The style of the screens, with or without colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look {
-    /// Whether colours are used.
-    pub has_colour: bool,
+    /// Whether colors are used.
+    pub has_color: bool,
 }
 
 impl Look {
@@ -43,30 +43,30 @@ impl Look {
 
     /// Errors.
     pub fn bad(self) -> Style {
-        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
+        self.colored(Color::Red).add_modifier(Modifier::BOLD)
     }
 
     /// Warnings.
     pub fn warning(self) -> Style {
-        self.coloured(Color::Yellow)
+        self.colored(Color::Yellow)
     }
 
     /// Progress.
     pub fn good(self) -> Style {
-        self.coloured(Color::Green)
+        self.colored(Color::Green)
     }
 
-    /// The style of a span of the summary. Without colours it is plain, as in `ttmem summary`.
+    /// The style of a span of the summary. Without colors it is plain, as in `ttmem summary`.
     pub fn span(self, style: report::Style) -> Style {
         match style {
-            _ if !self.has_colour => Self::plain(),
+            _ if !self.has_color => Self::plain(),
             report::Style::Plain => Self::plain(),
             report::Style::Heading => Self::strong(),
             report::Style::TableHead => Self::faint(),
             report::Style::Failure => self.bad(),
             report::Style::Good => self.good(),
             report::Style::Warning => self.warning(),
-            report::Style::Critical => self.coloured(Color::Red),
+            report::Style::Critical => self.colored(Color::Red),
         }
     }
 
@@ -75,8 +75,8 @@ impl Look {
         if note.is_bad { self.bad() } else { Self::strong() }
     }
 
-    fn coloured(self, colour: Color) -> Style {
-        if self.has_colour { Style::new().fg(colour) } else { Style::new() }
+    fn colored(self, color: Color) -> Style {
+        if self.has_color { Style::new().fg(color) } else { Style::new() }
     }
 }
 
@@ -233,12 +233,12 @@ pub(super) fn report_lines(text: &report::Text, width: usize, look: Look) -> Vec
     text.lines().iter().flat_map(set).collect()
 }
 
-/// The lines of a program's output, wrapped, in the colours that its escape sequences ask for. Other escape sequences
+/// The lines of a program's output, wrapped, in the colors that its escape sequences ask for. Other escape sequences
 /// have no effect.
 pub(super) fn output_lines(text: &str, width: usize, look: Look) -> Vec<Line<'static>> {
     let mut parser = WinconBytes::new();
     let mut drawn = |line: &str| {
-        let style = |style: anstyle::Style| if look.has_colour { style.into() } else { Look::plain() };
+        let style = |style: anstyle::Style| if look.has_color { style.into() } else { Look::plain() };
         let spans = parser.extract_next(line.as_bytes()).map(|(of, text)| Span::styled(text, style(of)));
         spans.collect::<Line<'static>>()
     };
@@ -307,16 +307,16 @@ mod tests {
     }
 
     #[test]
-    fn output_keeps_its_text_and_colours() {
+    fn output_keeps_its_text_and_colors() {
         let output = "a\u{1b}[1;31mb\u{1b}[0mc\n\u{1b}[2md\u{1b}[5Ae\u{1b}]0;title\u{7}\u{1b}[";
-        let coloured = output_lines(output, 80, Look { has_colour: true });
-        let plain = output_lines(output, 80, Look { has_colour: false });
-        for lines in [&coloured, &plain] {
+        let colored = output_lines(output, 80, Look { has_color: true });
+        let plain = output_lines(output, 80, Look { has_color: false });
+        for lines in [&colored, &plain] {
             assert_eq!(lines.iter().map(Line::to_string).collect::<Vec<_>>(), ["abc", "de"]);
         }
         let styles = |line: &Line<'_>| line.spans.iter().map(|span| span.style).collect::<Vec<_>>();
         let bold_red = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-        assert_eq!(styles(&coloured[0]), [Style::new(), bold_red, Style::new()]);
+        assert_eq!(styles(&colored[0]), [Style::new(), bold_red, Style::new()]);
         assert_eq!(styles(&plain[0]), [Style::new()]);
     }
 
@@ -329,10 +329,10 @@ mod tests {
         let printed: Vec<String> = text.lines().iter().map(ToString::to_string).collect();
         let drawn =
             |width, look| report_lines(&text, width, look).iter().map(Line::to_string).collect::<Vec<_>>();
-        for has_colour in [true, false] {
-            assert_eq!(drawn(400, Look { has_colour }), printed);
+        for has_color in [true, false] {
+            assert_eq!(drawn(400, Look { has_color }), printed);
         }
-        let narrow = drawn(40, Look { has_colour: true });
+        let narrow = drawn(40, Look { has_color: true });
         let wide_rows = text.lines().iter().filter(|line| line.is_row()).map(ToString::to_string);
         let wide_rows: Vec<String> = wide_rows.filter(|row| row.width() > 40).collect();
         assert!(wide_rows.len() > 5 && wide_rows.iter().all(|row| narrow.contains(row)), "{narrow:#?}");

@@ -14,7 +14,7 @@ use super::command_line::CommandLine;
 use super::completion::Listing;
 use super::inventory::Inventory;
 
-/// An event.
+/// An event that the program waits for.
 #[derive(Debug)]
 pub(super) enum Message {
     /// A key was pressed.

@@ -35,7 +35,7 @@ const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs until the user quits; returns the exit code.
 pub(super) fn run() -> Result<u8> {
-    let look = Look { has_colour: console::has_colour() };
+    let look = Look { has_color: console::has_color() };
     let (sender, messages) = channel();
     input::watch(sender.clone()).map_err(on_terminal)?;
     let seat = Some(Seat::take(&sender)?);
@@ -89,7 +89,7 @@ impl Seat {
 
 /// The state of an effect.
 enum Done {
-    /// It is complete.
+    /// The effect is complete.
     Now,
     /// An answer will come.
     Begun,
@@ -256,7 +256,7 @@ impl Session {
     fn wait_for(&mut self, mut child: Child) -> Result<String, i32> {
         let mut ended_by = None;
         loop {
-            // Before the messages, because a Ctrl-C that ends the command arrives here, too.
+            // Before the messages, because a Ctrl-C that ends the command also arrives here.
             let ended = child.try_wait();
             match self.messages.recv_timeout(POLL_INTERVAL) {
                 // Ctrl-C reaches all processes on the terminal; it is meant for the command.

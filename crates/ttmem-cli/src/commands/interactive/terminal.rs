@@ -54,7 +54,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let drawn = self.drawn.take();
         if restore().is_err() {
-            // The terminal is gone. Dropping this would print to standard error, which is gone, too, and panic.
+            // The terminal is gone. Dropping this would print to standard error, which is also gone, and panic.
             std::mem::forget(drawn);
         }
     }

@@ -48,7 +48,7 @@ fn file_meant(readings: &[String]) -> Result<String> {
     let is_there = |name: &&String| fs::metadata(name).is_ok();
     let name = readings.iter().find(is_there).or(readings.last()).cloned().unwrap_or_default();
     if is_device(Path::new(&name)) {
-        return Err(Error::NotThere(format!("{name} is a device; choose a file")));
+        return Err(Error::NotFound(format!("{name} is a device; choose a file")));
     }
     // `-` would be standard input, where the keys come from.
     Ok(if name == "-" { "./-".into() } else { name })
@@ -63,10 +63,10 @@ fn profile_of(stored: &Stored) -> Result<String> {
     let name = &stored.name;
     match stored.profile() {
         Some(profile) => Ok(profile.display().to_string()),
-        None if stored.folder.is_dir() => Err(Error::NotThere(format!(
+        None if stored.folder.is_dir() => Err(Error::NotFound(format!(
             "{name}: no profile, because another tool wrote the report; read its log instead"
         ))),
-        None => Err(Error::NotThere(format!("{name}: the report no longer exists"))),
+        None => Err(Error::NotFound(format!("{name}: the report no longer exists"))),
     }
 }
 
@@ -86,14 +86,14 @@ pub(super) fn store(
 
 /// A copy of an error.
 fn again(error: &Error) -> Error {
-    Error::NotThere(error.to_string())
+    Error::NotFound(error.to_string())
 }
 
 /// Writes a file; an existing one is replaced only if `may_replace` is set.
 pub(super) fn write(path: &Path, content: &[u8], may_replace: bool) -> Result<()> {
     // Checked before asking whether to replace it.
     if path.is_dir() {
-        return Err(Error::NotThere(format!("{} is a folder; choose a file in it", path.display())));
+        return Err(Error::NotFound(format!("{} is a folder; choose a file in it", path.display())));
     }
     let output = Output::at::<&str>(path, may_replace, &[])?;
     console::write(Some(&output), |out| out.write_all(content))

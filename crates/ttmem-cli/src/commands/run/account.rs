@@ -1,5 +1,5 @@
 //! The account of a run, for the process that started it: the path of the log, how the command ended, and why there is
-//! no report. Exit codes and folders are ambiguous: ttmem's own failures have exit codes, too, and several runs may be
+//! no report. Exit codes and folders are ambiguous: ttmem's own failures also have exit codes, and several runs may be
 //! active in one folder.
 
 use std::env;

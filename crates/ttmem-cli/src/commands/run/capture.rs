@@ -79,9 +79,9 @@ struct Capture {
 /// What happens to the output of other processes after the command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Others {
-    /// It is still written to the log.
+    /// The output is still written to the log.
     Logged,
-    /// It is lost.
+    /// The output is discarded, because the reading end of the pipe is closed.
     Lost,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Others {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Logged => "goes to the log, but not into the report",
-            Self::Lost => "is lost, and printing may end it",
+            Self::Lost => "is discarded, and writing may terminate the process",
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use ttmem::{Error, Result};
@@ -27,11 +27,11 @@ impl Launch {
     /// Parses the words of a command line.
     pub fn of(words: &[OsString]) -> Result<Self> {
         let Some((first, rest)) = words.split_first().filter(|(first, _)| !first.is_empty()) else {
-            return Err(Error::NotThere("no command; pass a script or command to run".into()));
+            return Err(Error::NotFound("no command; pass a script or command to run".into()));
         };
         if first.as_encoded_bytes().starts_with(b"-") {
             let option = first.to_string_lossy();
-            return Err(Error::NotThere(format!(
+            return Err(Error::NotFound(format!(
                 "{option}: not an option of `ttmem run`; pass its options before the command (to run a file with this \
                  name, pass ./{option})"
             )));
@@ -42,7 +42,7 @@ impl Launch {
         }
         if !Path::new(first).is_file() {
             let script = first.to_string_lossy();
-            return Err(Error::NotThere(format!("{script}: not found; pass a script or command to run")));
+            return Err(Error::NotFound(format!("{script}: not found; pass a script or command to run")));
         }
         let arguments = [OsString::from("-u")].into_iter().chain(words.iter().cloned()).collect();
         Ok(Self { programs: PYTHONS.map(OsString::from).to_vec(), arguments, name })
@@ -53,8 +53,9 @@ impl Launch {
         &self.name
     }
 
-    /// Warns about the user's settings that reduce the memory data in the log.
-    pub fn warn_about_settings(&self) {
+    /// Warns about the user's settings that reduce the memory data in the log. With `--verbose`, prints the command and
+    /// the variables that are set for it.
+    pub fn warn_about_settings(&self, folder: &Path) {
         for variable in REMARKED {
             let value = env::var_os(variable).map(|value| value.to_string_lossy().into_owned());
             if let Some((remark, value)) = value.and_then(|value| Some((remark(variable, &value)?, value))) {
@@ -62,8 +63,9 @@ impl Launch {
             }
         }
         console::detail(|| {
-            let ours: Vec<String> =
-                missing().map(|(variable, value)| format!("{variable}={value}")).collect();
+            let tracking = tracking(folder).map(|(name, value)| (name, value.to_string_lossy().into_owned()));
+            let ours = missing().map(|(name, value)| (name, value.to_owned())).chain(tracking);
+            let ours: Vec<String> = ours.map(|(name, value)| format!("{name}={value}")).collect();
             let words: Vec<_> = self.arguments.iter().map(|word| word.to_string_lossy()).collect();
             format!("{} {} {}", ours.join(" "), self.programs[0].to_string_lossy(), words.join(" "))
         });
@@ -77,12 +79,12 @@ impl Launch {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && self.programs.len() > 1 => {}
                 Err(error) => {
                     let program = program.to_string_lossy();
-                    return Err(Error::NotThere(format!("cannot start {program}: {error}")));
+                    return Err(Error::NotFound(format!("cannot start {program}: {error}")));
                 }
                 Ok(started) => return Ok(started),
             }
         }
-        Err(Error::NotThere(format!(
+        Err(Error::NotFound(format!(
             "{}: not found; activate the model's environment, or pass its Python: ttmem run /path/to/python …",
             PYTHONS.join(" and ")
         )))
@@ -144,11 +146,29 @@ fn missing() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.into_iter().filter(|(variable, _)| env::var_os(variable).is_none())
 }
 
-/// The settings that start the tracker, unless the user has decided about it.
+const TRACK: &str = "TTMEM_TRACK";
+const TRACK_DIR: &str = "TTMEM_TRACK_DIR";
+
+/// The settings that start the tracker, unless the user has set them.
 fn tracking(folder: &Path) -> impl Iterator<Item = (&'static str, OsString)> {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let settings = [("TTMEM_TRACK", OsString::from("1")), ("TTMEM_TRACK_DIR", folder.into_os_string())];
-    settings.into_iter().filter(|(variable, _)| env::var_os(variable).is_none())
+    let settings = [(TRACK, OsString::from("1")), (TRACK_DIR, folder.into_os_string())];
+    settings.into_iter().filter(|(variable, _)| own(variable).is_none())
+}
+
+/// The user's value of a variable. The tracker ignores an empty one.
+fn own(variable: &str) -> Option<OsString> {
+    env::var_os(variable).filter(|value| !value.is_empty())
+}
+
+/// The folder that the tracker writes to, given the folder of the run: the user's setting takes precedence.
+pub(super) fn recordings_folder(folder: &Path) -> PathBuf {
+    own(TRACK_DIR).map_or_else(|| folder.to_owned(), PathBuf::from)
+}
+
+/// Whether the user has switched the tracker off.
+pub(super) fn is_tracking_off() -> bool {
+    own(TRACK).is_some_and(|value| value == "0")
 }
 
 /// The variables that [`remark`] checks.

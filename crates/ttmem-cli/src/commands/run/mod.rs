@@ -1,14 +1,15 @@
 //! `ttmem run`: runs a script or command with the right environment, captures its output, then reports.
 //!
 //! `launch` starts the command, `folder` creates the output folder, and `capture` copies its output to the log (`log`)
-//! and the screen (`screen`) and passes signals on (`signals`). This module combines them and prints the outcome;
-//! `account` writes the same for the process that started the run.
+//! and the screen (`screen`) and passes signals on (`signals`). `recordings` finds what the PyTorch tracker wrote. This
+//! module combines them and prints the outcome; `account` writes the same for the process that started the run.
 
 mod account;
 mod capture;
 mod folder;
 mod launch;
 mod log;
+mod recordings;
 mod screen;
 mod signals;
 
@@ -20,16 +21,18 @@ use std::process::ExitStatus;
 use clap::Args;
 use signal_hook::low_level::signal_name;
 use ttmem::model::Profile;
-use ttmem::query::{self, Request};
+use ttmem::query::{self, DeviceUse, Request};
 use ttmem::read::{Options, Seen};
-use ttmem::report::{self, files::page_of, headline};
+use ttmem::report::files::{page_of, profile_of};
+use ttmem::report::{self, Hints, Screen, headline};
 use ttmem::store::{Store, Stored, plain_name, write_report};
 use ttmem::{Error, Result};
 
 pub(crate) use self::account::{ACCOUNT, Account};
-use self::capture::capture;
+use self::capture::{Captured, capture};
 use self::folder::RunFolder;
-use self::launch::Launch;
+use self::launch::{Launch, is_tracking_off, recordings_folder};
+use self::recordings::Recordings;
 use self::signals::Signals;
 use crate::{console, reading};
 
@@ -42,15 +45,15 @@ Examples:
   ttmem run --output-dir /data model.py    write to /data instead of ./logs
 
 Everything after the command is passed to it. The log is written while the command runs, so runs
-that crash, are killed or run out of memory are reported, too. Prints the path of the page.
+that crash, are killed or run out of memory also get a report. Prints the path of the page.
 
-Exit codes: the command's own, 128 + n if signal n killed it; 2 if that is 0 and there is no report.";
+Exit codes: the command's, or 128 + n if signal n killed it; 2 if the command succeeded without a report.";
 
 /// `ttmem run`
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// Stop after capturing the log.
+    /// Only capture the log; do not write a report.
     #[arg(long)]
     pub log_only: bool,
 
@@ -58,7 +61,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
 
-    /// Set the name of the run, instead of the script's.
+    /// Set the name of the run [default: the name of the script or command].
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -70,7 +73,7 @@ pub(crate) struct Run {
 /// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The exit code: the command's own, or 2 if that was 0 and ttmem itself failed.
+    /// The exit code: the command's, or 2 if the command succeeded but ttmem itself failed.
     pub code: u8,
     /// The log.
     pub log: PathBuf,
@@ -85,6 +88,8 @@ pub(crate) struct Reported {
     pub page: PathBuf,
     /// Its name in `ttmem list`; `None` if it could not be added.
     name: Option<String>,
+    /// Its profile.
+    profile: PathBuf,
     summary: query::Summary,
 }
 
@@ -114,11 +119,28 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
 
 /// Prints the summary, and how to see more: over SSH, the path of the page is of no use.
 fn summarize(report: &Reported) {
+    let show = match &report.name {
+        Some(name) => format!("ttmem show {name}"),
+        None => format!("ttmem summary {}", report.profile.display()),
+    };
+    let (rows, lines) = (format!("`{show} --top N` shows more"), format!("`{show} --full` shows them"));
+    let footer = match &report.name {
+        Some(_) => {
+            let width = show.chars().count();
+            format!(
+                "\n{show}  prints this summary again\n{:width$}  opens its page in a browser, locally or over SSH",
+                "ttmem serve"
+            )
+        }
+        None => format!("\n{show}  prints this summary again"),
+    };
+    let screen = console::screen_of_notes();
+    let below = console::lines_of_note(&format!("{footer}\n{}", report.page.display()));
+    let height = screen.height.map(|height| height.saturating_sub(below));
+    let hints = Hints { rows: &rows, lines: &lines };
     console::note("");
-    console::note_text(&report::text(&report.summary, console::screen_of_notes()));
-    let Some(name) = &report.name else { return };
-    console::note(&format!("\nttmem show {name}    prints this summary again"));
-    console::note("ttmem serve         serves its page to a browser, also over SSH");
+    console::note_text(&report::text(&report.summary, Screen { height, hints, ..screen }));
+    console::note(&footer);
 }
 
 /// Runs the command, prints the outcome on standard error, and returns it.
@@ -133,7 +155,8 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
         return Err(Error::Usage("--output-dir: not valid UTF-8; choose another folder".into()));
     }
     let (folder, log) = RunFolder::create(parent, &name)?;
-    launch.warn_about_settings();
+    launch.warn_about_settings(folder.path());
+    let recordings = Recordings::from_now_on(recordings_folder(folder.path()));
     console::note(&format!("capturing output to {}", folder.log().display()));
     let (child, output) = match launch.start(folder.path()) {
         Ok(started) => started,
@@ -147,14 +170,7 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
     let captured = capture(child, output, log, signals)?;
     account.ended = Some(ending(captured.status));
     account.write();
-    if !captured.status.success() {
-        console::say(&format!("{} {}", launch.name(), ending(captured.status)));
-    }
-    if let Some(others) = captured.others {
-        console::say(&format!(
-            "a process that the command started is still running; its further output {others}"
-        ));
-    }
+    report_ending(&launch, &captured);
     let code = exit_code(captured.status);
     let mut outcome = Outcome { code, log: folder.log(), report: None };
     if let Some(source) = captured.log_error {
@@ -163,90 +179,103 @@ pub(crate) fn run_and_report(args: &Run) -> Result<Outcome> {
         outcome.code = failed(code);
     }
     if !args.log_only {
-        match write_and_list(&folder, &name, captured.seen) {
-            Ok(report) => {
-                outcome.report = Some(report);
-                account.is_reported = true;
-            }
+        match write_and_list(&folder, &name, captured.seen, &recordings) {
+            Ok(report) => outcome.report = Some(report),
             Err(error) => {
                 console::complain(&error);
                 outcome.code = failed(code);
                 account.problem = Some(error.to_string());
             }
         }
+        account.is_reported = outcome.report.is_some();
         account.write();
     }
     Ok(outcome)
 }
 
-/// Reads the log, writes the report to the same folder and adds it to the list.
-fn write_and_list(folder: &RunFolder, name: &str, seen: Seen) -> Result<Reported> {
+/// Prints how the command ended, unless it succeeded, and whether one of its processes is still running.
+fn report_ending(launch: &Launch, captured: &Captured) {
+    if !captured.status.success() {
+        console::say(&format!("{} {}", launch.name(), ending(captured.status)));
+    }
+    if let Some(others) = &captured.others {
+        console::say(&format!(
+            "a process that the command started is still running; its further output {others}"
+        ));
+    }
+}
+
+/// Reads the log or the recording, writes the report to the run's folder and adds it to the list.
+fn write_and_list(folder: &RunFolder, name: &str, seen: Seen, recordings: &Recordings) -> Result<Reported> {
     let log = folder.log().display().to_string();
-    // The log may start with arbitrary bytes, so the format comes from the captured output; it is never compressed.
-    let format = seen.dram.map(|_| "tt_log".to_owned());
-    let options = Options { format, is_plain: true, ..Options::default() };
-    let (mut profile, source) = match reading::open_with(&log, options) {
-        Ok(profile) => (profile, folder.log()),
-        Err(error)
-            if error.exit_code() == NO_DATA
-                || matches!(error, Error::Empty { .. } | Error::UnknownFormat { .. }) =>
-        {
-            recorded_in(folder.path()).ok_or_else(|| explained(error, &log))?
-        }
-        Err(error) => return Err(error),
-    };
+    let (mut profile, source) = input(folder, seen, recordings)?;
     write_report(&mut profile, Some(&source), folder.path(), name)?;
     for warning in &profile.warnings {
         console::warning(&profile.source.file, warning.line, &warning.message);
     }
-    if let Err(error) = Store::from_env().and_then(|store| store.register(folder.path())) {
+    let listed = Store::from_env().and_then(|store| store.register(folder.path()));
+    if let Err(error) = &listed {
         console::warning(&log, None, &format!("this run is not in `ttmem list`: {error}"));
     }
-    let stored = Stored::in_folder(folder.path());
-    if let Some(stored) = &stored {
+    if let Some(stored) = Stored::in_folder(folder.path()) {
         let what = headline(stored.peak.as_ref(), stored.oom_headline.as_deref());
-        console::note(format!("{what} Log: {log}").trim_start());
+        let recording =
+            if source == folder.log() { String::new() } else { format!("\nrecording: {}", source.display()) };
+        console::note(format!("{what}{recording}\nlog: {log}").trim_start());
     }
     let summary = query::summary(std::slice::from_ref(&profile), &Request::default())?;
-    let page = folder.path().join(page_of(name));
-    Ok(Reported { page, name: stored.map(|stored| stored.name), summary })
+    let [page, profile] = [page_of(name), profile_of(name)].map(|file| folder.path().join(file));
+    Ok(Reported { page, name: listed.ok().map(|stored| stored.name), profile, summary })
+}
+
+/// The input of the report, and its file: the log if the program printed device memory, otherwise a recording if there is
+/// one. A recording has more detail than anything else that a program prints about its memory.
+fn input(folder: &RunFolder, seen: Seen, recordings: &Recordings) -> Result<(Profile, PathBuf)> {
+    let log = folder.log();
+    // The log may start with arbitrary bytes, so the format comes from the captured output; it is never compressed.
+    let format = seen.dram.map(|_| "tt_log".to_owned());
+    let options = Options { format, is_plain: true, ..Options::default() };
+    let open_log = || reading::open_with(&log.to_string_lossy(), options);
+    let recording = if seen.dram.is_some() { None } else { recordings.main() };
+    match recording {
+        None => {
+            let profile = open_log().map_err(|error| explained(error, &log))?;
+            Ok((profile, log))
+        }
+        Some(recording) if recording.used.accelerator > 0 => Ok((recording.profile, recording.path)),
+        // Any output may look like another format, so errors do not matter.
+        Some(recording) => match open_log() {
+            Ok(profile) if uses_accelerator(&profile) => Ok((profile, log)),
+            _ => Ok((recording.profile, recording.path)),
+        },
+    }
+}
+
+fn uses_accelerator(profile: &Profile) -> bool {
+    query::summary(std::slice::from_ref(profile), &Request::default())
+        .is_ok_and(|summary| DeviceUse::of(&summary).accelerator > 0)
 }
 
 /// The exit code of files without memory data.
 const NO_DATA: u8 = 4;
 
-/// The recording of the PyTorch tracker in a folder that used the most device memory, or, if none used any, the most
-/// memory. Every process has one.
-fn recorded_in(folder: &Path) -> Option<(Profile, PathBuf)> {
-    let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_recording = |path: &PathBuf| path.extension().is_some_and(|end| end == "ttmem");
-    let opened = files.filter(is_recording).filter_map(|path| {
-        let profile = reading::open(&path.to_string_lossy(), None).ok()?;
-        let summary = query::summary(std::slice::from_ref(&profile), &Request::default()).ok()?;
-        let peak = |of_device: bool| {
-            let pools = summary.ranks.iter().flat_map(|rank| rank.pools.iter());
-            pools
-                .filter(|(name, _)| (*name != "cpu") == of_device)
-                .filter_map(|(_, pool)| pool.peak_total)
-                .max()
-        };
-        Some(((peak(true), peak(false)), profile, path))
-    });
-    opened.max_by_key(|(peaks, _, _)| *peaks).map(|(_, profile, path)| (profile, path))
-}
-
 /// Explains a log without runtime output. ttmem has set the variables, so the cause is the build or the command.
-fn explained(error: Error, log: &str) -> Error {
-    match error {
-        Error::Empty { .. } | Error::UnknownFormat { .. } => Error::NoMemoryData {
-            file: log.to_owned(),
-            message: "no output of the Tenstorrent runtime and no recording of a PyTorch program. Tenstorrent: run a \
-                      model on a device with a debug build (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON). \
-                      PyTorch: install the tracker into the program's environment (pip install ttmem). See \
-                      https://github.com/ttmem/ttmem/blob/main/docs/capturing.md"
-                .to_owned(),
-        },
-        other => other,
+fn explained(error: Error, log: &Path) -> Error {
+    if !matches!(error, Error::Empty { .. } | Error::UnknownFormat { .. }) {
+        return error;
+    }
+    let pytorch = if is_tracking_off() {
+        "for PyTorch, unset TTMEM_TRACK: 0 disables the tracker"
+    } else {
+        "for PyTorch, run `pip install ttmem` in the program's environment"
+    };
+    Error::NoMemoryData {
+        file: log.display().to_string(),
+        message: format!(
+            "no output from the Tenstorrent runtime and no PyTorch recording; for Tenstorrent, use a debug build \
+             (-DCMAKE_BUILD_TYPE=Debug -DTT_RUNTIME_DEBUG=ON); {pytorch} (see \
+             https://github.com/ttmem/ttmem/blob/main/docs/capturing.md)"
+        ),
     }
 }
 

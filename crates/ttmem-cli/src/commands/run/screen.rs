@@ -22,7 +22,7 @@ const MAX_WAITING: usize = 1 << 20;
 
 const STATUS: Style = AnsiColor::Cyan.on_default();
 
-/// Something to show.
+/// An entry of the queue: the output as is, or a status line that the next entry replaces.
 enum Shown {
     Output(Vec<u8>),
     Live(String),
@@ -164,7 +164,7 @@ impl<W: Write> Lines<W> {
 
     fn draw(&mut self) {
         if let Some(line) = self.live.as_ref().filter(|_| self.at_line_start) {
-            // Save and restore the output's cursor and colours.
+            // Save and restore the output's cursor and colors.
             self.piece.extend_from_slice(b"\x1b7\x1b[0m");
             self.piece.extend_from_slice(line);
             self.piece.extend_from_slice(b"\x1b8");
@@ -183,14 +183,14 @@ impl<W: Write> Lines<W> {
 struct Terminal {
     stream: Stderr,
     is_gone: bool,
-    colour: bool,
+    color: bool,
 }
 
 impl Terminal {
     fn new() -> Self {
         let stream = io::stderr();
-        let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
-        Self { stream, is_gone: false, colour }
+        let color = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
+        Self { stream, is_gone: false, color }
     }
 
     /// A line that fits the terminal; `None` while another job is in the foreground.
@@ -199,7 +199,7 @@ impl Terminal {
         let (width, _) = terminal_size::terminal_size_of(&self.stream).filter(|_| in_front)?;
         // Some terminals start a new line after the last column.
         let text: String = text.chars().take(usize::from(width.0).saturating_sub(1)).collect();
-        Some(if self.colour { format!("{STATUS}{text}{STATUS:#}") } else { text }.into_bytes())
+        Some(if self.color { format!("{STATUS}{text}{STATUS:#}") } else { text }.into_bytes())
     }
 
     fn wait_for_room(&self) {
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn colours_of_the_output_continue_after_the_status_line() {
+    fn colors_of_the_output_continue_after_the_status_line() {
         let terminal = terminal(|lines| {
             lines.output(b"\x1b[31mred\n");
             lines.live(Some(b"plain".to_vec()));
             lines.output(b"still red\n");
         });
-        let colour = |row| terminal.screen().cell(row, 0).unwrap().fgcolor();
-        assert_eq!((colour(1), colour(2)), (vt100::Color::Idx(1), vt100::Color::Default));
+        let color = |row| terminal.screen().cell(row, 0).unwrap().fgcolor();
+        assert_eq!((color(1), color(2)), (vt100::Color::Idx(1), vt100::Color::Default));
     }
 
     #[test]

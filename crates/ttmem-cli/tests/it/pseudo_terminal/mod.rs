@@ -145,6 +145,21 @@ impl Place {
         session
     }
 
+    /// Runs `ttmem` to its end, on a terminal.
+    #[track_caller]
+    pub fn show(&self, arguments: &[&str], (columns, rows): (u16, u16)) -> Shown {
+        let mut session = self.start_program(&[&["ttmem"], arguments].concat(), columns, rows, &[]);
+        let screen = session.ends_with(0);
+        let mut emulator = session.emulator.lock().unwrap();
+        // The emulator reduces it to the number of rows that scrolled off.
+        emulator.screen_mut().set_scrollback(usize::MAX);
+        let scrolled = emulator.screen().scrollback();
+        let mut tall = vt100::Parser::new(count(MAX_LINES), count(columns), 0);
+        tall.process(&session.output.lock().unwrap());
+        let lines = tall.screen().contents().lines().map(|line| line.trim_end().to_owned()).collect();
+        Shown { screen, scrolled, lines }
+    }
+
     fn start_program(
         &self,
         words: &[&str],
@@ -173,6 +188,19 @@ impl Place {
     }
 }
 
+/// The rows of the emulator that shows a whole output.
+const MAX_LINES: u16 = 500;
+
+/// What `ttmem` has printed on a terminal, both streams.
+pub struct Shown {
+    /// The text that is visible at the end.
+    pub screen: String,
+    /// The rows that scrolled off. With 0, the whole text is visible, and the prompt below it.
+    pub scrolled: usize,
+    /// All lines, including those that scrolled off; wrapped rows are one line.
+    pub lines: Vec<String>,
+}
+
 /// `ttmem`, running on a pseudo-terminal.
 pub struct Session {
     master: Box<dyn MasterPty + Send>,
@@ -181,6 +209,8 @@ pub struct Session {
     keyboard: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     emulator: Arc<Mutex<vt100::Parser>>,
+    /// Everything that was printed.
+    output: Arc<Mutex<Vec<u8>>>,
     is_over: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
     settings_before: String,
@@ -193,11 +223,13 @@ impl Session {
         let emulator = Arc::new(Mutex::new(vt100::Parser::new(count(rows), count(columns), 1000)));
         let is_over = Arc::new(AtomicBool::new(false));
         let mut output = pair.master.try_clone_reader().unwrap();
-        let (screen, over) = (Arc::clone(&emulator), Arc::clone(&is_over));
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let (screen, over, copy) = (Arc::clone(&emulator), Arc::clone(&is_over), Arc::clone(&all));
         let reader = thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = output.read(&mut bytes) {
                 screen.lock().unwrap().process(&bytes[..count]);
+                copy.lock().unwrap().extend_from_slice(&bytes[..count]);
                 if over.load(Ordering::SeqCst) {
                     return;
                 }
@@ -211,6 +243,7 @@ impl Session {
             keyboard,
             child,
             emulator,
+            output: all,
             is_over,
             reader: Some(reader),
             settings_before,

@@ -78,13 +78,19 @@ fn the_name_and_the_folder_can_be_set() {
     let place = Place::new();
     let mut command = place.run();
     command.args(["--name", "night/ly_1", "--output-dir", "deep/er", "cat"]).arg(corpus("two-graphs.log"));
-    let page = page(&place, &command.output().unwrap());
+    let output = command.output().unwrap();
+    let page = page(&place, &output);
     assert_eq!(page.file_name().unwrap(), "night-ly_1_report.html");
     let folder = page.parent().unwrap();
     assert_eq!(folder.parent().unwrap(), place.path("deep/er"));
     assert!(folder.file_name().unwrap().to_str().unwrap().starts_with("night-ly_1_"));
     assert!(folder.join("night-ly_1_profile.log").is_file());
     assert!(!place.path("logs").exists());
+    // The descriptions of the next commands are aligned.
+    let said = text(&output.stderr);
+    let [show, serve] = ["prints this summary", "opens its page"]
+        .map(|what| said.lines().find_map(|line| line.find(what)).unwrap());
+    assert_eq!(show, serve, "{said}");
 }
 
 #[test]
@@ -132,7 +138,13 @@ fn a_run_that_cannot_be_listed_is_still_reported() {
     let output = place.print_log("two-graphs.log", "well").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     page(&place, &output);
-    assert!(text(&output.stderr).contains("this run is not in `ttmem list`"));
+    let said = text(&output.stderr);
+    assert!(said.contains("this run is not in `ttmem list`"), "{said}");
+    assert!(!said.contains("ttmem show") && !said.contains("ttmem serve"), "{said}");
+    let again = said.lines().find_map(|line| line.strip_suffix("  prints this summary again")).unwrap();
+    let words: Vec<&str> = again.split(' ').collect();
+    assert_eq!(words[..2], ["ttmem", "summary"]);
+    assert!(place.ttmem().args(&words[1..]).output().unwrap().status.success(), "{again}");
 }
 
 #[test]

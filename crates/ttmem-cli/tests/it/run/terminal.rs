@@ -174,6 +174,52 @@ fn the_keys_for_signals_reach_the_command_once() {
 }
 
 #[test]
+fn the_line_that_cuts_the_summary_names_a_command_that_shows_it() {
+    for is_listed in [true, false] {
+        let place = Place::new();
+        if !is_listed {
+            fs::write(place.path("home"), "no folder").unwrap();
+        }
+        let mut command = place.run();
+        command.args(["--output-dir", "o", "--name", "vae", "cat"]).arg(super::corpus("vae-decoder.log"));
+        let mut terminal = Terminal::start(&place, &format!("{}; echo code $?", line(&command)));
+        let shown = terminal.until_shows("code 0");
+        let cut = shown.lines().find(|line| line.starts_with("… ")).unwrap_or_else(|| panic!("{shown}"));
+        let hint = cut.split('`').nth(1).unwrap_or_else(|| panic!("{cut}"));
+        let start = if is_listed { "ttmem show vae_" } else { "ttmem summary o/vae_" };
+        assert!(hint.starts_with(start) && hint.ends_with(" --full"), "{hint}");
+        let words: Vec<&str> = hint.split(' ').skip(1).collect();
+        let output = place.ttmem().args(&words).output().unwrap();
+        assert!(output.status.success(), "{hint}: {}", super::text(&output.stderr));
+        // The verdict is still on the screen.
+        assert!(shown.contains("What to change"), "{shown}");
+        terminal.wait();
+    }
+}
+
+/// Over SSH, the path of the page is useless: the summary and the commands that show more are on the screen.
+#[test]
+fn the_summary_and_what_to_do_next_are_on_the_screen_at_the_end() {
+    let place = Place::new();
+    let run = line(&place.print_log("oom-fragmentation.log", "1"));
+    let mut terminal = Terminal::start(&place, &format!("{run}; echo status $?"));
+    let shown = terminal.until_shows("status 1");
+    let places: Vec<usize> = [
+        "  Out of memory: DRAM is fragmented.",
+        "What to change",
+        " --full` shows them)",
+        "\nttmem show print_log",
+        "ttmem serve ",
+        "_report.html",
+    ]
+    .iter()
+    .map(|text| shown.find(text).unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{shown}")))
+    .collect();
+    assert!(places.is_sorted(), "{shown}");
+    terminal.wait();
+}
+
+#[test]
 fn the_terminal_is_restored() {
     let place = Place::new();
     let run = line(&waiting(&place, false));

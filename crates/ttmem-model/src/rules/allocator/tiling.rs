@@ -14,7 +14,7 @@ const SMALL: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     bytes: u64,
-    /// It is expandable; then it continues the previous one.
+    /// Whether the segment is expandable and continues the previous one.
     grows: bool,
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::analyze::effects::{effects, largest};
+use crate::analyze::effects::{effects, increases, largest};
 
 fn all(profile: &Profile, pool: PoolId) -> Vec<Option<i64>> {
     effects(&account(profile, pool), whole(profile)).map(|(_, effect)| effect).collect()
@@ -68,6 +68,31 @@ fn largest_effects_come_first_and_ties_go_to_the_earlier_step() {
     assert_eq!(most(2), [(3, 50), (1, 40)]);
     assert_eq!(most(0), []);
     assert_eq!(largest(&account(&profile, dram), Span { first: 4, end: 5 }, 9), [(4, 40)]);
+}
+
+#[test]
+fn steps_that_do_the_same_are_one_increase() {
+    let mut evidence = Evidence::new();
+    let dram = evidence.pool_of("DRAM", Some(8), 10);
+    let [small, same, large] = [[4, 4], [4, 4], [8, 4]].map(|shape| Some(evidence.tiled(&shape)));
+    evidence.state(dram, before(0), 0);
+    let mut held = 0;
+    let steps = [
+        ("ttnn.add", small, 100),
+        ("ttnn.add", large, 200),
+        ("ttnn.add", same, 105),
+        ("ttnn.full", small, 100),
+    ];
+    for (step, (name, ty, added)) in (0..).zip(steps) {
+        evidence.op(OpKind::Compute, name, &[], &[("%0", ty)]);
+        held += added;
+        evidence.state(dram, after(step), held);
+    }
+    let profile = evidence.finish();
+    let found = increases(&profile, &account(&profile, dram), whole(&profile), 9);
+    let found: Vec<_> = found.iter().map(|one| (one.first, one.last, one.count, one.added)).collect();
+    // Rounding makes no difference; the operation and the shape do.
+    assert_eq!(found, [(1, 1, 1, 200), (0, 2, 2, 100), (3, 3, 1, 100)]);
 }
 
 proptest! {

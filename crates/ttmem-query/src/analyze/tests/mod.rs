@@ -18,6 +18,7 @@ mod overlaps;
 mod padding;
 mod reshaping;
 mod residue;
+mod survivors;
 mod traced;
 mod weights;
 

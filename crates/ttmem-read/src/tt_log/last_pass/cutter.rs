@@ -10,7 +10,7 @@ use super::super::line::{Message, Prefixes, Tag, Text, split_tag};
 use super::super::module::{is_end, stage_header};
 use super::super::streams::before_preamble;
 use super::{Begin, Part};
-use crate::lines::{Line, Lines, is_damage};
+use crate::lines::{Line, Lines, is_corruption};
 
 /// Decides for each line whether it is copied.
 pub(super) struct Cutter<'a> {
@@ -96,12 +96,12 @@ impl<'a> Cutter<'a> {
                 Ok(Some(line)) => self.line(&line)?,
                 Ok(None) => break,
                 // The first reading has already warned about it.
-                Err(error) if is_damage(&error) => break,
+                Err(error) if is_corruption(&error) => break,
                 Err(source) => return Err(Error::Read { path: name.into(), source }),
             }
         }
         if self.waiting > 0 {
-            return Err(Error::NotThere(format!("{name} changed while it was being read; try again")));
+            return Err(Error::NotFound(format!("{name} changed while it was being read; try again")));
         }
         Ok(())
     }

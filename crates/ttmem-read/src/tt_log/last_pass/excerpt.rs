@@ -60,7 +60,7 @@ fn empty_text(strings: &mut Strings) -> Option<StrId> {
 }
 
 fn no_steps(name: &str) -> Error {
-    Error::NotThere(format!(
+    Error::NotFound(format!(
         "{name}: memory states without operations can't be assigned to a pass, so the last pass has no profile; \
          omit --profile, or capture with TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
     ))

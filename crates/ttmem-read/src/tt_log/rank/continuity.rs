@@ -40,8 +40,8 @@ impl RankState {
         }
         if let Some(frame) = self.programs.innermost() {
             let message = format!(
-                "program {} did not finish before another program starts here: it was aborted, or an undetected new \
-                 process begins",
+                "program {} had not finished when another program started here; it was aborted, or a new process \
+                 began that was not detected, so later numbers may be wrong",
                 frame.program_text()
             );
             self.abandon(at.offset, tables)?;

@@ -56,7 +56,7 @@ impl RankState {
             let sum = of_pool.filter_map(|alloc| alloc.per_bank).fold(0, u64::saturating_add);
             let excess = sum.saturating_sub(level);
             if excess > MAX_UNEXPLAINED {
-                self.doubts.excess(excess, self.programs.steps());
+                self.inconsistencies.excess(excess, self.programs.steps());
             }
         }
     }
@@ -91,11 +91,11 @@ impl RankState {
                 Ok(Some(function))
             }
             Match::Ambiguous(lines) => {
-                self.doubts.ambiguous(frame.program_text(), lines, tables)?;
+                self.inconsistencies.ambiguous(frame.program_text(), lines, tables)?;
                 Ok(None)
             }
             Match::None => {
-                self.doubts.unmatched();
+                self.inconsistencies.unmatched();
                 Ok(None)
             }
         }
@@ -185,7 +185,7 @@ impl RankState {
         };
         let unexplained = held.saturating_sub(self.lives.max_at(pool, at));
         if unexplained > MAX_UNEXPLAINED {
-            self.doubts.unexplained_at_first(unexplained, are_arguments_placed);
+            self.inconsistencies.unexplained_at_first(unexplained, are_arguments_placed);
         }
     }
 
@@ -293,7 +293,7 @@ impl RankState {
         let Some((missed, gone, share)) = best else { return };
         let fell = gaps.iter().filter(|gap| gap.measured < 0).map(|gap| gap.measured.unsigned_abs()).max();
         if let Some(fell) = fell.filter(|_| missed > MAX_UNEXPLAINED && self.detail.has_texts()) {
-            self.doubts.fall(first, fell);
+            self.inconsistencies.fall(first, fell);
         }
         let at = Moment::late(first);
         for (_, piece) in pieces.iter().enumerate().filter(|(index, _)| gone >> index & 1 == 1) {

@@ -14,17 +14,17 @@
 //! | `Pools` | banks, the last states, the expected usage between programs |
 //! | `Detail` | the level of detail of operations in the log |
 //! | `Cache`, `Residents` | memory that stays on the device: cached results; arguments and unfreed results |
-//! | `Faults`, `Doubts` | errors; inconsistencies |
+//! | `Faults`, `Inconsistencies` | errors; inconsistencies |
 //! | `Begins` | the lines where programs begin |
 
 mod begins;
 mod cache;
 mod continuity;
 mod detail;
-mod doubts;
 mod ending;
 mod faults;
 mod frame;
+mod inconsistencies;
 mod pools;
 mod programs;
 mod residents;
@@ -38,9 +38,9 @@ use ttmem_model::{
 use self::begins::Begins;
 use self::cache::Cache;
 use self::detail::Detail;
-use self::doubts::Doubts;
 use self::faults::Faults;
 use self::frame::Frame;
+use self::inconsistencies::Inconsistencies;
 use self::pools::{Pool, Pools};
 use self::programs::Programs;
 use self::residents::Residents;
@@ -81,7 +81,7 @@ pub(super) struct RankState {
     cache: Cache,
     residents: Residents,
     faults: Faults,
-    doubts: Doubts,
+    inconsistencies: Inconsistencies,
     begins: Begins,
 }
 
@@ -106,7 +106,7 @@ impl RankState {
             cache: Cache::default(),
             residents: Residents::default(),
             faults: Faults::default(),
-            doubts: Doubts::default(),
+            inconsistencies: Inconsistencies::default(),
             begins: Begins::default(),
         }
     }
@@ -431,7 +431,7 @@ impl RankState {
         self.warn_of_crash(end, tables)?;
         self.abandon(end.next, tables)?;
         self.graphs.say_arguments(self.id, tables)?;
-        self.doubts.warn(tables)?;
+        self.inconsistencies.warn(tables)?;
         for fault in self.faults.close(self.programs.runs()) {
             tables.say(self.id, RankEvent::Fault(fault))?;
         }
@@ -449,8 +449,8 @@ impl RankState {
         let step = self.programs.steps().checked_sub(1);
         let step = step.map_or_else(String::new, |step| format!(", in step {step}"));
         let message = format!(
-            "the log ends while program {} is running{step}: it crashed, or the log is truncated; the report covers \
-             everything before that",
+            "the log ends while program {} is running{step}; the program crashed or the log is truncated, and the \
+             report covers the lines up to here",
             frame.program_text()
         );
         tables.warn(Some(end.line), message)

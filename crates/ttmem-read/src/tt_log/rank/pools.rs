@@ -85,7 +85,7 @@ impl Pools {
         tables: &mut Tables<'_>,
     ) -> Result<usize> {
         let index = self.rows.len();
-        let id = PoolId::new(index).ok_or_else(|| Error::NotThere("too many pools".into()))?;
+        let id = PoolId::new(index).ok_or_else(|| Error::NotFound("too many pools".into()))?;
         let text = tables.text(name)?;
         tables.say(self.rank, RankEvent::Pool { name: text, banks, quantum: self.quantum })?;
         self.rows.push(Pool {

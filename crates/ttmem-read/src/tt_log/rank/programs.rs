@@ -95,7 +95,7 @@ impl Programs {
     pub fn next_step(&mut self) -> Result<Step> {
         let step = self.steps;
         if step >= Moment::MAX_STEPS {
-            return Err(Error::NotThere("the log has too many steps; split it".into()));
+            return Err(Error::NotFound("the log has too many steps; split it".into()));
         }
         self.steps += 1;
         Ok(step)
@@ -103,7 +103,7 @@ impl Programs {
 
     /// Assigns the next run ID.
     pub fn next_run(&mut self) -> Result<RunId> {
-        let run = RunId::new(self.runs).ok_or_else(|| Error::NotThere("too many program runs".into()))?;
+        let run = RunId::new(self.runs).ok_or_else(|| Error::NotFound("too many program runs".into()))?;
         self.runs += 1;
         Ok(run)
     }

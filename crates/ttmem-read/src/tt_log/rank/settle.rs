@@ -183,7 +183,7 @@ impl RankState {
         // has cached them.
         let is_hit = class == Class::Activation || current.is(StepMarks::CACHE_HIT);
         if is_hit && current.returned().is_none() && !self.cache.had(key) {
-            self.doubts.cached_before(kept.iter().flatten().count());
+            self.inconsistencies.cached_before(kept.iter().flatten().count());
         }
         Ok(kept)
     }
@@ -225,7 +225,7 @@ impl RankState {
                         && is_tensor
                         && tables.argument_number(name).is_none()
                     {
-                        self.doubts.undefined_operand();
+                        self.inconsistencies.undefined_operand();
                         frame.forget(name);
                     }
                     found

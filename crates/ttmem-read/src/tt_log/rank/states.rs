@@ -26,7 +26,7 @@ impl RankState {
         }
         match self.detail.header() {
             Orphan::Interleaved => return Ok(None),
-            Orphan::LostOperation => self.doubts.lost_operation(at.line),
+            Orphan::LostOperation => self.inconsistencies.lost_operation(at.line),
             Orphan::Operation => {}
         }
         self.lost_operation(op_type, at, tables).map(Some)
@@ -175,7 +175,7 @@ impl RankState {
             let pool = String::from_utf8_lossy(pool);
             tables.warn(
                 Some(at.line),
-                format!("the device reports {wrong} in {pool}; the numbers are shown as reported"),
+                format!("the device reports a {pool} state with {wrong}; the numbers are shown as reported"),
             )?;
         }
         let index = match found {
@@ -184,7 +184,7 @@ impl RankState {
         };
         self.learn_banks(index, view.banks, view.total.bytes(), tables)?;
         if self.pools.get(index).has_other_banks(&view) {
-            self.doubts.other_banks(at.line);
+            self.inconsistencies.other_banks(at.line);
         }
         self.pools.show(index, text, view);
         Ok(index)

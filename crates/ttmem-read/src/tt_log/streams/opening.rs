@@ -44,7 +44,7 @@ impl Log<'_, '_> {
             begins.push("…".to_owned());
         }
         let message = format!(
-            "{last} processes wrote this log one after the other: {}. Each is reported separately; `ttmem summary \
+            "{last} processes wrote this log one after the other; {}. Each is reported separately; `ttmem summary \
              --process N` selects one",
             begins.join(", ")
         );

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ttmem_model::{Error, Nanoseconds, RankEvent, Result};
+use ttmem_model::words::{counted_as, size};
+use ttmem_model::{Error, Nanoseconds, RankEvent, Result, Source};
 
 use super::kept::Kept;
 use super::opening::write_opening;
@@ -161,9 +162,11 @@ impl Files {
         }
         if self.max_size == limit / FILES {
             let message = format!(
-                "the recording exceeds its limit of {limit} bytes, because live allocations alone take {carried} \
-                 bytes of it; set the limit to at least {} bytes",
-                needed.saturating_mul(FILES)
+                "the recording exceeds its limit of {}, because live allocations alone take {} of it; set the limit \
+                 to at least {} MiB",
+                size(limit),
+                size(carried),
+                needed.saturating_mul(FILES).div_ceil(1 << 20)
             );
             self.narrator.warn(message)?;
         }
@@ -179,23 +182,24 @@ impl Files {
             path.file_name().unwrap_or_default().to_string_lossy().into_owned()
         };
         let mut notes = vec![format!(
-            "the recording has reached its limit: for the first {}, only totals, peaks, named snapshots and live \
+            "the recording has reached its limit; for the first {}, only totals, peaks, named snapshots and live \
              allocations are kept, not every step",
             duration(kept.time)
         )];
         if let Some((pool, peak)) = highest(kept).filter(|_| self.peak_is_kept) {
             let pool = kept.pools.get(pool).map_or("memory", |pool| pool.text.as_str());
             notes.push(format!(
-                "the allocations at that period's {pool} peak ({} bytes, after {}) are in {}",
-                peak.value,
+                "the tensors live at the {pool} peak of that time ({}, after {}) are in {}",
+                size(peak.value),
                 duration(peak.after.time),
                 name("peak")
             ));
         }
         if kept.snapshots.dropped() > 0 {
-            notes.push(format!("{} older snapshots were dropped", kept.snapshots.dropped()));
+            let dropped = kept.snapshots.dropped();
+            notes.push(counted_as(dropped, "older snapshot was dropped", "older snapshots were dropped"));
         }
-        notes.push(format!("the period right before may be in {}", name("before")));
+        notes.push(format!("{} may have the steps right before this file", name("before")));
         notes.join("; ")
     }
 
@@ -247,7 +251,7 @@ impl RecordSink for Files {
 
 /// Writes the beginning of every file.
 fn begin_file(file: File, path: &Path, began: u64) -> Result<EventFile> {
-    let mut file = EventFile::begin(file, path, "recording")?;
+    let mut file = EventFile::begin(file, path, Source::RECORDING)?;
     file.write_rank(RankEvent::Began(began))?;
     Ok(file)
 }

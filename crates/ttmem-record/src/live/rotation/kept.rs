@@ -413,7 +413,7 @@ impl KeptPool {
         }
     }
 
-    /// The curves.
+    /// The usage curves of a pool, each with its kind.
     pub fn curves(&self) -> impl Iterator<Item = (CurveKind, &Series)> {
         let read = self.read.iter().map(|(kind, curve)| (*kind, curve));
         [(CurveKind::Allocated, &self.allocated)].into_iter().chain(read)

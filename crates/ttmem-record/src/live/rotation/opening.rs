@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ttmem_model::rules::calls::CallRef;
+use ttmem_model::words::counted_as;
 use ttmem_model::{
     AllocationTotals, Call, CallId, CallTotals, Class, CurveKind, During, Event, HistoryRow, Moment,
     Nanoseconds, Outcome, PoolId, RankEvent, Reading, Result, ScopeId, Snapshot, Step, StrId, TensorId,
@@ -387,6 +388,6 @@ fn write_warnings(file: &mut EventFile, kept: &Kept, note: String) -> Result<()>
     file.warn(note)?;
     match kept.further_warnings {
         0 => Ok(()),
-        further => file.warn(format!("{further} more warnings were dropped")),
+        further => file.warn(counted_as(further, "more warning was dropped", "more warnings were dropped")),
     }
 }

@@ -15,7 +15,7 @@ const MAX_ROUNDS: u64 = 1024;
 /// A round actually takes about a tenth of this.
 const BYTES_FOR_A_ROUND: u64 = 1024;
 
-/// A round.
+/// An outermost call, such as a training step.
 #[derive(Clone, Debug)]
 pub(in crate::live) struct Round {
     /// The outcome is known after it ended.

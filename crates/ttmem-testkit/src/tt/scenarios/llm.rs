@@ -22,7 +22,7 @@ struct Sizes {
     /// The storage type of the caches.
     cache: DType,
     /// The down projections are bf16 arguments and const-evaluated to block floats, so both stay.
-    quantised: bool,
+    quantized: bool,
     /// The logits are returned as a view.
     view: bool,
 }
@@ -35,7 +35,7 @@ impl Sizes {
             vocabulary: random.between(250, 1600) * 32,
             context: random.between(2, 32) * 32,
             cache: random.pick(&[DType::Bf16, DType::BfpBf8]),
-            quantised: random.chance(50),
+            quantized: random.chance(50),
             view: true,
         }
     }
@@ -102,9 +102,9 @@ fn graph(sizes: &Sizes) -> Graph {
     let position = main.argument(Role::Input, "cache_position", &position);
 
     main.device();
-    if sizes.quantised {
+    if sizes.quantized {
         for (number, layer) in (0..).zip(&mut layers) {
-            layer.down = quantise(&mut graph, number, layer.down);
+            layer.down = quantize(&mut graph, number, layer.down);
         }
     }
     let main = &mut graph.main;
@@ -130,7 +130,7 @@ fn layer_arguments(main: &mut Builder, layer: u64, sizes: &Sizes) -> Layer {
     // Block floats have both spellings in real logs: as the element type, and only as the storage type.
     let up_gate = weight("mlp.up_gate_proj", &TensorType::dram(&[hidden, inner * 2], DType::BfpBf8));
     let down = bf16(&[inner, hidden]);
-    let down = weight("mlp.down_proj", &if sizes.quantised { down } else { down.stored_as(DType::BfpBf8) });
+    let down = weight("mlp.down_proj", &if sizes.quantized { down } else { down.stored_as(DType::BfpBf8) });
     let cache = bf16(&[USERS, KV_HEADS, sizes.context, HEAD]).stored_as(sizes.cache);
     let keys = main.argument(Role::Input, format!("past_key_values.{layer}.key"), &cache);
     let values = main.argument(Role::Input, format!("past_key_values.{layer}.value"), &cache);
@@ -138,7 +138,7 @@ fn layer_arguments(main: &mut Builder, layer: u64, sizes: &Sizes) -> Layer {
 }
 
 /// A block-float weight, const-evaluated from an argument.
-fn quantise(graph: &mut GraphBuilder, layer: u64, weight: Value) -> Value {
+fn quantize(graph: &mut GraphBuilder, layer: u64, weight: Value) -> Value {
     let tensor = graph.main.tensor(weight).clone();
     let mut function = graph.const_eval();
     let argument = function.argument(Role::Parameter, "weight", &tensor);
@@ -241,7 +241,7 @@ fn feed_forward(main: &mut Builder, name: &str, hidden: Value, layer: &Layer, si
     }
     let product = matmul(main, format!("{name}.down"), [gated, layer.down], &activation(sizes.hidden));
     main.deallocate(gated);
-    if sizes.quantised {
+    if sizes.quantized {
         main.deallocate(layer.down);
     }
     add(main, format!("{name}.post_add"), [hidden, product], sizes)

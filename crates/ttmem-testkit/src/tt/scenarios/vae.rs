@@ -86,7 +86,7 @@ fn graph(sizes: &Sizes) -> Graph {
         .at(Loc::name("convolution.in"))
         .gives(&sizes.flat(0));
     for (number, block) in (0..).zip(loaded) {
-        image = normalise(main, number, image, &block, sizes);
+        image = normalize(main, number, image, &block, sizes);
         image = attend(main, number, image);
     }
     let rgb = TensorType::host(&[1, 3, sizes.side(), sizes.side()], sizes.dtype);
@@ -169,7 +169,7 @@ fn spread_norm(mut function: Builder, block: u64, weight: &Tensor, sizes: &Sizes
 }
 
 /// Group norm, activation and convolution.
-fn normalise(main: &mut Builder, block: u64, image: Value, weights: &Block, sizes: &Sizes) -> Value {
+fn normalize(main: &mut Builder, block: u64, image: Value, weights: &Block, sizes: &Sizes) -> Value {
     let grouped = sizes.grouped(block);
     let dtype = format!("dtype = #ttcore.supportedDataTypes<{}>", sizes.dtype.name());
     let norm = if block == 2 {

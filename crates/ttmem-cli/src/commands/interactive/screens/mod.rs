@@ -21,7 +21,7 @@ use super::inventory::Inventory;
 use super::look::Look;
 use super::message::{Answer, Effect, Report};
 
-/// A screen.
+/// A full-screen view that handles its own keys.
 pub(super) trait Screen {
     /// The title, for the first line.
     fn title(&self) -> String;
@@ -129,7 +129,7 @@ impl Note {
         Self { text: text.into(), is_bad: false }
     }
 
-    /// An error.
+    /// A note about an error, shown in another style.
     pub fn bad(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_bad: true }
     }

@@ -239,7 +239,7 @@ impl Screen for PathPrompt {
     fn key(&mut self, key: KeyEvent, known: &Inventory) -> Next {
         match self.field.key(key) {
             Edit::Typed => self.changed(known),
-            Edit::Cancelled => Next::Back(None),
+            Edit::Canceled => Next::Back(None),
             Edit::Submitted => self.submit(known),
             Edit::Unused => {
                 match key.code {

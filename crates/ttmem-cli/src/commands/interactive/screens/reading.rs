@@ -107,7 +107,7 @@ impl Screen for Reading {
 
     fn key(&mut self, key: KeyEvent, _known: &Inventory) -> Next {
         match key.code {
-            KeyCode::Esc => Next::Back(Some(Note::said("Reading cancelled."))),
+            KeyCode::Esc => Next::Back(Some(Note::said("Reading canceled."))),
             _ => Next::Stay,
         }
     }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_bar_shows_bytes_and_percent_and_fits() {
-        let look = Look { has_colour: false };
+        let look = Look { has_color: false };
         let draw = |read, all, width| bar(read, all, width, look).to_string();
         assert_eq!(draw(512 << 20, Some(1 << 30), 42), "▓▓▓▓▓▓░░░░░░   50%   512.0 MiB of 1.00 GiB");
         assert_eq!(draw(0, Some(1000), 34), "░░░░░░░░░░░░    0%   0 B of 1000 B");

@@ -7,6 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use shell_words::quote;
+use ttmem::model::words::counted;
 use ttmem::query::WarningSummary;
 use ttmem::report;
 use ttmem::store::Stored;
@@ -23,8 +24,7 @@ use crate::commands::interactive::scroll::Scroll;
 /// Below this width tables break; above it they are hard to read.
 const WIDTHS: (usize, usize) = (60, 160);
 /// The keys that show what the summary omits.
-const HINTS: report::Hints =
-    report::Hints { rows: "press a for all", suggestions: "press m to save all", lines: "press a for all" };
+const HINTS: report::Hints<'static> = report::Hints { rows: "press a for all", lines: "press a for all" };
 
 /// The summary of an input.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Answered {
     }
 
     fn set_lines(&self, width: usize, look: Look) -> Vec<Line<'static>> {
-        let rows = if self.has_all_rows { usize::MAX } else { report::Screen::default().rows };
+        let rows = self.has_all_rows.then_some(usize::MAX);
         let screen =
             report::Screen { width: width.clamp(WIDTHS.0, WIDTHS.1), height: None, rows, hints: HINTS };
         let mut lines = report_lines(&report::text(&self.report.summary, screen), width, look);
@@ -99,7 +99,7 @@ impl Answered {
         let warnings = &self.report.summary.source.warnings;
         let mut texts: Vec<String> = warnings.iter().take(MAX_WARNINGS).map(in_words).collect();
         if let Some(more) = warnings.len().checked_sub(MAX_WARNINGS).filter(|more| *more > 0) {
-            texts.push(format!("{more} more warnings; use ttmem summary --json to see all"));
+            texts.push(format!("{}; use ttmem summary --json to see all", counted(more, "more warning")));
         }
         let lines = texts.iter().flat_map(|text| wrap(text, width));
         let lines: Vec<Line<'static>> = lines.map(|line| Line::styled(line, look.warning())).collect();
@@ -140,7 +140,7 @@ impl Answered {
             }
             Asking::Name(mut field) => match field.key(key) {
                 Edit::Submitted => self.submit_name(field, known),
-                Edit::Cancelled => Next::Stay,
+                Edit::Canceled => Next::Stay,
                 Edit::Typed | Edit::Unused => {
                     self.asking = Asking::Name(field);
                     Next::Stay
@@ -240,8 +240,7 @@ impl Screen for Answered {
     fn status(&self, _known: &Inventory) -> String {
         let warnings = match self.report.summary.source.warnings.len() {
             0 => String::new(),
-            1 => "1 warning below".into(),
-            number => format!("{number} warnings below"),
+            number => format!("{} below", counted(number, "warning")),
         };
         let parts = [warnings, self.scroll.status()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")

@@ -128,7 +128,7 @@ impl Screen for RunPrompt {
     fn key(&mut self, key: KeyEvent, known: &Inventory) -> Next {
         match self.field.key(key) {
             Edit::Submitted => self.submit(known),
-            Edit::Cancelled => Next::Back(None),
+            Edit::Canceled => Next::Back(None),
             Edit::Unused if key.code == KeyCode::Tab => {
                 let (_, word) = self.last_word(known);
                 Next::Do(self.completer.complete_in(word.place(known.home.as_deref())))

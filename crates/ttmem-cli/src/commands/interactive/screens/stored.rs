@@ -65,7 +65,7 @@ impl StoredReports {
     fn search_key(&mut self, key: KeyEvent, known: &Inventory) -> Next {
         match self.search.field.key(key) {
             Edit::Typed => self.chosen = 0,
-            Edit::Cancelled => {
+            Edit::Canceled => {
                 self.search = Search::default();
                 self.chosen = 0;
             }

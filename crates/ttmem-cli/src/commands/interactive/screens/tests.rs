@@ -69,7 +69,7 @@ impl Driven {
 
     fn draw(&mut self, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let look = Look { has_colour: true };
+        let look = Look { has_color: true };
         terminal.draw(|frame| view::draw(&mut self.app, look, frame)).unwrap();
         let buffer = terminal.backend().buffer();
         let rows = buffer.content().chunks(usize::from(width));
@@ -213,7 +213,7 @@ fn run_log() -> RunLog {
     let lines: Vec<String> = (1..=20).map(|line| format!("line {line}")).collect();
     let lines = lines.join("\n");
     RunLog {
-        why: "logs/model_1/model_profile.log: no output of the Tenstorrent runtime".into(),
+        why: "logs/model_1/model_profile.log: no output from the Tenstorrent runtime".into(),
         end: format!(
             "{lines}\n{traceback}\u{1b}[31mModuleNotFoundError\u{1b}[0m: No module named 'nosuch'\n"
         ),
@@ -253,7 +253,7 @@ fn screens_are_drawn_at_any_size_with_their_keys() {
 
 #[test]
 fn answers_that_come_late_do_nothing() {
-    // After cancelling and choosing another log, the answer for the first must not be taken for the second.
+    // After canceling and choosing another log, the answer for the first must not be taken for the second.
     let driven = Driven::new().press("n");
     let Some(Effect::Read { progress: first, .. }) = driven.effects.last() else { panic!("nothing is read") };
     let first = first.clone();

@@ -1,12 +1,12 @@
 //! Logs with one line dropped, doubled, torn or blanked, and logs appended to each other.
 //!
-//! The rule: the answer is the one for the undamaged log, or a warning that the undamaged log does not have says why it
+//! The rule: the answer is the one for the intact log, or a warning that the intact log does not have says why it
 //! differs. There is no kind of line whose loss goes unnoticed. Of appended logs there is one: a log without operation
 //! texts, appended to itself, looks like further runs of one process.
 //!
-//! `make test` looks at a sample. `TTMEM_SWEEP=all` (in `make soak`) damages every line in every way, and prints the counts.
+//! `make test` looks at a sample. `TTMEM_SWEEP=all` (in `make soak`) corrupts every line in every way, and prints the counts.
 
-// Test code may unwrap; clippy does not recognise these functions as tests. The counts are what the sweep is run for.
+// Test code may unwrap; clippy does not recognize these functions as tests. The counts are what the sweep is run for.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/tt_log")
 }
 
-/// The undamaged logs of the corpus.
+/// The intact logs of the corpus.
 fn logs() -> Vec<(String, Vec<u8>)> {
     let mut logs: Vec<(String, Vec<u8>)> = fs::read_dir(corpus())
         .unwrap()
@@ -52,7 +52,7 @@ fn answer(log: &[u8], folder: &Path) -> Result<Answer, String> {
     Ok(Answer { ranks: without_lines(serde_json::to_value(&summary.ranks).unwrap()), warnings })
 }
 
-/// Line numbers move with the damage; they are not part of the answer that must stay.
+/// Line numbers move with the corruption; they are not part of the answer that must stay.
 fn without_lines(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -68,28 +68,29 @@ fn without_lines(mut value: Value) -> Value {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Damage {
+enum Corruption {
     Drop,
     Double,
     Tear,
     Blank,
 }
 
-const DAMAGES: [Damage; 4] = [Damage::Drop, Damage::Double, Damage::Tear, Damage::Blank];
+const CORRUPTIONS: [Corruption; 4] =
+    [Corruption::Drop, Corruption::Double, Corruption::Tear, Corruption::Blank];
 
-/// The log with one of its lines damaged.
-fn damaged(lines: &[&[u8]], at: usize, damage: Damage, random: &mut Random) -> Vec<u8> {
+/// The log with one of its lines corrupt.
+fn corrupt(lines: &[&[u8]], at: usize, corruption: Corruption, random: &mut Random) -> Vec<u8> {
     let mut log: Vec<u8> = lines[..at].concat();
     let line = lines[at];
-    match damage {
-        Damage::Drop => {}
-        Damage::Double => log.extend([line, line].concat()),
-        Damage::Tear => {
+    match corruption {
+        Corruption::Drop => {}
+        Corruption::Double => log.extend([line, line].concat()),
+        Corruption::Tear => {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
             log.extend(&text[..random.index(text.len().max(1))]);
             log.push(b'\n');
         }
-        Damage::Blank => log.push(b'\n'),
+        Corruption::Blank => log.push(b'\n'),
     }
     log.extend(lines[at + 1..].concat());
     log
@@ -104,14 +105,14 @@ fn kind(line: &[u8]) -> String {
     words
 }
 
-/// Counts of outcomes, and the lines whose damage nothing noticed.
+/// Counts of outcomes, and the lines whose corruption nothing noticed.
 #[derive(Default)]
 struct Outcomes {
-    counts: BTreeMap<(Damage, &'static str), usize>,
+    counts: BTreeMap<(Corruption, &'static str), usize>,
     failures: Vec<String>,
 }
 
-/// Damages the lines of one log, every n-th of them.
+/// Corrupts the lines of one log, every n-th of them.
 fn sweep(name: &str, log: &[u8], every: Option<usize>) -> Outcomes {
     let folder = tempfile::tempdir().unwrap();
     let mut random = Random::new(16);
@@ -120,8 +121,8 @@ fn sweep(name: &str, log: &[u8], every: Option<usize>) -> Outcomes {
     let base = answer(log, folder.path()).unwrap();
     let every = every.unwrap_or(lines.len().div_ceil(12));
     for at in (random.index(every)..lines.len()).step_by(every) {
-        for damage in DAMAGES {
-            let log = damaged(&lines, at, damage, &mut random);
+        for corruption in CORRUPTIONS {
+            let log = corrupt(&lines, at, corruption, &mut random);
             let found = answer(&log, folder.path());
             let outcome = match &found {
                 Ok(found) if found.ranks == base.ranks => "unchanged",
@@ -131,9 +132,9 @@ fn sweep(name: &str, log: &[u8], every: Option<usize>) -> Outcomes {
                 Ok(_) => "SILENT",
                 Err(_) => "REFUSED",
             };
-            *outcomes.counts.entry((damage, outcome)).or_default() += 1;
+            *outcomes.counts.entry((corruption, outcome)).or_default() += 1;
             if matches!(outcome, "SILENT" | "REFUSED") {
-                let place = format!("{damage:?} {name}:{}", at + 1);
+                let place = format!("{corruption:?} {name}:{}", at + 1);
                 outcomes.failures.push(format!("{outcome} {place:45} {}", kind(lines[at])));
             }
         }
@@ -142,7 +143,7 @@ fn sweep(name: &str, log: &[u8], every: Option<usize>) -> Outcomes {
 }
 
 #[test]
-fn one_damaged_line_is_noticed_or_changes_nothing() {
+fn one_corrupt_line_is_noticed_or_changes_nothing() {
     let logs = logs();
     let found: Vec<Outcomes> = std::thread::scope(|scope| {
         let every = ttmem_testkit::sweep::is_whole().then_some(1);
@@ -150,13 +151,13 @@ fn one_damaged_line_is_noticed_or_changes_nothing() {
             logs.iter().map(|(name, log)| scope.spawn(move || sweep(name, log, every))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let mut counts: BTreeMap<(Damage, &str), usize> = BTreeMap::new();
+    let mut counts: BTreeMap<(Corruption, &str), usize> = BTreeMap::new();
     for (outcome, count) in found.iter().flat_map(|outcomes| &outcomes.counts) {
         *counts.entry(*outcome).or_default() += count;
     }
     println!("{counts:?}");
     let failures: Vec<&String> = found.iter().flat_map(|outcomes| &outcomes.failures).collect();
-    assert!(failures.is_empty(), "{} damaged lines were not noticed: {failures:#?}", failures.len());
+    assert!(failures.is_empty(), "{} corrupt lines were not noticed: {failures:#?}", failures.len());
 }
 
 /// The answer about the second of two appended logs is the one for it alone, and that for the first follows; or a warning

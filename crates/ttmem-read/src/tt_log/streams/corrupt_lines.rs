@@ -1,6 +1,7 @@
 //! Counts and reports missing, repeated and unreadable lines.
 
 use ttmem_model::Result;
+use ttmem_model::words::counted_as;
 
 use super::super::rank::At;
 use super::{Log, POOLS};
@@ -25,7 +26,7 @@ impl Tally {
 
 impl Log<'_, '_> {
     /// Warns about missing, repeated or unreadable lines, and the consequences.
-    pub(super) fn warn_of_damage(&mut self, end: At) -> Result<()> {
+    pub(super) fn warn_of_corrupt_lines(&mut self, end: At) -> Result<()> {
         self.tables.skipped(self.skipped.count + self.added.count + self.copied.count)?;
         if let Some(line) = self.skipped.first {
             let message = match self.skipped.count {
@@ -35,16 +36,14 @@ impl Log<'_, '_> {
             self.tables.warn(Some(line), message)?;
         }
         if let Some(line) = self.added.first {
-            let lines = match self.added.count + self.copied.count {
-                1 => "1 line that it added is".to_owned(),
-                count => format!("{count} lines that it added are"),
-            };
+            let added = self.added.count + self.copied.count;
+            let lines = counted_as(added, "line that it added was", "lines that it added were");
             let copies = match self.copied.count {
                 0 => "",
                 _ => "copies of const-eval programs of earlier passes are not counted, and ",
             };
             let message = format!(
-                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} skipped: {copies}memory allocated \
+                "`ttmem last-run` 0.1.0 or earlier cut this log, and {lines} skipped; {copies}memory allocated \
                  before the last pass is not attributed to operations; if you have the complete log, run `ttmem \
                  last-run --profile` on it"
             );
@@ -68,7 +67,7 @@ impl Log<'_, '_> {
             }
             incomplete.add_all(stream.partial);
         }
-        let damages = [
+        let problems = [
             (
                 self.repeated,
                 "this line repeats the previous line and was ignored",
@@ -90,7 +89,7 @@ impl Log<'_, '_> {
                 "lines belong to a module dump without a header; argument names may be unknown",
             ),
         ];
-        for (tally, one, several) in damages {
+        for (tally, one, several) in problems {
             let Some(line) = tally.first else { continue };
             let message = match tally.count {
                 1 => one.to_owned(),

@@ -1,12 +1,13 @@
 //! Inconsistencies in the lines of a rank. The numbers are reported, with a warning about what may be wrong.
 
+use ttmem_model::words::{by_count, counted, counted_as};
 use ttmem_model::{Result, Step};
 
 use super::super::tables::Tables;
 
 /// Unresolved inconsistencies.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct Inconsistencies {
     /// The number of operations known only by their state, and the line of the first.
     lost: (u64, Option<u64>),
     /// Unexplained drops of usage between programs: their number, and the step and bytes per bank of the first.
@@ -28,7 +29,7 @@ pub(super) struct Doubts {
     unmatched: u64,
 }
 
-impl Doubts {
+impl Inconsistencies {
     /// Records an operation whose line is missing.
     pub fn lost_operation(&mut self, line: u64) {
         self.lost.0 += 1;
@@ -92,14 +93,15 @@ impl Doubts {
     pub fn warn(&self, tables: &mut Tables<'_>) -> Result<()> {
         self.warn_of_the_beginning(tables)?;
         if let (lost, Some(line)) = self.lost {
-            let operations = if lost == 1 {
-                "the line of 1 operation is"
-            } else {
-                &format!("the lines of {lost} operations are")
+            let missing = match lost {
+                1 => "the line of an operation before this line is missing from the log".to_owned(),
+                _ => format!(
+                    "the lines of {lost} operations are missing from the log, the first before this line"
+                ),
             };
             let message = format!(
-                "{operations} missing from the log, the first before this line; their types and memory states are \
-                 known, but not the tensors they allocated or freed, so tensors listed as live may already be freed"
+                "{missing}; types and memory states are known, but not the tensors that were allocated or freed, so \
+                 tensors listed as live may already be freed"
             );
             tables.warn(Some(line), message)?;
         }
@@ -109,57 +111,49 @@ impl Doubts {
             let mib = mib(bytes);
             let message = format!(
                 "{falls} between programs by more than their results explain (first by {mib} MiB per bank, before \
-                 step {step}): tensors were freed outside programs, or a new process was not detected"
+                 step {step}); tensors were freed between programs, or a new process was not detected"
             );
             tables.warn(None, message)?;
         }
         if let Some(line) = self.other_banks {
-            let message =
-                "a pool's number or size of banks changes here: an undetected new process may begin";
+            let message = "the number or size of a pool's banks changes here; if a new process begins, later numbers \
+                           may be wrong";
             tables.warn(Some(line), message)?;
         }
         if let Some((bytes, step)) = self.excess {
             let mib = mib(bytes);
             let message = format!(
-                "tensors add up to {mib} MiB per bank more than the device reports before step {step}: lines are \
-                 missing from the log, or a new process was not detected; some tensors listed as live are already \
+                "tensors add up to {mib} MiB per bank more than the device reports before step {step}; lines are \
+                 missing from the log, or a new process was not detected, so some tensors listed as live are already \
                  freed"
             );
             tables.warn(None, message)?;
         }
         if self.undefined > 0 {
-            let operands = if self.undefined == 1 {
-                "1 operand is"
-            } else {
-                &format!("{} operands are", self.undefined)
-            };
             let message = format!(
-                "{operands} not the result of any operation in the log: lines are missing, and the memory of those \
-                 tensors is unexplained"
+                "{} not the result of any operation in the log; lines are missing, and the memory of {} is \
+                 unexplained",
+                counted_as(self.undefined, "operand is", "operands are"),
+                by_count(self.undefined, "that tensor", "those tensors")
             );
             tables.warn(None, message)?;
         }
-        match self.unmatched {
-            0 => Ok(()),
-            1 => {
-                let message =
-                    "1 program run matches none of the dumped graphs; the names of its arguments are unknown";
-                tables.warn(None, message)
-            }
-            runs => {
-                let message = format!(
-                    "{runs} program runs match none of the dumped graphs; the names of their arguments are unknown"
-                );
-                tables.warn(None, message)
-            }
+        if self.unmatched > 0 {
+            let message = format!(
+                "{} none of the dumped graphs; the names of {} arguments are unknown",
+                counted_as(self.unmatched, "program run matches", "program runs match"),
+                by_count(self.unmatched, "its", "their")
+            );
+            tables.warn(None, message)?;
         }
+        Ok(())
     }
 
     /// Warns about memory that was allocated before the first line.
     fn warn_of_the_beginning(&self, tables: &mut Tables<'_>) -> Result<()> {
         let unexplained = self.unexplained_at_first.map(|(bytes, _)| {
             format!(
-                "{} MiB per bank of DRAM do not belong to any tensor at the first memory state",
+                "{} MiB per bank of DRAM does not belong to any tensor at the first memory state",
                 mib(bytes)
             )
         });
@@ -168,24 +162,20 @@ impl Doubts {
         let message = match (self.cached_before, unexplained) {
             (0, None) => return Ok(()),
             (0, Some(unexplained)) if are_arguments_placed => format!(
-                "the log begins inside a running process, or tensors were created before its first program: \
-                 {unexplained} and are reported as unexplained"
+                "the log does not include the start of the process, or tensors were created before its first program; \
+                 {unexplained} and is reported as unexplained"
             ),
             (0, Some(unexplained)) => format!(
-                "the log does not show which arguments of its first program are on the device: {unexplained} and are \
-                 reported as unexplained. They may be arguments that no operation uses or tensors created before the \
-                 program, or the log may begin inside a running process"
+                "the log does not show which arguments of its first program are on the device; {unexplained} and is \
+                 reported as unexplained. It may be arguments that no operation uses or tensors created before the \
+                 program, or the log may not include the start of the process"
             ),
             (results, unexplained) => {
-                let results = if results == 1 {
-                    "1 cached result".to_owned()
-                } else {
-                    format!("{results} cached results")
-                };
+                let results = counted(results, "cached result");
                 let unexplained =
                     unexplained.map_or_else(String::new, |unexplained| format!("; {unexplained}"));
                 format!(
-                    "the log begins inside a running process: it uses {results} that no program in it \
+                    "the log does not include the start of the process; it uses {results} that no program in the log \
                      computes{unexplained}. Memory allocated before the first line is only attributed to tensors \
                      that the log names"
                 )
