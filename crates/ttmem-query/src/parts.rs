@@ -167,7 +167,8 @@ fn with_retained(row: Ran, calls: Option<&mut Vec<u64>>) -> Ran {
     let Some(calls) = calls.filter(|calls| !calls.is_empty() && row.kept_bytes.is_some()) else { return row };
     let is_every_call = calls.len() as u64 == row.calls;
     let retaining = calls.iter().filter(|bytes| **bytes > 0).count() as u64;
-    let middle = calls.len() / 2;
+    // Of two in the middle, the lower one: what half of the calls retain is not what a call retains.
+    let middle = (calls.len() - 1) / 2;
     let (_, median, _) = calls.select_nth_unstable(middle);
     Ran { retained_per_call_bytes: Some(*median), retaining_calls: is_every_call.then_some(retaining), ..row }
 }

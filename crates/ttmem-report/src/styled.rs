@@ -4,8 +4,9 @@
 use std::fmt;
 
 use ttmem_query::Level;
+use unicode_width::UnicodeWidthStr;
 
-use super::table::{Table, cut_end, one_line};
+use super::table::{Table, cut, cut_end, one_line};
 
 /// The meaning of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,7 +135,7 @@ impl Text {
     /// Adds a line of plain text, wrapped to its own indent if it is too long.
     pub(super) fn line(&mut self, text: impl AsRef<str>) {
         let text = text.as_ref();
-        if text.chars().count() <= self.width {
+        if text.width() <= self.width {
             return self.spans([Span::plain(text)]);
         }
         let indent = " ".repeat(text.len() - text.trim_start().len());
@@ -186,7 +187,7 @@ impl Text {
     }
 
     fn wrapped(&mut self, text: &str, style: Style, first: &str, next: &str) {
-        let room = self.width.min(MAX_SENTENCE_WIDTH).saturating_sub(first.len());
+        let room = self.width.min(MAX_SENTENCE_WIDTH).saturating_sub(first.len().max(next.len()));
         for (index, line) in wrap(text, room).iter().enumerate() {
             let indent = if index == 0 { first } else { next };
             let indent = (!indent.is_empty()).then(|| Span::plain(indent));
@@ -205,7 +206,7 @@ impl fmt::Display for Text {
     }
 }
 
-/// Wraps words to a width. A number stays with its unit.
+/// Wraps words to a width. A number stays with its unit, and a word that is too long is shortened.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let is_unit = |word: &str| ["KiB", "MiB", "GiB", "%"].iter().any(|unit| word.starts_with(unit));
     let mut lines: Vec<String> = Vec::new();
@@ -215,8 +216,9 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
             Some(unit) => format!("{word} {unit}"),
             None => word.to_owned(),
         };
+        let word = cut(&word, width);
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+            Some(line) if line.width() + 1 + word.width() <= width => {
                 line.push(' ');
                 line.push_str(&word);
             }

@@ -80,12 +80,12 @@ impl Table {
         self.rows.iter().map(line).collect()
     }
 
-    /// The columns that are shown: those with a header or a cell, without optional ones that do not fit.
+    /// The columns that are shown: those with a header or a cell, and optional ones only if there is room.
     fn columns(&self, room: usize) -> Vec<usize> {
-        let is_used = |column: &usize| self.rows.iter().any(|row| !row[*column].is_empty());
-        let mut columns: Vec<usize> = (0..self.align.len()).filter(is_used).collect();
+        let longest: Vec<usize> = (0..self.align.len()).map(|column| self.longest(column)).collect();
+        let mut columns: Vec<usize> = (0..self.align.len()).filter(|&column| longest[column] > 0).collect();
         for optional in &self.optional {
-            let least: usize = columns.iter().map(|&column| self.least(column)).sum();
+            let least: usize = columns.iter().map(|&column| self.least(column, longest[column])).sum();
             if least + gaps(&columns) <= room {
                 break;
             }
@@ -97,9 +97,15 @@ impl Table {
     /// The widths of columns. If the table is too wide, flexible columns shrink, the widest first.
     fn widths(&self, columns: &[usize], room: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = columns.iter().map(|&column| self.longest(column)).collect();
+        let least: Vec<usize> =
+            columns.iter().zip(&widths).map(|(&column, &longest)| self.least(column, longest)).collect();
+        // No column is wider than the table, whatever its cells are.
+        for (width, least) in widths.iter_mut().zip(&least) {
+            *width = (*width).min(room).max(*least);
+        }
         let mut excess = (widths.iter().sum::<usize>() + gaps(columns)).saturating_sub(room);
         while excess > 0 {
-            let can_shrink = |place: &usize| widths[*place] > self.least(columns[*place]);
+            let can_shrink = |place: &usize| widths[*place] > least[*place];
             let Some(widest) = (0..widths.len()).filter(can_shrink).max_by_key(|&place| widths[place]) else {
                 break;
             };
@@ -113,9 +119,8 @@ impl Table {
         self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0)
     }
 
-    /// The least width of a column. A header is never shortened.
-    fn least(&self, column: usize) -> usize {
-        let longest = self.longest(column);
+    /// The least width of a column whose longest cell is known. A header is never shortened.
+    fn least(&self, column: usize, longest: usize) -> usize {
         if self.align[column].is_flexible() {
             longest.min(self.rows[0][column].width().max(MIN_FLEXIBLE))
         } else {

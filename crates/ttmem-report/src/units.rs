@@ -37,8 +37,8 @@ impl Unit {
     pub fn show(self, bytes: u64) -> String {
         match self {
             // Something is never shown as nothing.
-            Self::Kib if bytes > 0 && bytes < KIB / 20 => "<0.1 KiB".into(),
-            Self::Mib if bytes > 0 && bytes < MIB / 20 => "<0.1 MiB".into(),
+            Self::Kib if bytes > 0 && bytes.saturating_mul(20) < KIB => "<0.1 KiB".into(),
+            Self::Mib if bytes > 0 && bytes.saturating_mul(20) < MIB => "<0.1 MiB".into(),
             Self::Kib => format!("{} KiB", tenths(bytes, KIB)),
             Self::Mib => format!("{} MiB", tenths(bytes, MIB)),
             Self::Own => size(bytes),

@@ -1,7 +1,7 @@
 //! The effect of each step on memory, and the steps with the largest increases.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use ttmem_model::{Cursor, CurveKind, Moment, Profile, Step, StrId, difference};
@@ -99,7 +99,7 @@ pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: us
     // The same type of two graphs has two numbers, so types are compared by their content.
     type Key<'a> = (Option<&'a str>, Option<(&'a [u64], StrId)>);
     let quantum = account.pool.quantum;
-    let mut found: FxHashMap<Key<'_>, Vec<Repeated>> = FxHashMap::default();
+    let mut found: FxHashMap<Key<'_>, BTreeMap<u64, Repeated>> = FxHashMap::default();
     let mut seen: FxHashSet<(Step, StrId)> = FxHashSet::default();
     for (step, effect) in effects(account, span) {
         let added = effect.and_then(|effect| u64::try_from(effect).ok());
@@ -108,16 +108,15 @@ pub fn increases(profile: &Profile, account: &Account<'_>, span: Span, count: us
         let ty = op.as_ref().and_then(|op| profile.tensor_type(op.result_types.first().copied().flatten()?));
         let key = (profile.op_name(account.rank, step), ty.map(|ty| (&ty.shape[..], ty.dtype)));
         let known = found.entry(key).or_default();
-        let place = known.iter().position(|one| one.added.abs_diff(added) <= quantum).unwrap_or_else(|| {
-            known.push(Repeated { first: step, last: step, count: 0, added, locations: Vec::new() });
-            known.len() - 1
-        });
-        let repeated = &mut known[place];
+        let near = added.saturating_sub(quantum)..=added.saturating_add(quantum);
+        let same = known.range(near).next().map_or(added, |(same, _)| *same);
+        let new = || Repeated { first: step, last: step, count: 0, added, locations: Vec::new() };
+        let repeated = known.entry(same).or_insert_with(new);
         repeated.last = step;
         repeated.count += 1;
         repeated.locations.extend(op.and_then(|op| op.loc).filter(|loc| seen.insert((repeated.first, *loc))));
     }
-    let mut increases: Vec<Repeated> = found.into_values().flatten().collect();
+    let mut increases: Vec<Repeated> = found.into_values().flat_map(BTreeMap::into_values).collect();
     increases.sort_unstable_by_key(|repeated| (Reverse(repeated.added), repeated.first));
     increases.truncate(count);
     increases

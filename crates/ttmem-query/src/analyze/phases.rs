@@ -9,9 +9,11 @@
 //! |---|---|
 //! | model, optimizer | the sum of the changes of all phases that create it |
 //! | activations | the sum of the changes of the forward passes since the last backward pass; the highest such sum |
-//! | gradients | the sum of the changes of forward and backward passes since the last optimizer creation, up to the last backward pass; from zero again after a phase that frees them |
+//! | gradients | in the first iteration, the use after the last backward pass minus the use after the last optimizer creation before it |
 //!
 //! If one part of a sum is unknown, so is the sum.
+
+use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{Phase, Session};
@@ -84,7 +86,7 @@ pub fn measured(phases: &[Known<'_>]) -> Measured {
     Measured {
         model: changes(phases, Kind::Model),
         optimizer: changes(phases, Kind::Optimizer),
-        gradients: gradients(up_to_backward(phases)).bytes(),
+        gradients: gradients(first_iteration(phases)),
         activations: activations(phases),
     }
 }
@@ -96,69 +98,46 @@ fn changes(phases: &[Known<'_>], kind: Kind) -> Option<i64> {
     of_kind.try_fold(0i64, |sum, known| Some(sum.saturating_add(known.phase.change?)))
 }
 
-/// The gradients that the last backward pass left, if no later phase frees them.
-///
-/// What later phases allocate, such as the state of an optimizer that is created in its first step, is not part of them.
-fn gradients(phases: &[Known<'_>]) -> Held {
-    // The level before the gradients is only known once the optimizer exists.
-    let mut sum = None;
-    let mut held = Held::Nothing;
-    for (index, known) in phases.iter().enumerate() {
-        let change = change(phases, index);
-        match known.kind {
-            Kind::Optimizer => sum = Some(0),
-            Kind::Forward | Kind::Backward => {
-                sum = sum.zip(change).map(|(sum, change)| i64::saturating_add(sum, change));
-            }
-            Kind::Model | Kind::Other => {
-                if held.bytes().is_some_and(|gradients| frees(phases, index, gradients)) {
-                    (sum, held) = (Some(0), Held::Nothing);
-                }
-            }
-        }
-        if known.kind == Kind::Backward {
-            held = Held::new(true, sum);
-        }
-    }
-    held
+/// The use after the last backward pass minus the use after the last optimizer creation before it.
+fn gradients(phases: &[Known<'_>]) -> Option<i64> {
+    let last = phases.iter().rposition(|known| known.kind == Kind::Backward)?;
+    let before = phases[..last].iter().rev().find(|known| known.kind == Kind::Optimizer)?;
+    let (after, before) = (phases[last].phase.cumulative_current?, before.phase.cumulative_current?);
+    Some(after.saturating_sub(before))
 }
 
-/// The gradients of earlier backward passes that are in memory when a phase starts. The phases after it show whether they
-/// were freed before.
+/// The phases of the first iteration: up to the first other phase after a backward pass. Later iterations start with
+/// what this phase leaves, such as the state of an optimizer that is created in its first step.
+fn first_iteration<'p, 'a>(phases: &'p [Known<'a>]) -> &'p [Known<'a>] {
+    let backward = phases.iter().position(|known| known.kind == Kind::Backward).unwrap_or(phases.len());
+    let end = phases[backward..].iter().position(|known| known.kind == Kind::Other);
+    &phases[..end.map_or(phases.len(), |end| backward + end)]
+}
+
+/// The gradients of earlier backward passes that are in memory when a phase starts.
 fn gradients_before(phases: &[Known<'_>], index: usize) -> Held {
     let before = &phases[..index];
-    let held = gradients(before);
-    let last = before.iter().rposition(|known| !matches!(known.kind, Kind::Forward | Kind::Backward));
-    let is_freed = last.zip(held.bytes()).is_some_and(|(last, gradients)| {
-        let is_end = before[last].kind == Kind::Other
-            && before[..last].iter().any(|known| known.kind == Kind::Backward);
-        is_end && frees(phases, last, gradients)
-    });
-    if is_freed { Held::Nothing } else { held }
+    let Some(last) = before.iter().rposition(|known| known.kind == Kind::Backward) else {
+        return Held::Nothing;
+    };
+    let is_first = first_iteration(before).len() == before.len();
+    let bytes = gradients(if is_first { before } else { first_iteration(phases) });
+    let end = (last + 1..index).find(|&at| phases[at].kind == Kind::Other);
+    let is_freed = end.zip(bytes).is_some_and(|(end, bytes)| is_freed(phases, end, index, bytes));
+    Held::new(!is_freed, bytes)
 }
 
-/// Whether a phase between two iterations frees the gradients: it frees at least half as much, or the next backward pass
-/// leaves at least half as much again, which it would not if they were still there.
-fn frees(phases: &[Known<'_>], index: usize, gradients: i64) -> bool {
+/// Whether gradients are freed between the end of an iteration and a later phase: a phase frees at least half as much, or
+/// the next backward pass leaves at least half as much again, which it would not if they were still there.
+fn is_freed(phases: &[Known<'_>], end: usize, index: usize, gradients: i64) -> bool {
     let is_much = |bytes: i64| bytes > 0 && bytes >= gradients / 2;
-    if change(phases, index).is_some_and(|change| is_much(change.saturating_neg())) {
-        return true;
-    }
-    let later =
-        (index + 1..phases.len()).take_while(|&at| matches!(phases[at].kind, Kind::Forward | Kind::Backward));
-    let next: Vec<usize> = later.collect();
-    let end = next.iter().rposition(|&at| phases[at].kind == Kind::Backward);
-    let again = end.and_then(|end| {
-        next[..=end].iter().try_fold(0_i64, |sum, &at| Some(sum.saturating_add(change(phases, at)?)))
-    });
-    again.is_some_and(is_much)
-}
-
-/// The change of a phase, from its neighbors if it is missing.
-fn change(phases: &[Known<'_>], index: usize) -> Option<i64> {
-    let after = |index: usize| phases[index].phase.cumulative_current;
-    let between = || Some(after(index)?.saturating_sub(after(index.checked_sub(1)?)?));
-    phases[index].phase.change.or_else(between)
+    let level = |at: usize| phases[at].phase.cumulative_current;
+    let frees = |known: &Known<'_>| {
+        known.kind == Kind::Other && known.phase.change.is_some_and(|change| is_much(change.saturating_neg()))
+    };
+    let next = (index..phases.len()).find(|&at| phases[at].kind == Kind::Backward);
+    let again = || Some(level(next?)?.saturating_sub(level(end)?));
+    phases[end..index].iter().any(frees) || again().is_some_and(is_much)
 }
 
 /// Memory that is not freed at the end of iterations.
@@ -178,15 +157,32 @@ const MIN_ITERATIONS: usize = 3;
 /// How memory grows from iteration to iteration: the use at the end of each is higher than before. `label` returns the
 /// name of a phase.
 pub fn growth<'a>(phases: &[Known<'a>], label: impl Fn(&'a Phase) -> &'a str) -> Option<Growth> {
-    let names: Vec<&str> = phases.iter().map(|known| base_name(label(known.phase))).collect();
-    let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
-    for name in &names {
-        *counts.entry(name).or_default() += 1;
+    let mut places: FxHashMap<&str, Vec<usize>> = FxHashMap::default();
+    for (index, known) in phases.iter().enumerate() {
+        places.entry(base_name(label(known.phase))).or_default().push(index);
     }
-    // The last phase that is repeated: a capture may end with another.
-    let phase = names.iter().rposition(|name| counts[name] > MIN_ITERATIONS)?;
-    let ends = phases.iter().zip(&names).filter(|(_, name)| **name == names[phase]).map(|(known, _)| known);
-    let levels: Vec<i64> = ends.map(|known| known.phase.cumulative_current).collect::<Option<_>>()?;
+    let mut repeated: Vec<Vec<usize>> =
+        places.into_values().filter(|ends| are_iterations(phases, ends)).collect();
+    // The last one ends an iteration.
+    repeated.sort_unstable_by_key(|ends| Reverse(ends.last().copied()));
+    repeated.iter().find_map(|ends| growth_at(phases, ends))
+}
+
+/// Whether the phases of one name are in different iterations: a backward pass, or without any, another phase, is between
+/// two of them.
+fn are_iterations(phases: &[Known<'_>], ends: &[usize]) -> bool {
+    let trains = phases.iter().any(|known| known.kind == Kind::Backward);
+    let is_apart = |pair: &[usize]| {
+        let between = &phases[pair[0] + 1..=pair[1]];
+        if trains { between.iter().any(|known| known.kind == Kind::Backward) } else { between.len() > 1 }
+    };
+    ends.len() > MIN_ITERATIONS && ends.windows(2).all(is_apart)
+}
+
+fn growth_at(phases: &[Known<'_>], ends: &[usize]) -> Option<Growth> {
+    let phase = *ends.last()?;
+    let levels: Vec<i64> =
+        ends.iter().map(|&end| phases[end].phase.cumulative_current).collect::<Option<_>>()?;
     let later = levels.get(1..).filter(|later| later.len() >= MIN_ITERATIONS)?;
     let (&first, &last) = (later.first()?, later.last()?);
     let iterations = u64::try_from(later.len() - 1).ok()?;
@@ -199,19 +195,18 @@ pub fn growth<'a>(phases: &[Known<'a>], label: impl Fn(&'a Phase) -> &'a str) ->
 const MIN_GROWTH: i64 = 1000;
 
 fn activations(phases: &[Known<'_>]) -> Option<i64> {
-    let forwards = (0..phases.len()).filter(|&index| phases[index].kind == Kind::Forward);
-    let mut highest = None;
-    for index in forwards {
-        let kept = changes(since_backward(&phases[..=index]), Kind::Forward)?;
-        highest = highest.max(Some(kept));
+    let (mut kept, mut highest) = (0_i64, None);
+    for known in phases {
+        match known.kind {
+            Kind::Backward => kept = 0,
+            Kind::Forward => {
+                kept = kept.saturating_add(known.phase.change?);
+                highest = highest.max(Some(kept));
+            }
+            Kind::Model | Kind::Optimizer | Kind::Other => {}
+        }
     }
     highest
-}
-
-/// The phases up to the last backward pass.
-fn up_to_backward<'p, 'a>(phases: &'p [Known<'a>]) -> &'p [Known<'a>] {
-    let last = phases.iter().rposition(|known| known.kind == Kind::Backward);
-    &phases[..last.map_or(0, |last| last + 1)]
 }
 
 /// The phases after the last backward pass.
@@ -544,6 +539,38 @@ mod tests {
         let phases = known(&phases);
         assert_eq!(measured(&phases).gradients, Some(8));
         assert_eq!(at_peak(&phases, 6).unwrap().gradients, Held::Bytes(8));
+    }
+
+    /// The peak is in a phase after the backward pass of the second iteration.
+    #[test]
+    fn gradients_of_a_later_iteration_are_there_after_its_backward_pass() {
+        let mut rows = vec![("MODEL_CREATION", 8, 8), ("OPTIMIZER_CREATION", 16, 16)];
+        for _ in 0..2 {
+            rows.extend([("EMBED", 1, 1), ("FORWARD_PASS", 3, 4), ("LOSS", 1, 1)]);
+            rows.extend([("BACKWARD_PASS", 3, 7), ("OPTIMIZER_STEP", -8, 9)]);
+        }
+        let (_, phases) = session(&rows);
+        let phases = known(&phases);
+        assert_eq!(measured(&phases).gradients, Some(8));
+        let gradients = |holder| at_peak(&phases, holder).unwrap().gradients;
+        assert_eq!(
+            [5, 6, 7, 10].map(gradients),
+            [Held::Nothing, Held::Bytes(8), Held::Nothing, Held::Nothing]
+        );
+        assert_eq!(gradients(11), Held::Bytes(8));
+    }
+
+    #[test]
+    fn repeated_phases_of_one_iteration_are_not_growth() {
+        let (_, phases) = session(&[
+            ("FORWARD_PASS", 3, 3),
+            ("FORWARD_PASS", 3, 3),
+            ("FORWARD_PASS", 3, 3),
+            ("FORWARD_PASS", 3, 3),
+            ("FORWARD_PASS", 3, 3),
+            ("BACKWARD_PASS", -15, 3),
+        ]);
+        assert_eq!(growth(&known(&phases), |phase| if phase.change < Some(0) { "B" } else { "F" }), None);
     }
 
     /// The phase that ends an iteration frees the gradients and creates the state of the optimizer.

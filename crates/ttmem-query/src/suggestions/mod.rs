@@ -193,8 +193,10 @@ impl Situation<'_> {
     fn group(&self, tensors: &[TensorId]) -> SuggestionGroup {
         let all: Vec<SuggestionTensor> = tensors.iter().map(|tensor| self.tensor(*tensor)).collect();
         let first = all[0].clone();
-        let known =
-            |text: fn(&SuggestionTensor) -> Option<&str>| all.iter().filter_map(text).collect::<Vec<_>>();
+        // What only some of them have is not shown for all.
+        let known = |text: fn(&SuggestionTensor) -> Option<&str>| {
+            all.iter().map(text).collect::<Option<Vec<_>>>().unwrap_or_default()
+        };
         let (loc, locations) = locations(&known(|tensor| tensor.loc.as_deref()));
         let steps = || all.iter().filter_map(|tensor| tensor.born_step);
         SuggestionGroup {

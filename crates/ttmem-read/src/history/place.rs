@@ -39,13 +39,19 @@ pub fn place(profile: &mut Profile) {
 
 /// The operations of a history that only free memory.
 fn only_frees(rank: &Rank) -> FxHashSet<OpId> {
-    let ops_of = |actions: [HistoryAction; 2]| {
-        let rows = rank.history.iter().filter(move |row| actions.contains(&row.action));
+    let frees = |action| matches!(action, HistoryAction::FreeRequested | HistoryAction::Freed);
+    let is_of_block = |action| {
+        use HistoryAction::{Allocated, OutOfMemory, There};
+        frees(action) || matches!(action, There | Allocated | OutOfMemory)
+    };
+    let ops_that = |are_frees: bool| {
+        let rows =
+            rank.history.iter().filter(move |row| frees(row.action) == are_frees && is_of_block(row.action));
         rows.map(|row| row.op).collect::<FxHashSet<OpId>>()
     };
-    let allocate = ops_of([HistoryAction::There, HistoryAction::Allocated]);
-    let free = ops_of([HistoryAction::FreeRequested, HistoryAction::Freed]);
-    free.into_iter().filter(|op| !allocate.contains(op)).collect()
+    let mut others = ops_that(false);
+    others.extend(rank.steps.iter().map(|step| step.op));
+    ops_that(true).into_iter().filter(|op| !others.contains(op)).collect()
 }
 
 /// An item on the timeline.

@@ -8,6 +8,7 @@ use ttmem_query::{
 
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed, unit, unit_of};
+use crate::phases::grows;
 use crate::units::{duration, mib, signed_percent, size};
 
 /// Rows of the table of phases, per session.
@@ -28,7 +29,12 @@ pub(super) fn sections(
     others: &[&RankSummary],
     rows: usize,
 ) -> Vec<Section> {
-    let phases = (0..rank.sessions.len()).map(|session| Some(phases(rank, session)));
+    let phases = shown_sessions(rank).into_iter().map(|session| Some(phases(rank, session)));
+    let more = rank.sessions.len().saturating_sub(MAX_SESSIONS);
+    let more_sessions = (more > 0).then(|| {
+        Section::new("## Phases of Other Sessions")
+            .paragraph(format!("… {more} more (ttmem phases has all)."))
+    });
     let rest = [
         out_of_memory(rank),
         ended_by(rank),
@@ -44,7 +50,20 @@ pub(super) fn sections(
         ranks(rank, others, summary.source.files.len() > 1),
         warnings(summary, rows),
     ];
-    phases.take(MAX_SESSIONS).chain(rest).flatten().collect()
+    phases.chain([more_sessions]).chain(rest).flatten().collect()
+}
+
+/// The sessions that are described, in order. Those that do not fit or that grow come before others.
+fn shown_sessions(rank: &RankSummary) -> Vec<usize> {
+    let is_fine = |index: &usize| {
+        let session = &rank.sessions[*index];
+        session.fits != Some(false) && session.growth.is_none()
+    };
+    let mut shown: Vec<usize> = (0..rank.sessions.len()).collect();
+    shown.sort_by_key(is_fine);
+    shown.truncate(MAX_SESSIONS);
+    shown.sort_unstable();
+    shown
 }
 
 /// The phases of a session.
@@ -62,6 +81,8 @@ fn phases(rank: &RankSummary, index: usize) -> Section {
     facts.extend(
         session.device_memory_bytes.map(|bytes| format!("The device has {} MiB.", plain(Some(bytes)))),
     );
+    facts.extend((session.fits == Some(false)).then(|| "The session does not fit.".to_owned()));
+    facts.extend(session.growth.as_ref().map(|growth| cell(&grows(growth), MAX_SENTENCE)));
     facts.extend(session.estimated.then(|| "These are estimates: nothing was allocated.".to_owned()));
     facts.extend((!session.finished).then(|| "The session is incomplete.".to_owned()));
     let columns = [
@@ -69,7 +90,7 @@ fn phases(rank: &RankSummary, index: usize) -> Section {
         ("Segment Peak MiB", Align::Right),
         ("Allocations MiB", Align::Right),
         ("Deallocations MiB", Align::Right),
-        ("Change MiB", Align::Right),
+        ("Segment Change MiB", Align::Right),
         ("Cumulative Peak MiB", Align::Right),
         ("Cumulative Current MiB", Align::Right),
         ("L1 Peak MiB", Align::Right),
@@ -304,6 +325,7 @@ fn between_free_blocks(rank: &RankSummary, rows: usize) -> Option<Section> {
         section
             .table(columns, groups.iter().take(rows).map(live_row))
             .floors(rows, 3)
+            .essential(1)
             .of(groups.len(), " groups"),
     )
 }

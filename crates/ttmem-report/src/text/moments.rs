@@ -48,7 +48,7 @@ impl Page<'_> {
     }
 
     pub(super) fn step_named(&self, caused: &Caused) -> String {
-        let op = caused.op.as_ref().map(|op| format!(": {op}"));
+        let op = caused.op.as_ref().map(|op| format!(": {}", cut(&one_line(op), 60)));
         let loc = caused.loc.as_ref().map(|loc| format!(" at {}", cut(&one_line(loc), 60)));
         let program = caused.program.as_ref().filter(|program| !program.is_empty());
         let program = program.map(|program| format!(" in {program}"));
@@ -79,7 +79,7 @@ impl Page<'_> {
     pub(super) fn moment(&self, moment: &PoolMoment, out: &mut Text) {
         let (Some(explained), Some(allocated)) = (moment.explained_per_bank, moment.allocated_per_bank)
         else {
-            self.why_not_attributed().iter().for_each(|line| out.line(line));
+            out.sentence(self.why_not_attributed(), Style::Plain);
             return out.blank();
         };
         let unit = Unit::of(allocated.max(explained));
@@ -116,24 +116,24 @@ impl Page<'_> {
     }
 
     /// Why the memory of a moment is not attributed to tensors, and what to do.
-    pub(super) fn why_not_attributed(&self) -> [&'static str; 2] {
+    pub(super) fn why_not_attributed(&self) -> &'static str {
         match self.format {
-            "memory_profile" => [
-                "  The file lists only the largest tensors of each snapshot, so memory can't be attributed",
-                "  to tensors; use the recording (.ttmem) instead.",
-            ],
-            _ if self.rank.device == Some(DeviceKind::Torch) => [
-                "  Only counters were read (level phases), so memory can't be attributed to tensors: record",
-                "  with level tensors.",
-            ],
-            "tt_json" => [
-                "  The JSON files do not record deallocations, so memory can't be attributed to tensors;",
-                "  summarize the log instead.",
-            ],
-            _ => [
-                "  The log does not list tensors, so memory can't be attributed to them; capture with",
-                "  TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG.",
-            ],
+            "memory_profile" => {
+                "The file lists only the largest tensors of each snapshot, so memory can't be attributed to tensors; use \
+                 the recording (.ttmem) instead."
+            }
+            _ if self.rank.device == Some(DeviceKind::Torch) => {
+                "Only counters were read (level phases), so memory can't be attributed to tensors: record with level \
+                 tensors."
+            }
+            "tt_json" => {
+                "The JSON files do not record deallocations, so memory can't be attributed to tensors; summarize the log \
+                 instead."
+            }
+            _ => {
+                "The log does not list tensors, so memory can't be attributed to them; capture with \
+                 TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG."
+            }
         }
     }
 

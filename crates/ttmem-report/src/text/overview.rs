@@ -34,7 +34,12 @@ pub(super) fn overview(summary: &Summary, out: &mut Text) {
             name_of(rank, has_processes).unwrap_or_else(|| "–".into()),
             count(rank.operations.total.into()),
             peaks.join(", "),
-            rank.oom.as_ref().map_or("", |_| "out of memory").into(),
+            rank.oom.as_ref().map_or_else(String::new, |oom| match oom.pool.as_deref() {
+                Some(pool) if !peaks.iter().any(|peak| peak.starts_with(pool)) => {
+                    format!("out of memory ({pool})")
+                }
+                _ => "out of memory".into(),
+            }),
         ]);
     }
     out.plain_table(&table, "");

@@ -5,7 +5,7 @@ use ttmem_query::SessionSummary;
 use super::Page;
 use crate::phases::{amount, grows, phase_table};
 use crate::styled::{Style, Text};
-use crate::table::one_line;
+use crate::table::{cut, one_line};
 use crate::units::{count, size};
 
 impl Page<'_> {
@@ -60,5 +60,5 @@ fn session_line(index: usize, session: &SessionSummary) -> String {
 }
 
 fn session_name(index: usize, session: &SessionSummary) -> String {
-    session.name.as_deref().map_or_else(|| format!("Summary {}", index + 1), one_line)
+    session.name.as_deref().map_or_else(|| format!("Summary {}", index + 1), |name| cut(&one_line(name), 60))
 }
