@@ -132,7 +132,8 @@ def test_the_cache_of_transformers_is_known_to_be_one(tmp_path: Path) -> None:
     message = found["kv_cache_grows"]
     # Keys and values of two layers, four sequences and 64 elements of 4 bytes.
     assert message.startswith("Each call to LlamaForCausalLM adds 4.0 KiB to cpu on average: ")
-    assert "Most of it is the KV cache (4 tensors from aten::cat" in message
+    # Keys and values may be concatenated in one line or in two.
+    assert re.search(r"Most of it is the KV cache \([24] tensors from aten::cat", message), message
     assert not {"grows", "tensors_grow"} & found.keys()
     (recording,) = tmp_path.glob("*.ttmem")
     live = ttmem.open(recording).summary()["ranks"][0]["peak"]["live"]
