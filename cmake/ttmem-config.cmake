@@ -7,7 +7,7 @@
 if(CMAKE_CURRENT_LIST_DIR MATCHES "/lib/cmake/ttmem$")
     get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
     set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/lib)
-    set(_ttmem_hint "${_ttmem_root}/lib does not contain libttmem; unpack the release again, or set TTMEM_LIBRARY_DIR")
+    set(_ttmem_hint "${_ttmem_root}/lib does not contain libttmem. Unpack the release again, or set TTMEM_LIBRARY_DIR.")
 else()
     get_filename_component(_ttmem_root "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
     set(_ttmem_places ${TTMEM_LIBRARY_DIR} ${_ttmem_root}/target/dist ${_ttmem_root}/target/release ${_ttmem_root}/target/debug)
