@@ -65,10 +65,12 @@ fn as_now(then: &mut Value, now: &Value, file: &Path) {
     for (then, now) in ranks.zip(now["ranks"].as_array().unwrap()) {
         if now["file"] == file.display().to_string() {
             then["file"] = now["file"].clone();
-            then["operations"]["reported"] = now["operations"]["reported"].clone();
-            if let Some(rows) = then["distribution"].as_array_mut() {
-                rows.retain(|row| row["op"] != "free");
-            }
+            let Some(rows) = then["distribution"].as_array_mut() else { continue };
+            let frees =
+                rows.iter().find(|row| row["op"] == "free").map_or(0, |row| row["count"].as_u64().unwrap());
+            rows.retain(|row| row["op"] != "free");
+            let reported = then["operations"]["reported"].as_u64().unwrap();
+            then["operations"]["reported"] = (reported - frees).into();
         }
     }
 }
