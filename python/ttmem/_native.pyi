@@ -93,6 +93,18 @@ class Profile:
 
         """
 
+    def memory_map(self, at: int | None = None, *, rank: int = 0) -> dict[str, Any]:
+        """Returns the buffers of every pool with their addresses (docs/json.md).
+
+        Args:
+            at: A step: the result describes the memory in use before it. By default, the end.
+            rank: The index of the rank in `summary()["ranks"]`.
+
+        Raises:
+            Error: The step or rank does not exist.
+
+        """
+
     def markdown(self, *, budget: int | None = None, top: int | None = None) -> str:
         """Returns the summary as Markdown, as printed by `ttmem summary --markdown`."""
 

@@ -183,7 +183,31 @@ fn apply(rank: &mut Rank, ops: usize, event: RankEvent) -> Option<()> {
         }
         RankEvent::Expected(expected) => rank.expected.push(expected),
         RankEvent::NotWatched(pool, what) => rank.not_watched.push((pool, what)),
-        _ => apply_in_time(rank, ops, event)?,
+        _ => apply_on_cores(rank, event).or_else(|| apply_in_time(rank, ops, event))?,
+    }
+    Some(())
+}
+
+/// Applies an event about the L1 of cores, or the details of an error.
+fn apply_on_cores(rank: &mut Rank, event: RankEvent) -> Option<()> {
+    match event {
+        RankEvent::FaultDetail(fault, detail) => {
+            rank.faults.get(fault as usize)?;
+            rank.fault_details.insert(fault, detail);
+        }
+        RankEvent::CoreMemory(memory) => rank.core_memory = Some(memory),
+        RankEvent::TtnnPeaks(peaks) => rank.ttnn_peaks = Some(peaks),
+        RankEvent::Placed(placement) => {
+            rank.tensors.get(placement.tensor.index())?;
+            // In the order of the allocations, for `Placements::of`.
+            let is_next = rank.placements.tensor.last().is_none_or(|last| *last < placement.tensor);
+            is_next.then(|| rank.placements.push(placement))?;
+        }
+        RankEvent::ProgramBuffer(buffer) => {
+            let is_next = rank.program_buffers.step.last().is_none_or(|last| *last <= buffer.step);
+            (is_next && buffer.step < rank.end()).then(|| rank.program_buffers.push(buffer))?;
+        }
+        _ => return None,
     }
     Some(())
 }
@@ -383,6 +407,13 @@ impl Rank {
         self.sessions.iter().try_for_each(|&session| say(RankEvent::Session(session)))?;
         self.phases.iter().try_for_each(|&phase| say(RankEvent::Phase(phase)))?;
         self.faults.iter().try_for_each(|&fault| say(RankEvent::Fault(fault)))?;
+        for (&fault, &detail) in &self.fault_details {
+            say(RankEvent::FaultDetail(fault, detail))?;
+        }
+        self.core_memory.iter().try_for_each(|&memory| say(RankEvent::CoreMemory(memory)))?;
+        self.ttnn_peaks.iter().try_for_each(|&peaks| say(RankEvent::TtnnPeaks(peaks)))?;
+        self.placements.iter().try_for_each(|placement| say(RankEvent::Placed(placement)))?;
+        self.program_buffers.iter().try_for_each(|buffer| say(RankEvent::ProgramBuffer(buffer)))?;
         self.requires_grad
             .iter()
             .try_for_each(|(&tensor, &does)| say(RankEvent::RequiresGrad(tensor, does)))?;

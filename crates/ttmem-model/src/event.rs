@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, AllocationTotals, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class, CutOut,
-    Derivation, Expected, Fault, Frame, HistoryRow, Label, ModuleId, Moment, Nanoseconds, Op, OpStack,
-    OpTotals, Origin, Outcome, Phase, PoolId, RankId, Reading, Restored, Run, RunId, Scope, ScopeId, Seen,
-    Session, SessionId, Snapshot, Stack, Stage, Step, StepMarks, StepRow, StrId, Tensor, TensorId,
-    TensorType, Thinned, Totals, Warning,
+    Alias, AllocationTotals, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class,
+    CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame, HistoryRow, Label, ModuleId, Moment,
+    Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProgramBuffer, RankId,
+    Reading, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage, Step,
+    StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Warning,
 };
 use crate::error::Result;
 
@@ -176,6 +176,16 @@ pub enum RankEvent {
     NotWatched(PoolId, StrId),
     /// The readings of a pool are samples. With its true peak, if the input states it without a time.
     Sampled(PoolId, Option<u64>),
+    /// The layout of a core's L1.
+    CoreMemory(CoreMemory),
+    /// The address of an allocation.
+    Placed(Placement),
+    /// A buffer of the program that a step runs.
+    ProgramBuffer(ProgramBuffer),
+    /// Details of an error: its index.
+    FaultDetail(u32, FaultDetail),
+    /// The peaks of L1 by ttnn's own rules.
+    TtnnPeaks(TtnnPeaks),
 }
 
 /// The source of a profile.

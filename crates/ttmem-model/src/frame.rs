@@ -64,7 +64,7 @@ use small::Small;
 /// The major version of the format. Files with another one cannot be read.
 pub const MAJOR: u16 = 1;
 /// The minor version of the format. Files with another one can be read.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 /// The maximum number of bytes of events in a frame, and of an event that is not mainly text.
 pub const MAX_EVENTS: usize = 4 << 20;
 /// The maximum number of bytes of an event that is mainly text: a string, a source text, a warning.
@@ -184,6 +184,12 @@ kinds! {
     89 [Event::Of(rank, RankEvent::FaultEnded(fault))] (rank, fault);
     90 [Event::Of(rank, RankEvent::Restored(tensor, made))] (rank, tensor, made);
     91 [Event::Of(rank, RankEvent::CallsSince(time))] (rank, time);
+    // Since version 1.1.
+    92 [Event::Of(rank, RankEvent::CoreMemory(memory))] (rank, memory);
+    93 [Event::Of(rank, RankEvent::Placed(placement))] (rank, placement);
+    94 [Event::Of(rank, RankEvent::ProgramBuffer(buffer))] (rank, buffer);
+    95 [Event::Of(rank, RankEvent::FaultDetail(fault, detail))] (rank, fault, detail);
+    96 [Event::Of(rank, RankEvent::TtnnPeaks(peaks))] (rank, peaks);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

@@ -9,6 +9,7 @@ mod builder;
 mod call;
 mod columns;
 pub mod config;
+mod core_memory;
 mod error;
 mod event;
 pub mod frame;
@@ -31,6 +32,10 @@ pub use builder::Builder;
 pub use call::{
     Call, CallEnd, CallTotals, Calls, Expected, FromStep, Nanoseconds, OpTotals, Outcome, Scope, ScopeKind,
     Scopes, Seen, Snapshot,
+};
+pub use core_memory::{
+    CoreMemory, CoreRange, CoreRanges, FaultDetail, Placement, Placements, ProgramBuffer, ProgramBufferKind,
+    ProgramBuffers, TtnnPeaks,
 };
 pub use error::{Error, Result};
 pub use event::{Event, RankEvent, Sink, Source};

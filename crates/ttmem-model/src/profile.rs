@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CutOut,
-    Derivations, Expected, Fault, FromStep, History, Labels, Module, ModuleId, Moment, Nanoseconds, Op, OpId,
-    OpKind, OpTotals, Ops, Origins, Phase, Pool, PoolId, Position, Restored, Run, RunId, ScopeId, ScopeKind,
-    Scopes, Seen, Session, Snapshot, Source, Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId,
-    TensorType, Tensors, Thinned, TypeId, Warning,
+    Aliases, AllocationTotals, ByteRange, CallEnd, CallId, CallTotals, Calls, CarriedOver, CoreMemory,
+    CutOut, Derivations, Expected, Fault, FaultDetail, FromStep, History, Labels, Module, ModuleId, Moment,
+    Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId, Position,
+    ProgramBuffers, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session, Snapshot, Source,
+    Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, Thinned, TtnnPeaks,
+    TypeId, Warning,
 };
 
 /// The contents of one input.
@@ -68,6 +69,16 @@ pub struct Rank {
     pub phases: Vec<Phase>,
     /// The errors.
     pub faults: Vec<Fault>,
+    /// Details of errors, by their index.
+    pub fault_details: BTreeMap<u32, FaultDetail>,
+    /// The layout of a core's L1, on a device that has cores.
+    pub core_memory: Option<CoreMemory>,
+    /// The peaks of L1 by ttnn's own rules, for a capture.
+    pub ttnn_peaks: Option<TtnnPeaks>,
+    /// The addresses of allocations.
+    pub placements: Placements,
+    /// The buffers of the programs that steps run.
+    pub program_buffers: ProgramBuffers,
     /// The start of the recording, in nanoseconds of Unix time.
     pub began: Option<u64>,
     /// The names of threads and streams.
@@ -214,8 +225,22 @@ impl Rank {
     /// Whether the rank has memory data; a controller that only compiled has none.
     pub fn has_content(&self) -> bool {
         // A process that failed before its first program has only its error.
-        let has_failed = self.process.is_some_and(|number| number > 1) && !self.faults.is_empty();
+        let has_failed = self.process.is_some_and(|number| number > 1) && !self.faults.is_empty()
+            || !self.fault_details.is_empty();
         !self.pools.is_empty() || !self.steps.is_empty() || !self.phases.is_empty() || has_failed
+    }
+
+    /// Whether errors are all that is known, because the input has no programs.
+    pub fn has_only_faults(&self) -> bool {
+        let has_programs = !self.steps.is_empty() || !self.runs.is_empty() || !self.phases.is_empty();
+        !self.fault_details.is_empty() && !has_programs && self.began.is_none()
+    }
+
+    /// The details of an error of this rank; the default if there are none.
+    pub fn fault_detail(&self, fault: &Fault) -> FaultDetail {
+        let index = self.faults.iter().position(|one| one == fault);
+        let index = index.and_then(|index| u32::try_from(index).ok());
+        index.and_then(|index| self.fault_details.get(&index)).copied().unwrap_or_default()
     }
 
     /// The operation of a step.

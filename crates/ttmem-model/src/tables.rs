@@ -37,10 +37,17 @@ impl StepMarks {
     pub const VIEW: Self = Self(1 << 3);
     /// The step did not complete.
     pub const FAILED: Self = Self(1 << 4);
+    /// The step ran a program whose buffers are not in the input.
+    pub const UNKNOWN_PROGRAM: Self = Self(1 << 5);
 
     /// Adds the marks of another.
     pub fn add(&mut self, other: Self) {
         self.0 |= other.0;
+    }
+
+    /// Removes the marks of another.
+    pub fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
     }
 
     /// Whether all marks of another are set.

@@ -74,6 +74,17 @@ impl Profile {
         py.import("json")?.call_method1("loads", (text,))
     }
 
+    /// The buffers of every pool before a step, with their addresses.
+    #[pyo3(signature = (at=None, *, rank=0))]
+    fn memory_map<'py>(&self, py: Python<'py>, at: Option<u32>, rank: usize) -> PyResult<Bound<'py, PyAny>> {
+        let text = self.ask(py, |profile| {
+            let map = query::memory_map(profile, rank, at)?;
+            serde_json::to_string(&map).map_err(|error| Error::Bug(error.to_string()))
+        });
+        let text = text.map_err(|error| raised(py, error))?;
+        py.import("json")?.call_method1("loads", (text,))
+    }
+
     /// Returns the summary as Markdown, as printed by `ttmem summary --markdown`.
     ///
     /// `budget` limits its size in bytes, `top` the rows of its tables.

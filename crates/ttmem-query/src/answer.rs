@@ -7,6 +7,7 @@ use ttmem_model::{Block, Class, Position, Step};
 
 use super::about::Extent;
 use super::device::DeviceKind;
+use super::l1::L1Summary;
 use super::level::Level;
 use super::named::Named;
 use super::phases::Growth;
@@ -65,6 +66,8 @@ pub struct RankSummary {
     pub processes: u32,
     /// The input file.
     pub file: String,
+    /// The format of that file.
+    pub format: String,
     /// The kind of device it ran on.
     pub device: Option<DeviceKind>,
     /// The number of top-level program runs.
@@ -79,6 +82,8 @@ pub struct RankSummary {
     pub distribution: Vec<OpCount>,
     /// The memory pools, by name.
     pub pools: Named<PoolSummary>,
+    /// The L1 of a Tenstorrent core: tensors, the buffers of programs, and the headroom between them.
+    pub l1: Option<L1Summary>,
     /// The peak of the most important pool: the one that ran out of memory, or DRAM.
     pub peak: Option<PoolMoment>,
     /// Every pool at its peak.
@@ -550,6 +555,8 @@ pub struct AtMoment {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct PaddingSummary {
+    /// The pool.
+    pub pool: String,
     /// The total size, including padding.
     pub padded_bytes: u64,
     /// The size of the elements.
@@ -724,9 +731,9 @@ pub struct Oom {
     pub largest_free_per_bank: Option<u64>,
     /// The missing bytes per bank.
     pub lacks_per_bank: Option<u64>,
-    /// The bytes held by tensors at that point; omitted if the input is not a recording.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allocated_per_bank: Option<u64>,
+    /// Further facts from the message.
+    #[serde(flatten)]
+    pub facts: FaultFacts,
     /// The part of the program that the step ran in; omitted if the program has no named parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
@@ -734,7 +741,7 @@ pub struct Oom {
     pub overlap_bytes: Option<u64>,
     /// The step that failed.
     pub step: Option<Step>,
-    /// The operation of that step.
+    /// The operation that failed.
     pub op: Option<String>,
     /// The source location of the operation.
     pub loc: Option<String>,
@@ -762,6 +769,36 @@ pub struct OwnerSummary {
     pub widened: bool,
 }
 
+/// Facts of an error that only some messages have.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
+pub struct FaultFacts {
+    /// The size of a bank.
+    pub capacity_per_bank: Option<u64>,
+    /// The allocated bytes per bank.
+    pub allocated_per_bank: Option<u64>,
+    /// The bytes per bank where the allocation was allowed, if dependencies restrict it.
+    pub placeable_per_bank: Option<u64>,
+    /// The number of windows that these bytes are in.
+    pub placeable_windows: Option<u64>,
+    /// The largest of these windows.
+    pub largest_placeable_per_bank: Option<u64>,
+    /// The kind of the program's buffers that do not fit: `circular` or `dataflow`.
+    pub buffers: Option<&'static str>,
+    /// The address where these buffers end.
+    pub region_end: Option<u64>,
+    /// The address of the lowest buffer above them, or of the trace buffer that overlaps other memory.
+    pub buffer_address: Option<u64>,
+    /// The size of L1 or of the trace region, or the lowest allowed address.
+    pub limit: Option<u64>,
+    /// The cores, as in the message.
+    pub cores: Option<String>,
+    /// The number of the program.
+    pub program: Option<u64>,
+    /// Whether a check of the operation failed, before the allocator was asked.
+    pub refused: bool,
+}
+
 /// An error in the input, such as a failed allocation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
@@ -772,8 +809,23 @@ pub struct FaultSummary {
     pub pool: Option<String>,
     /// The step that failed.
     pub step: Option<Step>,
-    /// The operation of that step.
+    /// The operation that failed.
     pub op: Option<String>,
+    /// The source location of the operation.
+    pub loc: Option<String>,
+    /// The requested bytes on the device.
+    pub requested_total: Option<u64>,
+    /// The requested bytes per bank.
+    pub requested_per_bank: Option<u64>,
+    /// The number of banks.
+    pub banks: Option<u32>,
+    /// The free bytes per bank.
+    pub free_per_bank: Option<u64>,
+    /// The largest free block of a bank.
+    pub largest_free_per_bank: Option<u64>,
+    /// Further facts from the message.
+    #[serde(flatten)]
+    pub facts: FaultFacts,
     /// The line number of the error in the input.
     pub line: Option<u64>,
     /// Whether the error ended the program.

@@ -1,8 +1,8 @@
 //! The program's errors in the response of `ttmem summary`.
 
-use ttmem_model::{Fault, FaultKind, Step};
+use ttmem_model::{Fault, FaultDetail, FaultKind, ProgramBufferKind, Step};
 
-use super::answer::{FaultSummary, Oom, OwnerSummary};
+use super::answer::{FaultFacts, FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
 use super::words::{brief_sentence, one_line};
 use crate::analyze::oom;
@@ -40,14 +40,46 @@ impl View<'_> {
             free_per_bank: verdict.free,
             largest_free_per_bank: verdict.largest_free,
             lacks_per_bank: verdict.lacks(),
-            allocated_per_bank: self.allocated_then(verdict),
+            facts: self.facts(fault, &verdict.detail),
             within: fault.step.and_then(|step| self.part_of(step)),
             overlap_bytes: verdict.overlap,
             step: fault.step,
-            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
-            loc: fault.step.and_then(|step| self.profile.op_loc(self.rank, step)).map(str::to_owned),
+            op: self.op_of(fault, &verdict.detail).map(str::to_owned),
+            loc: self.loc_of(fault, &verdict.detail).map(str::to_owned),
             belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
             message: self.text(fault.message),
+        }
+    }
+
+    /// The operation that failed: that of its step, or the one that the message, the traceback or the backtrace names.
+    pub(super) fn op_of(&self, fault: &Fault, detail: &FaultDetail) -> Option<&str> {
+        let of_step = fault.step.and_then(|step| self.profile.op_name(self.rank, step));
+        of_step.or_else(|| detail.op.map(|op| self.profile.text(op)))
+    }
+
+    /// The location of the operation that failed.
+    pub(super) fn loc_of(&self, fault: &Fault, detail: &FaultDetail) -> Option<&str> {
+        let of_step = fault.step.and_then(|step| self.profile.op_loc(self.rank, step));
+        of_step.or_else(|| detail.loc.map(|loc| self.profile.text(loc)))
+    }
+
+    fn facts(&self, fault: &Fault, detail: &FaultDetail) -> FaultFacts {
+        let is_clash = fault.kind == FaultKind::CircularBuffersClash;
+        // A trace buffer that overlaps other memory has an address, one that is too large has not.
+        let has_address = is_clash || fault.kind == FaultKind::TraceRegion && fault.region_end.is_some();
+        FaultFacts {
+            capacity_per_bank: fault.bank_size,
+            allocated_per_bank: fault.allocated,
+            placeable_per_bank: detail.placeable,
+            placeable_windows: detail.windows,
+            largest_placeable_per_bank: detail.largest_placeable,
+            buffers: detail.buffers.map(buffer_kind),
+            region_end: fault.region_end,
+            buffer_address: fault.limit.filter(|_| has_address),
+            limit: fault.limit.filter(|_| !has_address),
+            cores: detail.cores.map(|cores| self.text(cores)),
+            program: detail.program,
+            refused: detail.is_refusal,
         }
     }
 
@@ -75,6 +107,7 @@ impl View<'_> {
 
     /// An error as it was recorded.
     pub(super) fn fault(&self, fault: &Fault) -> FaultSummary {
+        let detail = self.rank.fault_detail(fault);
         FaultSummary {
             kind: match fault.kind {
                 FaultKind::OutOfMemory => "out_of_memory",
@@ -86,10 +119,26 @@ impl View<'_> {
             },
             pool: fault.pool.map(|pool| self.text(pool)),
             step: fault.step,
-            op: fault.step.and_then(|step| self.profile.op_name(self.rank, step)).map(str::to_owned),
+            op: self.op_of(fault, &detail).map(str::to_owned),
+            loc: self.loc_of(fault, &detail).map(str::to_owned),
+            requested_total: fault.requested_total,
+            requested_per_bank: fault.requested_per_bank,
+            banks: fault.banks,
+            free_per_bank: fault.free,
+            largest_free_per_bank: fault.largest_free,
+            facts: self.facts(fault, &detail),
             line: Some(fault.line).filter(|line| *line > 0),
             ended_program: fault.ended_program,
             message: self.text(fault.message),
         }
+    }
+}
+
+/// The name of the kind of a program's buffers.
+pub(super) fn buffer_kind(kind: ProgramBufferKind) -> &'static str {
+    match kind {
+        ProgramBufferKind::Circular => "circular",
+        ProgramBufferKind::Dataflow => "dataflow",
+        ProgramBufferKind::Scratchpad => "scratchpad",
     }
 }

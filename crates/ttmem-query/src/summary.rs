@@ -20,7 +20,8 @@ use super::device::DeviceKind;
 use super::expectations::Expectations;
 use super::expected;
 use super::groups::locations;
-use super::level::Thresholds;
+use super::l1::l1_summary;
+use super::level::{Level, Thresholds};
 use super::named::Named;
 use super::parts::Parts;
 use super::phases::{phase_summary, session_summaries};
@@ -237,7 +238,10 @@ impl<'a> View<'a> {
         let place = |id: PoolId| self.accounts.iter().position(|account| account.id == id);
         let peak_of = |id: PoolId| peaks.get(place(id)?).copied().flatten().map(|peak| peak.per_bank);
         let dram = main_pool(self.profile, self.rank, peak_of).and_then(place);
-        let main = self.failed_pool(fault).or(dram);
+        let l1 = l1_summary(self.profile, self.rank, self.span, self.request.at, &self.request.thresholds);
+        // Nearly full L1 matters more than DRAM with room.
+        let tight = l1.as_ref().filter(|l1| l1.level > Some(Level::Ok)).and_then(|_| self.named("L1"));
+        let main = self.failed_pool(fault).or(tight).or(dram);
         let dram_account = dram.and_then(|index| self.accounts.get(index));
         let dram_peak = dram.and_then(|index| Some((self.accounts.get(index)?, (*peaks.get(index)?)?.at)));
         let moments: Vec<(String, PoolMoment)> = with_peaks()
@@ -248,6 +252,7 @@ impl<'a> View<'a> {
             process: process(self.rank),
             processes: self.profile.ranks.iter().map(process).max().unwrap_or(1),
             file: self.profile.source.file.clone(),
+            format: self.profile.source.format.clone(),
             device: DeviceKind::of(self.profile, self.rank),
             runs: self.runs().count(),
             passes: self.passes(),
@@ -261,6 +266,7 @@ impl<'a> View<'a> {
                 fault.and_then(|fault| fault.pool).map(|pool| self.profile.text(pool)),
                 dram_account.map(|account| self.profile.text(account.pool.name)),
             ),
+            l1,
             peak: main.and_then(|main| moments.get(main)).map(|(_, moment)| moment.clone()),
             peaks: Named(moments),
             at: self.request.at.map(|at| self.at(at)).transpose()?,
@@ -423,7 +429,7 @@ impl<'a> View<'a> {
         let total = |per_bank: Option<u64>| per_bank?.checked_mul(u64::from(pool.banks?));
         let end = self.end(account);
         let peak_per_bank = unseen.or(peak.map(|peak| peak.per_bank));
-        let position = peak.and_then(|peak| peak.position());
+        let position = peak.and_then(|peak| peak.position()).filter(|_| !self.rank.has_only_faults());
         let capacity_per_bank = self.capacity(pool, fault);
         let name = self.profile.text(pool.name);
         PoolSummary {
@@ -481,6 +487,10 @@ impl<'a> View<'a> {
 
     /// The allocated bytes of a pool after the last step of the span.
     fn end(&self, account: &Account<'_>) -> Option<Held> {
+        // The message of an error has the state at the error, not at the end.
+        if self.rank.has_only_faults() {
+            return None;
+        }
         let late = self.span.last(self.rank);
         let measured = account.pool.observed.contains(late).then(|| account.held(late)).flatten();
         measured.or_else(|| account.held(Moment::early(self.span.end)))
@@ -504,7 +514,8 @@ impl<'a> View<'a> {
         let mut moment = self.moment(account, peak.map(|peak| peak.at));
         // There may be several readings at that moment; the peak is the highest.
         moment.allocated_per_bank = peak.map(|peak| peak.per_bank).or(moment.allocated_per_bank);
-        moment.step = peak.and_then(|peak| peak.position());
+        // Without steps, the state at an error has no position.
+        moment.step = peak.and_then(|peak| peak.position()).filter(|_| !self.rank.has_only_faults());
         if moment.step.is_none() {
             moment.caused_by = None;
         }
@@ -516,7 +527,11 @@ impl<'a> View<'a> {
         let live = at.and_then(|at| live::live_set(self.rank, account.id, at));
         let pool = account.pool;
         let allocated = at.and_then(|at| account.held(at)).map(|held| held.per_bank);
-        let observed = at.filter(|at| pool.observed.contains(*at)).map(|at| pool.reading(at));
+        // Exact states hold until the next one.
+        let holds = |at: Moment| {
+            pool.quantum == 0 && pool.reading(at).allocated.is_some_and(|held| Some(held) == allocated)
+        };
+        let observed = at.filter(|at| pool.observed.contains(*at) || holds(*at)).map(|at| pool.reading(at));
         // If the size of one tensor is unknown, so is the sum.
         let known = live.as_ref().filter(|live| live.unknown == 0);
         let explained = known.map(|live| live.per_bank);
@@ -671,6 +686,7 @@ impl<'a> View<'a> {
             })
         };
         Some(PaddingSummary {
+            pool: self.rank.pools.get(id.index()).map_or_else(String::new, |pool| self.text(pool.name)),
             padded_bytes: found.padded,
             logical_bytes: found.logical,
             overhead_pct: overhead_pct(found.padded, found.logical),

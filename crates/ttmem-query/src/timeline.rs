@@ -13,9 +13,13 @@
 //! | `tensors` | an allocation; `life` is 0 for tensors that are never freed, otherwise their lifetime in moments + 1 |
 //! | `aliases` | another name of a tensor |
 //! | `weights` | a weight, largest first |
+//! | `l1` | a step: the headroom of L1, the lowest tensor address, the end of the program's buffers; the bits of `flags`: runs a program, with unknown buffers, the headroom may be smaller, the program did not fit |
+//! | `programs` | a buffer of the program that a step runs |
 //! | `pool.0` | observed and reconstructed values of a pool: curves as changes, `effect` per step, `run_peak` per run |
 //!
 //! Moments are numbered as in the profile: position `i` has the sides `2i` and `2i + 1`.
+
+mod cores;
 
 use std::borrow::Cow;
 
@@ -25,6 +29,8 @@ use ttmem_model::{
     Class, Curve, CurveKind, Moment, OpId, OpKind, PoolId, Profile, Rank, RunId, StepMarks, StrId, TensorId,
     TensorType, TypeId,
 };
+
+pub use self::cores::L1Outline;
 
 use super::about::Extent;
 use super::rows::Shape;
@@ -140,6 +146,8 @@ pub struct RankOutline {
     pub classes: Vec<&'static str>,
     /// The pools, by number.
     pub pools: Vec<PoolOutline>,
+    /// The layout of a core's L1.
+    pub l1: Option<L1Outline>,
 }
 
 /// Facts about a pool that are not columns.
@@ -226,6 +234,7 @@ impl<'a> Timeline<'a> {
             has_tensors: rank.has_tensors(),
             classes: Class::ALL.iter().map(|class| class.as_str()).collect(),
             pools: self.accounts.iter().map(pool).collect(),
+            l1: cores::outline(profile, rank),
         }
     }
 
@@ -272,6 +281,7 @@ impl<'a> Tables<'a> {
         self.runs(texts, emit);
         self.tensors(texts, emit);
         self.weights(dram, texts, emit);
+        cores::columns(self.profile, self.rank, texts, emit);
         // Last, because the other tables determine the types.
         self.types(texts, emit);
     }

@@ -1,7 +1,8 @@
 //! The sentences of an out-of-memory verdict: what the error means and what to do about it.
 
-use ttmem_model::Step;
+use ttmem_model::{FaultKind, Rank, Step};
 
+use super::faults::buffer_kind;
 use super::statement::Statement;
 use super::summary::View;
 use super::words::{brief_line, shape, size};
@@ -29,13 +30,89 @@ pub(super) fn headline(pool: Option<&str>, cause: Cause) -> String {
     }
 }
 
+/// The headline of a verdict whose details are known.
+fn headline_of(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
+    match (verdict.cause, pool) {
+        (_, Some(pool)) if verdict.detail.is_refusal => {
+            format!("Out of {pool}: an operation needs more than is available.")
+        }
+        (Cause::CircularBuffers, _) => format!("Out of L1: a kernel's {} do not fit.", buffers(verdict)),
+        (cause, pool) => headline(pool, cause),
+    }
+}
+
 impl View<'_> {
     /// The headline, detail and advice of a verdict.
     pub(super) fn statement(&self, verdict: &Verdict<'_>) -> Statement {
         let pool = verdict.fault.pool.map(|pool| self.profile.text(pool));
-        let who = verdict.fault.step.map_or_else(|| "The program".to_owned(), |step| self.failed_step(step));
-        let detail = format!("{who} {}{}{}", request(verdict), self.owner(verdict), self.held_then(verdict));
-        Statement::new(headline(pool, verdict.cause)).detail(detail).advice(advice(pool, verdict))
+        let step = verdict.fault.step.map(|step| self.failed_step(step));
+        let who = step.unwrap_or_else(|| self.failed_operation(verdict));
+        let what = if verdict.detail.is_refusal { need(pool, verdict) } else { self.request(verdict) };
+        let detail = format!(
+            "{who} {what}{}{}{}",
+            self.owner(verdict),
+            self.held_then(verdict),
+            continued(self.rank, verdict)
+        );
+        Statement::new(headline_of(pool, verdict)).detail(detail).advice(advice(pool, verdict))
+    }
+
+    /// `ttnn.softmax at model.py:12`.
+    fn failed_operation(&self, verdict: &Verdict<'_>) -> String {
+        let op = self.op_of(verdict.fault, &verdict.detail).map(|op| brief_line(op, MAX_NAME));
+        let loc = self.loc_of(verdict.fault, &verdict.detail).map(|loc| brief_line(loc, MAX_LOCATION));
+        match (op, loc) {
+            (Some(op), Some(loc)) => format!("{op} at {loc}"),
+            (Some(op), None) => op,
+            (None, Some(loc)) => format!("The program at {loc}"),
+            (None, None) => "The program".to_owned(),
+        }
+    }
+
+    /// What was requested and what was available.
+    fn request(&self, verdict: &Verdict<'_>) -> String {
+        let fault = verdict.fault;
+        let (end, limit) = (fault.region_end, fault.limit);
+        match (fault.kind, end, limit) {
+            (
+                FaultKind::CircularBuffersClash | FaultKind::CircularBuffersTooLarge,
+                Some(end),
+                Some(limit),
+            ) => self.program_buffers(verdict, end, limit),
+            (FaultKind::TraceRegion, Some(mark), Some(address)) => format!(
+                "placed a trace buffer at address {address}, but memory below address {mark} was in use while the trace \
+                 was captured."
+            ),
+            (FaultKind::TraceRegion, None, Some(region)) if fault.requested_total.is_some() => {
+                let trace = fault.requested_total.map_or_else(String::new, size);
+                format!("needs {trace} for a trace, but the trace region has {}.", size(region))
+            }
+            (FaultKind::AddressLimit, Some(address), Some(lowest)) => {
+                format!("needs L1 down to address {address}, but the lowest allowed address is {lowest}.")
+            }
+            _ => request(verdict),
+        }
+    }
+
+    /// The buffers of a program that overlap tensors or exceed L1.
+    fn program_buffers(&self, verdict: &Verdict<'_>, end: u64, limit: u64) -> String {
+        let (detail, buffers) = (&verdict.detail, buffers(verdict));
+        let cores =
+            detail.cores.map(|cores| format!(" on cores {}", brief_line(self.profile.text(cores), MAX_NAME)));
+        let cores = cores.unwrap_or_default();
+        let program = detail.program.map_or_else(String::new, |program| format!(" (program {program})"));
+        let excess = verdict.overlap.map(size);
+        if verdict.exceeds_empty_l1() {
+            let excess = excess.map_or_else(String::new, |excess| format!(", {excess} too much"));
+            return format!(
+                "needs {buffers} up to address {end}{cores}{program}, but L1 ends at address {limit}{excess}."
+            );
+        }
+        let excess = excess.map_or_else(String::new, |excess| format!(": they overlap by {excess}"));
+        format!(
+            "needs {buffers} up to address {end}{cores}{program}, but the lowest L1 buffer is at address \
+             {limit}{excess}."
+        )
     }
 
     /// `Step 107, ttnn.full at "cache.13",`.
@@ -78,10 +155,37 @@ impl View<'_> {
     }
 }
 
+/// `circular buffers` or `dataflow buffers`.
+fn buffers(verdict: &Verdict<'_>) -> String {
+    format!("{} buffers", verdict.detail.buffers.map_or("circular", buffer_kind))
+}
+
+/// The need of an operation that refused to run.
+fn need(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
+    let of_pool = pool.map_or_else(String::new, |pool| format!(" of {pool}"));
+    let per_core = if pool.is_some_and(|pool| pool.starts_with("L1")) { " per core" } else { "" };
+    match (verdict.fault.requested_per_bank, verdict.free) {
+        (Some(need), Some(available)) => {
+            let short = need.checked_sub(available).filter(|short| *short > 0);
+            let short = short.map_or_else(String::new, |bytes| format!(", {} short", size(bytes)));
+            format!(
+                "needs {}{of_pool}{per_core}, but only {} is available{short}.",
+                size(need),
+                size(available)
+            )
+        }
+        (Some(need), None) => format!("needs {}{of_pool}{per_core}, more than is available.", size(need)),
+        (None, Some(available)) => {
+            format!("needs more than the {}{of_pool}{per_core} that is available.", size(available))
+        }
+        (None, None) => format!("needs more{of_pool} than is available."),
+    }
+}
+
 fn request(verdict: &Verdict<'_>) -> String {
     if verdict.cause == Cause::CircularBuffers {
         let overlap = verdict.overlap.map_or_else(String::new, |bytes| format!(" by {}", size(bytes)));
-        return format!("needs circular buffers that exceed the available L1{overlap}.");
+        return format!("needs {} that exceed the available L1{overlap}.", buffers(verdict));
     }
     let fault = verdict.fault;
     let requested = match (fault.requested_per_bank, fault.banks, fault.requested_total) {
@@ -95,10 +199,20 @@ fn request(verdict: &Verdict<'_>) -> String {
         _ => "requested an unknown amount".to_owned(),
     };
     let unit = if fault.banks.is_some_and(|banks| banks > 1) { " per bank" } else { "" };
-    let available = if verdict.cause == Cause::Fragmentation { verdict.largest_free } else { verdict.free };
+    let available =
+        if verdict.cause == Cause::Fragmentation { verdict.largest_usable() } else { verdict.free };
     let short = fault.requested_per_bank.zip(available).and_then(|(wanted, had)| wanted.checked_sub(had));
     let short = short.filter(|short| *short > 0);
     let short = short.map_or_else(String::new, |bytes| format!(", {} short", size(bytes)));
+    if let (Some(free), Some(largest)) = (verdict.free, verdict.detail.largest_placeable) {
+        return placeable(
+            verdict,
+            &requested,
+            &format!("{}{unit} was free", size(free)),
+            &size(largest),
+            &short,
+        );
+    }
     match (verdict.free, verdict.largest_free) {
         (Some(free), Some(largest)) if largest < free && size(largest) != size(free) => {
             let (free, largest) = (size(free), size(largest));
@@ -115,6 +229,20 @@ fn request(verdict: &Verdict<'_>) -> String {
     }
 }
 
+/// A request that other allocations restrict to some windows.
+fn placeable(verdict: &Verdict<'_>, requested: &str, free: &str, largest: &str, short: &str) -> String {
+    let windows = match (verdict.detail.placeable, verdict.detail.windows) {
+        (Some(bytes), Some(1)) => format!("{} of it in one window", size(bytes)),
+        (Some(bytes), Some(windows)) => format!("{} of it in {windows} windows", size(bytes)),
+        (Some(bytes), None) => format!("{} of it", size(bytes)),
+        (None, _) => "part of it".to_owned(),
+    };
+    format!(
+        "{requested}; {free}, but other allocations leave only {windows} for this one, and the largest window was \
+         {largest}{short}."
+    )
+}
+
 /// Whether PyTorch's caching allocator manages a pool.
 fn has_caching_allocator(pool: &str) -> bool {
     pool.starts_with("cuda") || pool.starts_with("xpu")
@@ -126,6 +254,12 @@ fn needed(verdict: &Verdict<'_>) -> Option<u64> {
     held.checked_add(verdict.fault.requested_per_bank?)?.checked_next_multiple_of(1024)
 }
 
+/// The sentence about an error that did not end the program. In a log, other lines may follow the end of a program.
+fn continued(rank: &Rank, verdict: &Verdict<'_>) -> &'static str {
+    let has_continued = !verdict.fault.ended_program && !rank.has_only_faults();
+    if has_continued { " The program continued after this error." } else { "" }
+}
+
 fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
     if pool == Some("L1_SMALL") {
         let needed = needed(verdict);
@@ -133,7 +267,28 @@ fn advice(pool: Option<&str>, verdict: &Verdict<'_>) -> String {
             needed.map_or_else(String::new, |bytes| format!(": at least {bytes} bytes ({})", size(bytes)));
         return format!("Open the device with a larger l1_small_size{least}.");
     }
-    usual_advice(pool, verdict).to_owned()
+    let is_step = verdict.fault.step.is_some();
+    let then = if is_step { "at this step" } else { "at this point" };
+    match verdict.cause {
+        _ if verdict.detail.is_refusal && pool.is_some_and(|pool| pool.starts_with("L1")) => format!(
+            "Move the L1 tensors that are live {then} to DRAM, shard over more cores, or give the operation less work \
+             per core: smaller blocks in the program config, or smaller inputs."
+        ),
+        Cause::CircularBuffers if verdict.exceeds_empty_l1() => {
+            "The buffers do not fit even if L1 is empty, so moving tensors does not help. Use smaller blocks in the program \
+             config, more cores, or a DRAM-sharded program config."
+                .to_owned()
+        }
+        Cause::CircularBuffers => format!(
+            "Move the L1 tensors that are live {then} to DRAM, shard over more cores, or use smaller blocks in the \
+             program config."
+        ),
+        Cause::TraceRegion if verdict.fault.region_end.is_some() => {
+            "Open the device with a trace_region_size, or allocate and free less while the trace is captured."
+                .to_owned()
+        }
+        _ => usual_advice(pool, verdict).to_owned(),
+    }
 }
 
 fn usual_advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
@@ -153,17 +308,14 @@ fn usual_advice(pool: Option<&str>, verdict: &Verdict<'_>) -> &'static str {
         }
         Cause::Fragmentation => {
             "Allocate long-lived tensors (weights, caches) before short-lived ones, free the tensors between the \
-             free blocks (see the fragmentation below), or make the tensor smaller."
+             free blocks, or make the tensor smaller."
         }
         Cause::Capacity => {
             "Free or shrink the tensors that are live at the peak, largest first: use a smaller batch, a narrower \
              dtype (bf16, bfp8), less padding, or more devices."
         }
         Cause::NeverFits => "Split the tensor, shard it over more devices, or store it in a narrower dtype.",
-        Cause::CircularBuffers => {
-            "Move the L1 tensors that are live at this step to DRAM, shard over more cores, or use smaller blocks \
-             in the program config."
-        }
+        Cause::CircularBuffers => "Shard over more cores, or use smaller blocks in the program config.",
         Cause::TraceRegion => "Open the device with a larger trace_region_size, or make the trace smaller.",
         Cause::AddressLimit => "Use smaller or fewer L1 tensors, or interleave them over more cores.",
         Cause::Unknown if verdict.fault.requested_per_bank.is_none() => {

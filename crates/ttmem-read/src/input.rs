@@ -30,6 +30,8 @@ pub struct Input<'a> {
     pub name: &'a str,
     /// How certain it is that the input has the reader's format.
     pub sniff: Sniff,
+    /// Whether the user named the format.
+    pub is_requested: bool,
     /// The decompressed bytes.
     pub stream: Box<dyn Read + Send>,
     /// Whether byte ranges can be read from the file again later. Pipes and compressed files do not allow that.
@@ -175,7 +177,8 @@ fn read_stream(
     let siblings = Siblings::new(path, options.progress.clone());
     let rereadable = path.is_some() && packing.is_none();
     let allow_interleaved = options.allow_interleaved;
-    run(reader, Input { name, sniff, stream, rereadable, siblings, allow_interleaved }, sink)
+    let is_requested = options.format.is_some();
+    run(reader, Input { name, sniff, is_requested, stream, rereadable, siblings, allow_interleaved }, sink)
 }
 
 /// Picks a reader, looking at more of the stream until one is certain. A training program may print a lot before its

@@ -5,16 +5,19 @@
 
 mod evidence;
 mod folder;
+mod free_space;
 pub mod history;
 mod input;
 mod json;
 mod lines;
 mod memory_profile;
+mod python_stack;
 mod reread;
 mod rotated;
 mod siblings;
 mod tt_json;
 pub mod tt_log;
+mod tt_metal;
 mod tt_train;
 mod ttmem;
 mod ttnn_arch;
@@ -30,7 +33,7 @@ pub use input::{Input, Options, Progress, is_packed, open, open_with};
 pub use siblings::{Sibling, Siblings};
 pub use tt_log::last_pass::{Cutting, LastPass};
 pub use tt_log::{Seen, SeenPool, Watch};
-pub use ttnn_graph::graph_changes;
+pub use ttnn_graph::{complete, graph_changes, may_complete};
 
 use std::path::Path;
 
@@ -82,6 +85,7 @@ pub fn readers() -> &'static [&'static dyn Reader] {
         #[cfg(feature = "sqlite")]
         &ttnn_db::TtnnDb,
         &tt_log::TtLog,
+        &tt_metal::TtMetalLog,
         &tt_train::TtTrain,
     ]
 }

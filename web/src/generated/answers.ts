@@ -201,14 +201,50 @@ export type FaultSummary = {
   pool: string | null,
   /** The step that failed. */
   step: number | null,
-  /** The operation of that step. */
+  /** The operation that failed. */
   op: string | null,
+  /** The source location of the operation. */
+  loc: string | null,
+  /** The requested bytes on the device. */
+  requested_total: number | null,
+  /** The requested bytes per bank. */
+  requested_per_bank: number | null,
+  /** The number of banks. */
+  banks: number | null,
+  /** The free bytes per bank. */
+  free_per_bank: number | null,
+  /** The largest free block of a bank. */
+  largest_free_per_bank: number | null,
   /** The line number of the error in the input. */
   line: number | null,
   /** Whether the error ended the program. */
   ended_program: boolean,
   /** The error message. */
   message: string,
+  /** The size of a bank. */
+  capacity_per_bank: number | null,
+  /** The allocated bytes per bank. */
+  allocated_per_bank: number | null,
+  /** The bytes per bank where the allocation was allowed, if dependencies restrict it. */
+  placeable_per_bank: number | null,
+  /** The number of windows that these bytes are in. */
+  placeable_windows: number | null,
+  /** The largest of these windows. */
+  largest_placeable_per_bank: number | null,
+  /** The kind of the program's buffers that do not fit: `circular` or `dataflow`. */
+  buffers: string | null,
+  /** The address where these buffers end. */
+  region_end: number | null,
+  /** The address of the lowest buffer above them, or of the trace buffer that overlaps other memory. */
+  buffer_address: number | null,
+  /** The size of L1 or of the trace region, or the lowest allowed address. */
+  limit: number | null,
+  /** The cores, as in the message. */
+  cores: string | null,
+  /** The number of the program. */
+  program: number | null,
+  /** Whether a check of the operation failed, before the allocator was asked. */
+  refused: boolean,
 };
 
 /** The worst fragmentation of a pool. */
@@ -376,6 +412,98 @@ export type Job = {
 /** The state of a job. */
 export type JobState = "queued" | "reading" | "writing" | "done" | "failed";
 
+/** The L1 of a core while a step runs. Of the cores, the one whose program buffers end highest. */
+export type L1Moment = {
+  /** The step. */
+  step: number,
+  /** Its operation. */
+  op: string | null,
+  /** The location of the operation. */
+  loc: string | null,
+  /** All bytes in use: the reserved part, the program's buffers, the tensors, and the region for small buffers. */
+  bytes: number | null,
+  /** The bytes of tensors. */
+  tensors: number | null,
+  /** The bytes of circular buffers; null if unknown. */
+  circular_buffers: number | null,
+  /** The bytes of dataflow buffers; null if unknown. */
+  dataflow_buffers: number | null,
+  /** The bytes of scratchpads; null if unknown. */
+  scratchpads: number | null,
+  /** The parts in the order of their addresses, without empty ones. */
+  parts: Array<L1Part>,
+  /** The address where the program's buffers end. */
+  program_end: number | null,
+  /** The address of the lowest tensor. */
+  lowest_tensor: number | null,
+  /** The bytes between the two; negative if they overlap. */
+  headroom: number | null,
+  /** The bytes between tensors. Program buffers cannot use them. */
+  holes: number | null,
+  /** Whether the actual headroom may be smaller: buffers are unknown, or tensors have no addresses. */
+  headroom_is_upper_bound: boolean,
+};
+
+/** The layout of a core's L1. */
+export type L1Outline = {
+  /** The size. */
+  size: number,
+  /** The size of the reserved part, which is also the address of a program's first buffer. */
+  reserved: number,
+  /** The size of the region for small buffers at the top. */
+  small: number,
+  /** The number of cores that run programs, in x and y direction. */
+  grid: [number, number] | null,
+  /** The number of the pool of the tensors. */
+  pool: number | null,
+  /** The number of the pool of small buffers. */
+  small_pool: number | null,
+  /** Whether nothing ran: tensors have no addresses. */
+  is_estimate: boolean,
+};
+
+/** A part of a core's L1. */
+export type L1Part = {
+  /** `reserved`, `circular buffers`, `dataflow buffers`, `scratchpads`, `program buffers`, `tensors` or `L1_SMALL`. */
+  name: string,
+  /** The size; null if unknown. */
+  bytes: number | null,
+};
+
+/** The L1 of a core. */
+export type L1Summary = {
+  /** The size of a core's L1. */
+  size_per_core: number | null,
+  /** The part that the runtime reserves. */
+  reserved_per_core: number | null,
+  /** The region for small buffers (`L1_SMALL`). */
+  small_region_per_core: number | null,
+  /** The number of cores that run programs, in x and y direction. */
+  grid: [number, number] | null,
+  /** Whether nothing ran: sizes are right, but addresses and the headroom are those of tensors without gaps. */
+  is_estimate: boolean,
+  /** The number of programs. */
+  programs: number,
+  /** The number of programs whose buffers are not in the input. */
+  unknown_programs: number,
+  /** The step with the most memory in use on a core. */
+  peak: L1Moment | null,
+  /** Whether the actual peak may be higher. */
+  peak_is_lower_bound: boolean,
+  /** Why the actual peak may be higher, and what to do about it. */
+  note: string | null,
+  /** How close the peak is to the size. */
+  level: Level | null,
+  /** The step with the lowest headroom. */
+  lowest_headroom: L1Moment | null,
+  /** The requested step: while it runs. */
+  at: L1Moment | null,
+  /** The peaks that ttnn's own functions compute from the capture. */
+  ttnn: TtnnL1Peaks | null,
+  /** What cannot run, for a program that was only captured and did not run. */
+  verdict: Statement | null,
+};
+
 /** A thread or stream. */
 export type Lane = {
   /** The name of the thread or stream. */
@@ -475,15 +603,13 @@ export type Oom = {
   largest_free_per_bank: number | null,
   /** The missing bytes per bank. */
   lacks_per_bank: number | null,
-  /** The bytes held by tensors at that point; omitted if the input is not a recording. */
-  allocated_per_bank?: number | null,
   /** The part of the program that the step ran in; omitted if the program has no named parts. */
   within?: string | null,
   /** The excess of circular buffers over the available L1. */
   overlap_bytes: number | null,
   /** The step that failed. */
   step: number | null,
-  /** The operation of that step. */
+  /** The operation that failed. */
   op: string | null,
   /** The source location of the operation. */
   loc: string | null,
@@ -497,6 +623,30 @@ export type Oom = {
   detail: string | null,
   /** What to do; `None` if there is nothing to do, or no remedy is known. */
   advice: string | null,
+  /** The size of a bank. */
+  capacity_per_bank: number | null,
+  /** The allocated bytes per bank. */
+  allocated_per_bank: number | null,
+  /** The bytes per bank where the allocation was allowed, if dependencies restrict it. */
+  placeable_per_bank: number | null,
+  /** The number of windows that these bytes are in. */
+  placeable_windows: number | null,
+  /** The largest of these windows. */
+  largest_placeable_per_bank: number | null,
+  /** The kind of the program's buffers that do not fit: `circular` or `dataflow`. */
+  buffers: string | null,
+  /** The address where these buffers end. */
+  region_end: number | null,
+  /** The address of the lowest buffer above them, or of the trace buffer that overlaps other memory. */
+  buffer_address: number | null,
+  /** The size of L1 or of the trace region, or the lowest allowed address. */
+  limit: number | null,
+  /** The cores, as in the message. */
+  cores: string | null,
+  /** The number of the program. */
+  program: number | null,
+  /** Whether a check of the operation failed, before the allocator was asked. */
+  refused: boolean,
 };
 
 /** The number of executions of an operation. */
@@ -585,6 +735,8 @@ export type PaddedTensor = {
 
 /** The padding of tensors. */
 export type PaddingSummary = {
+  /** The pool. */
+  pool: string,
   /** The total size, including padding. */
   padded_bytes: number,
   /** The size of the elements. */
@@ -794,6 +946,8 @@ export type RankHead = {
   classes: Array<string>,
   /** The pools, by number. */
   pools: Array<PoolOutline>,
+  /** The layout of a core's L1. */
+  l1: L1Outline | null,
 };
 
 /** The summary of one rank. */
@@ -806,6 +960,8 @@ export type RankSummary = {
   processes: number,
   /** The input file. */
   file: string,
+  /** The format of that file. */
+  format: string,
   /** The kind of device it ran on. */
   device: DeviceKind | null,
   /** The number of top-level program runs. */
@@ -820,6 +976,8 @@ export type RankSummary = {
   distribution: Array<OpCount>,
   /** The memory pools, by name. */
   pools: Record<string, PoolSummary>,
+  /** The L1 of a Tenstorrent core: tensors, the buffers of programs, and the headroom between them. */
+  l1: L1Summary | null,
   /** The peak of the most important pool: the one that ran out of memory, or DRAM. */
   peak: PoolMoment | null,
   /** Every pool at its peak. */
@@ -968,6 +1126,20 @@ export type SourceSummary = {
   skipped_lines: number,
 };
 
+/**
+ * The text of a verdict or a suggestion: complete sentences with numbers and units.
+ *
+ * `ttmem-query` composes all sentences. Front ends display them as they are and never parse them.
+ */
+export type Statement = {
+  /** The finding, in one sentence. */
+  headline: string,
+  /** Further facts; `None` if the headline contains all of them. */
+  detail: string | null,
+  /** What to do; `None` if there is nothing to do, or no remedy is known. */
+  advice: string | null,
+};
+
 /** How a report was created. */
 export type StoredKind = "report" | "run";
 
@@ -1105,6 +1277,25 @@ export type Suspect = {
   dtype: string | null,
   /** The increase per bank of DRAM, or of the first pool if there is no DRAM. */
   added_per_bank: number,
+};
+
+/**
+ * The peaks of L1 by the rules of ttnn's own functions. They assume that all program buffers are on the same core, and
+ * that these stay until the next program begins.
+ */
+export type TtnnL1Peaks = {
+  /** `extract_resource_usage_per_core`: circular buffers. */
+  peak_cb: number,
+  /** `extract_resource_usage_per_core`: dataflow buffers. */
+  peak_dataflow_buffer: number,
+  /** `extract_resource_usage_per_core`: scratchpads. */
+  peak_scratchpad: number,
+  /** `extract_resource_usage_per_core`: buffers of tensors. */
+  peak_l1: number,
+  /** `extract_resource_usage_per_core`: all of them at the same time. */
+  peak_total: number,
+  /** `extract_peak_L1_memory_usage`: the buffers of all cores plus the program buffers of one core. */
+  peak_l1_memory_usage: number,
 };
 
 /** How urgent a suggestion is, most urgent first. */

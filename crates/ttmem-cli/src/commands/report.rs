@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ttmem::model::Profile;
 use ttmem::report::files::{JsonFiles, page_of};
 use ttmem::store::{Store, clean_name, name_of, plain_name, write_report_with};
 use ttmem::{Error, Result, read};
@@ -15,6 +16,7 @@ Examples:
   ttmem report model.log -o out            write to the folder out
   ttmem report model.log --open            also open the page in a browser
 
+A ttnn capture of a real run and one with RunMode.NO_DISPATCH of the same program become one report.
 Prints the path of the page: a single file that works offline and can be shared.";
 
 /// `ttmem report`
@@ -67,16 +69,41 @@ pub(crate) fn run(args: &Report) -> Result<()> {
     }
     let target = args.output.clone().map_or(Target::Usual, Target::In);
     let names = names_in(&args.files);
+    let json = if args.all { JsonFiles::Always } else { JsonFiles::IfUseful };
+    let mut captures: Vec<(Source<'_>, Profile)> = Vec::new();
     for (file, own) in args.files.iter().zip(&names) {
         // Reports in one folder need different names; the store takes care of that on its own.
         let name = args.name.as_deref().or_else(|| own.as_deref().filter(|_| args.output.is_some()));
-        let json = if args.all { JsonFiles::Always } else { JsonFiles::IfUseful };
-        let page = report_on(file, args.format.as_deref(), name, &target, json)?;
-        if args.open {
-            show_page(&page);
+        let source = Source { file, path: source_of(file)?, name };
+        let profile = reading::open(&source.path, args.format.as_deref())?;
+        if args.files.len() > 1 && read::may_complete(&profile) {
+            captures.push((source, profile));
+        } else {
+            show(&write(&source, profile, &target, json)?, args.open);
         }
     }
+    let (sources, profiles): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
+    let all = sources.iter().zip(read::complete(profiles));
+    for (source, profile) in all.filter_map(|(source, profile)| Some((source, profile?))) {
+        show(&write(source, profile, &target, json)?, args.open);
+    }
     Ok(())
+}
+
+/// An input of a report.
+struct Source<'a> {
+    /// The file or folder, as the user passed it.
+    file: &'a str,
+    /// The file to read.
+    path: String,
+    /// The name of the report.
+    name: Option<&'a str>,
+}
+
+fn show(page: &Path, is_wanted: bool) {
+    if is_wanted {
+        show_page(page);
+    }
 }
 
 /// Numbered names for files that would have the same name (`x-2` …); `None` for the first of each name.
@@ -109,20 +136,25 @@ pub(crate) fn report_on(
     target: &Target,
     json: JsonFiles,
 ) -> Result<PathBuf> {
-    let source = source_of(file)?;
-    let mut profile = reading::open(&source, format)?;
+    let source = Source { file, path: source_of(file)?, name };
+    let profile = reading::open(&source.path, format)?;
+    write(&source, profile, target, json)
+}
+
+fn write(source: &Source<'_>, mut profile: Profile, target: &Target, json: JsonFiles) -> Result<PathBuf> {
+    let Source { file, path: source, name } = source;
     let page = match target {
         Target::Usual if Path::new(file).is_dir() => {
-            let name = name.map_or_else(|| stem_of(&source), plain_name);
+            let name = name.map_or_else(|| stem_of(source), plain_name);
             write_report_with(&mut profile, Some(Path::new(&source)), Path::new(file), &name, json)?;
             Path::new(file).join(page_of(&name))
         }
         Target::Usual => {
-            let stored = Store::from_env()?.with_json(json).save(&mut profile, &source, name)?;
+            let stored = Store::from_env()?.with_json(json).save(&mut profile, source, *name)?;
             stored.folder.join(page_of(stored.stem()))
         }
         Target::In(folder) => {
-            let name = name.map_or_else(|| name_of(&source), clean_name);
+            let name = name.map_or_else(|| name_of(source), clean_name);
             write_report_with(&mut profile, Some(Path::new(&source)), folder, &name, json)?;
             folder.join(page_of(&name))
         }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ttmem::model::Profile;
 use ttmem::query::{self, Expectations, MemorySize, ProcessFilter, Request, RunFilter};
-use ttmem::read::Options;
+use ttmem::read::{self, Options};
 use ttmem::{Error, Result, report};
 
 use crate::replacing::Output;
@@ -109,7 +110,9 @@ pub(crate) fn run(args: &Summary) -> Result<u8> {
     let (run, process, top) = (args.run, args.process, args.limits.top_of_request(args.form));
     let request =
         Request { at: args.at, top, run, rank: args.rank.clone(), process, expect, ..Request::default() };
-    let summary = query::summary(&opened.profiles, &request)?;
+    // Two captures of the same program may be one input.
+    let profiles: Vec<Profile> = read::complete(opened.profiles).into_iter().flatten().collect();
+    let summary = query::summary(&profiles, &request)?;
     console::warn(&summary.source);
     print(&summary, &name(&files), args.form, args.limits, output.as_ref(), None)?;
     Ok(opened.exit_code)

@@ -588,6 +588,7 @@ fn stored_reports_are_listed_found_and_shown() {
         .send(ESCAPE)
         .see("2 reports")
         .send("/")
+        .see("Search")
         .paste("vae")
         .see("1 of 2")
         .send(DOWN)

@@ -12,6 +12,7 @@ pub mod fragmentation;
 pub mod held;
 pub mod hot_paths;
 pub mod interleaved;
+pub mod l1;
 pub mod lanes;
 pub mod lowered;
 pub mod main_pool;

@@ -1,6 +1,6 @@
 //! Out-of-memory errors: their cause, and the tensor that did not fit.
 
-use ttmem_model::{CurveKind, Fault, FaultKind, Moment, Profile, Rank, StrId, TypeId};
+use ttmem_model::{CurveKind, Fault, FaultDetail, FaultKind, Moment, Profile, Rank, StrId, TypeId};
 
 /// The cause of an out-of-memory error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ impl Cause {
 pub struct Verdict<'a> {
     /// The error that the verdict explains.
     pub fault: &'a Fault,
+    /// Its details.
+    pub detail: FaultDetail,
     /// The cause of the error.
     pub cause: Cause,
     /// Whether the numbers are from the error message; if not, they are from the last state before it.
@@ -73,12 +75,23 @@ pub struct Verdict<'a> {
 }
 
 impl Verdict<'_> {
+    /// The largest block of a bank that the allocation could have used.
+    pub fn largest_usable(&self) -> Option<u64> {
+        self.detail.largest_placeable.or(self.largest_free)
+    }
+
+    /// Whether a program's buffers do not fit even if L1 has no tensors.
+    pub fn exceeds_empty_l1(&self) -> bool {
+        // tt-metal checks this first, so a clash with tensors means that the buffers alone would fit.
+        self.fault.kind == FaultKind::CircularBuffersTooLarge
+    }
+
     /// The missing bytes per bank; contiguous bytes if fragmentation is the cause.
     pub fn lacks(&self) -> Option<u64> {
         let requested = self.fault.requested_per_bank;
         match self.cause {
             Cause::Capacity => requested?.checked_sub(self.free?),
-            Cause::Fragmentation => requested?.checked_sub(self.largest_free?),
+            Cause::Fragmentation => requested?.checked_sub(self.largest_usable()?),
             Cause::NeverFits => requested?.checked_sub(self.capacity?),
             Cause::CircularBuffers => self.overlap,
             Cause::TraceRegion | Cause::AddressLimit | Cause::Unknown => None,
@@ -112,16 +125,27 @@ pub enum Part {
     Argument,
 }
 
-/// The out-of-memory error that ended the program; the last one if there are several.
+/// The out-of-memory error that ended the program; the last one if there are several. If the input is about operations
+/// and not about programs (a capture, a database, or only errors), it is the last one, even if the program went on.
 pub fn fatal(rank: &Rank) -> Option<&Fault> {
-    rank.faults.iter().rfind(|fault| fault.ended_program && fault.kind != FaultKind::Exception)
+    let is_of_memory = |fault: &&Fault| fault.kind != FaultKind::Exception;
+    let fatal = rank.faults.iter().filter(is_of_memory).rfind(|fault| fault.ended_program);
+    fatal.or_else(|| rank.faults.iter().rfind(is_of_memory).filter(|_| !knows_programs(rank)))
+}
+
+/// Whether the input says which errors programs survived: a runtime log, or a recording.
+fn knows_programs(rank: &Rank) -> bool {
+    !rank.runs.is_empty() || rank.began.is_some()
 }
 
 /// The cause of an error, with the numbers that show it.
 pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<'a> {
     let (mut free, mut largest_free, mut capacity) = (fault.free, fault.largest_free, fault.bank_size);
-    // Only the verdict on a plain out-of-memory error depends on the free bytes.
-    let needs_state = fault.kind == FaultKind::OutOfMemory && (free.is_none() || largest_free.is_none());
+    let detail = rank.fault_detail(fault);
+    // Only the verdict on a plain out-of-memory error depends on the free bytes. An operation's check has its own limit.
+    let needs_state = fault.kind == FaultKind::OutOfMemory
+        && !detail.is_refusal
+        && (free.is_none() || largest_free.is_none());
     let from_message = !needs_state;
     if needs_state {
         let state = state_before(profile, rank, fault);
@@ -134,18 +158,30 @@ pub fn verdict<'a>(profile: &Profile, rank: &Rank, fault: &'a Fault) -> Verdict<
         FaultKind::TraceRegion => Cause::TraceRegion,
         FaultKind::AddressLimit => Cause::AddressLimit,
         FaultKind::Exception => Cause::Unknown,
-        FaultKind::OutOfMemory => out_of_memory(fault.requested_per_bank, capacity, free, largest_free),
+        FaultKind::OutOfMemory => {
+            let largest = detail.largest_placeable.or(largest_free);
+            out_of_memory(fault.requested_per_bank, capacity, free, largest)
+        }
     };
     Verdict {
         fault,
+        detail,
         cause,
         from_message,
         free,
         largest_free,
         capacity,
-        overlap: fault.region_end.zip(fault.limit).and_then(|(end, limit)| end.checked_sub(limit)),
+        overlap: overlap(fault),
         belongs_to: owners(profile, rank, fault),
     }
+}
+
+/// The excess of a program's buffers. The addresses of other errors are not compared with a size.
+fn overlap(fault: &Fault) -> Option<u64> {
+    let is_of_buffers =
+        matches!(fault.kind, FaultKind::CircularBuffersClash | FaultKind::CircularBuffersTooLarge);
+    let (end, limit) = fault.region_end.zip(fault.limit).filter(|_| is_of_buffers)?;
+    end.checked_sub(limit)
 }
 
 fn out_of_memory(need: Option<u64>, capacity: Option<u64>, free: Option<u64>, largest: Option<u64>) -> Cause {

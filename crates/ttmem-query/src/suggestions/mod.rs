@@ -33,6 +33,7 @@ pub(super) use situation::{PoolAtPeak, Situation};
 
 use super::answer::{Suggestion, SuggestionGroup, SuggestionTensor};
 use super::groups::{locations, pattern};
+use super::level::Level;
 use super::statement::Statement;
 use ttmem_model::{PoolId, Step, StrId, TensorId};
 
@@ -163,7 +164,10 @@ pub fn suggestion_names() -> impl Iterator<Item = &'static str> {
 pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggestion> {
     let find =
         |rule: &'static Rule| (rule.find)(situation).into_iter().map(|finding| (rule.urgency, finding));
-    let mut found: Vec<(Urgency, Finding)> = RULES.iter().flat_map(find).collect();
+    let concerns = |(urgency, finding): &(Urgency, Finding)| {
+        !matches!(urgency, Urgency::Risk | Urgency::Change) || situation.concerns(finding.pool)
+    };
+    let mut found: Vec<(Urgency, Finding)> = RULES.iter().flat_map(find).filter(concerns).collect();
     found.sort_by_key(|(urgency, finding)| (*urgency, Reverse(finding.saves)));
     found.truncate(MAX_SUGGESTIONS);
     let suggestion = |(urgency, finding): (Urgency, Finding)| finding.suggestion(situation, urgency, max);
@@ -174,6 +178,15 @@ pub(super) fn suggestions(situation: &Situation<'_>, max: usize) -> Vec<Suggesti
 const MAX_GROUPS: usize = 5;
 
 impl Situation<'_> {
+    /// Whether a pool matters: if another one ran out of memory, only if it is nearly full itself.
+    fn concerns(&self, pool: PoolId) -> bool {
+        let Some(failed) = self.verdict.and_then(|verdict| verdict.fault.pool) else { return true };
+        let name = self.pool_label(pool).name;
+        let Some(found) = self.pools.iter().find(|found| found.account.id == pool) else { return true };
+        let level = self.thresholds.level(name, Some(found.peak.per_bank), found.capacity);
+        name == self.profile.text(failed) || level.is_some_and(|level| level > Level::Ok)
+    }
+
     /// Groups similar tensors, in the order of their first.
     fn groups(&self, tensors: &[TensorId]) -> Vec<SuggestionGroup> {
         let mut numbers = FxHashMap::default();

@@ -2,11 +2,12 @@
 
 use ttmem_model::PoolId;
 
-use super::phrases::PoolLabel;
+use super::phrases::{PoolLabel, brief};
 use super::{Finding, Rule, Situation, Statement, Urgency};
 use crate::about::Extent;
 use crate::analyze::oom::{Cause, Verdict};
 use crate::device::is_torch;
+use crate::faults::buffer_kind;
 use crate::words::size;
 
 pub(super) const RULE: Rule = Rule { names: &[NAME], urgency: Urgency::Failure, find };
@@ -17,9 +18,11 @@ fn find(situation: &Situation<'_>) -> Vec<Finding> {
     let Some(verdict) = situation.verdict else { return Vec::new() };
     let (profile, rank) = (situation.profile, situation.rank);
     let named = verdict.fault.pool.and_then(|name| rank.pool_named(profile, profile.text(name)));
-    let Some(pool) = named.map(|(id, _)| id).or_else(|| PoolId::new(0)) else { return Vec::new() };
+    let first = || PoolId::new(0).filter(|_| !rank.pools.is_empty());
+    let Some(pool) = named.map(|(id, _)| id).or_else(first) else { return Vec::new() };
     let step = verdict.fault.step;
-    let who = step.map_or_else(|| "A request".into(), |step| situation.step(step));
+    let op = || verdict.detail.op.map_or_else(|| "A request".into(), |op| brief(profile.text(op)));
+    let who = step.map_or_else(op, |step| situation.step(step));
     vec![Finding::new(NAME, pool, statement(&who, verdict, situation.pool_label(pool))).steps(step)]
 }
 
@@ -31,7 +34,7 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
     let requested = verdict.fault.requested_per_bank;
     let amount = requested.map_or_else(|| "an unknown amount".into(), |bytes| label.per_bank(bytes));
     let requests = format!("requested {amount}");
-    let (free, largest) = (known(verdict.free), known(verdict.largest_free));
+    let (free, largest) = (known(verdict.free), known(verdict.largest_usable()));
     match (verdict.cause, verdict.lacks()) {
         (Cause::Capacity, Some(lacks)) => Statement::new(format!(
             "{who} needs {} more {memory}{}: it {requests}, and {free} was free.",
@@ -62,13 +65,16 @@ fn statement(who: &str, verdict: &Verdict<'_>, label: PoolLabel<'_>) -> Statemen
                 .advice(never_fits(pool, requested.unwrap_or(0), verdict.capacity))
         }
         (Cause::CircularBuffers, Some(lacks)) => Statement::new(format!(
-            "{who} needs {} more L1 per core for its circular buffers.",
-            size(lacks)
+            "{who} needs {} more L1 per core for its {} buffers.",
+            size(lacks),
+            verdict.detail.buffers.map_or("circular", buffer_kind)
         ))
-        .advice(
+        .advice(if verdict.exceeds_empty_l1() {
+            "Use smaller blocks, more cores, or a DRAM-sharded program config.".to_owned()
+        } else {
             "Move that amount of live L1 tensors to DRAM, shard over more cores, or use smaller blocks."
-                .to_owned(),
-        ),
+                .to_owned()
+        }),
         (Cause::TraceRegion, _) => Statement::new(format!("{who} {requests} for a trace."))
             .advice("Open the device with a larger trace_region_size.".to_owned()),
         (Cause::Unknown, _) if requested.is_some() && verdict.largest_free.is_some() => {

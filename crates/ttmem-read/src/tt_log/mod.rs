@@ -7,7 +7,6 @@
 
 pub(super) mod brackets;
 pub(super) mod execution;
-pub(super) mod fault;
 mod graphs;
 pub mod last_pass;
 mod life;
@@ -25,6 +24,7 @@ mod watch;
 
 use memchr::memmem;
 
+pub(crate) use streams::TT_METAL_LOG;
 pub use watch::{Seen, SeenPool, Watch};
 
 use super::{Input, Reader, Sniff};
@@ -36,7 +36,7 @@ pub struct TtLog;
 
 impl Reader for TtLog {
     fn name(&self) -> &'static str {
-        "tt_log"
+        streams::TT_LOG
     }
 
     fn about(&self) -> &'static str {
@@ -61,12 +61,17 @@ impl Reader for TtLog {
     }
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
-        streams::read(input, sink)
+        streams::read(input, streams::TT_LOG, sink)
     }
 }
 
+/// Reads a log whose memory data are errors of tt-metal.
+pub(super) fn read_failures(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
+    streams::read(input, TT_METAL_LOG, sink)
+}
+
 /// Whether the bytes look like text: no NUL bytes and few other control characters.
-fn looks_like_text(head: &[u8]) -> bool {
+pub(super) fn looks_like_text(head: &[u8]) -> bool {
     let control = |byte: &&u8| **byte < 0x20 && !matches!(**byte, b'\n' | b'\r' | b'\t' | 0x1b | 0x08 | 0x0c);
     !head.contains(&0) && head.iter().filter(control).count() * 50 <= head.len()
 }

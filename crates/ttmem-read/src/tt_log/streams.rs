@@ -16,7 +16,6 @@ use xxhash_rust::xxh3::Xxh3;
 use self::corrupt_lines::Tally;
 use self::groups::{Group, KnownState, POOLS};
 use self::opening::Boundary;
-use super::fault::ParsedFault;
 use super::line::{Header, Message, Prefixes, Tag, Text, split_tag};
 use super::module::{Dump, is_end, stage_header};
 use super::processes::{Clock, EndedDump, HeldLine, Opening, is_device_opened};
@@ -24,23 +23,43 @@ use super::rank::{At, Began, RankState};
 use super::tables::Tables;
 use crate::Input;
 use crate::lines::{Line, Lines, MAX_LINE, is_corruption};
+use crate::tt_metal::{Document, Exception, Failure, Sightings};
 
 /// The prefix of lines that `ttmem last-run` up to 0.1.0 added to logs.
 const ADDED: &[u8] = b"ttmem | ";
 /// The text after the prefix in the line before a copied const-eval program of an earlier pass.
 const COPIED_CONST_EVAL: &[u8] = b"const-eval of an earlier pass";
 
-/// Reads a whole log.
-pub(super) fn read(input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
-    let Input { name, stream, rereadable, allow_interleaved, .. } = input;
+/// Reads a whole log, as the given format. If the log turns out to have the other one, its profile gets that name.
+pub(super) fn read(input: Input<'_>, format: &'static str, sink: &mut dyn Sink) -> Result<()> {
+    let Input { name, stream, rereadable, allow_interleaved, is_requested, .. } = input;
     let mut log = Log::new(name, !rereadable, sink);
     log.allow_interleaved = allow_interleaved;
+    log.format = format;
+    log.has_only_failures = is_requested && format == TT_METAL_LOG;
     log.read(stream, |_, _| Ok(()))
 }
 
+/// The maximum number of warnings about truncated error messages.
+const MAX_CUT_FAILURES: usize = 100;
+
+/// The names of the two formats that this module reads.
+pub(super) const TT_LOG: &str = "tt_log";
+pub(crate) const TT_METAL_LOG: &str = "tt_metal_log";
+
 /// A log that is being read.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about a log and how to read it")]
 pub(super) struct Log<'s, 'n> {
     file: &'n str,
+    /// The format that the profile has so far.
+    format: &'static str,
+    /// Whether to read nothing but errors.
+    has_only_failures: bool,
+    /// Whether a line that is not blank was read.
+    has_lines: bool,
+    document: Document,
+    /// The lines of truncated error messages, and whether each has a line ending.
+    cut_failures: Vec<(u64, bool)>,
     /// Whether to keep module texts, because the source cannot be read again.
     keep_texts: bool,
     /// Whether to read lines that look interleaved as lines of one process.
@@ -99,6 +118,9 @@ struct Signs {
     unsafe_allocation: bool,
     interleaved: bool,
     torn: bool,
+    /// Messages of errors, which may be part of a text about errors.
+    failures: bool,
+    cut_failures: bool,
 }
 
 /// A rank's label and the stream's name; `None` if lines are not tagged.
@@ -120,6 +142,7 @@ struct Stream {
     dump: Option<OpenDump>,
     /// The following lines are copies of const-eval programs that ran before the pass: see [`ADDED`].
     is_copy: bool,
+    sightings: Sightings,
 }
 
 struct OpenDump {
@@ -139,6 +162,11 @@ impl<'s, 'n> Log<'s, 'n> {
     pub fn new(file: &'n str, keep_texts: bool, sink: &'s mut dyn Sink) -> Self {
         Self {
             file,
+            format: TT_LOG,
+            has_only_failures: false,
+            has_lines: false,
+            document: Document::default(),
+            cut_failures: Vec::new(),
             keep_texts,
             allow_interleaved: false,
             tables: Tables::new(sink),
@@ -221,16 +249,26 @@ impl<'s, 'n> Log<'s, 'n> {
         }
         let (tag, rest) = split_tag(line.bytes);
         let stream = self.stream(tag);
+        let is_first = !self.has_lines;
+        self.has_lines |= !rest.is_empty();
         match prefixes.split(rest) {
+            Text::Runtime(message) if self.has_only_failures => {
+                let prefix = before(rest, message);
+                self.fault(stream, prefix, message, line.ended, is_first, at)
+            }
+            Text::Foreign(text) if self.has_only_failures => {
+                self.document.line(text);
+                self.fault(stream, b"", text, line.ended, is_first, at)
+            }
             Text::Runtime(message) => {
                 self.signs.runtime = true;
                 if !line.ended && is_torn(message) {
                     self.skipped.count += 1;
                     return self.warn_of_torn_line(at);
                 }
-                self.message(stream, line, message, at)
+                self.message(stream, line, message, is_first, at)
             }
-            Text::Foreign(text) => self.foreign(stream, text, line.ended, at),
+            Text::Foreign(text) => self.foreign(stream, text, line.ended, is_first, at),
         }
     }
 
@@ -295,6 +333,7 @@ impl<'s, 'n> Log<'s, 'n> {
                     partial: Tally::default(),
                     dump: None,
                     is_copy: false,
+                    sightings: Sightings::default(),
                 });
                 self.streams.len() - 1
             }
@@ -334,10 +373,10 @@ impl<'s, 'n> Log<'s, 'n> {
     }
 
     /// Handles a message of the runtime's logger.
-    fn message(&mut self, stream: usize, line: &Line<'_>, text: &[u8], at: At) -> Result<()> {
+    fn message(&mut self, stream: usize, line: &Line<'_>, text: &[u8], is_first: bool, at: At) -> Result<()> {
         let message = Message::of(text);
         if message == Message::Other {
-            return self.fault(stream, text, line.ended, at);
+            return self.fault(stream, before(line.bytes, text), text, line.ended, is_first, at);
         }
         if self.streams[stream].is_copy {
             self.copied.add(at.line);
@@ -403,7 +442,7 @@ impl<'s, 'n> Log<'s, 'n> {
     }
 
     /// Handles a line of another writer.
-    fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
+    fn foreign(&mut self, stream: usize, text: &[u8], ended: bool, is_first: bool, at: At) -> Result<()> {
         if let Some(added) = text.strip_prefix(ADDED) {
             self.added.add(at.line);
             // Lines about pools and tensors follow the last copy.
@@ -465,14 +504,80 @@ impl<'s, 'n> Log<'s, 'n> {
             opening.device_opened |= state.has_states();
             return Ok(());
         }
-        self.fault(stream, text, ended, at)
+        self.document.line(text);
+        self.fault(stream, b"", text, ended, is_first, at)
     }
 
-    fn fault(&mut self, stream: usize, text: &[u8], ended: bool, at: At) -> Result<()> {
-        let Some(parsed) = ParsedFault::find(text) else {
+    /// Handles a line that may contain an error; `prefix` is the logger's prefix if it was removed.
+    fn fault(
+        &mut self,
+        stream: usize,
+        prefix: &[u8],
+        text: &[u8],
+        ended: bool,
+        is_first: bool,
+        at: At,
+    ) -> Result<()> {
+        let sighted = self.streams[stream].sightings.line(prefix, text, at.line);
+        if let Some(exception) = sighted.exception {
+            self.exception(stream, &exception, at)?;
+        }
+        let Some(failure) = sighted.failure else {
             return if is_unsafe_allocation(text) { self.unsafe_allocation(at) } else { Ok(()) };
         };
-        let parsed = if ended { parsed } else { parsed.without_last_number() };
+        let failure = if ended { failure } else { failure.without_last_number() };
+        if (failure.is_cut() || !ended) && self.cut_failures.len() < MAX_CUT_FAILURES {
+            self.cut_failures.push((at.line, ended));
+        }
+        // The input may be nothing but the message.
+        let is_framed = sighted.is_framed || is_first && failure.is_alone_in(text);
+        self.streams[stream].sightings.failed(false);
+        self.add_fault(stream, &failure, is_framed, None, at)
+    }
+
+    /// Warns about error messages that are truncated. Without memory states, only complete messages are used.
+    fn warn_of_cut_failures(&mut self, has_states: bool) -> Result<()> {
+        for (line, ended) in std::mem::take(&mut self.cut_failures) {
+            let what = if ended {
+                "this error message is truncated"
+            } else {
+                "the log ends inside this error message"
+            };
+            let then =
+                if has_states { "the verdict uses only its complete numbers" } else { "it is not used" };
+            self.tables.warn(Some(line), format!("{what}; {then}"))?;
+        }
+        Ok(())
+    }
+
+    /// Handles an exception whose text is complete. Its message was handled before, except that of an operation's check.
+    fn exception(&mut self, stream: usize, exception: &Exception, at: At) -> Result<()> {
+        let Some(failure) = exception.failure() else { return Ok(()) };
+        self.streams[stream].sightings.failed(exception.has_continued);
+        self.add_fault(stream, &failure, true, exception.loc(), At { line: exception.line, ..at })
+    }
+
+    /// Ends the exceptions of a rank whose messages precede a line: its process ends there.
+    fn end_exceptions(&mut self, rank: usize, at: At) -> Result<()> {
+        for stream in self.streams.iter_mut().filter(|stream| stream.rank == Some(rank)) {
+            let Some(exception) = stream.sightings.end_before(at.line) else { continue };
+            let Some(failure) = exception.failure() else { continue };
+            let at = At { line: exception.line, ..at };
+            self.ranks[rank].state.fault(&failure, true, exception.loc(), at, &mut self.tables)?;
+        }
+        Ok(())
+    }
+
+    fn add_fault(
+        &mut self,
+        stream: usize,
+        failure: &Failure<'_>,
+        is_framed: bool,
+        loc: Option<&str>,
+        at: At,
+    ) -> Result<()> {
+        self.signs.failures = true;
+        self.signs.cut_failures |= is_framed && !failure.is_complete();
         let rank = self.rank(stream)?;
         self.release(rank)?;
         let mut rank = self.rank(stream)?;
@@ -480,15 +585,7 @@ impl<'s, 'n> Log<'s, 'n> {
             // The process failed before its first program.
             rank = self.begin_pending(rank, at)?;
         }
-        if parsed.is_cut() || !ended {
-            let message = if ended {
-                "this error message is truncated; the verdict uses only its complete numbers"
-            } else {
-                "the log ends inside this error message; the verdict uses only its complete numbers"
-            };
-            self.tables.warn(Some(at.line), message)?;
-        }
-        self.ranks[rank].state.fault(&parsed, at, &mut self.tables)
+        self.ranks[rank].state.fault(failure, is_framed, loc, at, &mut self.tables)
     }
 
     /// The runtime repeats this warning in every thread; one is enough.
@@ -539,6 +636,9 @@ impl<'s, 'n> Log<'s, 'n> {
     /// The end of the log.
     fn finish(&mut self, end: At) -> Result<()> {
         for stream in 0..self.streams.len() {
+            if let Some(exception) = self.streams[stream].sightings.end() {
+                self.exception(stream, &exception, end)?;
+            }
             self.warn_of_open_dump(stream)?;
             self.end_dump(stream, end.next)?;
         }
@@ -549,6 +649,11 @@ impl<'s, 'n> Log<'s, 'n> {
             for dump in std::mem::take(&mut self.ranks[rank].opening.dumps) {
                 self.add_dump(rank, dump)?;
             }
+        }
+        let has_states = self.ranks.iter().any(|rank| rank.state.has_states());
+        self.warn_of_cut_failures(has_states)?;
+        if !has_states {
+            return self.finish_with_faults(end);
         }
         let tagged = self.ranks.iter().any(|rank| rank.label.is_some() && rank.state.has_states());
         if tagged && self.ranks.iter().any(|rank| rank.label.is_none() && rank.state.has_states()) {
@@ -565,22 +670,75 @@ impl<'s, 'n> Log<'s, 'n> {
         }
         self.warn_of_processes()?;
         self.warn_of_corrupt_lines(end)?;
-        if !self.ranks.iter().any(|rank| rank.state.has_states()) {
+        self.set_format(TT_LOG)?;
+        self.tables.end()
+    }
+
+    /// The end of a log without memory states: its errors are all that it says about memory.
+    fn finish_with_faults(&mut self, end: At) -> Result<()> {
+        let is_document = self.document.is_one();
+        let has_faults = self
+            .ranks
+            .iter_mut()
+            .map(|rank| rank.state.keep_printed_faults(is_document))
+            .fold(false, |any, has| any | has);
+        if !has_faults {
             return Err(self.no_memory_data());
         }
+        let has_steps = self.ranks.iter().any(|rank| rank.state.has_steps());
+        for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| !rank.ended) {
+            if has_steps {
+                rank.was_running = rank.state.in_program();
+                rank.state.close(end, &mut self.tables)?;
+                continue;
+            }
+            let mut streams = self.streams.iter().filter(|stream| stream.rank == Some(index));
+            let has_continued = streams.any(|stream| stream.sightings.has_continued());
+            rank.state.close_with_faults(has_continued, &mut self.tables)?;
+        }
+        if has_steps || self.signs.modules {
+            let message = format!("only errors are reported; the log has {}", self.missing());
+            self.tables.warn(None, message)?;
+        }
+        self.set_format(if has_steps { TT_LOG } else { TT_METAL_LOG })?;
         self.tables.end()
+    }
+
+    /// Corrects the name of the format, which is certain only at the end.
+    fn set_format(&mut self, format: &'static str) -> Result<()> {
+        if std::mem::replace(&mut self.format, format) == format {
+            return Ok(());
+        }
+        self.tables.source(format, self.file)
     }
 
     /// The error for a log without memory data, naming the missing setting if it can be determined.
     fn no_memory_data(&self) -> Error {
         let signs = &self.signs;
         let file = self.file.to_owned();
-        if !signs.runtime && !signs.modules {
-            let what = "text without Tenstorrent runtime lines".to_owned();
+        let is_of_runtime = signs.runtime || signs.modules;
+        if signs.failures && (!is_of_runtime || self.document.is_one()) {
+            let message = if signs.cut_failures {
+                "no memory data; the tt-metal error in this text lacks some of its numbers; pass the complete output of \
+                 the program that failed"
+            } else {
+                "no memory data; the text quotes a tt-metal error, but contains no log of it; pass the output of the \
+                 program that failed"
+            };
+            return Error::NoMemoryData { file, message: message.to_owned() };
+        }
+        if !is_of_runtime {
+            let what = "text without Tenstorrent runtime lines and memory errors".to_owned();
             return Error::UnknownFormat { file, what };
         }
+        Error::NoMemoryData { file, message: format!("no memory data; the log has {}", self.missing()) }
+    }
+
+    /// What the log has and lacks, and the setting that is missing.
+    fn missing(&self) -> &'static str {
+        let signs = &self.signs;
         let steps = self.ranks.iter().any(|rank| rank.state.has_steps());
-        let missing = if steps || signs.debug {
+        if steps || signs.debug {
             "operations but no memory states; set TT_RUNTIME_MEMORY_LOG_LEVEL=operation. tt-mlir without tt-xla \
              ignores it: call tt::runtime::setMemoryLogLevel(tt::runtime::MemoryLogLevel::Operation) \
              before the first submit instead"
@@ -592,9 +750,13 @@ impl<'s, 'n> Log<'s, 'n> {
             "compiled modules but no runtime lines; the runtime prints to standard output, so capture both streams \
              (`> run.log 2>&1`), with a debug build (-DTT_RUNTIME_DEBUG=ON), TTMLIR_RUNTIME_LOGGER_LEVEL=DEBUG \
              and TT_RUNTIME_MEMORY_LOG_LEVEL=operation"
-        };
-        Error::NoMemoryData { file, message: format!("no memory data; the log has {missing}") }
+        }
     }
+}
+
+/// The part of a line before its message.
+fn before<'a>(line: &'a [u8], message: &[u8]) -> &'a [u8] {
+    &line[..line.len().saturating_sub(message.len())]
 }
 
 /// Whether a message without a line ending is truncated. Only long messages can be checked.

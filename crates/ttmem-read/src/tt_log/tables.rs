@@ -5,8 +5,8 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 use ttmem_model::{
-    ByteRange, Error, Event, Layout, Op, OpId, OpKind, RankEvent, RankId, Result, Sink, StrId, TensorType,
-    TypeId, Warning,
+    ByteRange, Error, Event, Layout, Op, OpId, OpKind, RankEvent, RankId, Result, Sink, Source, StrId,
+    TensorType, TypeId, Warning,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
@@ -84,6 +84,11 @@ impl<'s> Tables<'s> {
     /// Emits an event of a rank.
     pub fn say(&mut self, rank: RankId, event: RankEvent) -> Result<()> {
         self.sink.take(Event::Of(rank, event))
+    }
+
+    /// Emits the source again, with another name of the format.
+    pub fn source(&mut self, format: &str, file: &str) -> Result<()> {
+        self.sink.take(Event::Source(Source { format: format.into(), file: file.into() }))
     }
 
     /// Emits a warning.

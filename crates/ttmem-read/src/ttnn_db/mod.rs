@@ -1,14 +1,21 @@
 //! Reads the database that ttnn writes for its visualizer (`db.sqlite`).
 //!
-//! It contains the operations in order and, after each operation, the allocated buffers with their addresses. A buffer
-//! therefore lives from the first to the last operation that lists it, and the usage of a bank is the sum of its
-//! buffers. Memory that an operation allocates and frees internally is not recorded. `schema` determines which tables
-//! and columns exist, because they differ between versions. `sizes` computes the allocated size of a buffer, and
-//! `lives` tracks the buffers.
+//! It contains the operations in order, the graph that was captured of each (`captured_graph`), and the allocated
+//! buffers after each (`buffers`), with their addresses. `replay` feeds all of it to the code that reads captures, as if
+//! the graphs were one capture. Steps, peaks, addresses and the buffers of programs are therefore those of the capture,
+//! including memory that an operation allocates and frees internally. The lists fill in what no graph has: buffers that
+//! existed before the first operation, changes between operations, and operations without a graph (older databases have
+//! no graphs at all). A buffer without a graph lives from the first to the last operation that lists it.
+//!
+//! `schema` determines which tables and columns exist, because they differ between versions. `graph` has the graphs,
+//! `calls` the source lines and errors, `sizes` the sizes of listed buffers, and `problems` the warnings.
 //!
 //! The file is opened read-only. Compressed input and pipes are first decompressed into a temporary file.
 
-mod lives;
+mod calls;
+mod graph;
+mod problems;
+mod replay;
 mod schema;
 mod sizes;
 
@@ -16,16 +23,22 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
-use rustc_hash::FxHashMap;
-use ttmem_model::words::{by_count, counted_as};
-use ttmem_model::{Error, OpKind, RankEvent, RankId, Result, Sink, Step, StepMarks, StepRow};
+use rustc_hash::FxHashSet;
+use ttmem_model::{Error, RankId, Result, Sink};
 
-use self::lives::{Buffer, Lives, TensorRow};
+use self::calls::Calls;
+use self::graph::{GraphError, Graphs};
+use self::problems::Problems;
+use self::replay::{List, Listed, Replay};
 use self::schema::Schema;
 use self::sizes::Sizes;
-use super::tt_log::fault::ParsedFault;
+use super::json::Number;
 use super::tt_log::tables::Tables;
+use super::ttnn_graph::capture::listed::ListedTensor;
+use super::ttnn_graph::lives::Place;
+use super::ttnn_graph::report::Device;
 use super::{Input, Reader, Sniff};
 
 const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -83,6 +96,26 @@ struct Operation {
     name: String,
 }
 
+/// A row of the buffers table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Buffer {
+    address: Option<u64>,
+    per_bank: Option<u64>,
+    pool: Option<u64>,
+    layout: Option<u64>,
+}
+
+/// How a buffer is distributed, by its layout number. The numbers of ttnn's report importer are different, but the
+/// tensor's memory configuration takes precedence.
+const SPREADS: [Option<&str>; 6] = [
+    Some("interleaved"),
+    None,
+    Some("height_sharded"),
+    Some("width_sharded"),
+    Some("block_sharded"),
+    Some("nd_sharded"),
+];
+
 impl<'n> Database<'n> {
     fn open(path: &Path, file: &'n str) -> Result<Self> {
         let flags =
@@ -108,13 +141,8 @@ impl<'n> Database<'n> {
         for rank in &ranks {
             let label = rank.map(|rank| rank.to_string());
             let id = tables.rank(label.as_deref().filter(|_| ranks.len() > 1).map(str::as_bytes))?;
-            self.rank(*rank, id, &mut tables)?;
+            tables = self.rank(*rank, id, tables)?;
         }
-        tables.warn(
-            None,
-            "a database lists the buffers after each operation; memory that an operation allocates and frees \
-             internally is not recorded, so actual peaks may be higher",
-        )?;
         tables.end()
     }
 
@@ -129,9 +157,21 @@ impl<'n> Database<'n> {
             self.connection.query_row(&format!("SELECT EXISTS (SELECT 1 FROM {table})"), [], |row| row.get(0))
         };
         let has_buffers = count("buffers").map_err(|error| self.corrupt(&error))?;
+        let has_errors =
+            self.schema.has("errors") && count("errors").map_err(|error| self.corrupt(&error))? > 0;
+        if has_buffers == 0 && has_errors {
+            return Ok(());
+        }
         if has_buffers == 0 {
             let message = "the buffers table is empty; run with \"enable_detailed_buffer_report\": true and \
                            \"enable_fast_runtime_mode\": false in TTNN_CONFIG_OVERRIDES";
+            return Err(Error::NoMemoryData { file: self.file.to_owned(), message: message.into() });
+        }
+        let has_address = format!("buffers WHERE {} > 0", self.schema.or_null("buffers", "address"));
+        let has_addresses = count(&has_address).map_err(|error| self.corrupt(&error))?;
+        if has_addresses == 0 {
+            let message = "no buffer has an address, because nothing ran (RunMode.NO_DISPATCH); open the report (JSON) \
+                           that the database was made from";
             return Err(Error::NoMemoryData { file: self.file.to_owned(), message: message.into() });
         }
         Ok(())
@@ -142,7 +182,8 @@ impl<'n> Database<'n> {
         if !self.schema.has_column("operations", "rank") {
             return Ok(vec![None]);
         }
-        let mut statement = self.connection.prepare("SELECT DISTINCT rank FROM operations ORDER BY rank")?;
+        let query = "SELECT DISTINCT rank FROM operations WHERE typeof(rank) = 'integer' ORDER BY rank";
+        let mut statement = self.connection.prepare(query)?;
         let ranks = statement.query_map([], |row| row.get(0))?;
         ranks.map(|rank| rank.map(Some)).collect()
     }
@@ -155,131 +196,169 @@ impl<'n> Database<'n> {
         }
     }
 
-    fn rank(&self, rank: Option<i64>, id: RankId, tables: &mut Tables<'_>) -> Result<()> {
+    fn rank<'s>(&self, rank: Option<i64>, id: RankId, mut tables: Tables<'s>) -> Result<Tables<'s>> {
         let failed = |error: rusqlite::Error| self.corrupt(&error);
         let operations = self.operations(rank).map_err(failed)?;
-        let mut lives = Lives::new(id);
-        let (device, worker_l1_size) = self.device(rank, &mut lives, tables)?;
-        let mut sizes = self.sizes(rank, device, worker_l1_size).map_err(failed)?;
-        let tensors = self.tensors(rank, device).map_err(failed)?;
-        let mut statement = self
-            .connection
-            .prepare(&format!(
-                "SELECT operation_id, address, max_size_per_bank, buffer_type, {} FROM buffers \
-                 WHERE device_id = {device} AND {} ORDER BY operation_id, address",
-                self.schema.or_null("buffers", "buffer_layout"),
-                self.of_rank("buffers", rank),
-            ))
-            .map_err(failed)?;
-        let mut rows = statement.query([]).map_err(failed)?;
-        let mut next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
-        let (mut strays, mut unlisted) = (0_u64, 0_u64);
+        let (number, count) = self.device_number(rank).map_err(failed)?;
+        if count > 1 {
+            let message = format!(
+                "the database covers {count} devices; only device {number} is shown, and operations on the others appear \
+                 without memory"
+            );
+            tables.warn(None, message)?;
+        }
+        let device = self.device(rank, number).map_err(failed)?;
+        let sizes = self.sizes(rank, number, &device).map_err(failed)?;
         // ttnn's report importer writes this table, and lists the buffers after every operation: no rows means no
-        // buffers.
-        let lists_all = self.schema.has("report_metadata");
-        let locations = self.locations(rank).map_err(failed)?;
-        for (step, operation) in (0..).zip(&operations) {
-            say_step(operation, locations.get(&operation.id).map(String::as_str), id, tables)?;
-            let mut is_listed = false;
-            while let Some((of, mut buffer)) = next.take_if(|(of, _)| *of <= operation.id) {
-                if of == operation.id {
-                    is_listed = true;
-                    buffer.per_bank = sizes.allocated(of, &buffer);
-                    lives.seen(buffer);
+        // buffers. It derives the lists from the nodes, so they lack earlier buffers, unless the report is detailed.
+        let is_imported = self.schema.has("report_metadata");
+        let is_detailed = !sizes.operations.is_empty();
+        let mut replay = Replay::new(tables, id, device, is_detailed || !is_imported);
+        replay.only = u64::try_from(number).ok().filter(|_| count > 1);
+        let tensors = self.tensors(rank, number).map_err(failed)?;
+        let mut calls = Calls::read(self, rank, &operations).map_err(failed)?;
+        let executed = self.executed(rank).map_err(failed)?;
+        let mut graphs = Graphs::of(self, rank).map_err(failed)?;
+        let mut problems = Problems::default();
+        let mut statement = self.connection.prepare(&self.buffers_query(rank, number)).map_err(failed)?;
+        let mut rows = statement.query([]).map_err(failed)?;
+        let mut next = buffer_row(rows.next().map_err(failed)?);
+        for operation in &operations {
+            let mut list = None;
+            while let Some((of, buffer)) = next.take_if(|(of, _)| of.is_none_or(|of| of <= operation.id)) {
+                if of == Some(operation.id) {
+                    let list = list.get_or_insert_with(List::new);
+                    let per_bank = sizes.with_aligned_pages(operation.id, &buffer);
+                    problems.unreadable += u64::from(!add(list, &buffer, per_bank));
                 } else {
-                    strays += 1;
+                    problems.strays += 1;
                 }
-                next = rows.next().map_err(failed)?.map(buffer_row).transpose().map_err(failed)?;
+                next = buffer_row(rows.next().map_err(failed)?);
             }
-            if is_listed || lists_all {
-                lives.step_done(step, tensors.around(operation.id), tables)?;
-            } else {
-                unlisted += 1;
+            let call = calls.of_operation(operation);
+            // The importer lists no buffers after an operation that did not end.
+            if list.is_none() && is_imported && call.error.is_none() {
+                list = Some(List::new());
             }
+            let has_programs = executed.contains(&operation.id);
+            let tensors = tensors.around(operation.id);
+            let id = operation.id;
+            let may_lack_earlier = is_imported && is_detailed && !sizes.operations.contains(&id);
+            let item = replay::Operation { id, call, list, may_lack_earlier, tensors, has_programs };
+            graphs.with(operation.id, &mut problems, |graph| replay.operation(item, graph)).map_err(
+                |error| match error {
+                    GraphError::Database(error) => self.corrupt(&error),
+                    GraphError::Replay(error) => error,
+                },
+            )?;
         }
-        if strays > 0 {
-            let rows = counted_as(
-                strays,
-                "buffer row refers to an operation that does not exist and was",
-                "buffer rows refer to operations that do not exist and were",
-            );
-            let message = format!("{rows} skipped");
+        while next.is_some() {
+            problems.strays += 1;
+            next = buffer_row(rows.next().map_err(failed)?);
+        }
+        for call in calls.rest() {
+            replay.failed_elsewhere(call);
+        }
+        problems.unlisted = replay.unlisted;
+        problems.unplaced = replay.unplaced;
+        problems.unaligned = replay.unaligned;
+        problems.unknown_earlier = replay.unknown_earlier() as u64;
+        let mut tables = replay.finish()?;
+        for message in problems.messages(operations.len() as u64) {
             tables.warn(None, message)?;
         }
-        if unlisted > 0 {
-            let message = format!(
-                "{} no buffer rows; usage after {} is unknown and assumed to be unchanged",
-                counted_as(unlisted, "operation has", "operations have"),
-                by_count(unlisted, "it", "them")
-            );
-            tables.warn(None, message)?;
-        }
-        if sizes.unaligned > 0 {
-            let message = format!(
-                "the database does not name the device architecture, so {} not include the allocator's alignment; \
-                 each may be up to 63 bytes per bank too small",
-                counted_as(sizes.unaligned, "buffer size does", "buffer sizes do")
-            );
-            tables.warn(None, message)?;
-        }
-        lives.finish(tables)?;
-        self.faults(&operations, rank, id, tables)
+        Ok(tables)
+    }
+
+    fn buffers_query(&self, rank: Option<i64>, device: i64) -> String {
+        let columns = ["address", "max_size_per_bank", "buffer_type", "buffer_layout"]
+            .map(|column| self.schema.or_null("buffers", column));
+        let of_device = if self.schema.has_column("buffers", "device_id") {
+            format!("device_id = {device}")
+        } else {
+            "1".into()
+        };
+        format!(
+            "SELECT operation_id, {} FROM buffers WHERE {of_device} AND {} ORDER BY operation_id",
+            columns.join(", "),
+            self.of_rank("buffers", rank),
+        )
     }
 
     fn operations(&self, rank: Option<i64>) -> rusqlite::Result<Vec<Operation>> {
         let of_rank = self.of_rank("operations", rank);
+        let name = self.schema.or_null("operations", "name");
         let query =
-            format!("SELECT operation_id, name FROM operations WHERE {of_rank} ORDER BY operation_id");
+            format!("SELECT operation_id, {name} FROM operations WHERE {of_rank} ORDER BY operation_id");
         let mut statement = self.connection.prepare(&query)?;
-        let operation = |row: &Row<'_>| Ok(Operation { id: row.get(0)?, name: text(row, 1)? });
-        statement.query_map([], operation)?.collect()
+        let mut rows = statement.query([])?;
+        let mut found: Vec<Operation> = Vec::new();
+        while let Some(row) = rows.next()? {
+            if let Some(id) = integer(row, 0).filter(|id| found.last().is_none_or(|last| last.id < *id)) {
+                found.push(Operation { id, name: text(row, 1)? });
+            }
+        }
+        Ok(found)
     }
 
-    fn sizes(&self, rank: Option<i64>, device: i64, worker_l1_size: Option<u64>) -> rusqlite::Result<Sizes> {
-        Sizes::read(&self.connection, &self.schema, worker_l1_size, |table| {
+    fn sizes(&self, rank: Option<i64>, number: i64, device: &Device) -> rusqlite::Result<Sizes> {
+        Sizes::read(&self.connection, &self.schema, device.arch(), |table| {
             let of_rank = self.of_rank(table, rank);
             if self.schema.has_column(table, "device_id") {
-                format!("device_id = {device} AND {of_rank}")
+                format!("device_id = {number} AND {of_rank}")
             } else {
                 of_rank
             }
         })
     }
 
-    /// The device to report, its banks, and the L1 size of its cores. If there are several, the first: all run the same
-    /// program.
-    fn device(
-        &self,
-        rank: Option<i64>,
-        lives: &mut Lives,
-        tables: &mut Tables<'_>,
-    ) -> Result<(i64, Option<u64>)> {
-        let failed = |error: rusqlite::Error| self.corrupt(&error);
+    /// The device to report, and the number of devices. If there are several, the first: all run the same program. A mesh
+    /// is one device, whose sizes are those of each of its chips.
+    fn device_number(&self, rank: Option<i64>) -> rusqlite::Result<(i64, i64)> {
+        if !self.schema.has_column("buffers", "device_id") {
+            return Ok((0, 1));
+        }
         let of_rank = self.of_rank("buffers", rank);
-        let query = format!("SELECT MIN(device_id), COUNT(DISTINCT device_id) FROM buffers WHERE {of_rank}");
-        let (device, count) = self
-            .connection
-            .query_row(&query, [], |row| {
-                Ok((row.get::<_, Option<i64>>(0)?.unwrap_or(0), row.get::<_, i64>(1)?))
-            })
-            .map_err(failed)?;
-        if count > 1 {
-            tables
-                .warn(None, format!("the database covers {count} devices; only device {device} is shown"))?;
+        let query = format!(
+            "SELECT MIN(device_id), COUNT(DISTINCT device_id) FROM buffers \
+             WHERE typeof(device_id) = 'integer' AND {of_rank}"
+        );
+        let device = |row: &Row<'_>| Ok((integer(row, 0).unwrap_or(0), integer(row, 1).unwrap_or(0)));
+        self.connection.query_row(&query, [], device)
+    }
+
+    /// The memory of a device.
+    fn device(&self, rank: Option<i64>, device: i64) -> rusqlite::Result<Device> {
+        if !self.schema.has_column("devices", "device_id") {
+            return Ok(Device::default());
         }
-        let mut worker_l1_size = None;
-        if self.schema.has("devices") {
-            let columns = ["l1_num_banks", "l1_bank_size", "worker_l1_size"]
-                .map(|column| self.schema.or_null("devices", column));
-            let query = format!("SELECT {} FROM devices WHERE device_id = {device}", columns.join(", "));
-            let mut statement = self.connection.prepare(&query).map_err(failed)?;
-            let mut rows = statement.query([]).map_err(failed)?;
-            if let Some(row) = rows.next().map_err(failed)? {
-                (lives.l1_banks, lives.l1_bank_size) = (number(row, 0), number(row, 1));
-                worker_l1_size = number(row, 2);
-            }
-        }
-        Ok((device, worker_l1_size))
+        let columns = [
+            "worker_l1_size",
+            "l1_num_banks",
+            "l1_bank_size",
+            "address_at_first_l1_cb_buffer",
+            "num_x_compute_cores",
+            "num_y_compute_cores",
+        ]
+        .map(|column| self.schema.or_null("devices", column));
+        let query = format!(
+            "SELECT {} FROM devices WHERE device_id = {device} AND {}",
+            columns.join(", "),
+            self.of_rank("devices", rank)
+        );
+        let mut statement = self.connection.prepare(&query)?;
+        let mut rows = statement.query([])?;
+        let Some(row) = rows.next()? else { return Ok(Device::default()) };
+        let number = |column: usize| integer(row, column).map_or(Number::Missing, Number::Is);
+        Ok(Device {
+            worker_l1_size: number(0),
+            l1_num_banks: number(1),
+            l1_bank_size: number(2),
+            address_at_first_l1_cb_buffer: number(3),
+            num_x_compute_cores: number(4),
+            num_y_compute_cores: number(5),
+            ..Device::default()
+        })
     }
 
     /// The tensors of the operations, by the operation that has them as results or operands.
@@ -289,25 +368,26 @@ impl<'n> Database<'n> {
             if !self.schema.has(table) || !self.schema.has("tensors") {
                 continue;
             }
+            let columns = ["shape", "dtype", "layout", "address", "buffer_type", "memory_config"]
+                .map(|column| self.schema.or_null("tensors", column));
+            let has_ranks =
+                self.schema.has_column("tensors", "rank") && self.schema.has_column(table, "rank");
             let query = format!(
-                "SELECT link.operation_id, tensors.tensor_id, shape, dtype, layout, address, buffer_type, {} \
+                "SELECT link.operation_id, tensors.tensor_id, {} \
                  FROM {table} AS link JOIN tensors ON tensors.tensor_id = link.tensor_id{} \
-                 WHERE address IS NOT NULL AND (device_id IS NULL OR device_id = {device}) AND {} ORDER BY 1",
-                self.schema.or_null("tensors", "memory_config"),
-                match rank
-                    .filter(|_| self.schema.has_column("tensors", "rank")
-                        && self.schema.has_column(table, "rank"))
-                {
-                    Some(_) => " AND tensors.rank = link.rank",
-                    None => "",
-                },
+                 WHERE {} IS NOT NULL AND ({} IS NULL OR device_id = {device}) AND {} ORDER BY 1",
+                columns.join(", "),
+                if rank.is_some() && has_ranks { " AND tensors.rank = link.rank" } else { "" },
+                columns[3],
+                self.schema.or_null("tensors", "device_id"),
                 self.of_rank(table, rank).replace("rank", "link.rank"),
             );
             let mut statement = self.connection.prepare(&query)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                let tensor = TensorRow {
-                    id: row.get(1)?,
+                let (Some(operation), Some(id)) = (integer(row, 0), integer(row, 1)) else { continue };
+                let tensor = ListedTensor {
+                    id,
                     shape: text(row, 2)?,
                     dtype: text(row, 3)?,
                     layout: text(row, 4)?,
@@ -315,7 +395,7 @@ impl<'n> Database<'n> {
                     buffer_type: number(row, 6),
                     memory_config: text(row, 7)?,
                 };
-                found.rows.push((row.get(0)?, !is_result, tensor));
+                found.rows.push((operation, !is_result, tensor));
             }
         }
         // Results first, because a new buffer belongs to a result.
@@ -323,72 +403,34 @@ impl<'n> Database<'n> {
         Ok(found)
     }
 
-    /// The source locations of operations: the innermost line of the recorded stack.
-    fn locations(&self, rank: Option<i64>) -> rusqlite::Result<FxHashMap<i64, String>> {
-        let mut found = FxHashMap::default();
-        if !self.schema.has("stack_traces") {
-            return Ok(found);
+    /// The operations that executed programs.
+    fn executed(&self, rank: Option<i64>) -> rusqlite::Result<FxHashSet<i64>> {
+        if !self.schema.has_column("operation_executions", "operation_id") {
+            return Ok(FxHashSet::default());
         }
-        let of_rank = self.of_rank("stack_traces", rank);
-        let query = format!("SELECT operation_id, stack_trace FROM stack_traces WHERE {of_rank}");
+        let of_rank = self.of_rank("operation_executions", rank);
+        let query = format!("SELECT DISTINCT operation_id FROM operation_executions WHERE {of_rank}");
         let mut statement = self.connection.prepare(&query)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let stack = text(row, 1)?;
-            if let Some(line) = stack.lines().map(str::trim).rfind(|line| line.starts_with("File \"")) {
-                found.insert(row.get(0)?, line.to_owned());
-            }
-        }
-        Ok(found)
-    }
-
-    /// The errors that the program recorded.
-    fn faults(
-        &self,
-        operations: &[Operation],
-        rank: Option<i64>,
-        id: RankId,
-        tables: &mut Tables<'_>,
-    ) -> Result<()> {
-        if !self.schema.has("errors") {
-            return Ok(());
-        }
-        let failed = |error: rusqlite::Error| self.corrupt(&error);
-        let of_rank = self.of_rank("errors", rank);
-        let query = format!(
-            "SELECT operation_id, operation_name, error_message FROM errors WHERE {of_rank} ORDER BY 1"
-        );
-        let mut statement = self.connection.prepare(&query).map_err(failed)?;
-        let mut rows = statement.query([]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let (operation, name, message) = (
-                row.get::<_, i64>(0).map_err(failed)?,
-                text(row, 1).map_err(failed)?,
-                text(row, 2).map_err(failed)?,
-            );
-            let found = operations.binary_search_by_key(&operation, |operation| operation.id);
-            let step = found.ok().and_then(|step| Step::try_from(step).ok());
-            match message.lines().find_map(|line| ParsedFault::find(line.as_bytes())) {
-                Some(parsed) => {
-                    let mut fault = parsed.fault(step, 0, tables)?;
-                    fault.ended_program = true;
-                    tables.say(id, RankEvent::Fault(fault))?;
-                }
-                None => {
-                    let first = message.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-                    tables.warn(None, format!("operation {operation} ({name}) failed ({first})"))?;
-                }
-            }
-        }
-        Ok(())
+        let operations = statement.query_map([], |row| Ok(integer(row, 0)))?;
+        operations.filter_map(Result::transpose).collect()
     }
 }
 
-fn say_step(operation: &Operation, loc: Option<&str>, id: RankId, tables: &mut Tables<'_>) -> Result<()> {
-    let gives_back = operation.name.ends_with("deallocate");
-    let kind = if gives_back { OpKind::Deallocate } else { OpKind::Compute };
-    let op = tables.plain_op(operation.name.as_bytes(), loc.map(str::as_bytes), kind)?;
-    tables.say(id, RankEvent::Step(StepRow { op, run: None, offset: 0, marks: StepMarks::default() }))
+/// Adds a buffer to a list. Returns whether its row is complete.
+fn add(list: &mut List, buffer: &Buffer, per_bank: Option<u64>) -> bool {
+    /// The type of buffers in the host's memory.
+    const SYSTEM_MEMORY: u64 = 2;
+    if buffer.pool == Some(SYSTEM_MEMORY) {
+        return true;
+    }
+    let place = buffer.pool.and_then(Place::numbered);
+    let (Some(place), Some(address), Some(per_bank)) = (place, buffer.address, per_bank) else {
+        return false;
+    };
+    let layout = buffer.layout.and_then(|layout| usize::try_from(layout).ok());
+    let spread = layout.and_then(|layout| SPREADS.get(layout).copied().flatten());
+    list.insert((place, address), Listed { written: buffer.per_bank, per_bank, spread });
+    true
 }
 
 /// A URI of the file that makes SQLite write nothing, not even files next to it.
@@ -410,12 +452,12 @@ fn untouched(path: &Path) -> PathBuf {
 #[derive(Default)]
 struct Tensors {
     /// The operation, whether the tensor is its operand, and the tensor.
-    rows: Vec<(i64, bool, TensorRow)>,
+    rows: Vec<(i64, bool, ListedTensor)>,
 }
 
 impl Tensors {
     /// The tensors of an operation.
-    fn around(&self, operation: i64) -> &[(i64, bool, TensorRow)] {
+    fn around(&self, operation: i64) -> &[(i64, bool, ListedTensor)] {
         let first = self.rows.partition_point(|(of, ..)| *of < operation);
         let end = self.rows.partition_point(|(of, ..)| *of <= operation);
         &self.rows[first..end]
@@ -423,21 +465,30 @@ impl Tensors {
 }
 
 /// A buffer, and the operation that lists it.
-fn buffer_row(row: &Row<'_>) -> rusqlite::Result<(i64, Buffer)> {
+fn buffer_row(row: Option<&Row<'_>>) -> Option<(Option<i64>, Buffer)> {
+    let row = row?;
     let buffer = Buffer {
         address: number(row, 1),
         per_bank: number(row, 2),
         pool: number(row, 3),
         layout: number(row, 4),
     };
-    Ok((row.get(0)?, buffer))
+    Some((integer(row, 0), buffer))
+}
+
+/// An integer; `None` for any other value.
+fn integer(row: &Row<'_>, column: usize) -> Option<i64> {
+    match row.get_ref(column).ok()? {
+        ValueRef::Integer(number) => Some(number),
+        _ => None,
+    }
 }
 
 /// A non-negative integer; `None` for any other value.
 fn number(row: &Row<'_>, column: usize) -> Option<u64> {
     match row.get_ref(column).ok()? {
-        rusqlite::types::ValueRef::Integer(number) => u64::try_from(number).ok(),
-        rusqlite::types::ValueRef::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+        ValueRef::Integer(number) => u64::try_from(number).ok(),
+        ValueRef::Text(text) => std::str::from_utf8(text).ok()?.parse().ok(),
         _ => None,
     }
 }
@@ -445,8 +496,8 @@ fn number(row: &Row<'_>, column: usize) -> Option<u64> {
 /// A text, converted from any stored type.
 fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(column)? {
-        rusqlite::types::ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        ValueRef::Integer(number) => number.to_string(),
         _ => String::new(),
     })
 }

@@ -1,19 +1,20 @@
-//! The allocated sizes of a database's buffers.
+//! The sizes of a database's buffers.
 //!
 //! A plain report lists a buffer's size per bank with aligned pages. A detailed one (`enable_detailed_buffer_report`)
-//! lists it without that alignment. In that case the page size is looked up in the page table. DRAM has no page rows,
-//! so its aligned size is looked up in the captured graph of the operation that allocated the buffer. The allocator
-//! then also aligns the buffer.
+//! lists it without that alignment. In that case the page size is looked up in the page table, which only has buffers
+//! in L1 that the capture allocated. The graphs have the sizes of the others. For a buffer that is older than the
+//! capture, the page size is that of the tensor in it.
 
 use rusqlite::{Connection, Row};
-use rustc_hash::FxHashMap;
-use serde::Deserialize;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::lives::Buffer;
 use super::schema::Schema;
-use super::{number, text};
-use crate::json::Number;
+use super::{Buffer, integer, number};
+use crate::tt_log::types::scalar_bytes;
 use crate::ttnn_arch::Arch;
+use crate::ttnn_graph::capture::listed::ListedTensor;
+use crate::ttnn_graph::lives::Place;
+use crate::ttnn_graph::node::{element, is_tiled, shape};
 
 const DRAM: u64 = 0;
 /// The alignment of pages in L1, on every architecture.
@@ -22,18 +23,15 @@ const L1_PAGE_ALIGNMENT: u64 = 16;
 /// A buffer after an operation: the operation, the address, and its pool number.
 type Key = (i64, u64, u64);
 
-/// Information on buffer sizes from outside the buffer rows.
+/// The page sizes of buffers.
 #[derive(Default)]
 pub(super) struct Sizes {
     arch: Option<Arch>,
     /// Page sizes that are not a multiple of every alignment.
     pages: FxHashMap<Key, u64>,
-    /// Sizes per bank including page alignment, by the operation that allocated the buffer.
-    padded: FxHashMap<Key, u64>,
-    /// The same for allocated buffers, by address and pool, each with its listed size.
-    alive: FxHashMap<(u64, u64), (u64, u64)>,
-    /// The number of buffers with unknown alignment.
-    pub unaligned: u64,
+    /// The operations with pages. If there are any, the report is detailed, and its lists have the buffers that existed
+    /// before it.
+    pub operations: FxHashSet<i64>,
 }
 
 impl Sizes {
@@ -41,30 +39,21 @@ impl Sizes {
     pub fn read(
         connection: &Connection,
         schema: &Schema,
-        worker_l1_size: Option<u64>,
+        arch: Option<Arch>,
         conditions: impl Fn(&str) -> String,
     ) -> rusqlite::Result<Self> {
-        let arch = worker_l1_size.and_then(Arch::with_worker_l1);
         let mut sizes = Self { arch, ..Self::default() };
-        let exists = |table: &str, condition: &str| -> rusqlite::Result<bool> {
-            let query = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE {condition})");
-            connection.query_row(&query, [], |row| row.get(0))
-        };
-        let mut is_detailed = false;
         for table in ["buffer_chunks", "buffer_pages"] {
-            if schema.has(table) && schema.has_column(table, "page_size") {
-                is_detailed |= exists(table, &conditions(table))?;
+            let columns = ["operation_id", "address", "buffer_type", "page_size"];
+            if columns.iter().all(|column| schema.has_column(table, column)) {
+                let query = format!("SELECT DISTINCT operation_id FROM {table} WHERE {}", conditions(table));
+                let mut statement = connection.prepare(&query)?;
+                let mut rows = statement.query([])?;
+                while let Some(row) = rows.next()? {
+                    sizes.operations.extend(integer(row, 0));
+                }
                 sizes.read_pages(connection, table, &conditions(table))?;
             }
-        }
-        // Pages of tiles are already aligned.
-        let has_rows = format!("buffer_type = {DRAM} AND layout LIKE '%ROW_MAJOR%'");
-        if is_detailed
-            && schema.has("captured_graph")
-            && schema.has_column("tensors", "layout")
-            && exists("tensors", &has_rows)?
-        {
-            sizes.read_graphs(connection, &conditions("captured_graph"))?;
         }
         Ok(sizes)
     }
@@ -78,83 +67,67 @@ impl Sizes {
         let mut statement = connection.prepare(&query)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            if let (Some(key), Some(page)) = (key(row)?, number(row, 3)) {
+            if let (Some(key), Some(page)) = (key(row), number(row, 3)) {
                 self.pages.insert(key, page);
             }
         }
         Ok(())
     }
 
-    fn read_graphs(&mut self, connection: &Connection, condition: &str) -> rusqlite::Result<()> {
-        let query = format!(
-            "SELECT operation_id, captured_graph FROM captured_graph \
-             WHERE captured_graph LIKE '%\"buffer_allocate\"%' AND {condition}"
-        );
-        let mut statement = connection.prepare(&query)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let operation = row.get(0)?;
-            let nodes: Vec<GraphNode> = serde_json::from_str(&text(row, 1)?).unwrap_or_default();
-            for node in nodes.into_iter().filter(|node| node.node_type == "buffer_allocate") {
-                let params = node.params.unwrap_or_default();
-                if let (Some(address), Some(pool), Some(per_bank)) =
-                    (params.address.get(), params.buffer_type.get(), params.max_size_per_bank.get())
-                {
-                    self.padded.insert((operation, address, pool), per_bank);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The allocated size per bank of a buffer that is listed after an operation.
-    pub fn allocated(&mut self, operation: i64, buffer: &Buffer) -> Option<u64> {
+    /// The size per bank, with aligned pages, of a buffer that is listed after an operation.
+    pub fn with_aligned_pages(&self, operation: i64, buffer: &Buffer) -> Option<u64> {
         let listed = buffer.per_bank?;
         let key = buffer.address.zip(buffer.pool).map(|(address, pool)| (operation, address, pool));
         let page = key.and_then(|key| self.pages.get(&key)).copied().filter(|page| *page > 0);
-        let padded = page.and_then(|page| self.with_padding(listed, page, buffer.pool));
-        let per_bank = padded.or_else(|| self.made_with(key?, listed)).unwrap_or(listed);
-        match self.arch {
-            Some(arch) => Some(arch.allocated(per_bank)),
-            None => {
-                self.unaligned += u64::from(!per_bank.is_multiple_of(Arch::Blackhole.alignment()));
-                Some(per_bank)
-            }
-        }
-    }
-
-    /// The size that a buffer was allocated with, by this operation or by an earlier one if the buffer is still the
-    /// same.
-    fn made_with(&mut self, key: Key, listed: u64) -> Option<u64> {
-        let place = (key.1, key.2);
-        if let Some(&padded) = self.padded.get(&key) {
-            self.alive.insert(place, (listed, padded));
-        }
-        self.alive.get(&place).filter(|(of, _)| *of == listed).map(|(_, padded)| *padded)
+        page.and_then(|page| self.with_padding(listed, page, buffer.pool)).or(Some(listed))
     }
 
     fn with_padding(&self, listed: u64, page: u64, pool: Option<u64>) -> Option<u64> {
         let alignment = if pool == Some(DRAM) { self.arch?.alignment() } else { L1_PAGE_ALIGNMENT };
-        listed.div_ceil(page).checked_mul(page.checked_next_multiple_of(alignment)?)
+        padded(listed, page, alignment)
     }
 }
 
-fn key(row: &Row<'_>) -> rusqlite::Result<Option<Key>> {
-    let operation = row.get(0)?;
-    Ok(number(row, 1).zip(number(row, 2)).map(|(address, pool)| (operation, address, pool)))
+/// A size with each page aligned.
+fn padded(listed: u64, page: u64, alignment: u64) -> Option<u64> {
+    listed.div_ceil(page).checked_mul(page.checked_next_multiple_of(alignment)?)
 }
 
-#[derive(Deserialize)]
-struct GraphNode {
-    #[serde(default)]
-    node_type: String,
-    params: Option<GraphParams>,
+/// A tensor, as far as it determines the pages of its buffer.
+pub(super) struct Rows<'a> {
+    pub shape: &'a str,
+    pub dtype: &'a str,
+    pub layout: &'a str,
+    pub memory_config: &'a str,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct GraphParams {
-    address: Number,
-    buffer_type: Number,
-    max_size_per_bank: Number,
+impl<'a> Rows<'a> {
+    pub fn of(row: &'a ListedTensor) -> Self {
+        let ListedTensor { shape, dtype, layout, memory_config, .. } = row;
+        Self { shape, dtype, layout, memory_config }
+    }
+
+    /// The size per bank with aligned rows of a buffer whose listed size lacks the alignment: a row is a page, or the
+    /// part of it in a shard.
+    pub fn padded(&self, listed: u64, place: Place, arch: Arch) -> Option<u64> {
+        if is_tiled(self.layout) {
+            return None;
+        }
+        let width = match self.memory_config.split_once("shard_spec=ShardSpec") {
+            Some((_, spec)) => *shape(spec.split_once("shape=")?.1)?.last()?,
+            None => *shape(self.shape)?.last()?,
+        };
+        let page =
+            width.checked_mul(scalar_bytes(element(self.dtype).as_bytes())?).filter(|page| *page > 0)?;
+        let alignment = match place {
+            Place::Dram | Place::Trace => arch.alignment(),
+            Place::L1 | Place::L1Small => L1_PAGE_ALIGNMENT,
+        };
+        if listed.is_multiple_of(page) { padded(listed, page, alignment) } else { None }
+    }
+}
+
+fn key(row: &Row<'_>) -> Option<Key> {
+    let operation = integer(row, 0)?;
+    number(row, 1).zip(number(row, 2)).map(|(address, pool)| (operation, address, pool))
 }

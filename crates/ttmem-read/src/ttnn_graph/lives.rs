@@ -1,32 +1,55 @@
 //! The pools of a capture and their buffers.
 //!
 //! The usage of a pool is only known at the end: a buffer that is freed without having been allocated existed from the
-//! start.
+//! start, and a report lists the buffers that existed before it after its nodes.
 
-use rustc_hash::FxHashMap;
+use std::iter::Peekable;
+use std::ops::Range;
+use std::vec::IntoIter;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+#[cfg(feature = "sqlite")]
+use ttmem_model::Block;
 use ttmem_model::{
-    Alias, Bytes, Class, Layout, Moment, PoolId, RankEvent, RankId, Reading, Result, Segment, Step,
+    Alias, Class, Layout, Moment, Placement, PoolId, RankEvent, RankId, Reading, Result, Segment, Step,
     StepNumber, StrId, Tensor, TensorId, TensorType, Totals, TypeId,
 };
 
 use super::node::padded;
-use super::{Allocator, Device, Lowest, Report};
+use super::report::{Bank, Device, Lowest, Report};
+use crate::free_space::FreeSpace;
 use crate::tt_log::tables::Tables;
 use crate::ttnn_arch::Arch;
 
 /// The pool of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Place {
     Dram,
     L1,
     L1Small,
     Trace,
-    /// Memory that programs use on their cores: circular buffers, dataflow buffers, scratchpads.
-    Program,
+}
+
+/// Information on the device's allocator, from the nodes and the report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allocator {
+    pub arch: Option<Arch>,
+    pub lowest: Lowest,
 }
 
 impl Place {
-    const ALL: [Self; 5] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Program];
+    const ALL: [Self; 4] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace];
+
+    /// The place with ttnn's number for it; `None` if it is not on the device.
+    pub fn numbered(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::Dram),
+            1 => Some(Self::L1),
+            3 => Some(Self::L1Small),
+            4 => Some(Self::Trace),
+            _ => None,
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -34,14 +57,13 @@ impl Place {
             Self::L1 => "L1",
             Self::L1Small => "L1_SMALL",
             Self::Trace => "TRACE",
-            Self::Program => "CB",
         }
     }
 
     fn layout(self) -> &'static str {
         match self {
             Self::Dram => "dram",
-            Self::L1 | Self::Program => "l1",
+            Self::L1 => "l1",
             Self::L1Small => "l1_small",
             Self::Trace => "trace",
         }
@@ -52,20 +74,8 @@ impl Place {
         let banks = match self {
             Self::Dram | Self::Trace => device.num_dram_channels,
             Self::L1 | Self::L1Small => device.l1_num_banks,
-            Self::Program => return None,
         };
         u32::try_from(banks.get()?).ok().filter(|banks| *banks > 0)
-    }
-
-    fn capacity(self, device: &Device, lowest: Lowest) -> Option<u64> {
-        match self {
-            Self::Dram => device.dram_bank_size(lowest),
-            Self::L1 => device.l1_bank_size.get(),
-            Self::Program => device.cb_limit.get(),
-            // A report does not contain the sizes of these regions.
-            Self::L1Small | Self::Trace => None,
-        }
-        .filter(|bytes| *bytes > 0)
     }
 }
 
@@ -100,6 +110,12 @@ impl Share {
         self.wormhole = self.wormhole.saturating_add(other.wormhole);
         self.blackhole = self.blackhole.saturating_add(other.blackhole);
     }
+
+    #[cfg(feature = "sqlite")]
+    fn subtract(&mut self, other: Self) {
+        self.wormhole = self.wormhole.saturating_sub(other.wormhole);
+        self.blackhole = self.blackhole.saturating_sub(other.blackhole);
+    }
 }
 
 /// The usage of a pool, relative to the beginning of the capture, on each architecture.
@@ -132,10 +148,12 @@ impl Held {
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub place: Place,
-    /// The size on the device.
-    pub size: u64,
+    /// The size on the device, if known.
+    pub size: Option<u64>,
     /// The size per bank, if known.
     pub share: Option<Share>,
+    /// The address in each bank; `None` if nothing ran.
+    pub address: Option<u64>,
     pub spread: Option<&'static str>,
     pub born: Moment,
     pub step: Option<StepNumber>,
@@ -145,12 +163,16 @@ pub(super) struct Buffer {
 
 /// A tensor node, which describes the content of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct TensorNode {
+pub(crate) struct TensorNode {
     pub name: StrId,
     pub shape: Vec<u64>,
     pub dtype: StrId,
     pub is_tiled: bool,
     pub logical: Option<u64>,
+    /// The size with padding, computed from the shape.
+    pub padded: Option<u64>,
+    /// The cores of a sharded tensor.
+    pub cores: Option<StrId>,
 }
 
 struct PoolAccount {
@@ -168,13 +190,29 @@ struct PoolAccount {
     has_banks: Option<bool>,
     /// The number of buffers with an unknown size per bank.
     unknown: u64,
+    /// The buffers with an address.
+    placed: Vec<Placed>,
+    /// The number of buffers without an address.
+    unplaced: u64,
 }
+
+/// A buffer with an address: a part of each bank for some time.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    address: u64,
+    share: Share,
+    born: Moment,
+    dies: Moment,
+}
+
+/// The identity of a type: the tensor without its name, the size of its buffer, the pool, and how it is distributed.
+type TypeKey = (TensorNode, Option<u64>, u8, Option<&'static str>);
 
 /// The pools of the capture.
 #[derive(Default)]
 pub(super) struct Lives {
     pools: [Option<PoolAccount>; Place::ALL.len()],
-    types: FxHashMap<(TensorNode, u64, u8, Option<&'static str>), TypeId>,
+    types: FxHashMap<TypeKey, TypeId>,
     count: usize,
     tensors: usize,
     /// Freed buffers whose size depends on the architecture, which was unknown when they were freed.
@@ -201,6 +239,8 @@ impl Lives {
                 whole,
                 has_banks: None,
                 unknown: 0,
+                placed: Vec::new(),
+                unplaced: 0,
             };
             *pool = Some(account);
         }
@@ -213,7 +253,7 @@ impl Lives {
         account.settle(buffer);
         account.held.add(buffer.share.unwrap_or_default());
         account.is_changed = true;
-        account.whole.apply(ttmem_model::Change::DramAllocated(buffer.size));
+        account.whole.apply(ttmem_model::Change::DramAllocated(buffer.size.unwrap_or(0)));
         Ok(())
     }
 
@@ -222,7 +262,7 @@ impl Lives {
         if let Some(account) = &mut self.pools[buffer.place as usize] {
             account.held.subtract(buffer.share.unwrap_or_default());
             account.is_changed = true;
-            account.whole.apply(ttmem_model::Change::DramFreed(buffer.size));
+            account.whole.apply(ttmem_model::Change::DramFreed(buffer.size.unwrap_or(0)));
         }
     }
 
@@ -238,6 +278,25 @@ impl Lives {
         account.before.add(buffer.share.unwrap_or_default());
         self.freed(buffer);
         Ok(())
+    }
+
+    /// Adds a buffer that was allocated before the first step to its pool.
+    #[cfg(feature = "sqlite")]
+    pub fn existed(&mut self, buffer: &mut Buffer, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        let account = self.account(buffer.place, rank, tables)?;
+        account.settle(buffer);
+        account.before.add(buffer.share.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Corrects the size of a buffer that was allocated before the first step.
+    #[cfg(feature = "sqlite")]
+    pub fn resize_existed(&mut self, buffer: &mut Buffer, share: Share) {
+        if let (Some(account), Some(old)) = (&mut self.pools[buffer.place as usize], buffer.share) {
+            account.before.subtract(old);
+            account.before.add(share);
+            buffer.share = Some(share);
+        }
     }
 
     /// Ends a step.
@@ -291,9 +350,11 @@ impl Lives {
         rank: RankId,
         tables: &mut Tables<'_>,
     ) -> Result<()> {
-        let Some(pool) = self.pools[buffer.place as usize].as_ref().map(|account| account.id) else {
-            return Ok(());
-        };
+        let Some(account) = self.pools[buffer.place as usize].as_mut() else { return Ok(()) };
+        let pool = account.id;
+        if let (Some(address), Some(share)) = (buffer.address, buffer.share) {
+            account.placed.push(Placed { address, share, born: buffer.born, dies });
+        }
         let ty = match tensors.first() {
             Some(tensor) => Some(self.tensor_type(tensor, buffer, tables)?),
             None => None,
@@ -313,8 +374,12 @@ impl Lives {
         tables.say(rank, RankEvent::Tensor(tensor))?;
         let id = TensorId::new(self.tensors);
         self.tensors += 1;
-        for (further, tensor) in tensors.iter().skip(1).zip(std::iter::repeat(id)) {
-            let Some(tensor) = tensor else { break };
+        let Some(tensor) = id else { return Ok(()) };
+        if let Some(address) = buffer.address {
+            let cores = tensors.iter().find_map(|tensor| tensor.cores);
+            tables.say(rank, RankEvent::Placed(Placement { tensor, address, cores }))?;
+        }
+        for further in tensors.iter().skip(1) {
             tables.say(rank, RankEvent::Alias(Alias { tensor, run: None, ssa: further.name }))?;
         }
         Ok(())
@@ -348,19 +413,19 @@ impl Lives {
             layout: Some(layout),
             declared: tensor.logical.into(),
             logical: tensor.logical.into(),
-            padded: Bytes::known(buffer.size),
+            padded: buffer.size.or(tensor.padded).into(),
         };
         let id = tables.plain_type(ty)?;
         self.types.insert(key, id);
         Ok(id)
     }
 
-    /// Emits the pools and their usage. `dram` is the DRAM usage by ttnn's own rule.
+    /// Emits the pools and their usage. `dram` is the DRAM usage by ttnn's own rule, for a capture.
     pub fn finish(
         &mut self,
         report: &Report,
         allocator: Allocator,
-        dram: Totals,
+        dram: Option<Totals>,
         steps: Step,
         rank: RankId,
         tables: &mut Tables<'_>,
@@ -368,27 +433,75 @@ impl Lives {
         for place in Place::ALL {
             let Some(account) = &self.pools[place as usize] else { continue };
             let has_banks = account.has_banks == Some(true);
-            let device = report.device.as_ref().filter(|_| has_banks || place == Place::Program);
+            let device = report.device.as_ref().filter(|_| has_banks);
             // Treated as one bank if the capture counts whole devices.
             let whole = (!has_banks && matches!(place, Place::Dram | Place::Trace)).then_some(1);
             if let Some(banks) = device.and_then(|device| place.banks(device)).or(whole) {
                 tables.say(rank, RankEvent::Banks(account.id, banks))?;
             }
-            let capacity = device.and_then(|device| place.capacity(device, allocator.lowest));
-            account.say(capacity, allocator.arch, steps, rank, tables)?;
+            let bank = device.and_then(|device| device.bank(place, allocator.lowest));
+            account.say(bank, allocator.arch, steps, rank, tables)?;
+            let Some(dram) = dram else { continue };
             let totals = match place {
-                Place::Dram => Some(dram),
-                Place::Program => None,
+                Place::Dram => dram,
                 Place::L1 | Place::L1Small | Place::Trace => {
                     let whole = account.whole.dram();
-                    Some(Totals { peak: Some(whole.peak), current: Some(whole.change()) })
+                    Totals { peak: Some(whole.peak), current: Some(whole.change()) }
                 }
             };
-            if let Some(totals) = totals {
-                tables.say(rank, RankEvent::PoolTotals(account.id, totals))?;
+            tables.say(rank, RankEvent::PoolTotals(account.id, totals))?;
+        }
+        Ok(())
+    }
+
+    /// The addresses of the buffers that are live at a moment.
+    pub fn addresses_at(&self, at: Moment) -> FxHashSet<(Place, u64)> {
+        let accounts = Place::ALL.into_iter().zip(&self.pools);
+        let placed =
+            accounts.flat_map(|(place, account)| account.iter().map(move |account| (place, account)));
+        let rows = placed.flat_map(|(place, account)| account.placed.iter().map(move |row| (place, row)));
+        let is_live = |row: &Placed| row.born <= at && at < row.dies;
+        rows.filter(|(_, row)| is_live(row)).map(|(place, row)| (place, row.address)).collect()
+    }
+
+    /// Adds a buffer that existed before the capture and was never freed.
+    pub fn stays_from_before(
+        &mut self,
+        buffer: &mut Buffer,
+        arch: Option<Arch>,
+        rank: RankId,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        let account = self.account(buffer.place, rank, tables)?;
+        account.settle(buffer);
+        account.before.add(buffer.share.unwrap_or_default());
+        self.say_now(buffer, &[], Moment::NEVER, arch, rank, tables)
+    }
+
+    /// Emits the block maps of the banks at their highest usage: the blocks between the lowest and the highest buffer.
+    #[cfg(feature = "sqlite")]
+    pub fn say_blocks(&self, arch: Option<Arch>, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        for account in self.pools.iter().flatten() {
+            let Some((at, buffers)) = account.fullest(arch) else { continue };
+            let mut end: Option<u64> = None;
+            for (address, size) in buffers {
+                if let Some(free) = end.and_then(|end| address.checked_sub(end)).filter(|free| *free > 0) {
+                    let block = Block { address: address - free, size: free, allocated: false };
+                    tables.say(rank, RankEvent::Block(account.id, at, block))?;
+                }
+                let block = Block { address, size, allocated: true };
+                tables.say(rank, RankEvent::Block(account.id, at, block))?;
+                end = end.max(address.checked_add(size));
             }
         }
         Ok(())
+    }
+
+    /// Notes that buffers from before the capture are missing from L1.
+    pub fn lacks_earlier_l1(&mut self, rank: RankId, tables: &mut Tables<'_>) -> Result<()> {
+        let id = self.account(Place::L1, rank, tables)?.id;
+        let what = tables.text(b"buffers that existed before the capture")?;
+        tables.say(rank, RankEvent::NotWatched(id, what))
     }
 
     /// Defines DRAM even if no buffer is in it.
@@ -409,14 +522,16 @@ impl PoolAccount {
         let counts_devices = matches!(buffer.place, Place::Dram | Place::Trace);
         let has_banks = *self.has_banks.get_or_insert(buffer.share.is_some());
         if !has_banks && counts_devices {
-            buffer.share = Some(Share::exact(buffer.size));
+            buffer.share = buffer.size.map(Share::exact);
         }
         self.unknown += u64::from(buffer.share.is_none());
+        self.unplaced += u64::from(buffer.address.is_none());
     }
 
+    /// Emits the usage over time.
     fn say(
         &self,
-        capacity: Option<u64>,
+        bank: Option<Bank>,
         arch: Option<Arch>,
         steps: Step,
         rank: RankId,
@@ -425,17 +540,75 @@ impl PoolAccount {
         let held_on = |held: Held| held.above(self.before).on(arch);
         // If the usage is unknown at one moment, the peak is unknown too, so no usage is reported.
         let is_known = self.unknown == 0 && self.changes.iter().all(|(_, held)| held_on(*held).is_some());
-        let reading = |held: Held| Reading {
-            allocated: held_on(held).filter(|_| is_known),
-            capacity,
-            ..Reading::default()
+        let capacity = bank.as_ref().map(|bank| bank.size);
+        let addresses = bank.and_then(|bank| bank.addresses).filter(|_| is_known);
+        let mut gaps = addresses.and_then(|addresses| self.gaps(addresses, arch));
+        let mut say = |at: Moment, held: Held| {
+            let allocated = held_on(held).filter(|_| is_known);
+            let free =
+                capacity.zip(allocated).and_then(|(capacity, allocated)| capacity.checked_sub(allocated));
+            let largest_free = gaps.as_mut().and_then(|gaps| gaps.largest_at(at));
+            let reading = Reading { allocated, free, largest_free, capacity, ..Reading::default() };
+            tables.say(rank, RankEvent::State(self.id, at, reading))
         };
-        tables.say(rank, RankEvent::State(self.id, Moment::START, reading(Held::default())))?;
+        say(Moment::START, Held::default())?;
         for &(step, held) in &self.changes {
-            tables.say(rank, RankEvent::State(self.id, Moment::after(step), reading(held)))?;
+            say(Moment::after(step), held)?;
         }
         // The usage does not change between the recorded changes, nor after the last one.
         tables.say(rank, RankEvent::Unchanged(self.id, Moment::early(steps)))
+    }
+
+    /// The moment with the highest usage, and the addresses and sizes of the buffers at that moment, in order.
+    #[cfg(feature = "sqlite")]
+    fn fullest(&self, arch: Option<Arch>) -> Option<(Moment, Vec<(u64, u64)>)> {
+        let start = (Moment::START, Held::default());
+        let changes = self.changes.iter().map(|(step, held)| (Moment::after(*step), *held));
+        let mut highest: Option<(Moment, u64)> = None;
+        for (at, held) in std::iter::once(start).chain(changes) {
+            let bytes = held.above(self.before).on(arch)?;
+            if highest.is_none_or(|(_, highest)| bytes > highest) {
+                highest = Some((at, bytes));
+            }
+        }
+        let at = highest?.0;
+        let live = self.placed.iter().filter(|row| row.born <= at && at < row.dies);
+        let mut buffers: Vec<(u64, u64)> =
+            live.map(|row| Some((row.address, row.share.on(arch)?))).collect::<Option<_>>()?;
+        buffers.sort_unstable();
+        Some((at, buffers))
+    }
+
+    /// The gaps between the buffers; `None` without addresses.
+    fn gaps(&self, bank: Range<u64>, arch: Option<Arch>) -> Option<Gaps> {
+        let mut changes = Vec::with_capacity(2 * self.placed.len());
+        for placed in &self.placed {
+            let size = placed.share.on(arch)?;
+            changes.push((placed.born, true, placed.address, size));
+            changes.push((placed.dies, false, placed.address, size));
+        }
+        // A step first frees, then allocates.
+        changes.sort_unstable();
+        let has_all = self.unplaced == 0;
+        has_all.then(|| Gaps { space: FreeSpace::new(bank), changes: changes.into_iter().peekable() })
+    }
+}
+
+/// The gaps between the buffers of a bank over time.
+struct Gaps {
+    space: FreeSpace,
+    /// When a buffer is allocated (`true`) or freed, its address and its size, in order.
+    changes: Peekable<IntoIter<(Moment, bool, u64, u64)>>,
+}
+
+impl Gaps {
+    /// The largest gap at a moment, which must not be earlier than the previous one.
+    fn largest_at(&mut self, at: Moment) -> Option<u64> {
+        while let Some((_, is_allocated, address, size)) = self.changes.next_if(|(moment, ..)| *moment <= at)
+        {
+            if is_allocated { self.space.add(address, size) } else { self.space.remove(address, size) }
+        }
+        self.space.largest()
     }
 }
 

@@ -13,26 +13,33 @@
 //!
 //! Only the current node is kept in memory, and the required details of buffers and tensors.
 
-mod capture;
+pub(super) mod capture;
 mod changes;
+mod complete;
 mod evidence;
-mod lives;
+pub(super) mod lives;
 pub(super) mod node;
+mod notes;
+mod program;
+pub(super) mod report;
+pub(super) mod sidecar;
+mod usage;
 
 pub use changes::graph_changes;
+pub use complete::{complete, may_complete};
 
 use std::io::Read;
 
 use memchr::memmem;
-use serde::Deserialize;
-use ttmem_model::words::counted;
+use ttmem_model::words::{counted, counted_as};
 use ttmem_model::{Error, Result, Sink};
 
 use self::capture::Capture;
-use super::json::{self, Corruption, Json, JsonError, Number, Stop, without_mark};
+use self::report::Report;
+use self::sidecar::Sidecar;
+use super::json::{self, Corruption, Json, JsonError, Stop, without_mark};
 use super::tt_log::tables::Tables;
-use super::ttnn_arch::Arch;
-use super::{Input, Reader, Sniff};
+use super::{Input, Reader, Siblings, Sniff};
 
 /// The reader of graph captures.
 pub(super) struct TtnnGraph;
@@ -68,6 +75,8 @@ impl Reader for TtnnGraph {
         let is_there = |sign: &[u8]| memmem::find(head, sign).is_some();
         match text.first() {
             Some(b'[' | b'{') if is_there(b"\"node_type\"") && is_there(b"\"params\"") => Sniff::Yes,
+            // The calls from Python, which are not a capture. The message says what to pass instead.
+            Some(b'[') if is_there(b"\"input_tensor_ids\"") && is_there(b"\"arguments\"") => Sniff::Yes,
             Some(b'{') => {
                 let first = text[1..].trim_ascii_start();
                 let is_report = FIRST_KEYS.iter().any(|key| first.starts_with(key));
@@ -78,7 +87,9 @@ impl Reader for TtnnGraph {
     }
 
     fn read(&self, input: Input<'_>, sink: &mut dyn Sink) -> Result<()> {
-        let mut document = Document::new(Capture::new(Tables::new(sink)));
+        let mut tables = Tables::new(sink);
+        let sidecar = sidecar(&input.siblings, &mut tables)?;
+        let mut document = Document::new(Capture::new(tables, sidecar));
         let corruption = json::read(input.stream, |json| document.walk(json))?;
         if document.capture.known == 0 {
             return Err(document.nothing(input.name, corruption));
@@ -87,83 +98,43 @@ impl Reader for TtnnGraph {
     }
 }
 
-/// The contents of a report other than its graph.
-#[derive(Debug, Default)]
-pub(super) struct Report {
-    /// The first device; a capture counts one device.
-    pub device: Option<Device>,
-    /// The rank of the process, if there are several.
-    pub rank: Option<u64>,
-    /// Whether there was a list of nodes.
-    has_graph: bool,
-    /// The keys of an object in an unknown format.
-    keys: Vec<String>,
-}
-
-/// The memory of a device.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Device {
-    arch: Option<String>,
-    worker_l1_size: Number,
-    pub l1_num_banks: Number,
-    pub l1_bank_size: Number,
-    pub cb_limit: Number,
-    pub num_dram_channels: Number,
-    dram_size_per_channel: Number,
-}
-
-/// The lowest buffer addresses in a capture; `None` without a real device, when all addresses are 0.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lowest {
-    pub dram: Option<u64>,
-    pub trace: Option<u64>,
-}
-
-/// Information on the device's allocator, from the nodes and the report.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Allocator {
-    pub arch: Option<Arch>,
-    pub lowest: Lowest,
-}
-
-impl Device {
-    /// The architecture, if it is a known one.
-    pub fn arch(&self) -> Option<Arch> {
-        match &self.arch {
-            Some(name) => Arch::named(name),
-            None => Arch::with_worker_l1(self.worker_l1_size.get()?),
+/// The calls from Python, in the file next to a report: `report.python_io.json` next to `report.json`. If it cannot be
+/// read, the reason is a warning.
+fn sidecar(siblings: &Siblings, tables: &mut Tables<'_>) -> Result<Sidecar> {
+    let Some(file) = siblings.open(".json", ".python_io.json") else { return Ok(Sidecar::default()) };
+    let (name, read) = match file {
+        Ok(file) => (file.name, Sidecar::read(file.stream)),
+        Err(error) => {
+            tables
+                .warn(None, format!("cannot read the file of Python calls next to the report ({error})"))?;
+            return Ok(Sidecar::default());
         }
+    };
+    let (sidecar, corruption) = read?;
+    if let Some(Corruption { line, why }) = corruption {
+        let message = format!("{name} is corrupt at line {line} ({why}); errors after this line are missing");
+        tables.warn(None, message)?;
     }
-
-    /// The size of each DRAM bank that the allocator manages. It excludes the reserved part and the trace region, which
-    /// begins with the first trace. A trace region without a trace cannot be detected.
-    pub fn dram_bank_size(&self, lowest: Lowest) -> Option<u64> {
-        let (base, end) = (self.arch()?.dram_base(), self.dram_size_per_channel.get()?);
-        // A buffer is below the base, so this build reserves less.
-        if lowest.dram.is_some_and(|address| address < base) {
-            return None;
-        }
-        lowest.trace.map_or(end, |trace| trace.min(end)).checked_sub(base).filter(|bytes| *bytes > 0)
+    if sidecar.unreadable > 0 {
+        let elements = counted_as(sidecar.unreadable, "element of", "elements of");
+        tables.warn(None, format!("{elements} {name} could not be read and may contain errors"))?;
     }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    rank: Number,
-    world_size: Number,
+    Ok(sidecar)
 }
 
 /// The file that is being read.
 struct Document<'s> {
     report: Report,
     capture: Capture<'s>,
+    /// Whether there was a list of nodes.
+    has_graph: bool,
+    /// The first keys of an object, for the message about an unknown format.
+    keys: Vec<String>,
 }
 
 impl<'s> Document<'s> {
     fn new(capture: Capture<'s>) -> Self {
-        Self { report: Report::default(), capture }
+        Self { report: Report::default(), capture, has_graph: false, keys: Vec::new() }
     }
 
     /// Walks the whole file.
@@ -179,26 +150,14 @@ impl<'s> Document<'s> {
         if key == "graph" {
             return self.nodes(json);
         }
-        if self.report.keys.len() < 4 {
-            self.report.keys.push(key.to_owned());
+        if self.keys.len() < 4 {
+            self.keys.push(key.to_owned());
         }
-        match key {
-            "devices" => {
-                let devices: Vec<Device> = serde_json::from_slice(json.value()?).unwrap_or_default();
-                self.report.device = devices.into_iter().next();
-            }
-            "metadata" => {
-                let metadata: Metadata = serde_json::from_slice(json.value()?).unwrap_or_default();
-                let is_one_of_many = metadata.world_size.get().is_some_and(|size| size > 1);
-                self.report.rank = metadata.rank.get().filter(|_| is_one_of_many);
-            }
-            _ => json.skip()?,
-        }
-        Ok(())
+        self.report.entry(key, json)
     }
 
     fn nodes(&mut self, json: &mut Json<impl Read>) -> Result<(), Stop> {
-        self.report.has_graph = true;
+        self.has_graph = true;
         let is_list = json.list(|json| -> Result<(), Stop> {
             let offset = json.offset();
             Ok(self.capture.take(json.value()?, offset, self.report.device.as_ref())?)
@@ -211,19 +170,25 @@ impl<'s> Document<'s> {
         if let Some(corruption) = corruption {
             return corruption.into_error(file, "no capture found");
         }
+        if let Some(stem) = file.strip_suffix(".python_io.json") {
+            let message = format!(
+                "these are the calls from Python of a ttnn report; pass the report itself, {stem}.json"
+            );
+            return Error::NoMemoryData { file: file.to_owned(), message };
+        }
         let (file, nodes) = (file.to_owned(), self.capture.nodes);
         if nodes > 0 {
             let what = format!("JSON: a list of {}, none of them a graph node", counted(nodes, "element"));
             return Error::UnknownFormat { file, what };
         }
-        if self.report.has_graph {
+        if self.has_graph {
             return Error::NoMemoryData {
                 file,
                 message: "the capture has no nodes; begin it before the program runs and end it afterwards"
                     .into(),
             };
         }
-        let keys: Vec<String> = self.report.keys.iter().map(|key| format!("{key:?}")).collect();
+        let keys: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
         let what = format!("JSON: an object with {} but no \"graph\"", keys.join(", "));
         Error::UnknownFormat { file, what }
     }

@@ -8,12 +8,17 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+use ttmem_model::CoreRanges;
 
 use crate::json::Number;
+#[cfg(feature = "sqlite")]
+use crate::tt_log::types::{scalar_bytes, tile_bytes};
 
 /// A node, without the fields that the reader does not use.
-#[derive(Debug, Deserialize)]
-pub(super) struct Node<'a> {
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Node<'a> {
     #[serde(default)]
     pub counter: Number,
     #[serde(borrow, rename = "node_type")]
@@ -24,12 +29,15 @@ pub(super) struct Node<'a> {
     pub connections: Vec<Number>,
     #[serde(default)]
     pub stacking_level: Number,
+    /// The arguments of a function, as written.
+    #[serde(borrow, default)]
+    pub arguments: Option<&'a RawValue>,
 }
 
 /// The parameters of all kinds of nodes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Params<'a> {
+pub(crate) struct Params<'a> {
     #[serde(borrow)]
     pub name: Text<'a>,
     pub size: Number,
@@ -52,9 +60,18 @@ pub(super) struct Params<'a> {
     pub dtype: Text<'a>,
     #[serde(borrow)]
     pub tensor_id: Text<'a>,
+    #[serde(borrow)]
+    pub memory_config: Text<'a>,
+    pub device_id: Number,
     pub sub_device_manager_id: Number,
     #[serde(borrow)]
     pub sub_devices: Text<'a>,
+    /// The function that creates a device operation's program.
+    #[serde(borrow)]
+    pub program_factory_type: Text<'a>,
+    pub program_cache_hit: Number,
+    /// A function ended with an exception.
+    pub aborted: Number,
 }
 
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -67,7 +84,7 @@ where
 
 /// A text; a value of another type is kept as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Text<'a>(pub Cow<'a, str>);
+pub(crate) struct Text<'a>(pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -159,6 +176,36 @@ pub(crate) fn padded(shape: &[u64], is_tiled: bool) -> Vec<u64> {
         *side = side.checked_next_multiple_of(TILE).unwrap_or(*side);
     }
     padded
+}
+
+/// The size of a tensor with padding; `None` if the element type is unknown.
+#[cfg(feature = "sqlite")]
+pub(crate) fn padded_bytes(shape: &[u64], dtype: &str, is_tiled: bool) -> Option<u64> {
+    let elements = |shape: &[u64]| shape.iter().try_fold(1_u64, |all, side| all.checked_mul(*side));
+    if is_tiled && shape.len() < 2 {
+        return None;
+    }
+    if is_tiled {
+        let tile = tile_bytes(dtype.as_bytes(), (32, 32))?;
+        (elements(&padded(shape, true))? / 1024).checked_mul(tile)
+    } else {
+        elements(shape)?.checked_mul(scalar_bytes(dtype.as_bytes())?)
+    }
+}
+
+/// How a tensor is distributed, from its memory configuration: `memory_layout=TensorMemoryLayout::BLOCK_SHARDED`.
+#[cfg(feature = "sqlite")]
+pub(crate) fn memory_layout(memory_config: &str) -> Option<&'static str> {
+    let name = memory_config.split_once("TensorMemoryLayout::")?.1;
+    spread(name.split(|end: char| !end.is_ascii_alphanumeric() && end != '_').next()?)
+}
+
+/// The cores of a sharded tensor, from its memory configuration:
+/// `shard_spec=ShardSpec{grid=[{"start":{"x":0,"y":0},"end":{"x":3,"y":1}], shape=[64, 32], …}`.
+pub(crate) fn shard_cores(memory_config: &str) -> Option<CoreRanges> {
+    let grid = memory_config.split_once("shard_spec=ShardSpec")?.1.split_once("grid=")?.1;
+    let end = ["shape=", "shard_shape"].iter().filter_map(|word| grid.find(word)).min()?;
+    CoreRanges::parse(&grid[..end])
 }
 
 /// The usual name of a buffer's distribution.

@@ -7,7 +7,7 @@ use ttmem_query::{
 };
 
 use super::document::{Align, Section};
-use super::{LOCATION, NAME, cell, mb, named, none, number, peak_of, share, typed, unit, unit_of};
+use super::{LOCATION, NAME, cell, l1, mb, named, none, number, peak_of, share, typed, unit, unit_of};
 use crate::phases::grows;
 use crate::units::{duration, mib, signed_percent, size};
 
@@ -38,6 +38,7 @@ pub(super) fn sections(
     let rest = [
         out_of_memory(rank),
         ended_by(rank),
+        l1::section(rank),
         suggestions(rank),
         at_moment(rank, rows),
         live_at_peak(rank, rows),

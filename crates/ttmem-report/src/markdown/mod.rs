@@ -9,6 +9,7 @@
 mod cell;
 mod document;
 mod further;
+mod l1;
 mod promised;
 mod torch;
 

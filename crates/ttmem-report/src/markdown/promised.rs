@@ -18,7 +18,10 @@ const MAX_POOLS: usize = 8;
 
 /// Explains why something is unknown, and which setting would help. For training logs and trackers, none would.
 fn missing(rank: &RankSummary, what: &str, setting: &str) -> String {
-    if rank.sessions.is_empty() {
+    let has_only_errors = rank.operations.total == 0 && rank.oom.is_some();
+    if rank.sessions.is_empty() && has_only_errors {
+        format!("{what}, only an error. See Out of Memory.")
+    } else if rank.sessions.is_empty() {
         format!("{what}; capture with {setting}=DEBUG.")
     } else if rank.operations.total == 0 {
         format!("{what}: this is a training log. See Phases.")

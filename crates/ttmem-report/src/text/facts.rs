@@ -3,7 +3,7 @@
 use ttmem_model::Block;
 use ttmem_query::{Increase, LiveTensor, Severity, groups, location_text};
 
-use super::{Page, shape_and_type};
+use super::{ERRORS_ONLY, Page, shape_and_type};
 use crate::styled::{Style, Text};
 use crate::table::{Align, Table};
 use crate::units::{Unit, change, count, percent, signed_percent, size};
@@ -79,7 +79,8 @@ impl Page<'_> {
         if let Some(padding) = rank.padding.as_ref().filter(|padding| padding.padded_bytes > 0) {
             let wasted = padding.padded_bytes.saturating_sub(padding.logical_bytes);
             out.line(format!(
-                "  Padding at the DRAM peak: {} of {} on the device ({})",
+                "  Padding at the {} peak: {} of {} on the device ({})",
+                padding.pool,
                 size(wasted),
                 size(padding.padded_bytes),
                 percent(wasted, padding.padded_bytes)
@@ -144,9 +145,13 @@ impl Page<'_> {
                 continue;
             }
             let share = percent(worst.largest_free_per_bank, worst.free_per_bank);
+            let when = if self.format == ERRORS_ONLY {
+                " when the allocation failed".to_owned()
+            } else {
+                format!(", worst before step {}", worst.step)
+            };
             out.line(format!(
-                "  {name} fragmentation, worst before step {}: {} free{}, {} ({share}) of it in the largest block",
-                worst.step,
+                "  {name} fragmentation{when}: {} free{}, {} ({share}) of it in the largest block",
                 size(worst.free_per_bank),
                 self.part(name).1,
                 size(worst.largest_free_per_bank)

@@ -108,7 +108,7 @@ fn written(summary: &Summary, screen: Screen<'_>, detail: Detail) -> Text {
             out.blank();
         }
         let rows = screen.rows.unwrap_or(detail.rows());
-        Page { rank, rows, hints: screen.hints, format: &summary.source.format, detail }.write(&mut out);
+        Page { rank, rows, hints: screen.hints, format: &rank.format, detail }.write(&mut out);
     }
     out.trim_end();
     out
@@ -198,9 +198,23 @@ impl Page<'_> {
 
     /// The verdict on an out-of-memory error, and what usually helps.
     fn oom(&self, out: &mut Text) {
-        let Some(oom) = &self.rank.oom else { return };
-        out.sentence(&oom.statement.facts(), Style::Failure);
-        out.sentence(oom.statement.advice.as_deref().unwrap_or_default(), Style::Plain);
+        let of_l1 = self.rank.l1.as_ref().and_then(|l1| l1.verdict.as_ref());
+        let Some(statement) = self.rank.oom.as_ref().map(|oom| &oom.statement).or(of_l1) else { return };
+        out.sentence(&statement.facts(), Style::Failure);
+        out.sentence(statement.advice.as_deref().unwrap_or_default(), Style::Plain);
+        if self.format == ERRORS_ONLY && self.rank.peak.is_none() {
+            let next = "The log has only the error. To see what is in memory, capture the program with ttnn.graph and read \
+                        the report.";
+            out.sentence(next, Style::Plain);
+        }
+        let errors = self.rank.faults.len() as u64;
+        if self.format == ERRORS_ONLY && errors > 1 {
+            let errors = count(errors);
+            out.sentence(
+                &format!("The log has {errors} errors; this is the last one (--json has all)."),
+                Style::Plain,
+            );
+        }
         out.blank();
     }
 
@@ -241,10 +255,14 @@ impl Page<'_> {
     }
 }
 
+/// The format of logs whose only memory data are errors.
+const ERRORS_ONLY: &str = "tt_metal_log";
+
 /// What people call a format.
 fn kind(format: &str) -> &str {
     match format {
         "tt_log" => "Tenstorrent runtime log",
+        ERRORS_ONLY => "log with a tt-metal error",
         "tt_json" => "JSON files of a report",
         "tt_train" => "training log",
         "ttmem" => "ttmem profile",

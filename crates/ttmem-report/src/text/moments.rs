@@ -4,13 +4,18 @@ use ttmem_query::{
     AtMoment, Caused, DeviceKind, LiveTensor, Named, PoolMoment, ResidueRow, TensorGroup, groups,
 };
 
-use super::{Detail, Page, plural, shape_and_type};
+use super::pools::{l1_headroom, l1_parts};
+use super::{Detail, ERRORS_ONLY, Page, plural, shape_and_type};
 use crate::styled::{Style, Text};
 use crate::table::{Align, Table, cut, one_line};
 use crate::units::{Unit, change, percent, percent_tenths, size};
 
 impl Page<'_> {
     pub(super) fn peak(&self, peak: &PoolMoment, out: &mut Text) {
+        if self.format == ERRORS_ONLY {
+            out.heading(format!("{} when the allocation failed", peak.pool));
+            return self.moment(peak, out);
+        }
         let Some(step) = peak.step else {
             return self.peak_without_a_time(peak, out);
         };
@@ -73,6 +78,13 @@ impl Page<'_> {
             out.line(format!("  {}: {held}{part} allocated{free}{piece}", moment.pool));
             self.moment(moment, out);
         }
+        let l1 = self.rank.l1.as_ref().filter(|l1| l1.programs > 0);
+        if let Some((l1, moment)) = l1.and_then(|l1| Some((l1, l1.at.as_ref()?))) {
+            out.heading(format!("L1 of a core while step {} runs", moment.step));
+            out.line(format!("  {}", l1_parts(l1, moment)));
+            out.line(format!("  {}", l1_headroom(moment).unwrap_or_else(|| "headroom unknown".into())));
+            out.blank();
+        }
     }
 
     /// What the memory of a pool is used for.
@@ -125,6 +137,10 @@ impl Page<'_> {
             _ if self.rank.device == Some(DeviceKind::Torch) => {
                 "Only counters were read (level phases), so memory can't be attributed to tensors: record with level \
                  tensors."
+            }
+            ERRORS_ONLY => {
+                "The log has only the error, so memory can't be attributed to tensors; to see them, capture the program \
+                 with ttnn.graph and read the report."
             }
             "tt_json" => {
                 "The JSON files do not record deallocations, so memory can't be attributed to tensors; summarize the log \

@@ -179,17 +179,15 @@ fn globally_allocated_circular_buffers_take_nothing_of_their_own() {
     says_as_ttnn(&answer, &truth);
     let phase = &answer["phases"][0];
     assert_eq!((&phase["l1_peak_cb_bytes"], &phase["l1_peak_total_bytes"]), (&json!(4096), &json!(4616)));
-    let pool = &answer["pools"]["CB"];
-    assert_eq!((&pool["peak_per_bank"], &pool["final_per_bank"]), (&json!(4616), &json!(100)));
-    let live: Vec<(&str, u64)> = answer["peaks"]["CB"]["live"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tensor| (tensor["name"].as_str().unwrap(), tensor["per_bank"].as_u64().unwrap()))
-        .collect();
-    assert_eq!(live[0], ("circular buffer on {[(x=0,y=0) - (x=7,y=7)]}", 4096));
-    assert!(live.contains(&("circular buffer on {[(x=0,y=0) - (x=3,y=3)]}, in a buffer", 0)));
-    assert_eq!(live.len(), 5);
+    let l1 = &answer["l1"];
+    assert_eq!((&l1["programs"], &l1["unknown_programs"]), (&json!(2), &json!(0)));
+    let peak = &l1["peak"];
+    assert_eq!(
+        (&peak["circular_buffers"], &peak["dataflow_buffers"], &peak["scratchpads"]),
+        (&json!(4096), &json!(500), &json!(20))
+    );
+    // Without the layout of L1, the reserved part is missing.
+    assert_eq!((&peak["bytes"], &l1["peak_is_lower_bound"]), (&json!(4616), &json!(true)));
     // Flags come as 0 and 1, and as words.
     let words = String::from_utf8(bytes)
         .unwrap()
@@ -424,7 +422,7 @@ fn a_capture_has_a_curve_for_each_pool() {
     let profile = open(&bytes).unwrap();
     let pools = &profile.ranks[0].pools;
     let names: Vec<&str> = pools.iter().map(|pool| profile.text(pool.name)).collect();
-    assert!(["DRAM", "L1", "L1_SMALL", "CB"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(["DRAM", "L1", "L1_SMALL"].iter().all(|name| names.contains(name)), "{names:?}");
     assert!(pools.iter().all(|pool| pool.curve(CurveKind::Allocated).is_some()));
 }
 

@@ -139,7 +139,7 @@ proptest! {
         let mut file = Forged::new(1, 0);
         file.frame(&stored(&event_bytes(kind, &content)));
         read(&file.0).unwrap();
-        let mut newer = Forged::new(1, 1);
+        let mut newer = Forged::new(1, 2);
         newer.frame(&stored(&content));
         read(&newer.0).unwrap();
     }
@@ -352,15 +352,32 @@ fn unhex(hex: &str) -> Vec<u8> {
 fn the_bytes_of_version_1_0() {
     let events = one_of_each();
     let lines: Vec<String> = events.iter().map(|event| hex(&written(event))).collect();
-    assert_eq!(lines, VERSION_1_0);
+    let (end, added) = (VERSION_1_0.len() - 1, ADDED_IN_1_1.len());
+    assert_eq!(lines[..end], VERSION_1_0[..end]);
+    assert_eq!(lines[end..end + added], ADDED_IN_1_1);
     assert!((0..VARIANTS).all(|wanted| events.iter().any(|event| variant(event) == wanted)));
     let mut file = Forged::new(1, 0);
     file.frame(&stored(&unhex(&VERSION_1_0.concat())));
-    assert_eq!(read(&file.0).unwrap(), events);
+    let mut old = events.clone();
+    old.drain(end..end + added);
+    assert_eq!(read(&file.0).unwrap(), old);
     // And a whole file, as it lies on the disk.
-    let whole = "8954544d454d0d0a01000000f04bcddb07000000513eb9a800020201610900";
+    let whole = "8954544d454d0d0a01000100b17ad6c207000000d4e72f7500020201610900";
     assert_eq!(hex(&killed(&[text("a"), Event::End], 9)), whole);
+    let old = "8954544d454d0d0a01000000f04bcddb07000000513eb9a800020201610900";
+    assert_eq!(read(&unhex(old)).unwrap(), [text("a"), Event::End]);
 }
+
+/// What version 1.1 adds.
+const ADDED_IN_1_1: [&str; 7] = [
+    "5c0d0180c05be0ba06808001010808",
+    "5d07010180c0550103",
+    "5f0d01000102000103000000000001",
+    "600a0101000000ac02f0a204",
+    "5e0b010000802001e0ba060300",
+    "5e0b010001802001e0ba060300",
+    "5e0b010002802001e0ba060300",
+];
 
 const VERSION_1_0: [&str; 104] = [
     "010f0674745f6c6f670772756e2e6c6f67",
@@ -542,7 +559,7 @@ fn another_major_is_refused() {
     for (major, age) in [(0_u16, "an older"), (2, "a newer"), (u16::MAX, "a newer")] {
         let error = read(&Forged::new(major, 3).0).unwrap_err();
         let message = error.to_string();
-        assert!(message.contains(&format!("{major}.3")) && message.contains("1.0"), "{message}");
+        assert!(message.contains(&format!("{major}.3")) && message.contains("1.1"), "{message}");
         assert!(message.contains(age) && message.contains("convert the file"), "{message}");
         assert_eq!(error.exit_code(), 2);
     }
@@ -764,18 +781,18 @@ fn a_recording_with_corruption_further_up_goes_on_from_there() {
 fn what_must_not_be_continued_is_left_as_it_is() {
     let (ended, ..) = small_file();
     let closed = finished(&[text("a")], 1);
-    let mut newer = Forged::new(1, 1);
+    let mut newer = Forged::new(1, 2);
     newer.frame(&stored(TEXT_A));
-    let mut unknown = Forged::new(1, 0);
+    let mut unknown = Forged::new(1, 1);
     unknown.frame(&stored(&event_bytes(31, b"")));
-    let mut undecodable = Forged::new(1, 0);
+    let mut undecodable = Forged::new(1, 1);
     undecodable.frame(&stored(b"\x02\x02\x09a"));
     let mut bad_header = ended.clone();
     bad_header[13] ^= 1;
     let files = [
         (ended, "finished"),
         (closed, "finished"),
-        (newer.0, "1.1"),
+        (newer.0, "1.2"),
         (unknown.0, "unknown to this version"),
         (undecodable.0, "cannot be decoded"),
         (bad_header, "header"),

@@ -251,9 +251,11 @@ fn input(folder: &RunFolder, seen: Seen, recordings: &Recordings) -> Result<(Pro
     }
 }
 
+/// Whether a log has the memory of an accelerator, or an error about it.
 fn uses_accelerator(profile: &Profile) -> bool {
-    query::summary(std::slice::from_ref(profile), &Request::default())
-        .is_ok_and(|summary| DeviceUse::of(&summary).accelerator > 0)
+    query::summary(std::slice::from_ref(profile), &Request::default()).is_ok_and(|summary| {
+        DeviceUse::of(&summary).accelerator > 0 || summary.ranks.iter().any(|rank| rank.oom.is_some())
+    })
 }
 
 /// The exit code of files without memory data.

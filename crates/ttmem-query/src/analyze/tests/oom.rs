@@ -1,5 +1,6 @@
 use super::*;
 use crate::analyze::oom::{Cause, Owner, Part, fatal, verdict};
+use ttmem_model::FaultDetail;
 
 #[test]
 fn causes_parse_from_their_names() {
@@ -33,6 +34,41 @@ fn the_last_memory_error_that_ended_the_program_is_fatal() {
     }
     assert_eq!(fatal(first(&evidence.finish())).map(|fault| fault.line), Some(2));
     assert_eq!(fatal(first(&Evidence::new().finish())), None);
+}
+
+#[test]
+fn the_last_error_counts_if_nothing_else_is_known() {
+    let mut evidence = Evidence::new();
+    for line in 1..=2 {
+        let fault = Fault { line, ..evidence.fault(FaultKind::OutOfMemory) };
+        evidence.say(RankEvent::Fault(fault));
+    }
+    evidence.say(RankEvent::FaultDetail(1, FaultDetail::default()));
+    assert_eq!(fatal(first(&evidence.finish())).map(|fault| fault.line), Some(2));
+}
+
+#[test]
+fn details_decide_which_numbers_are_compared() {
+    let verdict_on = |fault: Fault, detail: FaultDetail, mut evidence: Evidence| {
+        evidence.say(RankEvent::Fault(fault));
+        evidence.say(RankEvent::FaultDetail(0, detail));
+        let profile = evidence.finish();
+        let rank = first(&profile);
+        let verdict = verdict(&profile, rank, &rank.faults[0]);
+        (verdict.cause, verdict.lacks(), verdict.from_message)
+    };
+    let mut evidence = Evidence::new();
+    let plain = evidence.fault(FaultKind::OutOfMemory);
+    let fault = Fault { requested_per_bank: Some(100), free: Some(500), largest_free: Some(400), ..plain };
+    // The largest free block is large enough, but the allocation may not use it.
+    let windows = FaultDetail { largest_placeable: Some(70), ..FaultDetail::default() };
+    assert_eq!(verdict_on(fault, windows, evidence), (Cause::Fragmentation, Some(30), true));
+    // An operation's check has its own limit, whatever the pool's state is.
+    let mut evidence = Evidence::new();
+    let plain = evidence.fault(FaultKind::OutOfMemory);
+    let fault = Fault { requested_per_bank: Some(100), free: Some(60), ..plain };
+    let refusal = FaultDetail { is_refusal: true, ..FaultDetail::default() };
+    assert_eq!(verdict_on(fault, refusal, evidence), (Cause::Capacity, Some(40), true));
 }
 
 /// The cause of a failed request for 100 bytes per bank, and the bytes that were missing.

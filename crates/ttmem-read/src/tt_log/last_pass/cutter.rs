@@ -5,12 +5,12 @@ use std::path::Path;
 
 use ttmem_model::{Error, Result};
 
-use super::super::fault::ParsedFault;
 use super::super::line::{Message, Prefixes, Tag, Text, split_tag};
 use super::super::module::{is_end, stage_header};
 use super::super::streams::before_preamble;
 use super::{Begin, Part};
 use crate::lines::{Line, Lines, is_corruption};
+use crate::tt_metal::Failure;
 
 /// Decides for each line whether it is copied.
 pub(super) struct Cutter<'a> {
@@ -187,5 +187,5 @@ fn is_of_dump(dump: &mut Option<Vec<u8>>, text: &[u8]) -> bool {
     }
     // Other writers may print in between.
     let is_state = || matches!(Message::of(text), Message::State { .. });
-    dump.is_some() && !is_state() && ParsedFault::find(text).is_none()
+    dump.is_some() && !is_state() && Failure::find(text).is_none()
 }

@@ -141,13 +141,19 @@ impl<'a> Excerpt<'a> {
             pools: self.rank.pools.iter().map(|pool| self.pool(pool)).collect::<Result<_>>()?,
             modules: self.rank.modules.clone(),
             runs: self.rank.runs[self.runs.clone()].iter().map(|run| self.run(run)).collect(),
-            faults: self.rank.faults.iter().filter_map(|fault| self.fault(fault)).collect(),
             cut_out: Some(CutOut { pass: of, of, first: 0 }),
             ..Rank::default()
         };
         for step in self.steps.clone() {
             let Some(row) = self.rank.steps.get(step as usize) else { break };
             rank.steps.push(StepRow { run: row.run.and_then(|run| self.run_id(run)), ..row });
+        }
+        for (index, fault) in (0..).zip(&self.rank.faults) {
+            let Some(fault) = self.fault(fault) else { continue };
+            if let Some(&detail) = self.rank.fault_details.get(&index) {
+                rank.fault_details.insert(u32::try_from(rank.faults.len()).unwrap_or(u32::MAX), detail);
+            }
+            rank.faults.push(fault);
         }
         self.tensors(&mut rank);
         Ok(rank)

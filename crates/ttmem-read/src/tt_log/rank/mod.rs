@@ -32,24 +32,25 @@ mod settle;
 mod states;
 
 use ttmem_model::{
-    ByteRange, Class, Moment, OpKind, RankEvent, RankId, Result, Run, RunId, Step, StepMarks, StepRow, StrId,
+    ByteRange, Class, Fault, FaultDetail, Moment, OpKind, PoolId, RankEvent, RankId, Reading, Result, Run,
+    RunId, Step, StepMarks, StepRow, StrId,
 };
 
 use self::begins::Begins;
 use self::cache::Cache;
 use self::detail::Detail;
-use self::faults::Faults;
+use self::faults::{Faults, Printed};
 use self::frame::Frame;
 use self::inconsistencies::Inconsistencies;
 use self::pools::{Pool, Pools};
 use self::programs::Programs;
 use self::residents::Residents;
-use super::fault::ParsedFault;
 use super::graphs::Graphs;
 use super::life::{AllocRef, Lives};
 use super::processes::EndedDump;
 use super::tables::{OpFacts, OpRef, Tables, TypeRef};
 use super::view::QUANTUM;
+use crate::tt_metal::Failure;
 
 /// The result of an operation line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,11 +401,70 @@ impl RankState {
         Ok(())
     }
 
-    /// Records an error.
-    pub fn fault(&mut self, parsed: &ParsedFault<'_>, at: At, tables: &mut Tables<'_>) -> Result<()> {
+    /// Records an error, with the line of the user's program that caused it.
+    pub fn fault(
+        &mut self,
+        failure: &Failure<'_>,
+        is_framed: bool,
+        loc: Option<&str>,
+        at: At,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
         // Inputs are moved between programs; an error there does not belong to a step.
-        let fault = parsed.fault(self.programs.running_step(), at.line, tables)?;
-        self.faults.add(fault, self.programs.depth(), self.programs.runs());
+        let fault = failure.fault(self.programs.running_step(), at.line, tables)?;
+        let loc = loc.map(|loc| tables.text(loc.as_bytes())).transpose()?;
+        let printed = Printed {
+            fault,
+            detail: FaultDetail { loc, ..failure.detail(tables)? },
+            is_complete: failure.is_complete(),
+            is_framed,
+            has_frames: failure.has_frames,
+        };
+        self.faults.add(printed, self.programs.depth(), self.programs.runs());
+        Ok(())
+    }
+
+    /// Keeps only errors that the program certainly printed. Returns whether there are any.
+    pub fn keep_printed_faults(&mut self, is_document: bool) -> bool {
+        self.faults.keep_printed(is_document);
+        !self.faults.is_empty()
+    }
+
+    /// Ends a log without memory states: reports its errors, and the pools that their messages describe.
+    pub fn close_with_faults(&mut self, has_continued: bool, tables: &mut Tables<'_>) -> Result<()> {
+        let faults = self.faults.close_without_programs(has_continued);
+        let mut pools: Vec<StrId> = Vec::new();
+        // The last error about a pool has its latest state.
+        for (fault, _) in faults.iter().rev() {
+            let (Some(name), Some(allocated)) = (fault.pool, fault.allocated) else { continue };
+            let Some(pool) = PoolId::new(pools.len()).filter(|_| !pools.contains(&name)) else { continue };
+            pools.push(name);
+            let reading = Reading {
+                allocated: Some(allocated),
+                free: fault.free,
+                largest_free: fault.largest_free,
+                capacity: fault.bank_size,
+                ..Reading::default()
+            };
+            tables.say(self.id, RankEvent::Pool { name, banks: fault.banks, quantum: 0 })?;
+            tables.say(self.id, RankEvent::State(pool, Moment::START, reading))?;
+            tables.say(self.id, RankEvent::Sampled(pool, None))?;
+        }
+        self.say_faults(faults, true, tables)
+    }
+
+    fn say_faults(
+        &self,
+        faults: Vec<(Fault, FaultDetail)>,
+        with_all_details: bool,
+        tables: &mut Tables<'_>,
+    ) -> Result<()> {
+        for (index, (fault, detail)) in (0..).zip(faults) {
+            tables.say(self.id, RankEvent::Fault(fault))?;
+            if with_all_details || detail != FaultDetail::default() {
+                tables.say(self.id, RankEvent::FaultDetail(index, detail))?;
+            }
+        }
         Ok(())
     }
 
@@ -414,6 +474,7 @@ impl RankState {
             let message = "this error has no rank tag and is not attributed to any rank";
             tables.warn(Some(line), message)?;
         }
+        self.faults.clear();
         Ok(())
     }
 
@@ -432,10 +493,8 @@ impl RankState {
         self.abandon(end.next, tables)?;
         self.graphs.say_arguments(self.id, tables)?;
         self.inconsistencies.warn(tables)?;
-        for fault in self.faults.close(self.programs.runs()) {
-            tables.say(self.id, RankEvent::Fault(fault))?;
-        }
-        Ok(())
+        let faults = self.faults.close(self.programs.runs());
+        self.say_faults(faults, false, tables)
     }
 
     fn warn_of_crash(&self, end: At, tables: &mut Tables<'_>) -> Result<()> {

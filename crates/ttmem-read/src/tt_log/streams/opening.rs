@@ -169,6 +169,7 @@ impl Log<'_, '_> {
 
     /// Ends the process of a rank, and begins the next one with the same label.
     fn begin_process(&mut self, rank: usize, at: At, from: u64, why: Sign) -> Result<usize> {
+        self.end_exceptions(rank, at)?;
         let old = &mut self.ranks[rank];
         old.state.close(
             At { line: at.line.saturating_sub(1), offset: at.offset, next: at.offset },

@@ -163,9 +163,49 @@ pub fn event_in_time(ids: u32) -> impl Strategy<Value = RankEvent> {
         (id(ids, PoolId::new), of(number())).prop_map(|(pool, peak)| RankEvent::Sampled(pool, peak)),
         (0..ids).prop_map(RankEvent::FaultEnded),
         number().prop_map(RankEvent::CallsSince),
+        on_cores(ids),
         (id(ids, TensorId::new), of(id(ids, OpId::new)), of(id(ids, ScopeId::new)))
             .prop_map(|(tensor, op, scope)| RankEvent::Restored(tensor, Restored { op, scope })),
         (id(ids, TensorId::new), any::<bool>())
             .prop_map(|(tensor, does)| RankEvent::RequiresGrad(tensor, does)),
     ]
+}
+
+fn on_cores(ids: u32) -> impl Strategy<Value = RankEvent> {
+    let kind = prop::sample::select(vec![
+        ProgramBufferKind::Circular,
+        ProgramBufferKind::Dataflow,
+        ProgramBufferKind::Scratchpad,
+    ]);
+    let placement = (id(ids, TensorId::new), number(), of(string(ids)))
+        .prop_map(|(tensor, address, cores)| RankEvent::Placed(Placement { tensor, address, cores }));
+    let buffer = (0..ids, kind.clone(), number(), of(number()), string(ids), any::<bool>()).prop_map(
+        |(step, kind, bytes, address, cores, borrowed)| {
+            RankEvent::ProgramBuffer(ProgramBuffer { step, kind, bytes, address, cores, borrowed })
+        },
+    );
+    let memory = (number(), number(), number(), of((any::<u32>(), any::<u32>()))).prop_map(
+        |(size, reserved, small, grid)| RankEvent::CoreMemory(CoreMemory { size, reserved, small, grid }),
+    );
+    let detail = (0..ids, of(string(ids)), of(number()), of(kind), of(number()), any::<bool>()).prop_map(
+        |(fault, text, program, buffers, placeable, is_refusal)| {
+            let (windows, largest_placeable) = (placeable, placeable);
+            let detail = FaultDetail {
+                op: text,
+                loc: text,
+                program,
+                buffers,
+                cores: text,
+                placeable,
+                windows,
+                largest_placeable,
+                is_refusal,
+            };
+            RankEvent::FaultDetail(fault, detail)
+        },
+    );
+    let peaks = (number(), number()).prop_map(|(total, device)| {
+        RankEvent::TtnnPeaks(TtnnPeaks { total, device, ..TtnnPeaks::default() })
+    });
+    prop_oneof![placement, buffer, memory, detail, peaks]
 }

@@ -76,10 +76,15 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::FaultEnded(_) => 59,
             RankEvent::Restored(..) => 60,
             RankEvent::CallsSince(_) => 61,
+            RankEvent::CoreMemory(_) => 62,
+            RankEvent::Placed(_) => 63,
+            RankEvent::ProgramBuffer(_) => 64,
+            RankEvent::FaultDetail(..) => 65,
+            RankEvent::TtnnPeaks(_) => 66,
         },
     }
 }
-pub const VARIANTS: usize = 62;
+pub const VARIANTS: usize = 67;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -94,6 +99,7 @@ pub fn one_of_each() -> Events {
             .into_iter()
             .chain(one_of_each_choice())
             .chain(one_of_each_in_time())
+            .chain(one_of_each_on_cores())
             .map(|event| Event::Of(rank, event)),
     );
     events.push(Event::End);
@@ -371,5 +377,30 @@ pub fn one_of_each_in_time() -> Vec<RankEvent> {
     said.push(RankEvent::Restored(TensorId::new(0).unwrap(), made));
     said.extend([None, Some(7)].map(|peak| RankEvent::Sampled(PoolId::new(0).unwrap(), peak)));
     said.extend(ScopeKind::ALL.map(|kind| RankEvent::Scope(Scope { name: s(2), parent: Some(scope), kind })));
+    said
+}
+
+fn one_of_each_on_cores() -> Vec<RankEvent> {
+    let tensor = TensorId::new(0).unwrap();
+    let memory = CoreMemory { size: 1_499_136, reserved: 105_824, small: 16_384, grid: Some((8, 8)) };
+    let detail = FaultDetail { op: Some(s(1)), program: Some(3), is_refusal: true, ..FaultDetail::default() };
+    let mut said = vec![
+        RankEvent::CoreMemory(memory),
+        RankEvent::Placed(Placement { tensor, address: 1_400_832, cores: Some(s(2)) }),
+        RankEvent::FaultDetail(0, detail),
+        RankEvent::TtnnPeaks(TtnnPeaks { circular: 1, total: 300, device: 70_000, ..TtnnPeaks::default() }),
+    ];
+    let kinds = [ProgramBufferKind::Circular, ProgramBufferKind::Dataflow, ProgramBufferKind::Scratchpad];
+    said.extend(kinds.map(|kind| {
+        let address = Some(105_824);
+        RankEvent::ProgramBuffer(ProgramBuffer {
+            step: 0,
+            kind,
+            bytes: 4096,
+            address,
+            cores: s(2),
+            borrowed: false,
+        })
+    }));
     said
 }
