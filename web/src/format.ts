@@ -31,10 +31,9 @@ export function unitOf(largest: number): { name: string; bytes: number } | null 
 
 /** A size in the unit of a larger one. A nonzero size is never shown as 0. */
 export function sizeIn(bytes: number, largest: number): string {
+  if (bytes < 0) return `−${sizeIn(-bytes, largest)}`;
   const unit = unitOf(largest);
-  return unit && Math.abs(bytes) >= unit.bytes / 20
-    ? `${(bytes / unit.bytes).toFixed(1)} ${unit.name}`
-    : size(bytes);
+  return unit && bytes >= unit.bytes / 20 ? `${(bytes / unit.bytes).toFixed(1)} ${unit.name}` : size(bytes);
 }
 
 /** `686.4 of 4080.0 MiB`: the unit is written once if both have the same. */

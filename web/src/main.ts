@@ -2,7 +2,7 @@
 
 import "./style.css";
 import { momentBefore, type Rank, Report } from "./data/report";
-import { hasPieces, isTenstorrent } from "./data/summary";
+import { hasL1, hasPieces, isTenstorrent } from "./data/summary";
 import { fill, h } from "./dom";
 import type { RankSummary } from "./generated/answers";
 import { bringIntoView } from "./jump";
@@ -14,6 +14,7 @@ import { distributionSection } from "./sections/distribution";
 import { fragmentationSection } from "./sections/fragmentation";
 import { ganttSection, hasGantt } from "./sections/gantt";
 import { irSection } from "./sections/ir";
+import { l1Section } from "./sections/l1";
 import { liveSection } from "./sections/live";
 import { memorySection } from "./sections/memory";
 import { operationsSection } from "./sections/operations";
@@ -65,6 +66,7 @@ function sectionsOfSteps(store: Store, ranks: RankSummary[]): Section[] {
   const only = (applies: boolean, section: (store: Store) => Section) => (applies ? [section(store)] : []);
   return [
     memorySection(store),
+    ...only(ranks.some(hasL1), l1Section),
     liveSection(store),
     tensorsSection(store),
     ...only(compiled, paddingSection),

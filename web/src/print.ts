@@ -1,4 +1,4 @@
-// Printing: two pages in light colors. The long tables and the graphs' text are not printed.
+// Printing: two pages in light colors, and one more for the L1 of a core. The long tables and the graphs' text are not printed.
 
 import "./print.css";
 import { redrawAll } from "./redraw";
@@ -34,12 +34,16 @@ export function preparePrinting(main: HTMLElement, sections: readonly Section[],
   });
 }
 
-/** The height of the taller of the two pages, before scaling. */
+/** The sections that begin a page, in order; see print.css. */
+const PAGE_STARTS = ["#l1", "#tensors"];
+
+/** The height of the tallest page, before scaling. */
 function tallestPage(main: HTMLElement): number {
   const { top, bottom } = main.getBoundingClientRect();
-  const middle = main.querySelector("#tensors")?.getBoundingClientRect().top ?? bottom;
+  const starts = PAGE_STARTS.flatMap((id) => main.querySelector(id)?.getBoundingClientRect().top ?? []);
   // The bar with the name is printed on the first page.
-  return Math.max(middle - top + NAME, bottom - middle, 1);
+  const edges = [top - NAME, ...starts, bottom];
+  return edges.slice(1).reduce((max, edge, page) => Math.max(max, edge - edges[page]), 1);
 }
 
 const NAME = 60;

@@ -4,7 +4,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import "./chart.css";
-import type { Curve } from "../data/report";
+import type { Curve, Rank } from "../data/report";
 import { fill, h, oncePerFrame } from "../dom";
 import { count } from "../format";
 import { onRedraw } from "../redraw";
@@ -37,7 +37,11 @@ export interface Form {
   marginTop?: number;
   /** Adds a button that fits the y axis to the values of the first `fitTo` lines. */
   fitTo?: number;
+  /** Whether values may be negative; otherwise the y axis begins at 0. */
+  isSigned?: boolean;
   describe(spot: Spot | null): Node | null;
+  /** The text of the pin's flag; the position by default. */
+  flag?(rank: Rank, moment: number): string;
   /** Paints below the lines. */
   under?(paint: Paint): void;
   /** Paints above the lines. */
@@ -56,6 +60,8 @@ export interface Content {
   snapTo: Snap | null;
   /** Called before a window is drawn; returns the highest painted value. */
   prepare?(window: Window): number;
+  /** Replaces `curves` by curves for a window. */
+  curvesIn?(window: Window): (Curve | null)[];
 }
 
 /** The range about to be drawn. */
@@ -141,6 +147,12 @@ export class LineChart {
     this.drawn = [];
   }
 
+  /** Replaces the legend entries for anything other than lines. */
+  setKeys(keys: Key[]): void {
+    this.form.keys = keys;
+    this.drawn = [];
+  }
+
   /** The value at a y coordinate of the plot. */
   valueAt(top: number): number {
     return this.plot ? this.plot.posToVal(top, "y") : 0;
@@ -194,13 +206,15 @@ export class LineChart {
     this.colors = colorsNow();
     const { from, to } = this.store.state;
     const pixels = width - GUTTER - MARGIN_RIGHT;
-    const painted = content.prepare?.({ from, to, width: pixels, fits: this.fits }) ?? 0;
-    const isShown = (index: number) => content.curves[index] !== null && this.shown[index];
-    const curves = content.curves.filter((curve, index): curve is Curve => curve !== null && isShown(index));
+    const window = { from, to, width: pixels, fits: this.fits };
+    const painted = content.prepare?.(window) ?? 0;
+    const all = content.curvesIn?.(window) ?? content.curves;
+    const isShown = (index: number) => all[index] !== null && this.shown[index];
+    const curves = all.filter((curve, index): curve is Curve => curve !== null && isShown(index));
     const samples = resample(curves, from, to, pixels * Math.min(2, devicePixelRatio));
     const none = samples.x.map(() => null);
     let next = 0;
-    const values = content.curves.map((_, index) => (isShown(index) ? samples.values[next++] : none));
+    const values = all.map((_, index) => (isShown(index) ? samples.values[next++] : none));
     this.yRange = this.rangeOf(values, painted);
     const data = [samples.x, ...values] as uPlot.AlignedData;
     if (!this.plot) {
@@ -215,13 +229,17 @@ export class LineChart {
 
   private rangeOf(values: (number | null)[][], painted: number): [number, number] {
     const top = values.reduce((top, line) => Math.max(top, highest(line) ?? 0), painted);
+    const bottom = this.form.isSigned
+      ? values.reduce((bottom, line) => Math.min(bottom, lowest(line) ?? 0), 0)
+      : 0;
     const fitting = values.filter((_, index) => index < (this.form.fitTo ?? 0));
     if (this.fits && fitting.length > 0) {
       const high = fitting.reduce((high, line) => Math.max(high, highest(line) ?? 0), painted);
       const low = fitting.reduce((low, line) => Math.min(low, lowest(line) ?? high), high);
       const room = Math.max((high - low) * 0.08, high * 1e-4, 1);
-      return [Math.max(0, low - room), high + room];
+      return [this.form.isSigned ? low - room : Math.max(0, low - room), high + room];
     }
+    if (bottom < 0) return [bottom * 1.06, Math.max(top, -bottom / 10) * 1.06];
     return [0, top > 0 ? top * 1.06 : NO_CURVE_HEIGHT];
   }
 
@@ -231,7 +249,13 @@ export class LineChart {
     plot.ctx.canvas.setAttribute("role", "img");
     plot.ctx.canvas.setAttribute("aria-label", this.content?.label ?? "");
     const { store } = this;
-    const overlay = new TimeOverlay(plot.over, this.host, () => store.state, this.form.describe);
+    const overlay = new TimeOverlay(
+      plot.over,
+      this.host,
+      () => store.state,
+      this.form.describe,
+      this.form.flag,
+    );
     this.overlay = overlay;
     const pointedAt = (left: number) => {
       const { from, to, rank } = store.state;

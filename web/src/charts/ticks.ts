@@ -12,7 +12,8 @@ export interface Ticks {
 
 /** About `target` ticks between two sizes. */
 export function byteTicks(low: number, high: number, target: number): Ticks {
-  const unit = high < 1024 ? BYTE : (unitOf(high) ?? GIB);
+  const largest = Math.max(high, -low);
+  const unit = largest < 1024 ? BYTE : (unitOf(largest) ?? GIB);
   const step = roundStep((high - low) / unit.bytes / Math.max(1, target), unit.bytes === 1 ? 1 : 0.001);
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const ticks: Ticks = { at: [], labels: [] };
@@ -20,7 +21,8 @@ export function byteTicks(low: number, high: number, target: number): Ticks {
     const value = number * step;
     if (value * unit.bytes > high) return ticks;
     ticks.at.push(value * unit.bytes);
-    ticks.labels.push(value === 0 ? "0" : `${value.toFixed(digits)} ${unit.name}`);
+    const sign = value < 0 ? "−" : "";
+    ticks.labels.push(value === 0 ? "0" : `${sign}${Math.abs(value).toFixed(digits)} ${unit.name}`);
   }
 }
 

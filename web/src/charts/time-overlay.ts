@@ -1,6 +1,7 @@
 // The overlay of a plot: the cursor line, the pinned moment, the selection and the tooltip. They are elements, so that
 // moving the mouse redraws no canvas.
 
+import type { Rank } from "../data/report";
 import { fill, h, oncePerFrame } from "../dom";
 import type { State } from "../state";
 import { positionTitle } from "./moment-facts";
@@ -34,6 +35,8 @@ export class TimeOverlay {
     private readonly chart: HTMLElement,
     private readonly state: () => State,
     private readonly describe: (spot: Spot | null) => Node | null,
+    /** The text of the pin's flag. */
+    private readonly title: (rank: Rank, moment: number) => string = positionTitle,
   ) {
     area.append(this.selection, this.cursor, this.pin);
     chart.append(this.tooltip);
@@ -65,7 +68,7 @@ export class TimeOverlay {
     const left = this.leftOf(moment);
     this.pin.style.transform = `translateX(${left}px)`;
     this.pin.classList.toggle("time-pin-left", left > this.area.clientWidth - FLAG_WIDTH);
-    this.flag.textContent = positionTitle(rank, moment);
+    this.flag.textContent = this.title(rank, moment);
   }
 
   private leftOf(moment: number): number {

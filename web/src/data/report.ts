@@ -14,6 +14,7 @@ import type {
   Summary,
 } from "../generated/answers";
 import { type Block, unpack } from "./block";
+import { L1 } from "./l1";
 import { Lines } from "./lines";
 import { hasRoom } from "./summary";
 
@@ -272,6 +273,8 @@ export class Rank {
   /** The pools of cards, tabs and selectors in the order of the summary, without those that can't hold anything. */
   readonly poolsInOrder: Pool[];
   readonly modules: RankHead["modules"];
+  /** The L1 of a core; `null` if the input does not have its layout. */
+  readonly l1: L1 | null;
   // Tables are decoded on first use: a page that has just been opened needs few of them.
   private stepTable: ReturnType<typeof stepTable> | undefined;
   private opTable: ReturnType<typeof opTable> | undefined;
@@ -294,6 +297,7 @@ export class Rank {
     this.hasTensors = block.meta.has_tensors;
     this.classes = block.meta.classes;
     this.modules = block.meta.modules;
+    this.l1 = block.meta.l1 && new L1(block.meta.l1, block);
     this.pools = block.meta.pools.map((_, pool) => new Pool(block, pool));
     const usable = Object.keys(this.summary.pools).filter((name) => hasRoom(this.summary.pools[name]));
     this.poolsInOrder = usable.flatMap((name) => this.pools.find((pool) => pool.name === name) ?? []);

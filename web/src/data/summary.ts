@@ -16,6 +16,12 @@ export function hasPieces({ pools, fragmentation }: Pick<RankSummary, "pools" | 
   );
 }
 
+/** Whether the input has programs or tensors in L1, and the addresses or the layout of L1. */
+export function hasL1({ l1, pools }: Pick<RankSummary, "l1" | "pools">): boolean {
+  const isUsed = (pool: PoolSummary | undefined) => (pool?.peak_per_bank ?? 0) > 0;
+  return l1 !== null && (l1.programs > 0 || isUsed(pools.L1) || isUsed(pools.L1_SMALL));
+}
+
 /** Whether a pool can hold anything. A device without a trace region has a pool of 0 bytes. */
 export function hasRoom(pool: PoolSummary | undefined): boolean {
   return pool?.capacity_per_bank !== 0 || (pool.peak_per_bank ?? 0) > 0;

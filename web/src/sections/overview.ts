@@ -3,7 +3,7 @@
 import "./header.css";
 import { bankWords, poolText } from "../banks";
 import type { Pool, Rank } from "../data/report";
-import { formatName, isTenstorrent, rankTitle } from "../data/summary";
+import { formatName, hasL1, isTenstorrent, rankTitle } from "../data/summary";
 import { fill, h } from "../dom";
 import { count, counted, mibElement, percent, shorten, size, sizeElement, sizeElementIn } from "../format";
 import { duration } from "../gantt/time";
@@ -65,19 +65,39 @@ export function overviewSection(store: Store): Section {
  * if one caused the other, or if the program continued after a failed allocation.
  */
 function verdictBox(store: Store, rank: Rank): HTMLElement | null {
-  const { oom, ended_by: exception } = rank.summary;
-  if (!oom && exception === null) return null;
-  const label = oom ? "Verdict" : "End";
+  const { oom, ended_by: exception, l1 } = rank.summary;
+  // A program that was only captured did not fail, but may not fit.
+  const verdict = oom ?? l1?.verdict ?? null;
+  if (!verdict && exception === null) return null;
+  const label = verdict ? "Verdict" : "End";
+  const step = oom ? oom.step : verdict ? (l1?.lowest_headroom?.step ?? null) : null;
+  const isAboutL1 =
+    rank.l1 !== null && hasL1(rank.summary) && (!oom || oom.pool === "L1" || oom.pool === "L1_SMALL");
   return h(
     "div",
     { class: "verdict", role: "group", "aria-label": label, style: "margin-bottom: 12px" },
-    oom && h("p", {}, h("strong", {}, oom.headline), oom.detail && ` ${oom.detail}`),
-    oom?.advice && h("p", {}, oom.advice),
-    oom &&
-      oom.step !== null &&
-      h("p", {}, "See the ", stepLink(store, oom.step, `tensors live before step ${count(oom.step)}`), "."),
+    verdict && h("p", {}, h("strong", {}, verdict.headline), verdict.detail && ` ${verdict.detail}`),
+    verdict?.advice && h("p", {}, verdict.advice),
+    step !== null &&
+      h(
+        "p",
+        {},
+        "See the ",
+        stepLink(store, step, `tensors live before step ${count(step)}`),
+        isAboutL1 && [" or the ", l1Link(store, step)],
+        ".",
+      ),
     exception !== null && h("p", { "data-fact": "exception" }, exception),
   );
+}
+
+/** A button that shows the map of L1 while a step runs. */
+function l1Link(store: Store, step: number): HTMLElement {
+  const go = () => {
+    store.pin(step);
+    bringIntoView("l1");
+  };
+  return h("button", { class: "link", type: "button", onclick: go }, "map of L1");
 }
 
 /** The number of suggestions that are not folded, so that the charts stay near the top. */
@@ -207,7 +227,8 @@ function poolCard(store: Store, state: State, pool: Pool): HTMLElement {
     h(
       "h3",
       {},
-      `${pool.name} peak`,
+      // The section about L1 also counts the buffers of programs.
+      `${pool.name === "L1" && hasL1(rank.summary) ? "L1 tensors" : pool.name} peak`,
       level && h("span", { class: "level" }, `${percent(peak!, capacity!)} · ${level}`),
     ),
     h(

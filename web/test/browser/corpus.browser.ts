@@ -59,13 +59,13 @@ for (const name of [
   "ttrt_memory/memory_results.json",
   "ttnn_db/db.sqlite",
 ]) {
-  test(`${name}: the same sections, and phases if there are any`, async ({ page, open }) => {
+  test(`${name}: the same sections, and phases and L1 if there are any`, async ({ page, open }) => {
     const file = corpusFile(name);
     const [rank] = summary(file).ranks;
     await open(file);
     const ids = await sectionsOf(page);
-    expect(ids.filter((id) => id !== "phases")).toEqual(SECTIONS);
-    expect(ids.includes("phases")).toBe(name.startsWith("ttnn_graph"));
+    expect(ids.filter((id) => id !== "phases" && id !== "l1")).toEqual(SECTIONS);
+    for (const id of ["phases", "l1"]) expect(ids.includes(id)).toBe(name.startsWith("ttnn_graph"));
     await checkRank(page, rank);
     await show(page, "memory");
     await choosePool(page, "memory", "DRAM");

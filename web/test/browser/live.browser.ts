@@ -165,7 +165,7 @@ test("the columns stay the same while the moment changes", async ({ page, open }
   await open(corpusFile("ttnn_graph/linear.json"));
   await show(page, "live");
   await live.getByRole("button", { name: "Padding" }).click();
-  await choosePool(page, "live", "CB");
+  await choosePool(page, "live", "L1");
   await expect(sorted).toHaveCount((await heads()).includes("Padding") ? 1 : 0);
 });
 

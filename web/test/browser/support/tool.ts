@@ -32,6 +32,11 @@ export function recordingOfPyTorch(): string {
   return resolve(import.meta.dirname, "../recordings/train.ttmem");
 }
 
+/** A recording of a ttnn program, which is in `l1.py` in the same folder. */
+export function recordingOfL1(name: string): string {
+  return resolve(import.meta.dirname, `../recordings/l1-${name}.ttmem`);
+}
+
 /** The logs of the corpus, by name. */
 export function corpus(): string[] {
   return readdirSync(CORPUS)
