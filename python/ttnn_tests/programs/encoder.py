@@ -75,3 +75,4 @@ for weights in layers:
 ttnn.deallocate(x)
 ledger.mark("end")
 ledger.finish()
+ledger.close()

@@ -59,3 +59,4 @@ while kept:
     if len(kept) % 9 == 0:
         ledger.mark(f"{len(kept)} left")
 ledger.finish()
+ledger.close()

@@ -1,6 +1,6 @@
-"""A described card, a capture of the operations on it, and its allocator's numbers after every operation.
+"""A described card, captures of the operations on it, and its allocator's state after every operation.
 
-`Ledger.mark` opens and closes an empty function in the capture and records the allocator's own numbers. The
+`Ledger.mark` opens and closes an empty function in the capture and records the allocator's own state. The
 test finds the function in the profile and compares.
 """
 
@@ -30,32 +30,53 @@ def arguments() -> argparse.ArgumentParser:
 
 
 class Ledger:
-    """Runs a program's operations between `begin` and `finish`."""
+    """Runs a program's operations between `begin` and `finish`, which may be called several times."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Opens the device."""
         self.options = options
         self.rows: list[dict[str, Any]] = []
+        self.before: list[list[Any]] = []
         regions = {"l1_small_size": options.l1_small, "trace_region_size": options.trace_region}
         if options.mesh:
             self.device = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), **regions)
         else:
             self.device = ttnn.open_device(device_id=0, **regions)
         self.grid = self.device.compute_with_storage_grid_size()
+        self.first_trace_address = self.address_of_trace_region()
+
+    def address_of_trace_region(self) -> int | None:
+        """Returns where the trace region starts: the address of the only buffer in it."""
+        if not self.options.trace_region:
+            return None
+        tensor = self.tensor([1, 1, 32, 32], interleaved("TRACE"))
+        [[_, address, _]] = self.buffers()
+        ttnn.deallocate(tensor)
+        return address  # type: ignore[no-any-return]
 
     def begin(self) -> None:
-        """Begins the capture."""
+        """Begins a capture."""
+        self.rows = []
+        self.before = self.buffers()
         if self.options.detailed:
             ttnn.graph.enable_detailed_buffer_tracing()
+        else:
+            ttnn.graph.disable_detailed_buffer_tracing()
         modes = ttnn.graph.RunMode
         ttnn.graph.begin_graph_capture(modes.NO_DISPATCH if self.options.no_dispatch else modes.NORMAL)
 
-    def mark(self, label: str) -> None:
-        """Records the allocator's current numbers."""
+    def mark(self, label: str, **details: Any) -> None:
+        """Records the allocator's current state."""
         name = f"mark {len(self.rows)}: {label}"
         ttnn.graph.track_function_start(name)
         ttnn.graph.track_function_end()
-        self.rows.append({"mark": name, "held": {pool: self.view(pool)["allocated"] for pool in POOLS}})
+        if self.options.no_dispatch:  # nothing is allocated
+            self.rows.append({"mark": name} | details)
+            return
+        pools = {pool: self.view(pool) for pool in POOLS}
+        held = {pool: view["allocated"] for pool, view in pools.items()}
+        row = {"mark": name, "held": held, "pools": pools, "buffers": self.buffers()}
+        self.rows.append(row | details)
 
     def view(self, pool: str) -> dict[str, int]:
         """Returns the allocator's numbers of a pool, per bank."""
@@ -64,33 +85,62 @@ class Ledger:
             "banks": view.num_banks,
             "size": view.total_bytes_per_bank,
             "allocated": view.total_bytes_allocated_per_bank,
+            "free": view.total_bytes_free_per_bank,
+            "largest_free": view.largest_contiguous_bytes_free_per_bank,
         }
 
-    def finish(self) -> None:
+    def buffers(self) -> list[list[Any]]:
+        """Returns the pool, address and allocated bytes per bank of every buffer.
+
+        The sizes of `get_buffers` lack the padding of rows and blocks, so the sizes are those of the
+        allocator's blocks. The addresses of blocks start at 0 in each pool.
+        """
+        addresses: dict[str, list[int]] = {pool: [] for pool in POOLS}
+        for buffer in native.reports.get_buffers([self.device]):
+            addresses[buffer.buffer_type.name].append(buffer.address)
+        found: list[list[Any]] = []
+        for pool in POOLS:
+            table = ttnn.get_memory_view(self.device, getattr(ttnn.BufferType, pool)).block_table
+            blocks = sorted(
+                (int(block["address"]), int(block["size"])) for block in table if block["allocated"] == "yes"
+            )
+            pairs = list(zip(sorted(addresses[pool]), blocks, strict=True))
+            # The same distance everywhere: each buffer is paired with its own block.
+            if len({address - block for address, (block, _) in pairs}) > 1:
+                message = f"{pool}: buffers {sorted(addresses[pool])} are not the blocks {blocks}"
+                raise AssertionError(message)
+            found += [[pool, address, size] for address, (_, size) in pairs]
+        return found
+
+    def finish(self, folder: Path | None = None, *, database: bool = True, **details: Any) -> None:
         """Ends the capture; writes the report, its nodes as a list, a database, and the expected numbers."""
-        folder: Path = self.options.folder
+        folder = folder or self.options.folder
         folder.mkdir(parents=True, exist_ok=True)
+        info = native.reports.get_device_info(self.device)
         truth = {
+            "before": self.before,
             "rows": self.rows,
             "pools": {pool: self.view(pool) for pool in POOLS},
-            "buffers": [
-                [buffer.buffer_type.name, buffer.address, buffer.max_size_per_bank]
-                for buffer in native.reports.get_buffers([self.device])
-            ],
+            "buffers": self.buffers(),
+            "first_l1_address": info.address_at_first_l1_cb_buffer,
+            "first_trace_address": self.first_trace_address,
         }
         graph = ttnn.graph.end_graph_capture_to_file(str(folder / "report.json"))
         truth["ttnn"] = self.usage(graph)
         (folder / "capture.json").write_text(json.dumps(graph))
-        if not self.options.no_dispatch:
+        if database and not self.options.no_dispatch:
             ttnn.graph.import_report(folder / "report.json", folder / "database")
-        (folder / "truth.json").write_text(json.dumps(truth))
-        self.close()
+        # Written last: a folder without it belongs to a program that did not finish.
+        (folder / "truth.json").write_text(json.dumps(truth | details))
 
     def usage(self, graph: list[dict[str, Any]]) -> dict[str, int]:
         """Returns what ttnn itself extracts from a capture."""
         cores = self.grid.x * self.grid.y
         per_core = ttnn.graph.extract_resource_usage_per_core(graph, cores)
-        return {name: getattr(per_core, name) for name in ("peak_cb", "peak_l1", "peak_total")}
+        names = ("peak_cb", "peak_dataflow_buffer", "peak_scratchpad", "peak_l1", "peak_total")
+        usage = {name: getattr(per_core, name) for name in names}
+        usage["peak_l1_of_device"] = ttnn.graph.extract_peak_L1_memory_usage(graph)
+        return usage
 
     def close(self) -> None:
         """Closes the device."""

@@ -9,3 +9,4 @@ ledger.begin()
 kept = [ledger.tensor([1, 1, 64, 96], interleaved(pool)) for pool in ("DRAM", "TRACE", "DRAM")]
 ledger.mark("all")
 ledger.finish()
+ledger.close()
