@@ -171,10 +171,11 @@ bench-torch: wheel
 	target/venv/bin/pip install --quiet --force-reinstall --no-deps --no-index target/wheels/*.whl
 	target/venv/bin/python bench/torch_cost.py
 
-# A graph capture of a gigabyte: time against Python, memory as the kernel counts it.
+# A graph capture of a gigabyte, and a detailed report of six: time against Python, memory as the kernel counts it.
 bench-capture:
 	$(CARGO) build --profile dist --locked --workspace
 	bash bench/capture.sh
+	bash bench/report.sh
 
 # Lines of each crate that the tests in Rust run; `python3 tools/coverage.py --files` lists the files.
 coverage: native-tools
@@ -190,12 +191,12 @@ bless:
 		tools/c-header/Cargo.lock tools/c-header/src/main.rs >tools/c-header/made.sha256
 
 # Long: the codec's properties with many more cases, every line of every log damaged in every way, more rounds of the tests in
-# Python, 100 random ttnn programs on each card, and a log of 5 GB (after `make python`).
+# Python, 5000 random ttnn programs on three cards, and a log of 5 GB (after `make python`).
 soak:
 	$(CARGO) build --workspace --all-targets --profile soak --locked --quiet
 	TTMEM_SWEEP=all PROPTEST_CASES=5000 $(CARGO) test --workspace --profile soak --locked --quiet
 	TTMEM_SWEEP=all target/venv/bin/pytest --quiet
-	TTMEM_TTNN_SEEDS=100 bash python/ttnn_tests/test.sh -q
+	TTMEM_TTNN_PROGRAMS=5000 bash python/ttnn_tests/test.sh -q
 	bash bench/large.sh
 
 # Long: a day of a server, 300 million events, into a recording of 64 MiB; disk as counted, memory as the kernel counts it.
