@@ -53,6 +53,20 @@ pub(crate) struct Lowest {
     pub trace: Option<u64>,
 }
 
+impl Lowest {
+    /// Adds the address of a buffer or tensor.
+    pub fn see(&mut self, place: Place, address: Number) {
+        let lowest = match place {
+            Place::Dram => &mut self.dram,
+            Place::Trace => &mut self.trace,
+            Place::L1 | Place::L1Small => return,
+        };
+        if let Some(address) = address.get().filter(|address| *address > 0) {
+            *lowest = Some(lowest.map_or(address, |lowest| lowest.min(address)));
+        }
+    }
+}
+
 /// The buffers after an operation.
 #[derive(Debug)]
 pub(crate) struct Snapshot {

@@ -6,7 +6,8 @@ use super::super::lives::{Buffer, Place, TensorNode};
 use super::super::node::{Node, Params, Text, element, is_tiled, padded_bytes, shape, shard_cores};
 use super::super::report::{Device, Report};
 use super::super::sidecar::{PythonCall, Sidecar};
-use super::{BufferNode, Capture, FROM_BEFORE, Life, position};
+use super::buffers::{BufferNode, Life};
+use super::{Capture, FROM_BEFORE, position};
 use crate::tt_log::tables::Tables;
 use crate::tt_log::types::scalar_bytes;
 
