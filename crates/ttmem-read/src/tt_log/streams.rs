@@ -525,8 +525,9 @@ impl<'s, 'n> Log<'s, 'n> {
         let Some(failure) = sighted.failure else {
             return if is_unsafe_allocation(text) { self.unsafe_allocation(at) } else { Ok(()) };
         };
-        let failure = if ended { failure } else { failure.without_last_number() };
-        if (failure.is_cut() || !ended) && self.cut_failures.len() < MAX_CUT_FAILURES {
+        let has_end = ended || failure.has_its_end();
+        let failure = if has_end { failure } else { failure.without_last_number() };
+        if (failure.is_cut() || !has_end) && self.cut_failures.len() < MAX_CUT_FAILURES {
             self.cut_failures.push((at.line, ended));
         }
         // The input may be nothing but the message.

@@ -109,7 +109,21 @@ impl<'a> Failure<'a> {
         })
     }
 
-    /// The error of a line without a line ending: a number at its end may lack digits.
+    /// Whether the message is certainly complete, even if nothing follows it in the file.
+    pub fn has_its_end(&self) -> bool {
+        // Larger than L1 of any card so far. With a further digit, the last number would be no address in it.
+        const MAX_L1: u64 = 2 << 20;
+        match self.message.last() {
+            // The numbers of a bank.
+            Some(b')') => true,
+            Some(b'0'..=b'9') if self.kind == FaultKind::CircularBuffersClash => {
+                self.region_end.is_some_and(|end| end > MAX_L1 / 10)
+            }
+            _ => false,
+        }
+    }
+
+    /// The error without a number at its end, which may lack digits.
     pub fn without_last_number(self) -> Self {
         if !self.message.last().is_some_and(u8::is_ascii_digit) {
             return self;
