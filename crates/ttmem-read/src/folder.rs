@@ -10,6 +10,9 @@ use super::tt_json;
 /// Suffixes of report files, the most detailed first.
 const ENDS: [&str; 4] = [".ttmem", tt_json::MEMORY, "_memory.json.gz", "_memory.json.zst"];
 
+/// The database of a ttnn report.
+const TTNN_DATABASE: &str = "db.sqlite";
+
 /// Suffixes before the extension that mark a recording's earlier files and its unfinished file.
 const EARLIER: [&str; 3] = ["before", "peak", "next"];
 
@@ -27,6 +30,8 @@ pub fn report_in(folder: &Path) -> Result<PathBuf> {
     let own = own.file_name().unwrap_or_default().to_string_lossy();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match report_among(&own, &names) {
+        // ttnn keeps each of its reports in a folder.
+        Among::None if names.contains(&TTNN_DATABASE) => Ok(folder.join(TTNN_DATABASE)),
         Among::None => Err(without_report(folder, &names)),
         Among::One(report) => Ok(folder.join(report.file)),
         Among::Several(reports) => Err(several(folder, &reports)),
@@ -169,6 +174,13 @@ mod tests {
         let files = ["a.before.ttmem", "a.json", "a.peak.ttmem", "a.ttmem"];
         assert_eq!(found("x", &files).unwrap(), "a.ttmem");
         assert_eq!(found("x", &files[..1]).unwrap(), "a.before.ttmem");
+    }
+
+    #[test]
+    fn the_folder_of_a_ttnn_report_is_its_database() {
+        let files = ["config.json", "cluster_descriptor.yaml", "db.sqlite"];
+        assert_eq!(found("1234", &files).unwrap(), "db.sqlite");
+        assert_eq!(found("1234", &["db.sqlite", "a.ttmem"]).unwrap(), "a.ttmem");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ttmem_model::{Builder, Error, Event, Profile, Result, Sink, Source, frame};
 
 use super::siblings::Siblings;
-use super::{Reader, Sniff, folder, json, readers, rotated};
+use super::{Reader, Sniff, docker, folder, json, readers, rotated};
 use crate::history;
 
 /// The number of bytes used to detect the format.
@@ -34,7 +34,8 @@ pub struct Input<'a> {
     pub is_requested: bool,
     /// The decompressed bytes.
     pub stream: Box<dyn Read + Send>,
-    /// Whether byte ranges can be read from the file again later. Pipes and compressed files do not allow that.
+    /// Whether byte ranges can be read from the file again later. Pipes, compressed files and logs of Docker do
+    /// not allow that.
     pub rereadable: bool,
     /// The files next to it, for formats that consist of several files.
     pub siblings: Siblings,
@@ -200,11 +201,13 @@ fn look_further(
     }
 }
 
-/// The compression of a file.
+/// The encoding of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packing {
     Gzip,
     Zstd,
+    /// A log in JSON lines of Docker.
+    Docker,
 }
 
 /// A decompressed stream.
@@ -213,7 +216,7 @@ pub(super) struct Unpacked {
     pub head: Vec<u8>,
     /// The whole content, including the first bytes.
     pub stream: Box<dyn Read + Send>,
-    /// How it was compressed.
+    /// How it was encoded; the outer encoding if there are two.
     pub packing: Option<Packing>,
 }
 
@@ -235,8 +238,17 @@ pub(super) fn content(name: &str, raw: Box<dyn Read + Send>) -> Result<Unpacked>
     Ok(content)
 }
 
-/// Decompresses a stream if it is compressed.
+/// Decompresses a stream if it is compressed, and takes the text of a log of Docker from its JSON.
 pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
+    let Unpacked { head, stream, packing } = decompress(raw)?;
+    if !docker::is_log(&head) {
+        return Ok(Unpacked { head, stream, packing });
+    }
+    let (head, stream) = peek(Box::new(docker::Text::new(stream)), HEAD)?;
+    Ok(Unpacked { head, stream, packing: packing.or(Some(Packing::Docker)) })
+}
+
+fn decompress(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
     let (head, stream) = peek(raw, HEAD)?;
     let (packing, unpacked): (_, Box<dyn Read + Send>) = match head.as_slice() {
         head if head.starts_with(GZIP) => {

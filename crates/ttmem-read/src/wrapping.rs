@@ -127,6 +127,11 @@ fn after_time(line: &[u8]) -> Option<&[u8]> {
     let is_of_time = |byte: &&u8| byte.is_ascii_digit() || matches!(byte, b'.' | b',' | b'Z' | b'+' | b':');
     let end = 19 + line[19..].iter().take_while(is_of_time).count();
     let rest = line[end..].strip_prefix(b" ").unwrap_or(&line[end..]);
+    // The files that Kubernetes keeps of a container name the stream, and whether the line is full.
+    let streams = [&b"stdout F"[..], b"stderr F", b"stdout P", b"stderr P"];
+    if let Some(text) = streams.iter().find_map(|stream| rest.strip_prefix(*stream)) {
+        return Some(text.strip_prefix(b" ").unwrap_or(text));
+    }
     // ` - file.py:12 - ERROR: `: the names end with a level.
     let Some(names) = rest.strip_prefix(b"- ") else { return Some(rest) };
     let head = &names[..names.len().min(160)];
@@ -199,6 +204,8 @@ mod tests {
             "2026-01-01 12:00:00,123 - file.py:12 - ERROR: ",
             "2025-06-12 17:43:41,498 - utils.prompt_client - INFO - ",
             "2026-01-01T12:00:00.123456789Z ",
+            "2026-01-01T12:00:00.123456789Z stderr F ",
+            "2026-01-01T12:00:00.123456789+02:00 stdout F 2026-01-01 12:00:00,123 - file.py:12 - ERROR: ",
             "[pod/server-0/main] 2026-01-01T12:00:00.1Z (EngineCore_DP0 pid=7) ",
             "vllm-1  | ",
             "E   ",

@@ -353,6 +353,35 @@ fn prefixes_of_lines_do_not_matter() {
     }
 }
 
+/// A log as Docker stores it. Long lines are in several parts.
+fn in_docker(log: &str) -> String {
+    let entry =
+        |part: &str| format!("{}\n", serde_json::json!({"log": part, "stream": "stderr", "time": "x"}));
+    log.split_inclusive('\n')
+        .flat_map(|line| match line.char_indices().nth(100) {
+            Some((middle, _)) => vec![&line[..middle], &line[middle..]],
+            None => vec![line],
+        })
+        .map(entry)
+        .collect()
+}
+
+#[test]
+fn a_log_that_docker_stored_is_its_text() {
+    for message in MESSAGES {
+        let log = format!("loading\n{}{}", logged(message), exception(message));
+        assert_eq!(only(in_docker(&log).as_bytes()), only(log.as_bytes()));
+    }
+    let runtime = fs::read_to_string(root().join("corpus/tt_log/oom-capacity.log")).unwrap();
+    let (plain, stored) =
+        (opened(runtime.as_bytes()).unwrap(), opened(in_docker(&runtime).as_bytes()).unwrap());
+    let (mut plain, mut stored) = (answer(&plain), answer(&stored));
+    for answer in [&mut plain, &mut stored] {
+        answer["source"]["file"].take();
+    }
+    assert_eq!(plain, stored);
+}
+
 #[test]
 fn lines_of_other_writers_may_be_anywhere() {
     let message = MESSAGES[2];
@@ -424,7 +453,9 @@ fn corrupt_bytes_never_panic() {
 fn only_the_message_is_read_if_nothing_else_is_there() {
     for message in &MESSAGES[..5] {
         for name in ["", "TT_FATAL: ", "RuntimeError: ", "\n\n"] {
-            assert_eq!(only(format!("{name}{message}\n").as_bytes()).message, *message);
+            for end in ["\n", ""] {
+                assert_eq!(only(format!("{name}{message}{end}").as_bytes()).message, *message);
+            }
         }
         let quoted = format!("Somebody saw this:\n{message}\n");
         assert!(matches!(opened(quoted.as_bytes()), Err(Error::NoMemoryData { .. })), "{quoted}");
