@@ -101,13 +101,12 @@ class Pool:
         return cls(numbers, buffers, without_address=len(row["buffers"]) - len(buffers))
 
 
-def maps_at_marks(path: Path) -> dict[str, dict[str, Pool]]:
+def maps_at_marks(path: Path, profile: Any) -> dict[str, dict[str, Pool]]:
     """Returns ttmem's memory map at each mark.
 
     A mark is before an empty function in a capture. A database lists buffers after operations; tensors that
     Python has released since the previous operation are missing only from the next list.
     """
-    profile: Any = ttmem.open(path)
     profile.report(path.parent / "read", name="read", force=True)
     rows = json.loads((path.parent / "read" / "read_memory.json").read_text())["operations"]
     shutil.rmtree(path.parent / "read")
@@ -128,6 +127,20 @@ class Evidence:
     capture: Run
     path: Path
     truth: dict[str, Any]
+
+    @cached_property
+    def profile(self) -> Any:
+        """What ttmem reads from the file."""
+        return ttmem.open(self.path)
+
+    @cached_property
+    def has_alignment(self) -> bool:
+        """Whether the file determines how buffers are aligned. A bare list of nodes may not."""
+        if self.path.name != "capture.json":
+            return True
+        return not any(
+            "does not identify the architecture" in warning["message"] for warning in self.profile.warnings
+        )
 
     @property
     def has_all_buffers(self) -> bool:
@@ -169,7 +182,8 @@ class Evidence:
         # DRAM starts at an address that only its first buffer tells.
         has_dram = any(name == "DRAM" for row in self.truth["rows"] for name, _, _ in row["buffers"])
         has_sizes = self.path.name == "report.json" and (pool == "L1" or (pool == "DRAM" and has_dram))
-        return low, high, low == high and (name == "allocated" or has_sizes)
+        has_numbers = has_sizes or (name == "allocated" and self.has_alignment)
+        return low, high, low == high and has_numbers
 
     def compare_numbers(self, pool: str, row: dict[str, Any], found: Pool) -> Iterator[str]:
         """Yields wrong and missing numbers of a pool."""
@@ -186,7 +200,11 @@ class Evidence:
             if address in found.buffers:
                 is_older = address in older
                 known = found.buffers[address]
-                if known != size and not (is_older and (known is None or known < size)):
+                if known is None:
+                    is_right = is_older or not self.has_alignment
+                else:
+                    is_right = known == size or (is_older and known < size)
+                if not is_right:
                     yield f"buffer at {address}: {known} bytes, not {size}"
             elif address not in older or self.has_all_buffers:
                 yield f"buffer at {address}: missing"
@@ -210,7 +228,7 @@ class Evidence:
 
     def differences(self) -> Iterator[str]:
         """Yields the differences at the first mark that has some. The later ones follow from them."""
-        maps = maps_at_marks(self.path)
+        maps = maps_at_marks(self.path, self.profile)
         rows = self.truth["rows"]
         if list(maps) != [row["mark"] for row in rows]:
             yield f"{self.path}: marks {list(maps)}"
@@ -222,9 +240,12 @@ class Evidence:
                 return
 
 
-def shares_an_address(truth: dict[str, Any]) -> bool:
-    """Whether buffers of two pools have the same address at some time."""
-    addresses = {(pool, address) for row in truth["rows"] for pool, address, _ in row["buffers"]}
+def shares_an_address(capture: Run) -> bool:
+    """Whether buffers of two pools have the same address at some time, even inside an operation."""
+    addresses = {(pool, address) for pool, address, _ in capture.truth["before"]}
+    for node in capture.nodes:
+        if node["node_type"] == "buffer_allocate":
+            addresses.add((POOLS[node["params"]["buffer_type"]], node["params"]["address"]))
     return len({address for _, address in addresses}) < len(addresses)
 
 
@@ -236,7 +257,7 @@ def assert_equal(batch: Batch, name: str, *, one_in: int = 1) -> None:
             continue
         truth = capture.truth
         # When a buffer is freed, ttnn's importer removes all buffers at its address, whatever their pool.
-        if not name.endswith(".sqlite") or not shares_an_address(truth):
+        if not name.endswith(".sqlite") or not shares_an_address(capture):
             differences += Evidence(capture, capture.folder / name, truth).differences()
     assert not differences, "\n".join(differences)
 
@@ -334,7 +355,9 @@ def test_the_peaks_of_an_estimate_are_what_ttnns_functions_return(estimates: Bat
             assert ttnn["peak_cb"] == 0
             continue
         peaks = found["ttnn"]
-        assert peaks["peak_l1_memory_usage"] % OVERFLOW == ttnn["peak_l1_of_device"], capture.folder
+        # ttnn counts the bytes of all cores with 32 bits, and takes the highest remainder.
+        if peaks["peak_l1_memory_usage"] < OVERFLOW:
+            assert peaks["peak_l1_memory_usage"] == ttnn["peak_l1_of_device"], capture.folder
         names = ("peak_cb", "peak_dataflow_buffer", "peak_scratchpad", "peak_l1", "peak_total")
         assert {name: peaks[name] for name in names} == {name: ttnn[name] for name in names}, capture.folder
 
@@ -347,6 +370,7 @@ def test_the_phase_of_an_estimate_is_what_ttnn_extracts(estimates: Batch, eviden
         ttnn = capture.truth["ttnn"]
         found = {name: phase[f"l1_{name}_bytes"] for name in ("peak_cb", "peak_buffer", "peak_total")}
         want = {"peak_cb": ttnn["peak_cb"], "peak_buffer": ttnn["peak_l1"], "peak_total": ttnn["peak_total"]}
-        if found != want:
+        # ttnn writes the bytes per core with 32 bits; with the number of cores, a report shows the rest.
+        if found != want and max(found.values()) < OVERFLOW:
             differences.append(f"{capture.folder / evidence}: {found}, not {want}")
     assert not differences, "\n".join(differences)

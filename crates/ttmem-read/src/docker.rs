@@ -14,7 +14,7 @@ pub(crate) fn is_log(head: &[u8]) -> bool {
 }
 
 /// The text of a log of Docker. A line that is not an object with a text stays as it is.
-pub(crate) struct Text<R> {
+pub(crate) struct Texts<R> {
     lines: BufReader<R>,
     line: Vec<u8>,
     text: Vec<u8>,
@@ -28,7 +28,7 @@ struct Entry<'a> {
     log: Cow<'a, str>,
 }
 
-impl<R: Read> Text<R> {
+impl<R: Read> Texts<R> {
     pub fn new(stream: R) -> Self {
         Self { lines: BufReader::with_capacity(1 << 18, stream), line: Vec::new(), text: Vec::new(), read: 0 }
     }
@@ -47,7 +47,7 @@ impl<R: Read> Text<R> {
     }
 }
 
-impl<R: Read> Read for Text<R> {
+impl<R: Read> Read for Texts<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.read == self.text.len() {
             self.next()?;
@@ -69,7 +69,7 @@ mod tests {
     fn text(log: &str) -> String {
         assert!(is_log(log.as_bytes()));
         let mut text = String::new();
-        Text::new(log.as_bytes()).read_to_string(&mut text).unwrap();
+        Texts::new(log.as_bytes()).read_to_string(&mut text).unwrap();
         text
     }
 

@@ -244,7 +244,7 @@ pub(super) fn unpack(raw: Box<dyn Read + Send>) -> io::Result<Unpacked> {
     if !docker::is_log(&head) {
         return Ok(Unpacked { head, stream, packing });
     }
-    let (head, stream) = peek(Box::new(docker::Text::new(stream)), HEAD)?;
+    let (head, stream) = peek(Box::new(docker::Texts::new(stream)), HEAD)?;
     Ok(Unpacked { head, stream, packing: packing.or(Some(Packing::Docker)) })
 }
 

@@ -31,7 +31,7 @@ use ttmem_model::{Error, RankId, Result, Sink};
 use self::calls::Calls;
 use self::graph::{GraphError, Graphs};
 use self::problems::Problems;
-use self::replay::{List, Listed, Replay};
+use self::replay::{List, Listed, Replay, Spot};
 use self::schema::Schema;
 use self::sizes::Sizes;
 use super::json::Number;
@@ -243,7 +243,11 @@ impl<'n> Database<'n> {
             let has_programs = executed.contains(&operation.id);
             let tensors = tensors.around(operation.id);
             let id = operation.id;
-            let may_lack_earlier = is_imported && is_detailed && !sizes.operations.contains(&id);
+            let has_no_pages = is_imported && is_detailed && !sizes.operations.contains(&id);
+            let is_empty = list.as_ref().is_some_and(List::is_empty);
+            // An empty list is right if the next one has no earlier buffers either.
+            let may_lack_earlier = has_no_pages
+                && (!is_empty || replay.has_earlier(&self.next_list(rank, number, id).map_err(failed)?));
             let item = replay::Operation { id, call, list, may_lack_earlier, tensors, has_programs };
             graphs.with(operation.id, &mut problems, |graph| replay.operation(item, graph)).map_err(
                 |error| match error {
@@ -283,6 +287,22 @@ impl<'n> Database<'n> {
             columns.join(", "),
             self.of_rank("buffers", rank),
         )
+    }
+
+    /// The places of the buffers after the next operation that has any.
+    fn next_list(&self, rank: Option<i64>, device: i64, after: i64) -> rusqlite::Result<Vec<Spot>> {
+        let all = self.buffers_query(rank, device);
+        let query = format!(
+            "WITH later AS (SELECT * FROM ({all}) WHERE operation_id > {after}) \
+             SELECT * FROM later WHERE operation_id = (SELECT min(operation_id) FROM later)"
+        );
+        let mut statement = self.connection.prepare(&query)?;
+        let mut rows = statement.query([])?;
+        let mut found = List::new();
+        while let Some((_, buffer)) = buffer_row(rows.next()?) {
+            add(&mut found, &buffer, buffer.per_bank);
+        }
+        Ok(found.into_keys().collect())
     }
 
     fn operations(&self, rank: Option<i64>) -> rusqlite::Result<Vec<Operation>> {

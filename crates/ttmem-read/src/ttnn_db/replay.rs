@@ -170,6 +170,11 @@ impl<'s> Replay<'s> {
         Ok(())
     }
 
+    /// Whether a buffer that existed before the first operation is at one of these places.
+    pub fn has_earlier(&self, spots: &[Spot]) -> bool {
+        spots.iter().any(|spot| self.live.get(spot).is_some_and(|live| live.is_earlier))
+    }
+
     /// Adds an error of an operation that is not in the database.
     pub fn failed_elsewhere(&mut self, call: PythonCall) {
         self.capture.python_call(call);
