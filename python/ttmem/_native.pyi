@@ -105,6 +105,20 @@ class Profile:
 
         """
 
+    def replay(self, *, rank: int = 0) -> dict[str, Any]:
+        """Replays all allocations with ttmem's model of tt-metal's allocator (docs/json.md).
+
+        Returns how many allocations have a known address, how many of them get the same address, and the
+        first one that does not.
+
+        Args:
+            rank: The index of the rank in `summary()["ranks"]`.
+
+        Raises:
+            Error: The rank does not exist.
+
+        """
+
     def markdown(self, *, budget: int | None = None, top: int | None = None) -> str:
         """Returns the summary as Markdown, as printed by `ttmem summary --markdown`."""
 

@@ -87,6 +87,27 @@ class Cards:
         truths = sorted(folder.glob("*/capture-*/truth.json"), key=lambda path: int(path.parts[-3]))
         return Batch(folder, [Run(truth.parent, output="") for truth in truths], crashes)
 
+    def fail(self, chip: str, first: int, count: int, *arguments: str) -> Path:
+        """Runs the random programs of a range of seeds that run out of memory; returns their folder."""
+        words = ("--first", str(first), "--count", str(count), *arguments)
+        return self._start_in_folder(f"failing-{chip}", chip, "any_failure", *words)
+
+    def repeat(self, chip: str, changes: Path, *arguments: str) -> list[Any]:
+        """Runs programs with changes; returns the action that fails and its message, or None, for each."""
+        folder = self._start_in_folder(
+            f"changed-{chip}", chip, "any_failure", "--changes", str(changes), *arguments
+        )
+        return json.loads((folder / "results.json").read_text())  # type: ignore[no-any-return]
+
+    def _start_in_folder(self, name: str, chip: str, program: str, *arguments: str) -> Path:
+        self._batches += 1
+        folder = self._folder / f"{name}-{self._batches}"
+        folder.mkdir()
+        ended = self._start(folder, chip, program, *arguments)
+        if ended.returncode:
+            pytest.fail(explained(ended))
+        return folder
+
     def _fresh_run(self, name: str, chip: str, program: str, *arguments: str) -> Run | str:
         folder = self._folder / name
         folder.mkdir()

@@ -302,6 +302,30 @@ def test_the_nodes_of_captures_have_the_allocators_buffers(batch: Batch) -> None
     assert not differences, "\n".join(differences)
 
 
+def knows_older_buffers(profile: Any, truth: dict[str, Any]) -> bool:
+    """Whether ttmem has the addresses and sizes of all buffers that are older than a capture."""
+    pools = profile.memory_map(at=0)["pools"]
+    found = {
+        (pool, buffer["address"], buffer["bytes_per_bank"])
+        for pool, row in pools.items()
+        for buffer in row["buffers"]
+    }
+    return all((pool, address, size) in found for pool, address, size in truth["before"])
+
+
+def test_the_model_of_the_allocator_gives_the_same_addresses(batch: Batch) -> None:
+    allocations = 0
+    for capture in batch.captures:
+        profile: Any = ttmem.open(capture.folder / "report.json")
+        if knows_older_buffers(profile, capture.truth):
+            found = profile.replay()
+            assert found["first_difference"] is None, capture.folder
+            nodes = [node for node in capture.nodes if node["node_type"] == "buffer_allocate"]
+            assert found["allocations"] == found["reproduced"] == len(nodes), capture.folder
+            allocations += len(nodes)
+    assert allocations > 0
+
+
 def peak_l1_of_device(nodes: list[dict[str, Any]]) -> int:
     """Returns ttnn's `extract_peak_L1_memory_usage`: bytes of the device plus bytes of a core."""
     program = buffers = peak = depth = 0

@@ -203,6 +203,12 @@ fn apply_on_cores(rank: &mut Rank, event: RankEvent) -> Option<()> {
             let is_next = rank.placements.tensor.last().is_none_or(|last| *last < placement.tensor);
             is_next.then(|| rank.placements.push(placement))?;
         }
+        RankEvent::Used(usage) => {
+            rank.tensors.get(usage.tensor.index())?;
+            let is_next = rank.usages.tensor.last().is_none_or(|last| *last < usage.tensor);
+            is_next.then(|| rank.usages.push(usage))?;
+        }
+        RankEvent::BankLayout(pool, layout) => rank.pools.get_mut(pool.index())?.layout = Some(layout),
         RankEvent::ProgramBuffer(buffer) => {
             let is_next = rank.program_buffers.step.last().is_none_or(|last| *last <= buffer.step);
             (is_next && buffer.step < rank.end()).then(|| rank.program_buffers.push(buffer))?;
@@ -387,6 +393,7 @@ impl Rank {
         for (index, pool) in self.pools.iter().enumerate() {
             say(RankEvent::Pool { name: pool.name, banks: pool.banks, quantum: pool.quantum })?;
             let Some(id) = PoolId::new(index) else { break };
+            pool.layout.iter().try_for_each(|&layout| say(RankEvent::BankLayout(id, layout)))?;
             pool.totals.iter().try_for_each(|&totals| say(RankEvent::PoolTotals(id, totals)))?;
             pool.sampled.iter().try_for_each(|&peak| say(RankEvent::Sampled(id, peak)))?;
             pool.replay(&mut |at, reading| match reading {
@@ -414,6 +421,7 @@ impl Rank {
         self.ttnn_peaks.iter().try_for_each(|&peaks| say(RankEvent::TtnnPeaks(peaks)))?;
         self.placements.iter().try_for_each(|placement| say(RankEvent::Placed(placement)))?;
         self.program_buffers.iter().try_for_each(|buffer| say(RankEvent::ProgramBuffer(buffer)))?;
+        self.usages.iter().try_for_each(|usage| say(RankEvent::Used(usage)))?;
         self.requires_grad
             .iter()
             .try_for_each(|(&tensor, &does)| say(RankEvent::RequiresGrad(tensor, does)))?;

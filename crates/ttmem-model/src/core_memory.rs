@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::columns::columns;
-use super::{Step, StrId, TensorId};
+use super::{Step, StepNumber, StrId, TensorId};
 
 /// The layout of a core's L1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ columns! {
     tensor: TensorId,
     /// Its address in each bank.
     address: u64,
+    /// The number of allocations before it. (An allocation may get its id only when it is freed.)
+    order: u32,
     /// The cores that have a part of it, as in the input (`{[0-0 - 7-7]}`); `None`: all of them, or unknown.
     cores: Option<StrId>,
 }
@@ -106,6 +108,8 @@ pub struct FaultDetail {
     pub op: Option<StrId>,
     /// The line of the user's program that called it.
     pub loc: Option<StrId>,
+    /// The first step of the call that failed.
+    pub first_step: Option<StepNumber>,
     /// The number of the program whose buffers do not fit.
     pub program: Option<u64>,
     /// The kind of these buffers.

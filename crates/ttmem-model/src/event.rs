@@ -9,11 +9,12 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Alias, AllocationTotals, Argument, Block, ByteRange, Call, CallId, CallTotals, Carried, Class,
-    CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame, HistoryRow, Label, ModuleId, Moment,
-    Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProgramBuffer, RankId,
-    Reading, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage, Step,
-    StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Warning,
+    Alias, AllocationTotals, Argument, BankLayout, Block, ByteRange, Call, CallId, CallTotals, Carried,
+    Class, CoreMemory, CutOut, Derivation, Expected, Fault, FaultDetail, Frame, HistoryRow, Label, ModuleId,
+    Moment, Nanoseconds, Op, OpStack, OpTotals, Origin, Outcome, Phase, Placement, PoolId, ProgramBuffer,
+    RankId, Reading, Restored, Run, RunId, Scope, ScopeId, Seen, Session, SessionId, Snapshot, Stack, Stage,
+    Step, StepMarks, StepRow, StrId, Tensor, TensorId, TensorType, Thinned, Totals, TtnnPeaks, Usage,
+    Warning,
 };
 use crate::error::Result;
 
@@ -186,6 +187,10 @@ pub enum RankEvent {
     FaultDetail(u32, FaultDetail),
     /// The peaks of L1 by ttnn's own rules.
     TtnnPeaks(TtnnPeaks),
+    /// The last use of an allocation.
+    Used(Usage),
+    /// The addresses of a pool's banks.
+    BankLayout(PoolId, BankLayout),
 }
 
 /// The source of a profile.

@@ -190,6 +190,8 @@ kinds! {
     94 [Event::Of(rank, RankEvent::ProgramBuffer(buffer))] (rank, buffer);
     95 [Event::Of(rank, RankEvent::FaultDetail(fault, detail))] (rank, fault, detail);
     96 [Event::Of(rank, RankEvent::TtnnPeaks(peaks))] (rank, peaks);
+    97 [Event::Of(rank, RankEvent::Used(usage))] (rank, usage);
+    98 [Event::Of(rank, RankEvent::BankLayout(pool, layout))] (rank, pool, layout);
 }
 
 /// Marks a file as closed although its events have no `End`. It has no content and is not an event.

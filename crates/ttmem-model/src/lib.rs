@@ -26,6 +26,7 @@ mod stack;
 mod strings;
 mod tables;
 mod thinned;
+mod usage;
 pub mod words;
 
 pub use builder::Builder;
@@ -58,3 +59,4 @@ pub use tables::{
     Steps, Tensor, Tensors, Totals, Warning,
 };
 pub use thinned::{AllocationTotals, Restored, Thinned};
+pub use usage::{BankLayout, Usage, Usages};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Moment, StrId, Totals};
+use super::{BankLayout, Moment, StrId, Totals};
 
 /// A pool: memory of one kind on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Pool {
     pub banks: Option<u32>,
     /// The rounding quantum of the input's numbers; 0 if they are exact.
     pub quantum: u64,
+    /// The addresses of a bank, if the input has them.
+    pub layout: Option<BankLayout>,
     /// The input's totals for the device, computed by its own rule; `None`: all banks are equal.
     pub totals: Option<Totals>,
     /// Set if the readings are samples, so it may have been higher in between; the inner value is the true peak, if the
@@ -122,6 +124,7 @@ impl Pool {
             name,
             banks,
             quantum,
+            layout: None,
             totals: None,
             sampled: None,
             curves,

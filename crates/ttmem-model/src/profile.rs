@@ -8,7 +8,7 @@ use super::{
     Nanoseconds, Op, OpId, OpKind, OpTotals, Ops, Origins, Phase, Placements, Pool, PoolId, Position,
     ProgramBuffers, Restored, Run, RunId, ScopeId, ScopeKind, Scopes, Seen, Session, Snapshot, Source,
     Stacks, Step, StepNumber, Steps, StrId, Strings, TensorId, TensorType, Tensors, Thinned, TtnnPeaks,
-    TypeId, Warning,
+    TypeId, Usages, Warning,
 };
 
 /// The contents of one input.
@@ -79,6 +79,8 @@ pub struct Rank {
     pub placements: Placements,
     /// The buffers of the programs that steps run.
     pub program_buffers: ProgramBuffers,
+    /// The last uses of allocations.
+    pub usages: Usages,
     /// The start of the recording, in nanoseconds of Unix time.
     pub began: Option<u64>,
     /// The names of threads and streams.

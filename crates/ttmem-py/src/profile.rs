@@ -85,6 +85,17 @@ impl Profile {
         py.import("json")?.call_method1("loads", (text,))
     }
 
+    /// Replays all allocations with the model of tt-metal's allocator, and compares their addresses.
+    #[pyo3(signature = (*, rank=0))]
+    fn replay<'py>(&self, py: Python<'py>, rank: usize) -> PyResult<Bound<'py, PyAny>> {
+        let text = self.ask(py, |profile| {
+            let found = query::replayed(profile, rank)?;
+            serde_json::to_string(&found).map_err(|error| Error::Bug(error.to_string()))
+        });
+        let text = text.map_err(|error| raised(py, error))?;
+        py.import("json")?.call_method1("loads", (text,))
+    }
+
     /// Returns the summary as Markdown, as printed by `ttmem summary --markdown`.
     ///
     /// `budget` limits its size in bytes, `top` the rows of its tables.

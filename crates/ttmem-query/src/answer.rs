@@ -6,6 +6,7 @@ use serde::Serialize;
 use ttmem_model::{Block, Class, Position, Step};
 
 use super::about::Extent;
+use super::clash::Clash;
 use super::device::DeviceKind;
 use super::l1::L1Summary;
 use super::level::Level;
@@ -13,6 +14,7 @@ use super::named::Named;
 use super::phases::Growth;
 use super::statement::Statement;
 use super::suggestions::Urgency;
+use super::ways_out::{ReplaySummary, WayOut};
 use super::words::size;
 use crate::analyze::fragmentation::Severity;
 
@@ -747,6 +749,14 @@ pub struct Oom {
     pub loc: Option<String>,
     /// The tensors whose size matches the request.
     pub belongs_to: Vec<OwnerSummary>,
+    /// The two sides of a clash between a program's buffers and tensors in L1; null for other failures.
+    pub clash: Option<Clash>,
+    /// How well a replay of the program's allocations reproduces it; null if the input does not allow one.
+    pub replay: Option<ReplaySummary>,
+    /// The smallest changes that avoid the failure.
+    pub ways_out: Vec<WayOut>,
+    /// A sentence that no change is enough, if that was found.
+    pub no_way_out: Option<String>,
     /// The error message.
     pub message: String,
 }

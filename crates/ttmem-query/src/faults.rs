@@ -4,6 +4,7 @@ use ttmem_model::{Fault, FaultDetail, FaultKind, ProgramBufferKind, Step};
 
 use super::answer::{FaultFacts, FaultSummary, Oom, OwnerSummary};
 use super::summary::View;
+use super::ways_out::no_way_out;
 use super::words::{brief_sentence, one_line};
 use crate::analyze::oom;
 
@@ -29,6 +30,8 @@ impl View<'_> {
             })
         };
         let fault = verdict.fault;
+        let (replay, ways_out) = self.ways_out(verdict);
+        let has_none = ways_out.is_empty() && replay.as_ref().is_some_and(|replay| replay.fails);
         Oom {
             statement: self.statement(verdict),
             pool: fault.pool.map(|pool| self.text(pool)),
@@ -47,6 +50,10 @@ impl View<'_> {
             op: self.op_of(fault, &verdict.detail).map(str::to_owned),
             loc: self.loc_of(fault, &verdict.detail).map(str::to_owned),
             belongs_to: verdict.belongs_to.iter().filter_map(owner).collect(),
+            clash: self.clash(verdict),
+            replay,
+            ways_out,
+            no_way_out: has_none.then(|| no_way_out(verdict)),
             message: self.text(fault.message),
         }
     }

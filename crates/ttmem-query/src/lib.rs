@@ -6,6 +6,7 @@
 mod about;
 pub mod analyze;
 mod answer;
+mod clash;
 mod device;
 mod device_use;
 mod expectations;
@@ -26,6 +27,7 @@ pub mod phases;
 mod pool_order;
 mod ranks;
 pub mod registry;
+mod replayed;
 mod rows;
 mod statement;
 mod suggestions;
@@ -34,6 +36,7 @@ pub mod timeline;
 #[cfg(feature = "typescript")]
 pub mod typescript;
 mod verdict;
+mod ways_out;
 pub mod words;
 
 pub use about::{About, AboutPeak, Extent, ShownPeak};
@@ -45,6 +48,7 @@ pub use answer::{
     SessionSummary, SourceSummary, Suggestion, SuggestionGroup, SuggestionTensor, Summary, Suspect,
     WarningSummary, Weight, Weights,
 };
+pub use clash::{Clash, ClashLine, ClashPart};
 pub use device::DeviceKind;
 pub use device_use::DeviceUse;
 pub use expectations::{Expectation, Expectations};
@@ -61,8 +65,10 @@ pub use over_time::{ChartRequest, Drawn, OverTime, chart};
 pub use phases::{Phases, PhasesRequest, phases};
 pub use ranks::{ProcessFilter, RankOrder, in_order};
 pub use registry::RegistryFile;
+pub use replayed::{Difference, Replayed, replayed};
 pub use rows::{Entries, Shape};
 pub use statement::Statement;
 pub use suggestions::{Urgency, suggestion_names};
 pub use summary::{Request, RunFilter, summary};
 pub use ttmem_model::MemorySize;
+pub use ways_out::{ReplaySummary, TensorFacts, WayOut};

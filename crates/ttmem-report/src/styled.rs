@@ -186,6 +186,12 @@ impl Text {
         self.wrapped(text, Style::Plain, &head, &" ".repeat(head.len()));
     }
 
+    /// Adds a wrapped text after a label.
+    pub(super) fn labeled(&mut self, label: &str, width: usize, text: &str) {
+        let head = format!("{INDENT}{label:<width$}  ");
+        self.wrapped(text, Style::Plain, &head, &" ".repeat(head.len()));
+    }
+
     fn wrapped(&mut self, text: &str, style: Style, first: &str, next: &str) {
         let room = self.width.min(MAX_SENTENCE_WIDTH).saturating_sub(first.len().max(next.len()));
         for (index, line) in wrap(text, room).iter().enumerate() {

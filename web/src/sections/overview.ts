@@ -9,6 +9,7 @@ import { count, counted, mibElement, percent, shorten, size, sizeElement, sizeEl
 import { duration } from "../gantt/time";
 import type {
   Checkpoint,
+  Clash,
   Growth,
   MadeIn,
   PaddingSummary,
@@ -16,6 +17,7 @@ import type {
   SessionSummary,
   Suggestion,
   SuggestionGroup,
+  WayOut,
 } from "../generated/answers";
 import { bringIntoView } from "../jump";
 import { levelClass } from "../level";
@@ -77,7 +79,9 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
     "div",
     { class: "verdict", role: "group", "aria-label": label, style: "margin-bottom: 12px" },
     verdict && h("p", {}, h("strong", {}, verdict.headline), verdict.detail && ` ${verdict.detail}`),
-    verdict?.advice && h("p", {}, verdict.advice),
+    oom?.clash && clashFacts(oom.clash),
+    oom && oom.ways_out.length > 0 ? waysOut(oom.ways_out) : verdict?.advice && h("p", {}, verdict.advice),
+    oom?.no_way_out && h("p", {}, oom.no_way_out),
     step !== null &&
       h(
         "p",
@@ -88,6 +92,35 @@ function verdictBox(store: Store, rank: Rank): HTMLElement | null {
         ".",
       ),
     exception !== null && h("p", { "data-fact": "exception" }, exception),
+  );
+}
+
+/** The two sides of a clash between a program's buffers and tensors. */
+function clashFacts({ lines, parts_note: note, since_then: since }: Clash): HTMLElement {
+  return h(
+    "div",
+    { "data-fact": "clash" },
+    h(
+      "dl",
+      { class: "clash" },
+      lines.map(({ label, text }) => [h("dt", {}, label), h("dd", {}, text)]),
+    ),
+    note && h("p", {}, note),
+    since && h("p", {}, since),
+  );
+}
+
+/** Changes that avoid the failure. */
+function waysOut(ways: WayOut[]): HTMLElement {
+  return h(
+    "div",
+    { "data-fact": "ways-out" },
+    h("p", {}, h("strong", {}, ways.length > 1 ? "Ways out (each one is enough)" : "A way out")),
+    h(
+      "ol",
+      {},
+      ways.map(({ kind, text }) => h("li", { "data-kind": kind }, text)),
+    ),
   );
 }
 

@@ -241,6 +241,18 @@ impl<'a> L1<'a> {
         cores.into_iter().map(on_core).max_by_key(|found| (found.end, found.bytes())).unwrap_or(nothing)
     }
 
+    /// The buffers of a step's program on the core where they end highest, without those in the memory of tensors.
+    pub fn on_fullest_core(&self, step: Step) -> Vec<PlacedBuffer> {
+        let placed = self.placed(step);
+        let on_core = |core: (u32, u32)| -> Vec<PlacedBuffer> {
+            let is_own =
+                |placed: &&PlacedBuffer| !placed.buffer.borrowed && self.is_on(placed.buffer.cores, core);
+            placed.iter().filter(is_own).copied().collect()
+        };
+        let end = |buffers: &Vec<PlacedBuffer>| buffers.iter().map(PlacedBuffer::end).max();
+        self.corners(&placed).into_iter().map(on_core).max_by_key(end).unwrap_or_default()
+    }
+
     /// Whether a buffer is on a core; a buffer whose cores cannot be read is on all of them.
     pub fn is_on(&self, cores: StrId, core: (u32, u32)) -> bool {
         self.cores.get(&cores).is_none_or(|cores| cores.ranges().is_empty() || cores.contains(core))

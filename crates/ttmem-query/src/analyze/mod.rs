@@ -2,6 +2,7 @@
 //!
 //! Results are ids and bytes. Names, shares and units are added by the rest of the crate and by `ttmem-report`.
 
+pub mod allocator;
 pub mod caches;
 pub mod chain;
 pub mod clock;
@@ -23,6 +24,7 @@ pub mod over_time;
 pub mod overlaps;
 pub mod padding;
 pub mod phases;
+pub mod replay;
 pub mod reshaping;
 pub mod residue;
 pub mod scopes;
@@ -31,6 +33,7 @@ pub mod survivors;
 mod tests;
 pub mod tiles;
 pub mod traced;
+pub mod ways_out;
 pub mod weights;
 
 // Analyses that the readers also need.

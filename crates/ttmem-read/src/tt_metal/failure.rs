@@ -235,6 +235,7 @@ impl<'a> Failure<'a> {
     /// The details of the fault; the default if the message has none.
     pub fn detail(&self, tables: &mut Tables<'_>) -> Result<FaultDetail> {
         Ok(FaultDetail {
+            first_step: None,
             op: self.op.as_ref().map(|op| tables.text(op.as_bytes())).transpose()?,
             loc: None,
             program: self.program,

@@ -10,7 +10,7 @@ mod end;
 pub(crate) mod listed;
 mod programs;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use ttmem_model::{Change, ProgramBufferKind, RankId, Result, Segment, Step};
 
 use self::buffers::BufferNode;
@@ -43,6 +43,8 @@ pub(crate) struct Capture<'s> {
     /// The number of elements that are graph nodes.
     pub known: u64,
     calls: Vec<Call>,
+    /// The tensors that the running calls use.
+    inputs: Vec<u64>,
     /// The number of calls so far; also the next call's number.
     begun: u64,
     stretch: Option<Stretch>,
@@ -62,8 +64,10 @@ pub(crate) struct Capture<'s> {
     tensors: FxHashMap<u64, TensorNode>,
     /// The number of buffers of a tensor, if it has more than one (a tensor on several devices).
     shared: FxHashMap<u64, u32>,
-    /// The tensors that are in an allocated buffer.
-    placed: FxHashSet<u64>,
+    /// The buffers of tensors.
+    placed: FxHashMap<u64, u64>,
+    /// Whether functions list the tensors that they use.
+    lists_uses: bool,
     programs: Programs,
     sidecar: Sidecar,
     /// The calls from Python that failed.
@@ -87,6 +91,7 @@ impl<'s> Capture<'s> {
             nodes: 0,
             known: 0,
             calls: Vec::new(),
+            inputs: Vec::new(),
             begun: 0,
             stretch: None,
             steps: 0,
@@ -100,7 +105,8 @@ impl<'s> Capture<'s> {
             buffers: FxHashMap::default(),
             tensors: FxHashMap::default(),
             shared: FxHashMap::default(),
-            placed: FxHashSet::default(),
+            placed: FxHashMap::default(),
+            lists_uses: false,
             programs: Programs::default(),
             sidecar,
             failures: Vec::new(),

@@ -11,8 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 #[cfg(feature = "sqlite")]
 use ttmem_model::Block;
 use ttmem_model::{
-    Alias, Class, Layout, Moment, Placement, PoolId, RankEvent, RankId, Reading, Result, Segment, Step,
-    StepNumber, StrId, Tensor, TensorId, TensorType, Totals, TypeId,
+    Alias, BankLayout, Class, Layout, Moment, Placement, PoolId, RankEvent, RankId, Reading, Result, Segment,
+    Step, StepNumber, StrId, Tensor, TensorId, TensorType, Totals, TypeId, Usage,
 };
 
 use super::node::padded;
@@ -159,7 +159,15 @@ pub(super) struct Buffer {
     pub step: Option<StepNumber>,
     /// The name, for a buffer without a named tensor.
     pub name: Option<StrId>,
+    /// The number of buffers that were allocated before it.
+    pub order: u32,
+    /// Its last use, if the capture lists the tensors that functions use.
+    pub last_use: Option<LastUse>,
 }
+
+/// The last step that used a buffer; `None`: no step after the one that made it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastUse(pub Option<StepNumber>);
 
 /// A tensor node, which describes the content of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +223,8 @@ pub(super) struct Lives {
     types: FxHashMap<TypeKey, TypeId>,
     count: usize,
     tensors: usize,
+    /// The number of allocated buffers.
+    taken: u32,
     /// Freed buffers whose size depends on the architecture, which was unknown when they were freed.
     undecided: Vec<(Buffer, Vec<TensorNode>, Moment)>,
 }
@@ -254,6 +264,8 @@ impl Lives {
         account.held.add(buffer.share.unwrap_or_default());
         account.is_changed = true;
         account.whole.apply(ttmem_model::Change::DramAllocated(buffer.size.unwrap_or(0)));
+        buffer.order = self.taken;
+        self.taken = self.taken.saturating_add(1);
         Ok(())
     }
 
@@ -377,7 +389,11 @@ impl Lives {
         let Some(tensor) = id else { return Ok(()) };
         if let Some(address) = buffer.address {
             let cores = tensors.iter().find_map(|tensor| tensor.cores);
-            tables.say(rank, RankEvent::Placed(Placement { tensor, address, cores }))?;
+            let order = buffer.order;
+            tables.say(rank, RankEvent::Placed(Placement { tensor, address, order, cores }))?;
+        }
+        if let Some(LastUse(last_use)) = buffer.last_use {
+            tables.say(rank, RankEvent::Used(Usage { tensor, last_use }))?;
         }
         for further in tensors.iter().skip(1) {
             tables.say(rank, RankEvent::Alias(Alias { tensor, run: None, ssa: further.name }))?;
@@ -440,6 +456,11 @@ impl Lives {
                 tables.say(rank, RankEvent::Banks(account.id, banks))?;
             }
             let bank = device.and_then(|device| device.bank(place, allocator.lowest));
+            let start = bank.as_ref().and_then(|bank| Some(bank.addresses.as_ref()?.start));
+            if let (Some(start), Some(arch)) = (start, allocator.arch) {
+                let layout = BankLayout { start, alignment: arch.alignment() };
+                tables.say(rank, RankEvent::BankLayout(account.id, layout))?;
+            }
             account.say(bank, allocator.arch, steps, rank, tables)?;
             let Some(dram) = dram else { continue };
             let totals = match place {

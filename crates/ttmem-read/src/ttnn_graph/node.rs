@@ -27,6 +27,9 @@ pub(crate) struct Node<'a> {
     pub params: Params<'a>,
     #[serde(default, deserialize_with = "null_as_default")]
     pub connections: Vec<Number>,
+    /// The tensors that a function uses; older captures do not have them.
+    #[serde(default)]
+    pub input_tensors: Option<Vec<Number>>,
     #[serde(default)]
     pub stacking_level: Number,
     /// The arguments of a function, as written.

@@ -8,6 +8,8 @@ pub(super) const LOCATION: usize = 80;
 pub(super) const NAME: usize = 48;
 /// Shapes; a tensor of absurd rank has a long one.
 pub(super) const SHAPE: usize = 40;
+/// Characters of a sentence that contains text of the input.
+pub(super) const SENTENCE: usize = 600;
 
 /// Text of the input, shortened to `max` characters. It cannot end a cell or a line, open a tag, a link or code, or change
 /// the direction of the text after it.

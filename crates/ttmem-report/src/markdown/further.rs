@@ -6,6 +6,7 @@ use ttmem_query::{
     Suggestion, SuggestionGroup, Summary, TensorGroup, groups, location_text,
 };
 
+use super::cell::SENTENCE;
 use super::document::{Align, Section};
 use super::{LOCATION, NAME, cell, l1, mb, named, none, number, peak_of, share, typed, unit, unit_of};
 use crate::phases::grows;
@@ -17,8 +18,6 @@ const MAX_PHASES: usize = 20;
 const MAX_SESSIONS: usize = 4;
 /// Lines for other ranks.
 const MAX_RANKS: usize = 32;
-/// Characters of a sentence that contains text of the input.
-const MAX_SENTENCE: usize = 600;
 /// Groups of tensors listed per suggestion.
 const MAX_GROUPS: usize = 3;
 
@@ -37,6 +36,8 @@ pub(super) fn sections(
     });
     let rest = [
         out_of_memory(rank),
+        super::ways_out::clash(rank),
+        super::ways_out::section(rank),
         ended_by(rank),
         l1::section(rank),
         suggestions(rank),
@@ -83,7 +84,7 @@ fn phases(rank: &RankSummary, index: usize) -> Section {
         session.device_memory_bytes.map(|bytes| format!("The device has {} MiB.", plain(Some(bytes)))),
     );
     facts.extend((session.fits == Some(false)).then(|| "The session does not fit.".to_owned()));
-    facts.extend(session.growth.as_ref().map(|growth| cell(&grows(growth), MAX_SENTENCE)));
+    facts.extend(session.growth.as_ref().map(|growth| cell(&grows(growth), SENTENCE)));
     facts.extend(session.estimated.then(|| "These are estimates: nothing was allocated.".to_owned()));
     facts.extend((!session.finished).then(|| "The session is incomplete.".to_owned()));
     let columns = [
@@ -135,7 +136,7 @@ fn live_at_peak(rank: &RankSummary, rows: usize) -> Option<Section> {
     let section = live(Section::new("## Live at Peak"), peak, unit_of(rank, &peak.pool), rows);
     let not_watched = rank.pools.get(&peak.pool).into_iter().flat_map(|pool| &pool.not_watched);
     Some(not_watched.fold(section, |section, what| {
-        let what = cell(what, MAX_SENTENCE);
+        let what = cell(what, SENTENCE);
         section.paragraph(format!("The actual peak may be higher. Not tracked: {what}."))
     }))
 }
@@ -413,7 +414,7 @@ fn program_cache(rank: &RankSummary, peak: &PoolMoment) -> String {
 /// The exception that ended the program.
 fn ended_by(rank: &RankSummary) -> Option<Section> {
     let message = rank.ended_by.as_deref()?;
-    Some(Section::new("## Ended by an Exception").paragraph(cell(message, MAX_SENTENCE)))
+    Some(Section::new("## Ended by an Exception").paragraph(cell(message, SENTENCE)))
 }
 
 fn out_of_memory(rank: &RankSummary) -> Option<Section> {
@@ -423,8 +424,9 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
         errors => format!(" {errors} errors in total."),
     };
     let section =
-        Section::new("## Out of Memory").paragraph(cell(&oom.statement.facts(), MAX_SENTENCE) + &errors);
-    let advice = oom.statement.advice.as_deref().unwrap_or_default();
+        Section::new("## Out of Memory").paragraph(cell(&oom.statement.facts(), SENTENCE) + &errors);
+    // The ways out are better than general advice.
+    let advice = oom.statement.advice.as_deref().filter(|_| oom.ways_out.is_empty()).unwrap_or_default();
     let is_known = oom.requested_per_bank.or(oom.requested_total).or(oom.free_per_bank).is_some();
     if !is_known {
         return Some(section.paragraph(advice));
@@ -467,7 +469,7 @@ fn out_of_memory(rank: &RankSummary) -> Option<Section> {
 fn suggestions(rank: &RankSummary) -> Option<Section> {
     let found = &rank.suggestions;
     let short = |(number, one): (usize, &Suggestion)| {
-        format!("{number}. {} ({})", cell(&one.message, MAX_SENTENCE), one.rule)
+        format!("{number}. {} ({})", cell(&one.message, SENTENCE), one.rule)
     };
     let long = |(number, one): (usize, &Suggestion)| short((number, one)) + &tensors(rank, one);
     (!found.is_empty()).then(|| {

@@ -12,6 +12,7 @@ mod further;
 mod l1;
 mod promised;
 mod torch;
+mod ways_out;
 
 use std::cmp::Reverse;
 use std::io::{self, Write};

@@ -8,7 +8,9 @@ mod pools;
 mod training;
 
 use ttmem_model::words::by_count;
-use ttmem_query::{ChosenRuns, Extent, LiveTensor, PoolSummary, RankSummary, Suggestion, Summary, Urgency};
+use ttmem_query::{
+    ChosenRuns, Extent, LiveTensor, Oom, PoolSummary, RankSummary, Suggestion, Summary, Urgency,
+};
 
 use self::overview::overview;
 use super::name_of_file;
@@ -201,7 +203,9 @@ impl Page<'_> {
         let of_l1 = self.rank.l1.as_ref().and_then(|l1| l1.verdict.as_ref());
         let Some(statement) = self.rank.oom.as_ref().map(|oom| &oom.statement).or(of_l1) else { return };
         out.sentence(&statement.facts(), Style::Failure);
-        out.sentence(statement.advice.as_deref().unwrap_or_default(), Style::Plain);
+        if self.rank.oom.as_ref().is_none_or(|oom| !explained(oom, out)) {
+            out.sentence(statement.advice.as_deref().unwrap_or_default(), Style::Plain);
+        }
         if self.format == ERRORS_ONLY && self.rank.peak.is_none() {
             let next = "The log has only the error. To see what is in memory, capture the program with ttnn.graph and read \
                         the report.";
@@ -253,6 +257,31 @@ impl Page<'_> {
         }
         out.blank();
     }
+}
+
+/// Adds the two sides of a clash and the ways out of a failure. Returns whether there are ways out, so that general advice is
+/// not needed.
+fn explained(oom: &Oom, out: &mut Text) -> bool {
+    if let Some(clash) = &oom.clash {
+        let width = clash.lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
+        out.blank();
+        for line in &clash.lines {
+            out.labeled(line.label, width, &line.text);
+        }
+        for note in [&clash.parts_note, &clash.since_then].into_iter().flatten() {
+            out.sentence(note, Style::Plain);
+        }
+        out.blank();
+    }
+    out.sentence(oom.no_way_out.as_deref().unwrap_or_default(), Style::Plain);
+    if oom.ways_out.is_empty() {
+        return false;
+    }
+    out.heading(if oom.ways_out.len() > 1 { "Ways out (each one is enough)" } else { "A way out" });
+    for (number, way) in (1..).zip(&oom.ways_out) {
+        out.item(number, &way.text);
+    }
+    true
 }
 
 /// The format of logs whose only memory data are errors.

@@ -1,5 +1,6 @@
 //! Tests of the analyses: one file for each file of `analyze` without its own tests.
 
+mod allocator;
 mod any_events;
 mod caches;
 mod contents;
@@ -16,6 +17,7 @@ mod outside;
 mod over_time;
 mod overlaps;
 mod padding;
+mod replay;
 mod reshaping;
 mod residue;
 mod survivors;

@@ -39,14 +39,14 @@ struct Pending {
 impl Faults {
     /// Adds an error, unless it is a duplicate: the logger and the exception both print it, and outside programs its
     /// handler may print it again, such as pytest at the end. A duplicate may have details that the first one lacks.
-    pub fn add(&mut self, printed: Printed, depth: usize, runs: usize) {
+    pub fn add(&mut self, printed: &Printed, depth: usize, runs: usize) {
         let Fault { step, message, .. } = printed.fault;
         let is_known = self.by_step.contains(&(step, message));
         let is_repeated = step.is_none() && self.messages.contains(&message);
         if is_known || is_repeated {
             let is_same = |pending: &&mut Pending| pending.printed.fault.message == message;
             if let Some(same) = self.pending.iter_mut().rfind(is_same) {
-                same.printed.add(&printed);
+                same.printed.add(printed);
             }
             return;
         }
@@ -56,7 +56,7 @@ impl Faults {
             // The last one matters most.
             self.pending.pop();
         }
-        self.pending.push(Pending { printed, depth, runs });
+        self.pending.push(Pending { printed: *printed, depth, runs });
     }
 
     pub fn is_empty(&self) -> bool {

@@ -420,7 +420,7 @@ impl RankState {
             is_framed,
             has_frames: failure.has_frames,
         };
-        self.faults.add(printed, self.programs.depth(), self.programs.runs());
+        self.faults.add(&printed, self.programs.depth(), self.programs.runs());
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use ttmem_model::{Change, Moment, Result, StepNumber};
 
-use super::super::lives::{Buffer, Place, Share, TensorNode};
+use super::super::lives::{Buffer, LastUse, Place, Share, TensorNode};
 use super::super::node::{Node, Params, element, is_tiled, shape, shard_cores, spread};
 use super::super::report::Device;
 use super::{Capture, FROM_BEFORE, connected, position};
@@ -14,6 +14,8 @@ pub(super) struct BufferNode {
     pub is_dram: bool,
     /// The tensors in it.
     pub tensors: Vec<u64>,
+    /// The last step that used it, after the one that made it.
+    pub last_use: Option<StepNumber>,
     pub life: Life,
 }
 
@@ -68,14 +70,26 @@ impl Capture<'_> {
             size: node.params.size.get(),
             is_dram: node.params.kind.0 == "DRAM",
             tensors: node.connections.iter().filter_map(|connection| connection.get()).collect(),
+            last_use: None,
             life: Life::NotAllocated,
         };
         for &tensor in &buffer.tensors {
-            if !self.placed.insert(tensor) {
+            if self.placed.insert(tensor, index).is_some() {
                 *self.shared.entry(tensor).or_insert(0) += 1;
             }
         }
         self.buffers.insert(index, buffer);
+    }
+
+    /// Records that the last step used tensors.
+    pub(super) fn used(&mut self, tensors: &[u64]) {
+        let Some(step) = self.steps.checked_sub(1).and_then(StepNumber::new) else { return };
+        for tensor in tensors {
+            let buffer = self.placed.get(tensor).and_then(|key| self.buffers.get_mut(key));
+            if let Some(buffer) = buffer {
+                buffer.last_use = Some(step);
+            }
+        }
     }
 
     /// Removes a tensor when its last buffer is freed.
@@ -132,12 +146,13 @@ impl Capture<'_> {
             size: Some(size),
             is_dram,
             tensors: Vec::new(),
+            last_use: None,
             life: Life::NotAllocated,
         });
         if let Life::Allocated(earlier) = std::mem::replace(&mut node.life, Life::Allocated(buffer)) {
             // Allocated again without being freed: the first buffer is kept, under a separate number.
-            let tensors = Vec::new();
-            let earlier = BufferNode { size: earlier.size, is_dram, tensors, life: Life::Allocated(earlier) };
+            let (size, tensors, last_use) = (earlier.size, Vec::new(), node.last_use.take());
+            let earlier = BufferNode { size, is_dram, tensors, last_use, life: Life::Allocated(earlier) };
             self.buffers.insert(u64::MAX - index, earlier);
             self.notes.allocated_twice.add(|| position(self.operation, index));
         }
@@ -159,7 +174,18 @@ impl Capture<'_> {
         let born = Moment::after(self.steps);
         let step = StepNumber::new(self.steps);
         let address = params.address.get().filter(|address| *address > 0);
-        Buffer { place, size, share, address, spread: spread(&params.layout.0), born, step, name: None }
+        Buffer {
+            place,
+            size,
+            share,
+            address,
+            spread: spread(&params.layout.0),
+            born,
+            step,
+            name: None,
+            order: 0,
+            last_use: None,
+        }
     }
 
     /// The size of a buffer per bank: as recorded, or computed from the distribution of its pages over cores.
@@ -199,6 +225,7 @@ impl Capture<'_> {
             size: params.size.get(),
             is_dram: params.kind.0 == "DRAM",
             tensors: Vec::new(),
+            last_use: None,
             // The buffer's node was removed already, or the node does not identify its buffer.
             life: if connected(node).is_some_and(|key| key < index) {
                 Life::Freed
@@ -207,7 +234,7 @@ impl Capture<'_> {
             },
         };
         let buffer = connected(node).and_then(|key| self.buffers.remove(&key));
-        let BufferNode { size, is_dram, tensors, life } = buffer.unwrap_or_else(own);
+        let BufferNode { size, is_dram, tensors, last_use, life } = buffer.unwrap_or_else(own);
         let Some(size) = size.or(params.size.get()) else {
             self.notes.no_sizes.add(|| position(self.operation, index));
             return Ok(());
@@ -238,6 +265,7 @@ impl Capture<'_> {
                 self.was_there(place, size, share, params)?
             }
         };
+        let gone = Buffer { last_use: self.lists_uses.then_some(LastUse(last_use)), ..gone };
         self.touch(false, offset)?.gone.push((gone, tensors));
         Ok(())
     }

@@ -45,6 +45,8 @@ pub(super) enum CallError {
 pub(super) struct FailedCall {
     pub name: String,
     pub step: Option<Step>,
+    /// Its first step.
+    pub first: Option<Step>,
     pub line: Option<String>,
     pub message: String,
     pub is_last: bool,
@@ -79,6 +81,11 @@ impl Capture<'_> {
             Some(CallError::Message { text, is_last: call.is_last })
         });
         let line = python.and_then(|call| call.line.clone());
+        // The nodes of an operation in a database have other numbers.
+        if let Some(inputs) = node.input_tensors.as_ref().filter(|_| self.operation.is_none()) {
+            self.lists_uses = true;
+            self.inputs.extend(inputs.iter().filter_map(|tensor| tensor.get()));
+        }
         let program = ProgramKey::of(node);
         let (number, steps) = (self.begun, self.steps);
         self.calls.push(Call {
@@ -142,12 +149,15 @@ impl Capture<'_> {
             self.close()?;
         }
         let Some(only) = self.calls.pop() else { return Ok(()) };
+        let inputs = std::mem::take(&mut self.inputs);
+        self.used(&inputs);
         self.ends.push((only.node, self.steps));
         let step = only.last_compute.unwrap_or(self.steps.saturating_sub(1));
         match only.error {
             Some(CallError::Message { text, is_last }) => {
-                let (name, line) = (only.name, only.line);
-                self.failures.push(FailedCall { name, step: Some(step), line, message: text, is_last });
+                let (name, line, first) = (only.name, only.line, Some(only.steps.min(step)));
+                let step = Some(step);
+                self.failures.push(FailedCall { name, step, first, line, message: text, is_last });
             }
             Some(CallError::Unknown) => self.notes.failed.add(|| format!("{} (step {step})", only.name)),
             None => return Ok(()),

@@ -1,10 +1,10 @@
 //! What is known at the end of a capture: buffers that are left, pools, phases and errors.
 
 use ttmem_model::{
-    Cumulative, FaultDetail, Moment, RankEvent, RankId, Result, Session, SessionId, StrId, Totals,
+    Cumulative, FaultDetail, Moment, RankEvent, RankId, Result, Session, SessionId, StepNumber, StrId, Totals,
 };
 
-use super::super::lives::{Allocator, Buffer, Place, Share};
+use super::super::lives::{Allocator, Buffer, LastUse, Place, Share};
 use super::super::notes::Context;
 use super::super::report::{Device, Report};
 use super::buffers::Life;
@@ -99,6 +99,8 @@ impl Capture<'_> {
                 born: Moment::START,
                 step: None,
                 name: Some(name),
+                order: 0,
+                last_use: None,
             };
             self.lives.stays_from_before(&mut buffer, arch, rank, &mut self.tables)?;
         }
@@ -112,10 +114,10 @@ impl Capture<'_> {
         failures.extend(self.sidecar.rest().filter_map(|call| {
             let message = call.error.clone()?;
             let (name, line) = (call.name.clone(), call.line.clone());
-            Some(FailedCall { name, step: None, line, message, is_last: call.is_last })
+            Some(FailedCall { name, step: None, first: None, line, message, is_last: call.is_last })
         }));
         let mut count = 0;
-        for FailedCall { name, step, line, message, is_last } in failures {
+        for FailedCall { name, step, first, line, message, is_last } in failures {
             let Some(failure) = Failure::of_exception(&message) else {
                 let first = message.lines().find(|line| !line.trim().is_empty()).unwrap_or("no message");
                 let step = step.map_or_else(String::new, |step| format!("step {step}, "));
@@ -127,7 +129,8 @@ impl Capture<'_> {
             self.tables.say(rank, RankEvent::Fault(fault))?;
             let op = Some(self.tables.text(name.as_bytes())?);
             let loc = line.map(|line| self.tables.text(line.as_bytes())).transpose()?;
-            let detail = FaultDetail { op, loc, ..failure.detail(&mut self.tables)? };
+            let first_step = first.and_then(StepNumber::new);
+            let detail = FaultDetail { op, loc, first_step, ..failure.detail(&mut self.tables)? };
             self.tables.say(rank, RankEvent::FaultDetail(count, detail))?;
             count += 1;
         }
@@ -139,7 +142,10 @@ impl Capture<'_> {
         let mut left: Vec<(u64, Buffer, Vec<u64>)> = Vec::new();
         for (index, node) in buffers {
             match node.life {
-                Life::Allocated(buffer) => left.push((index, buffer, node.tensors)),
+                Life::Allocated(buffer) => {
+                    let last_use = self.lists_uses.then_some(LastUse(node.last_use));
+                    left.push((index, Buffer { last_use, ..buffer }, node.tensors));
+                }
                 // An operation used it, but it was neither allocated nor freed here.
                 Life::NotAllocated => self.has_earlier_l1 |= !node.is_dram,
                 Life::Freed => {}

@@ -112,6 +112,8 @@ impl<'s> Capture<'s> {
             born,
             step,
             name,
+            order: 0,
+            last_use: None,
         };
         let rank = self.rank()?;
         if is_earlier {
@@ -120,7 +122,10 @@ impl<'s> Capture<'s> {
             self.lives.taken(&mut buffer, rank, &mut self.tables)?;
         }
         let (tensors, is_dram) = (Vec::new(), listed.place == Place::Dram);
-        self.buffers.insert(key, BufferNode { size: None, is_dram, tensors, life: Life::Allocated(buffer) });
+        self.buffers.insert(
+            key,
+            BufferNode { size: None, is_dram, tensors, last_use: None, life: Life::Allocated(buffer) },
+        );
         Ok(())
     }
 
@@ -134,9 +139,12 @@ impl<'s> Capture<'s> {
 
     /// Adds the tensors in a buffer that existed before the first operation and is freed next.
     pub fn add_earlier_buffer(&mut self, key: u64, place: Place, tensors: Vec<u64>) {
-        self.placed.extend(&tensors);
+        self.placed.extend(tensors.iter().map(|tensor| (*tensor, key)));
         let is_dram = place == Place::Dram;
-        self.buffers.insert(key, BufferNode { size: None, is_dram, tensors, life: Life::NotAllocated });
+        self.buffers.insert(
+            key,
+            BufferNode { size: None, is_dram, tensors, last_use: None, life: Life::NotAllocated },
+        );
     }
 
     /// Frees a buffer without a node.
@@ -181,7 +189,7 @@ impl<'s> Capture<'s> {
             return;
         };
         node.tensors.push(tensor);
-        self.placed.insert(tensor);
+        self.placed.insert(tensor, key);
         if let Life::Allocated(buffer) = &mut node.life {
             buffer.spread = spread.or(buffer.spread);
         }

@@ -177,8 +177,9 @@ fn on_cores(ids: u32) -> impl Strategy<Value = RankEvent> {
         ProgramBufferKind::Dataflow,
         ProgramBufferKind::Scratchpad,
     ]);
-    let placement = (id(ids, TensorId::new), number(), of(string(ids)))
-        .prop_map(|(tensor, address, cores)| RankEvent::Placed(Placement { tensor, address, cores }));
+    let placement = (id(ids, TensorId::new), number(), any::<u32>(), of(string(ids))).prop_map(
+        |(tensor, address, order, cores)| RankEvent::Placed(Placement { tensor, address, order, cores }),
+    );
     let buffer = (0..ids, kind.clone(), number(), of(number()), string(ids), any::<bool>()).prop_map(
         |(step, kind, bytes, address, cores, borrowed)| {
             RankEvent::ProgramBuffer(ProgramBuffer { step, kind, bytes, address, cores, borrowed })
@@ -193,6 +194,7 @@ fn on_cores(ids: u32) -> impl Strategy<Value = RankEvent> {
             let detail = FaultDetail {
                 op: text,
                 loc: text,
+                first_step: StepNumber::new(fault),
                 program,
                 buffers,
                 cores: text,
@@ -207,5 +209,10 @@ fn on_cores(ids: u32) -> impl Strategy<Value = RankEvent> {
     let peaks = (number(), number()).prop_map(|(total, device)| {
         RankEvent::TtnnPeaks(TtnnPeaks { total, device, ..TtnnPeaks::default() })
     });
-    prop_oneof![placement, buffer, memory, detail, peaks]
+    let usage = (id(ids, TensorId::new), of(0..ids)).prop_map(|(tensor, last)| {
+        RankEvent::Used(Usage { tensor, last_use: last.and_then(StepNumber::new) })
+    });
+    let layout = (id(ids, PoolId::new), number(), number())
+        .prop_map(|(pool, start, alignment)| RankEvent::BankLayout(pool, BankLayout { start, alignment }));
+    prop_oneof![placement, buffer, memory, detail, peaks, usage, layout]
 }

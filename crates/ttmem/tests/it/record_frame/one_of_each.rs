@@ -81,10 +81,12 @@ pub fn variant(event: &Event<'_>) -> usize {
             RankEvent::ProgramBuffer(_) => 64,
             RankEvent::FaultDetail(..) => 65,
             RankEvent::TtnnPeaks(_) => 66,
+            RankEvent::Used(_) => 67,
+            RankEvent::BankLayout(..) => 68,
         },
     }
 }
-pub const VARIANTS: usize = 67;
+pub const VARIANTS: usize = 69;
 
 pub fn s(index: usize) -> StrId {
     StrId::new(index).unwrap()
@@ -386,8 +388,10 @@ fn one_of_each_on_cores() -> Vec<RankEvent> {
     let detail = FaultDetail { op: Some(s(1)), program: Some(3), is_refusal: true, ..FaultDetail::default() };
     let mut said = vec![
         RankEvent::CoreMemory(memory),
-        RankEvent::Placed(Placement { tensor, address: 1_400_832, cores: Some(s(2)) }),
+        RankEvent::Placed(Placement { tensor, address: 1_400_832, order: 7, cores: Some(s(2)) }),
         RankEvent::FaultDetail(0, detail),
+        RankEvent::Used(Usage { tensor, last_use: StepNumber::new(3) }),
+        RankEvent::BankLayout(PoolId::new(0).unwrap(), BankLayout { start: 1_048_640, alignment: 32 }),
         RankEvent::TtnnPeaks(TtnnPeaks { circular: 1, total: 300, device: 70_000, ..TtnnPeaks::default() }),
     ];
     let kinds = [ProgramBufferKind::Circular, ProgramBufferKind::Dataflow, ProgramBufferKind::Scratchpad];

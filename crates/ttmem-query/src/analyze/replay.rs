@@ -1,0 +1,388 @@
+//! Replays the allocations of a program with the model of tt-metal's allocator.
+//!
+//! If the replay gives every allocation the address that it had, it also tells what would happen if the program were
+//! changed: [`Replay::run`] replays it with a [`Plan`] up to the failure.
+
+use std::collections::BTreeMap;
+
+use ttmem_model::{CurveKind, Moment, PoolId, Profile, Rank, TensorId};
+
+use super::allocator::{Bank, SearchFrom};
+
+/// The allocations of a rank in their order, and the banks that they are made in.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    pools: Vec<Option<ReplayPool>>,
+    allocations: Vec<Option<Allocation>>,
+    actions: Vec<Action>,
+}
+
+/// A pool whose banks have known addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayPool {
+    /// The first address of a bank.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// The addresses and sizes of allocations are multiples of this.
+    pub alignment: u64,
+    /// The end of the bank where allocations usually begin.
+    pub from: SearchFrom,
+    /// Whether all its allocations are known, with their sizes.
+    pub is_complete: bool,
+}
+
+impl ReplayPool {
+    fn bank(&self) -> Bank {
+        Bank::new(self.start..self.end, self.alignment)
+    }
+}
+
+/// An allocation to replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its pool.
+    pub pool: PoolId,
+    /// Its size per bank.
+    pub bytes: u64,
+    /// The end of the bank where it is searched for a place.
+    pub from: SearchFrom,
+    /// The address that it had; `None` if the input does not have it.
+    pub address: Option<u64>,
+    /// When it was made.
+    pub born: Moment,
+    /// When it was freed.
+    pub dies: Moment,
+}
+
+impl Allocation {
+    /// Whether it is there at a moment.
+    pub fn is_live(&self, at: Moment) -> bool {
+        self.born <= at && at < self.dies
+    }
+
+    /// Whether it was there before the first step.
+    pub fn is_earlier(&self) -> bool {
+        self.born == Moment::START
+    }
+}
+
+/// What a program did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Action {
+    at: Moment,
+    kind: ActionKind,
+    row: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ActionKind {
+    // A step frees memory before it allocates some.
+    Free,
+    Allocate,
+}
+
+/// How well the replay reproduces the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reproduction {
+    /// The number of allocations with a known address.
+    pub allocations: usize,
+    /// The number of them that have the same address in the replay.
+    pub reproduced: usize,
+    /// The first allocation that has another address, and that address.
+    pub first_difference: Option<(TensorId, Option<u64>)>,
+}
+
+/// What has to work at the moment of the failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// An allocation of this size per bank.
+    Allocate {
+        /// Its pool.
+        pool: PoolId,
+        /// Its size per bank.
+        bytes: u64,
+    },
+    /// A program whose buffers end at this address of L1.
+    Run {
+        /// The pool of the tensors.
+        pool: PoolId,
+        /// The end of the program's buffers.
+        end: u64,
+    },
+}
+
+/// Changes of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Allocations that are made in another pool, with their size per bank there.
+    pub moved: BTreeMap<usize, (PoolId, u64)>,
+    /// Allocations that are freed earlier.
+    pub freed: BTreeMap<usize, Moment>,
+    /// Allocations with another size per bank.
+    pub resized: BTreeMap<usize, u64>,
+    /// Pools with other addresses.
+    pub pools: BTreeMap<usize, (u64, u64)>,
+    /// The allocation that failed is made at this moment already.
+    pub early: Option<Moment>,
+}
+
+/// The result of a changed program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It works, with this many bytes to spare: the rest of the largest free block, or the distance to the lowest tensor.
+    Works(u64),
+    /// The goal lacks this many bytes.
+    Lacks(u64),
+    /// Something else fails before.
+    FailsEarlier,
+}
+
+impl Outcome {
+    /// Whether it works.
+    pub fn works(self) -> bool {
+        matches!(self, Self::Works(_))
+    }
+}
+
+impl Replay {
+    /// The allocations of a rank; `None` if it has no pool whose banks have known addresses.
+    pub fn of(profile: &Profile, rank: &Rank) -> Option<Self> {
+        let mut pools: Vec<Option<ReplayPool>> =
+            rank.pools.iter().map(|pool| of_pool(profile, pool)).collect();
+        if pools.iter().all(Option::is_none) {
+            return None;
+        }
+        for (pool, _) in &rank.not_watched {
+            if let Some(Some(pool)) = pools.get_mut(pool.index()) {
+                pool.is_complete = false;
+            }
+        }
+        let tensors = &rank.tensors;
+        let mut allocations = Vec::with_capacity(tensors.len());
+        let mut actions = Vec::new();
+        for row in 0..tensors.len() {
+            let (pool, born, dies) = (tensors.pool[row], tensors.born[row], tensors.dies[row]);
+            let Some(known) = pools.get_mut(pool.index()).and_then(Option::as_mut) else {
+                allocations.push(None);
+                continue;
+            };
+            let address = TensorId::new(row).and_then(|id| rank.placements.of(id)).map(|found| found.address);
+            let Some(bytes) = tensors.per_bank[row].get() else {
+                known.is_complete = false;
+                allocations.push(None);
+                continue;
+            };
+            allocations.push(Some(Allocation { pool, bytes, from: known.from, address, born, dies }));
+            actions.push(Action { at: born, kind: ActionKind::Allocate, row });
+            if dies != Moment::NEVER {
+                actions.push(Action { at: dies, kind: ActionKind::Free, row });
+            }
+        }
+        let order = |row: usize| {
+            let placement = TensorId::new(row).and_then(|id| rank.placements.of(id));
+            placement.map_or(u64::MAX, |placement| u64::from(placement.order))
+        };
+        actions.sort_by_key(|action| (action.at, action.kind, order(action.row), action.row));
+        Some(Self { pools, allocations, actions })
+    }
+
+    /// A pool whose banks have known addresses.
+    pub fn pool(&self, pool: PoolId) -> Option<ReplayPool> {
+        self.pools.get(pool.index()).copied().flatten()
+    }
+
+    /// The allocations that are live at a moment, with their rows.
+    pub fn live(&self, pool: PoolId, at: Moment) -> impl Iterator<Item = (usize, Allocation)> + '_ {
+        let rows =
+            self.allocations.iter().enumerate().filter_map(|(row, allocation)| Some((row, (*allocation)?)));
+        rows.filter(move |(_, allocation)| allocation.pool == pool && allocation.is_live(at))
+    }
+
+    /// An allocation.
+    pub fn allocation(&self, row: usize) -> Option<Allocation> {
+        self.allocations.get(row).copied().flatten()
+    }
+
+    /// The number of actions up to a moment, which is the cost of a run.
+    pub fn cost(&self, until: Moment) -> usize {
+        self.actions.partition_point(|action| action.at <= until)
+    }
+
+    /// Replays everything, and compares the addresses with those that the allocations had.
+    ///
+    /// An allocation may have been made from the other end of a bank: traces without a region of their own are at the end
+    /// of DRAM. Its address shows that, and the allocation keeps it.
+    pub fn reproduce(&mut self) -> Reproduction {
+        let mut banks: Vec<Option<Bank>> =
+            self.pools.iter().map(|pool| pool.as_ref().map(ReplayPool::bank)).collect();
+        let mut found = Reproduction::default();
+        let mut places: Vec<Option<u64>> = vec![None; self.allocations.len()];
+        for action in &self.actions {
+            let Some(allocation) = &mut self.allocations[action.row] else { continue };
+            let Some(Some(bank)) = banks.get_mut(allocation.pool.index()) else { continue };
+            if action.kind == ActionKind::Free {
+                if let Some(address) = places[action.row] {
+                    bank.free(address);
+                }
+                continue;
+            }
+            let Some(address) = allocation.address else {
+                places[action.row] = bank.allocate(allocation.bytes, allocation.from);
+                continue;
+            };
+            if !allocation.is_earlier() {
+                found.allocations += 1;
+                let is_at = |from| bank.search(allocation.bytes, from) == Some(address);
+                if !is_at(allocation.from) && is_at(allocation.from.opposite()) {
+                    allocation.from = allocation.from.opposite();
+                }
+                if is_at(allocation.from) {
+                    found.reproduced += 1;
+                } else if found.first_difference.is_none() {
+                    let instead = bank.search(allocation.bytes, allocation.from);
+                    found.first_difference = TensorId::new(action.row).map(|id| (id, instead));
+                }
+            }
+            places[action.row] = bank.place(address, allocation.bytes).then_some(address);
+        }
+        found
+    }
+
+    /// Replays a changed program until a moment, and tries to reach the goal.
+    pub fn run(&self, plan: &Plan, goal: Goal, until: Moment) -> Outcome {
+        let mut state = State::new(self, plan);
+        let mut frees = plan.freed.iter().map(|(row, at)| (*at, *row)).collect::<Vec<_>>();
+        frees.sort_unstable();
+        let mut frees = frees.into_iter().peekable();
+        let mut early = plan.early;
+        for action in &self.actions[..self.cost(until)] {
+            while let Some((_, row)) = frees.next_if(|(at, _)| *at < action.at) {
+                state.free(row);
+            }
+            if early.take_if(|at| *at < action.at).is_some() && !state.reach(goal) {
+                return Outcome::FailsEarlier;
+            }
+            match action.kind {
+                ActionKind::Free => state.free(action.row),
+                ActionKind::Allocate => {
+                    if !state.allocate(action.row) {
+                        return Outcome::FailsEarlier;
+                    }
+                }
+            }
+        }
+        for (_, row) in frees {
+            state.free(row);
+        }
+        if plan.early.is_some() && early.is_none() {
+            // It was made before, and everything else had room beside it.
+            return Outcome::Works(state.spare(goal));
+        }
+        state.outcome(goal)
+    }
+}
+
+/// The banks of a changed program.
+struct State<'a> {
+    replay: &'a Replay,
+    plan: &'a Plan,
+    banks: Vec<Option<Bank>>,
+    /// Where allocations are: pool and address.
+    places: Vec<Option<(PoolId, u64)>>,
+}
+
+impl<'a> State<'a> {
+    fn new(replay: &'a Replay, plan: &'a Plan) -> Self {
+        let bank = |(index, pool): (usize, &Option<ReplayPool>)| {
+            let pool = pool.as_ref()?;
+            let (start, end) = plan.pools.get(&index).copied().unwrap_or((pool.start, pool.end));
+            Some(Bank::new(start..end, pool.alignment))
+        };
+        let banks = replay.pools.iter().enumerate().map(bank).collect();
+        Self { replay, plan, banks, places: vec![None; replay.allocations.len()] }
+    }
+
+    /// Makes an allocation. Returns whether it fits.
+    fn allocate(&mut self, row: usize) -> bool {
+        let Some(allocation) = self.replay.allocations[row] else { return true };
+        let (pool, bytes, from) = match self.plan.moved.get(&row) {
+            Some((pool, bytes)) => {
+                (*pool, *bytes, self.replay.pool(*pool).map_or(SearchFrom::Bottom, |pool| pool.from))
+            }
+            None => (allocation.pool, allocation.bytes, allocation.from),
+        };
+        let bytes = self.plan.resized.get(&row).copied().unwrap_or(bytes);
+        // A pool without known addresses is assumed to have room.
+        let Some(Some(bank)) = self.banks.get_mut(pool.index()) else { return true };
+        let address = match allocation.address {
+            // The addresses of older allocations do not depend on the program.
+            Some(address) if allocation.is_earlier() && pool == allocation.pool => {
+                let shift = self.plan.pools.get(&pool.index()).map(|(start, end)| {
+                    let was = self.replay.pool(pool).map_or((0, 0), |pool| (pool.start, pool.end));
+                    match allocation.from {
+                        SearchFrom::Bottom => start.wrapping_sub(was.0),
+                        SearchFrom::Top => end.wrapping_sub(was.1),
+                    }
+                });
+                let address = address.wrapping_add(shift.unwrap_or(0));
+                bank.place(address, bytes).then_some(address)
+            }
+            _ => bank.allocate(bytes, from),
+        };
+        self.places[row] = address.map(|address| (pool, address));
+        address.is_some()
+    }
+
+    fn free(&mut self, row: usize) {
+        let Some((pool, address)) = self.places[row].take() else { return };
+        if let Some(Some(bank)) = self.banks.get_mut(pool.index()) {
+            bank.free(address);
+        }
+    }
+
+    /// Makes the allocation that failed. Returns whether it fits.
+    fn reach(&mut self, goal: Goal) -> bool {
+        let Goal::Allocate { pool, bytes } = goal else { return false };
+        let from = self.replay.pool(pool).map_or(SearchFrom::Bottom, |pool| pool.from);
+        let Some(Some(bank)) = self.banks.get_mut(pool.index()) else { return false };
+        bank.allocate(bytes, from).is_some()
+    }
+
+    /// The bytes to spare once the goal is reached.
+    fn spare(&self, goal: Goal) -> u64 {
+        let (Goal::Allocate { pool, .. } | Goal::Run { pool, .. }) = goal;
+        self.banks.get(pool.index()).and_then(Option::as_ref).map_or(0, Bank::largest_free)
+    }
+
+    fn outcome(&self, goal: Goal) -> Outcome {
+        match goal {
+            Goal::Allocate { pool, bytes } => {
+                let Some(Some(bank)) = self.banks.get(pool.index()) else { return Outcome::FailsEarlier };
+                let (largest, need) = (bank.largest_free(), bank.rounded(bytes));
+                match largest.checked_sub(need) {
+                    Some(spare) => Outcome::Works(spare),
+                    None => Outcome::Lacks(need - largest),
+                }
+            }
+            Goal::Run { pool, end } => {
+                let Some(Some(bank)) = self.banks.get(pool.index()) else { return Outcome::FailsEarlier };
+                let top = self.plan.pools.get(&pool.index()).map(|(_, end)| *end);
+                let top = top.or(self.replay.pool(pool).map(|pool| pool.end)).unwrap_or(end);
+                let lowest = bank.lowest().unwrap_or(top);
+                match lowest.checked_sub(end) {
+                    Some(spare) => Outcome::Works(spare),
+                    None => Outcome::Lacks(end - lowest),
+                }
+            }
+        }
+    }
+}
+
+fn of_pool(profile: &Profile, pool: &ttmem_model::Pool) -> Option<ReplayPool> {
+    let layout = pool.layout?;
+    let capacity = pool.curve(CurveKind::Capacity)?.value_at(Moment::NEVER)?;
+    let end = layout.start.checked_add(capacity)?;
+    let from = SearchFrom::of_pool(profile.text(pool.name));
+    Some(ReplayPool { start: layout.start, end, alignment: layout.alignment, from, is_complete: true })
+}
