@@ -110,3 +110,54 @@ def test_ways_out_work_on_ttnn_and_less_does_not(cards: Cards, tmp_path: Path, b
     assert not [text for text in contradictions if text], "\n".join(text for text in contradictions if text)
     assert failed >= PROGRAMS_PER_BATCH * 3 // 4, failed
     assert len(kinds) >= 3, kinds
+
+
+FAILURES = (
+    "clash",
+    "clash_late",
+    "clash_circular",
+    "dram",
+    "l1",
+    "l1_small",
+    "fragmented",
+    "layer_norm",
+)
+
+
+def changes(oom: dict[str, Any], way: dict[str, Any], truth: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Returns a way out as a change of `failures.py`, and one that must not be enough."""
+    places = [tuple(place) for place in truth["places"]]
+    made = len(places)
+    # If the allocation of a tensor failed, what follows it is not of interest.
+    base = {} if oom["clash"] or oom["refused"] else {"last": made}
+    if way["kind"] in KINDS:
+        chosen = [places.index((oom["pool"], tensor["address"])) for tensor in way["tensors"]]
+        key = KINDS[way["kind"]]
+        rest = {"at": made} if key == "free" else {}
+        return base | {key: chosen} | rest, base | {key: chosen[:-1]} | rest
+    if way["kind"] == "l1_small_size":
+        unit = 64 if truth["pools"]["L1"]["banks"] > 64 else 32
+        less = unit if way["value"] < truth["pools"]["L1_SMALL"]["size"] else -unit
+        return base | {"l1_small": way["value"]}, base | {"l1_small": way["value"] + less}
+    assert way["kind"] == "allocate_in_dram", way["kind"]
+    return base | {"to_dram": [made]}, None
+
+
+@pytest.mark.parametrize("chip", ["n150", "p150"])
+@pytest.mark.parametrize("kind", FAILURES)
+def test_every_kind_of_failure_has_a_way_out(cards: Cards, kind: str, chip: str) -> None:
+    run = cards.run(chip, "failures", kind)
+    profile: Any = ttmem.open(run.folder / "report.json")
+    oom = profile.summary()["ranks"][0]["oom"]
+    assert oom["ways_out"], oom
+
+    def fails(change: dict[str, Any]) -> Any:
+        words = [f"--l1-small={change.pop('l1_small')}"] if "l1_small" in change else []
+        tried = cards.run(chip, "failures", kind, "--change", json.dumps(change or {"last": None}), *words)
+        return json.loads((tried.folder / "result.json").read_text())
+
+    for way in oom["ways_out"]:
+        enough, less = changes(oom, way, run.truth)
+        assert fails(enough) is None, way
+        if less is not None:
+            assert fails(less) is not None, way

@@ -26,7 +26,28 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--l1-small", type=int, default=16384)
     parser.add_argument("--trace-region", type=int, default=0)
     parser.add_argument("--detailed", action="store_true", help="buffer pages and snapshots in the report")
+    parser.add_argument("--change", type=json.loads, default={}, help="a change of the program: see Change")
     return parser
+
+
+class Passed(Exception):
+    """A changed program came to the end of the part that is to be tried."""
+
+
+class Change:
+    """A change of a program. Tensors are named by their number, in the order of `Ledger.tensor`.
+
+    `to_dram`, `bfloat8_b`: tensors with another memory or type. `free`: tensors that are freed before tensor
+    `at`, or before what comes after the last one. `last`: the last tensor that is made.
+    """
+
+    def __init__(self, rows: dict[str, Any]) -> None:
+        """Reads the change."""
+        self.to_dram = rows.get("to_dram", [])
+        self.bfloat8 = rows.get("bfloat8_b", [])
+        self.free = rows.get("free", [])
+        self.at = rows.get("at")
+        self.last = rows.get("last")
 
 
 class Ledger:
@@ -37,6 +58,10 @@ class Ledger:
         self.options = options
         self.rows: list[dict[str, Any]] = []
         self.before: list[list[Any]] = []
+        self.change = Change(options.change)
+        # The pools and addresses of all tensors, and those that a change frees.
+        self.places: list[list[Any]] = []
+        self.freed: dict[int, Any] = {}
         regions = {"l1_small_size": options.l1_small, "trace_region_size": options.trace_region}
         if options.mesh:
             self.device = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), **regions)
@@ -151,13 +176,33 @@ class Ledger:
 
     def tensor(self, shape: list[int], memory: Any, dtype: str = "bfloat16", layout: str = "TILE") -> Any:
         """Allocates a tensor."""
-        return ttnn.empty(
+        number = len(self.places)
+        if number in self.change.to_dram:
+            memory = interleaved("DRAM")
+        if number in self.change.bfloat8:
+            dtype = "bfloat8_b"
+        self._free_before(number)
+        tensor = ttnn.empty(
             shape,
             dtype=getattr(ttnn, dtype),
             layout=getattr(ttnn, f"{layout}_LAYOUT"),
             device=self.device,
             memory_config=memory,
         )
+        address = None if self.options.no_dispatch else tensor.buffer_address()
+        self.places.append([memory.buffer_type.name, address])
+        if number in self.change.free:
+            self.freed[number] = tensor
+        self._free_before(number + 1)
+        if number == self.change.last:
+            raise Passed
+        return tensor
+
+    def _free_before(self, number: int) -> None:
+        if number == self.change.at:
+            for tensor in self.freed.values():
+                ttnn.deallocate(tensor)
+            self.freed.clear()
 
     def cores(self, width: int, height: int) -> Any:
         """Returns a rectangle of cores that starts at the first one."""
