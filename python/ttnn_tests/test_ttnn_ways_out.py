@@ -80,10 +80,15 @@ def attempts(seed: int, folder: Path) -> Iterator[Attempt]:
             less = unit if way["value"] < small else -unit
             yield Attempt(way, base | {"l1_small": way["value"]}, works=True)
             yield Attempt(way, base | {"l1_small": way["value"] + less}, works=False)
-        elif way["kind"] == "allocate_earlier":
+        elif way["kind"] in ("allocate_earlier", "allocate_first"):
             steps = step_of_action(folder / "report.json", profile)
             action = min(number for number, step in steps.items() if step >= way["before_step"])
-            yield Attempt(way, base | {"make_before": action}, works=True)
+            if way["kind"] == "allocate_earlier":
+                yield Attempt(way, base | {"make_before": action}, works=True)
+                continue
+            chosen = [numbers[oom["pool"], tensor["address"]] for tensor in way["tensors"]]
+            yield Attempt(way, base | {"first": chosen, "at": action}, works=True)
+            yield Attempt(way, base | {"first": chosen[:-1], "at": action}, works=False)
         else:
             assert way["kind"] == "allocate_in_dram"
             yield Attempt(way, base | {"request_to_dram": True}, works=True)

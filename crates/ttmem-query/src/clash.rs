@@ -76,15 +76,17 @@ impl View<'_> {
         let start = self.rank.core_memory.map(|memory| memory.reserved);
         let end = fault.region_end;
         let (parts, parts_are_complete) = self.parts_of_region(fault.step, end);
-        let parts_note = match (fault.step, parts_are_complete) {
-            (None, _) | (_, Some(true)) => None,
-            (Some(_), None) => Some(
+        // Only a capture could have them.
+        let is_capture = self.rank.core_memory.is_some();
+        let parts_note = match (is_capture, parts_are_complete) {
+            (false, _) | (_, Some(true)) => None,
+            (true, None) => Some(
                 "The parts are not in the input: a capture of a real run does not contain dataflow buffers, nor the \
                  buffers of a program that failed. Capture the program once more with RunMode.NO_DISPATCH and pass both \
                  files."
                     .to_owned(),
             ),
-            (Some(_), Some(false)) => {
+            (true, Some(false)) => {
                 Some("The known parts do not add up to the region, so they are a lower bound.".to_owned())
             }
         };

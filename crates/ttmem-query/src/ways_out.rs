@@ -20,7 +20,8 @@ const MAX_GROUPS: usize = 3;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "typescript", derive(ts_rs::TS))]
 pub struct WayOut {
-    /// `move_to_dram`, `allocate_in_dram`, `free_earlier`, `allocate_earlier`, `bfloat8_b` or `l1_small_size`.
+    /// `move_to_dram`, `allocate_in_dram`, `free_earlier`, `allocate_earlier`, `allocate_first`, `bfloat8_b` or
+    /// `l1_small_size`.
     pub kind: &'static str,
     /// What to do, as a sentence.
     pub text: String,
@@ -124,6 +125,15 @@ impl View<'_> {
                 let text = format!("Allocate the tensor before {}{spare}.", self.step_with_location(*step));
                 ("allocate_earlier", text, &[][..], Some(*step), None)
             }
+            Change::AllocateFirst(step, tensors) => {
+                let text = format!(
+                    "Allocate {} ({} per bank) before {}, so that what is freed later is one block{spare}.",
+                    counted(tensors.len(), "tensor"),
+                    size(way.bytes),
+                    self.step_with_location(*step)
+                );
+                ("allocate_first", text, &tensors[..], Some(*step), None)
+            }
             Change::SmallRegion { from, to } => {
                 let text = format!("Open the device with l1_small_size={to} instead of {from}{spare}.");
                 ("l1_small_size", text, &[][..], None, Some(*to))
@@ -182,22 +192,20 @@ fn last_use(rank: &Rank, tensor: TensorId) -> Option<Step> {
     rank.usages.of(tensor)?.last_use.map(StepNumber::get)
 }
 
-/// A sentence that names tensors: those with the same type and location share an entry.
+/// A sentence that names tensors: those of the same type share an entry.
 fn named(tensors: &[TensorFacts]) -> String {
-    let mut groups: Vec<(&TensorFacts, usize)> = Vec::new();
+    let mut groups: Vec<Vec<&TensorFacts>> = Vec::new();
     for tensor in tensors {
-        let same = |(other, _): &&mut (&TensorFacts, usize)| {
-            (&other.shape, &other.dtype, &other.loc, &other.op)
-                == (&tensor.shape, &tensor.dtype, &tensor.loc, &tensor.op)
+        let is_same = |group: &&mut Vec<&TensorFacts>| {
+            (&group[0].shape, &group[0].dtype) == (&tensor.shape, &tensor.dtype)
         };
-        match groups.iter_mut().find(same) {
-            Some((_, count)) => *count += 1,
-            None => groups.push((tensor, 1)),
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(tensor),
+            None => groups.push(vec![tensor]),
         }
     }
-    let shown = groups.iter().take(MAX_GROUPS).map(|(tensor, count)| entry(tensor, *count));
-    let mut entries: Vec<String> = shown.collect();
-    let more: usize = groups.iter().skip(MAX_GROUPS).map(|(_, count)| count).sum();
+    let mut entries: Vec<String> = groups.iter().take(MAX_GROUPS).map(|group| entry(group)).collect();
+    let more: usize = groups.iter().skip(MAX_GROUPS).map(Vec::len).sum();
     if more > 0 {
         entries.push(format!("{more} more"));
     }
@@ -209,16 +217,25 @@ fn named(tensors: &[TensorFacts]) -> String {
 }
 
 /// `6 × 1x1x2048x2048 bf16 from model.py:28`, or `tensor 7, 1x1x32x64 bf16 from model.py:9`.
-fn entry(tensor: &TensorFacts, count: usize) -> String {
+fn entry(group: &[&TensorFacts]) -> String {
+    let Some((tensor, others)) = group.split_first() else { return String::new() };
     let ty = tensor.shape.as_ref().zip(tensor.dtype.as_ref());
     let ty = ty.map(|(dims, dtype)| format!("{} {dtype}", shape(dims)));
-    let name = tensor.name.as_ref().filter(|_| count == 1 || ty.is_none());
+    let name = tensor.name.as_ref().filter(|_| others.is_empty());
     let name = name.map(|name| brief_line(name, MAX_LOCATION));
     let what = [name, ty].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let what = if what.is_empty() { "unnamed".to_owned() } else { what };
-    let from = tensor.loc.as_ref().or(tensor.op.as_ref());
-    let from = from.map_or_else(String::new, |from| format!(" from {}", brief_line(from, MAX_LOCATION)));
-    if count == 1 { format!("{what}{from}") } else { format!("{count} × {what}{from}") }
+    let mut places: Vec<&String> =
+        group.iter().filter_map(|one| one.loc.as_ref().or(one.op.as_ref())).collect();
+    places.sort_unstable();
+    places.dedup();
+    let brief = |place: &String| brief_line(place, MAX_LOCATION);
+    let from = match places.as_slice() {
+        [] => String::new(),
+        [only] => format!(" from {}", brief(only)),
+        [first, .., last] => format!(" from {} places ({} … {})", places.len(), brief(first), brief(last)),
+    };
+    if others.is_empty() { format!("{what}{from}") } else { format!("{} × {what}{from}", group.len()) }
 }
 
 /// The sentence for a failure that no change avoids.

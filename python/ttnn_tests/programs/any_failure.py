@@ -155,6 +155,13 @@ def changed(actions: list[Action], change: dict[str, Any]) -> list[Action]:
         result[failing] = replace(request, pool="DRAM", cores=None)  # type: ignore[type-var]
     if "make_before" in change:
         result.insert(change["make_before"], result.pop(failing))
+    first = [
+        action for action in result if isinstance(action, Make) and action.number in change.get("first", [])
+    ]
+    if first:
+        at = change["at"]
+        before, after = result[:at], result[at:]
+        return before + first + [action for action in after if action not in first]
     result[failing:failing] = [Free(number) for number in change.get("free", [])]
     return result
 

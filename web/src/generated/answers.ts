@@ -129,6 +129,52 @@ export type ChosenRuns = {
   of: number,
 };
 
+/** A program's buffers and the tensors that are in their way, on a core. */
+export type Clash = {
+  /** The address where the program's buffers begin; null if the input does not have the layout of L1. */
+  region_start: number | null,
+  /** The address where they end. */
+  region_end: number | null,
+  /** Their size. */
+  region_bytes: number | null,
+  /** The buffers, the largest first; equal ones share a row. */
+  parts: Array<ClashPart>,
+  /** Whether the parts add up to the region; null if none is known. */
+  parts_are_complete: boolean | null,
+  /** Why parts are missing. */
+  parts_note: string | null,
+  /** The tensor with the lowest address. */
+  lowest_tensor: TensorFacts | null,
+  /** The number of L1 tensors that are live. */
+  live_tensors: number | null,
+  /** The number of them that begin below the end of the program's buffers. */
+  tensors_in_the_way: number | null,
+  /** The last step that ran the same operation without an error. */
+  ran_before: number | null,
+  /** What was allocated in L1 since then, as a sentence. */
+  since_then: string | null,
+  /** The same facts as lines of text. */
+  lines: Array<ClashLine>,
+};
+
+/** A line of text about a clash. */
+export type ClashLine = {
+  /** `program buffers`, `lowest tensor` or `overlap`. */
+  label: string,
+  /** The facts. */
+  text: string,
+};
+
+/** Buffers of the same kind and size. */
+export type ClashPart = {
+  /** `circular`, `dataflow` or `scratchpad`. */
+  kind: string,
+  /** The size of one of them. */
+  bytes: number,
+  /** Their number. */
+  count: number,
+};
+
 /** The role of a tensor in the model. */
 export type Class = "weight" | "input" | "argument" | "activation" | "parameter" | "gradient" | "optimizer" | "kv_cache" | "buffer" | "temporary" | "unknown";
 
@@ -615,6 +661,14 @@ export type Oom = {
   loc: string | null,
   /** The tensors whose size matches the request. */
   belongs_to: Array<OwnerSummary>,
+  /** The two sides of a clash between a program's buffers and tensors in L1; null for other failures. */
+  clash: Clash | null,
+  /** How well a replay of the program's allocations reproduces it; null if the input does not allow one. */
+  replay: ReplaySummary | null,
+  /** The smallest changes that avoid the failure. */
+  ways_out: Array<WayOut>,
+  /** A sentence that no change is enough, if that was found. */
+  no_way_out: string | null,
   /** The error message. */
   message: string,
   /** The finding, in one sentence. */
@@ -1021,6 +1075,16 @@ export type RankSummary = {
   suggestions: Array<Suggestion>,
 };
 
+/** What replaying a program says about its failure. */
+export type ReplaySummary = {
+  /** The number of allocations with a known address. */
+  allocations: number,
+  /** The number of them that get the same address when they are replayed. */
+  reproduced: number,
+  /** Whether the failure is reproduced as well; if not, there are no ways out. */
+  fails: boolean,
+};
+
 /** Bytes that no tensor explains. */
 export type ResidueRow = {
   /** The operation that left them allocated; null if there was none, or one of several. */
@@ -1279,6 +1343,28 @@ export type Suspect = {
   added_per_bank: number,
 };
 
+/** A tensor that is involved in a failure. */
+export type TensorFacts = {
+  /** Its name. */
+  name: string | null,
+  /** Its shape. */
+  shape: Array<number> | null,
+  /** Its element type. */
+  dtype: string | null,
+  /** Its size per bank. */
+  bytes_per_bank: number | null,
+  /** Its address in each bank. */
+  address: number | null,
+  /** The step that allocated it. */
+  step: number | null,
+  /** The operation that allocated it. */
+  op: string | null,
+  /** The location of that operation. */
+  loc: string | null,
+  /** The last step that used it. */
+  last_use: number | null,
+};
+
 /**
  * The peaks of L1 by the rules of ttnn's own functions. They assume that all program buffers are on the same core, and
  * that these stay until the next program begins.
@@ -1309,6 +1395,24 @@ export type WarningSummary = {
   line: number | null,
   /** What is wrong, and how it affects the numbers. */
   message: string,
+};
+
+/** A change after which the program does not fail at this point, verified by replaying its allocations. */
+export type WayOut = {
+  /** `move_to_dram`, `allocate_in_dram`, `free_earlier`, `allocate_earlier`, `bfloat8_b` or `l1_small_size`. */
+  kind: string,
+  /** What to do, as a sentence. */
+  text: string,
+  /** The tensors that it is about, the largest first. */
+  tensors: Array<TensorFacts>,
+  /** The step before which to free or allocate. */
+  before_step: number | null,
+  /** The new value of the setting, in bytes. */
+  value: number | null,
+  /** The bytes per bank that change. */
+  bytes_per_bank: number,
+  /** The bytes per bank to spare afterwards; null if unknown. */
+  margin_per_bank: number | null,
 };
 
 /** A parameter or constant that a graph declares. */

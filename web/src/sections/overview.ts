@@ -103,7 +103,7 @@ function clashFacts({ lines, parts_note: note, since_then: since }: Clash): HTML
     h(
       "dl",
       { class: "clash" },
-      lines.map(({ label, text }) => [h("dt", {}, label), h("dd", {}, text)]),
+      lines.flatMap(({ label, text }) => [h("dt", {}, label), h("dd", {}, text)]),
     ),
     note && h("p", {}, note),
     since && h("p", {}, since),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ttmem_model::{CurveKind, Moment, PoolId, Profile, Rank, TensorId};
+use ttmem_model::{CurveKind, Fault, Moment, PoolId, Profile, Rank, TensorId};
 
 use super::allocator::{Bank, SearchFrom};
 
@@ -93,6 +93,13 @@ pub struct Reproduction {
     pub first_difference: Option<(TensorId, Option<u64>)>,
 }
 
+impl Reproduction {
+    /// Whether there are addresses to compare, and all of them are the same.
+    pub fn has_addresses(&self) -> bool {
+        self.allocations > 0 && self.first_difference.is_none()
+    }
+}
+
 /// What has to work at the moment of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
@@ -117,6 +124,8 @@ pub enum Goal {
 pub struct Plan {
     /// Allocations that are made in another pool, with their size per bank there.
     pub moved: BTreeMap<usize, (PoolId, u64)>,
+    /// Allocations that are made earlier.
+    pub made: BTreeMap<usize, Moment>,
     /// Allocations that are freed earlier.
     pub freed: BTreeMap<usize, Moment>,
     /// Allocations with another size per bank.
@@ -148,8 +157,26 @@ impl Outcome {
 impl Replay {
     /// The allocations of a rank; `None` if it has no pool whose banks have known addresses.
     pub fn of(profile: &Profile, rank: &Rank) -> Option<Self> {
-        let mut pools: Vec<Option<ReplayPool>> =
-            rank.pools.iter().map(|pool| of_pool(profile, pool)).collect();
+        let pools = rank.pools.iter().map(|pool| of_pool(profile, pool)).collect();
+        Self::in_pools(rank, pools)
+    }
+
+    /// The same for a runtime log, which has no addresses: banks begin at 0, and the error has the size of a bank.
+    pub fn of_runtime(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<Self> {
+        let name = profile.text(fault.pool?);
+        let (id, pool) = rank.pool_named(profile, name).filter(|_| profile.source.format == "tt_log")?;
+        let mut pools = vec![None; rank.pools.len()];
+        *pools.get_mut(id.index())? = Some(ReplayPool {
+            start: 0,
+            end: fault.bank_size?,
+            alignment: alignment(name, pool.banks?)?,
+            from: SearchFrom::of_pool(name),
+            is_complete: true,
+        });
+        Self::in_pools(rank, pools)
+    }
+
+    fn in_pools(rank: &Rank, mut pools: Vec<Option<ReplayPool>>) -> Option<Self> {
         if pools.iter().all(Option::is_none) {
             return None;
         }
@@ -249,22 +276,47 @@ impl Replay {
         found
     }
 
+    /// The free bytes of a bank and its largest free block at a moment of the unchanged program.
+    pub fn free_at(&self, pool: PoolId, until: Moment) -> Option<(u64, u64)> {
+        let plan = Plan::default();
+        let mut state = State::new(self, &plan);
+        for action in &self.actions[..self.cost(until)] {
+            match action.kind {
+                ActionKind::Free => state.free(action.row),
+                ActionKind::Allocate => {
+                    state.allocate(action.row).then_some(())?;
+                }
+            }
+        }
+        let bank = state.banks.get(pool.index())?.as_ref()?;
+        Some((bank.free_bytes(), bank.largest_free()))
+    }
+
     /// Replays a changed program until a moment, and tries to reach the goal.
     pub fn run(&self, plan: &Plan, goal: Goal, until: Moment) -> Outcome {
         let mut state = State::new(self, plan);
-        let mut frees = plan.freed.iter().map(|(row, at)| (*at, *row)).collect::<Vec<_>>();
-        frees.sort_unstable();
-        let mut frees = frees.into_iter().peekable();
+        let in_order = |rows: &BTreeMap<usize, Moment>| {
+            let mut rows: Vec<(Moment, usize)> = rows.iter().map(|(row, at)| (*at, *row)).collect();
+            rows.sort_unstable();
+            rows.into_iter().peekable()
+        };
+        let (mut frees, mut made) = (in_order(&plan.freed), in_order(&plan.made));
         let mut early = plan.early;
         for action in &self.actions[..self.cost(until)] {
             while let Some((_, row)) = frees.next_if(|(at, _)| *at < action.at) {
                 state.free(row);
+            }
+            while let Some((_, row)) = made.next_if(|(at, _)| *at < action.at) {
+                if !state.allocate(row) {
+                    return Outcome::FailsEarlier;
+                }
             }
             if early.take_if(|at| *at < action.at).is_some() && !state.reach(goal) {
                 return Outcome::FailsEarlier;
             }
             match action.kind {
                 ActionKind::Free => state.free(action.row),
+                ActionKind::Allocate if plan.made.contains_key(&action.row) => {}
                 ActionKind::Allocate => {
                     if !state.allocate(action.row) {
                         return Outcome::FailsEarlier;
@@ -385,4 +437,14 @@ fn of_pool(profile: &Profile, pool: &ttmem_model::Pool) -> Option<ReplayPool> {
     let end = layout.start.checked_add(capacity)?;
     let from = SearchFrom::of_pool(profile.text(pool.name));
     Some(ReplayPool { start: layout.start, end, alignment: layout.alignment, from, is_complete: true })
+}
+
+/// The alignment of a pool's allocations: the number of banks tells the architecture.
+fn alignment(pool: &str, banks: u32) -> Option<u64> {
+    match (pool, banks) {
+        // Wormhole and Blackhole.
+        ("DRAM", 12) | ("L1" | "L1_SMALL", ..=80) => Some(32),
+        ("DRAM", 7 | 8) | ("L1" | "L1_SMALL", _) => Some(64),
+        _ => None,
+    }
 }

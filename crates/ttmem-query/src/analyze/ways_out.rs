@@ -49,6 +49,8 @@ pub enum Change {
     Bfloat8(Vec<TensorId>),
     /// Make the allocation that failed before a step.
     AllocateBefore(Step),
+    /// Make these allocations, which split the free memory, before a step.
+    AllocateFirst(Step, Vec<TensorId>),
     /// Open the device with this `l1_small_size`.
     SmallRegion {
         /// The size that the region has.
@@ -60,21 +62,22 @@ pub enum Change {
 
 /// Searches the ways out of a failure; `None` if the input does not have the addresses of the allocator's banks.
 pub fn ways_out(profile: &Profile, rank: &Rank, fault: &Fault) -> Option<WaysOut> {
-    let mut replay = Replay::of(profile, rank)?;
+    let mut replay = Replay::of(profile, rank).or_else(|| Replay::of_runtime(profile, rank, fault))?;
     let reproduction = replay.reproduce();
     let detail = rank.fault_detail(fault);
     let nothing = WaysOut { reproduction, is_reproduced: false, lacks: None, ways: Vec::new() };
     let Some(mut search) = Search::new(profile, rank, &replay, fault, &detail) else { return Some(nothing) };
-    if reproduction.first_difference.is_some() {
+    if !reproduction.has_addresses() && !search.has_the_numbers_of(fault) {
         return Some(nothing);
     }
     let Outcome::Lacks(lacks) = search.run(&Plan::default()) else { return Some(nothing) };
     let mut ways: Vec<Way> = [
         search.small_region(),
-        search.free_before(),
         search.move_to_dram(),
+        search.free_before(),
         search.bfloat8(),
         search.allocate_before(),
+        search.allocate_first(),
         search.request_to_dram(),
     ]
     .into_iter()
@@ -125,6 +128,13 @@ impl<'a> Search<'a> {
         replay.pool(pool).filter(|pool| pool.is_complete)?;
         let first = detail.first_step.map_or(step, StepNumber::get).min(step);
         Some(Self { profile, rank, replay, goal, pool, first, until, budget: BUDGET })
+    }
+
+    /// Whether a replay without addresses has the free memory of the message, and as large a free block.
+    fn has_the_numbers_of(&self, fault: &Fault) -> bool {
+        let found = self.replay.free_at(self.pool, self.until);
+        let has_no_addresses = self.rank.placements.is_empty();
+        has_no_addresses && found.is_some() && found == fault.free.zip(fault.largest_free)
     }
 
     fn run(&mut self, plan: &Plan) -> Outcome {
@@ -237,9 +247,50 @@ impl<'a> Search<'a> {
         bytes.is_multiple_of(tile).then(|| bytes / tile * BFLOAT8_TILE)
     }
 
+    /// Makes small allocations that stay before those that are freed, so that these leave one free block.
+    fn allocate_first(&mut self) -> Option<Way> {
+        let Goal::Allocate { bytes, pool } = self.goal else { return None };
+        let is_small = |(row, allocation): &(usize, Allocation)| {
+            allocation.bytes < bytes && !allocation.is_earlier() && self.is_created(*row)
+        };
+        let stay: Vec<(usize, Allocation)> = self.candidates().into_iter().filter(is_small).collect();
+        let gone = |allocation: &Allocation| allocation.pool == pool && allocation.dies <= self.until;
+        let rows = (0..self.rank.tensors.len()).filter_map(|row| self.replay.allocation(row));
+        let first = rows.filter(gone).map(|allocation| allocation.born).min()?;
+        let step = first.earlier().position();
+        let at = Moment::before(step);
+        let candidates: Vec<Candidate> = stay
+            .into_iter()
+            .filter(|(_, allocation)| allocation.born > at)
+            .map(|(row, allocation)| Candidate { row, bytes: allocation.bytes, there: 0 })
+            .collect();
+        let plan = |chosen: &[Candidate]| Plan {
+            made: chosen.iter().map(|candidate| (candidate.row, at)).collect(),
+            ..Plan::default()
+        };
+        let found = self.smallest(&candidates, plan)?;
+        Some(found.way(|tensors| Change::AllocateFirst(step, tensors)))
+    }
+
+    /// Whether an operation made a tensor that depends on no other, so that it could be made earlier.
+    fn is_created(&self, row: usize) -> bool {
+        let step = self.rank.tensors.step.get(row).copied().flatten().map(StepNumber::get);
+        step.is_some_and(|step| self.is_creation(step))
+    }
+
+    fn is_creation(&self, step: Step) -> bool {
+        const CREATIONS: [&str; 9] =
+            ["empty", "zeros", "ones", "full", "arange", "rand", "from_torch", "as_tensor", "to_device"];
+        let name = self.profile.op_name(self.rank, step).unwrap_or_default();
+        CREATIONS.contains(&name.rsplit(['.', ':']).next().unwrap_or_default())
+    }
+
     /// Makes the allocation that failed before another step: the latest one where that helps.
     fn allocate_before(&mut self) -> Option<Way> {
         let Goal::Allocate { bytes, pool } = self.goal else { return None };
+        if !self.is_creation(self.first) {
+            return None;
+        }
         let mut births: Vec<Moment> =
             self.replay.live(pool, self.until).map(|(_, allocation)| allocation.born).collect();
         births.sort_unstable();

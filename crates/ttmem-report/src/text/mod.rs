@@ -277,6 +277,9 @@ fn explained(oom: &Oom, out: &mut Text) -> bool {
     if oom.ways_out.is_empty() {
         return false;
     }
+    if oom.clash.is_none() {
+        out.blank();
+    }
     out.heading(if oom.ways_out.len() > 1 { "Ways out (each one is enough)" } else { "A way out" });
     for (number, way) in (1..).zip(&oom.ways_out) {
         out.item(number, &way.text);

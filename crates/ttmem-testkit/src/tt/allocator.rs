@@ -2,7 +2,7 @@
 //!
 //! The device allocates in lock step: a buffer has the same address and the same size in every bank of a pool, so one
 //! bank represents all of them. The size of a tensor per bank is decided elsewhere (`tensor.rs`); this module only
-//! places blocks, so that the largest free block is realistic.
+//! places blocks, where tt-metal's allocator places them, so that the largest free block is realistic.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ pub struct Shortage {
 pub struct Bank {
     capacity: u64,
     alignment: u64,
+    /// Whether blocks are placed at the end of the last hole, as in L1, or at the start of the first one.
+    top_down: bool,
     allocated: u64,
     /// Free blocks by address, never adjacent.
     free: BTreeMap<u64, u64>,
@@ -30,7 +32,12 @@ pub struct Bank {
 impl Bank {
     pub fn new(capacity: u64, alignment: u64) -> Self {
         let free = if capacity == 0 { BTreeMap::new() } else { BTreeMap::from([(0, capacity)]) };
-        Self { capacity, alignment, allocated: 0, free, used: BTreeMap::new() }
+        Self { capacity, alignment, top_down: false, allocated: 0, free, used: BTreeMap::new() }
+    }
+
+    /// A bank whose blocks begin at the end.
+    pub fn top_down(capacity: u64, alignment: u64) -> Self {
+        Self { top_down: true, ..Self::new(capacity, alignment) }
     }
 
     pub fn capacity(&self) -> u64 {
@@ -45,16 +52,18 @@ impl Bank {
         self.free.values().copied().max().unwrap_or(0)
     }
 
-    /// Places a block in the smallest hole that fits, the lowest of equals, and returns its address.
+    /// Places a block in the first hole that fits, and returns its address.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, Shortage> {
         let bytes = bytes.max(1).next_multiple_of(self.alignment);
-        let hole = self.free.iter().filter(|&(_, &size)| size >= bytes).min_by_key(|&(_, &size)| size);
-        let Some((&address, &size)) = hole else {
+        let mut holes = self.free.iter().filter(|&(_, &size)| size >= bytes);
+        let hole = if self.top_down { holes.next_back() } else { holes.next() };
+        let Some((&hole, &size)) = hole else {
             return Err(Shortage { free: self.capacity - self.allocated, largest: self.largest_free() });
         };
-        self.free.remove(&address);
+        self.free.remove(&hole);
+        let (address, rest) = if self.top_down { (hole + size - bytes, hole) } else { (hole, hole + bytes) };
         if size > bytes {
-            self.free.insert(address + bytes, size - bytes);
+            self.free.insert(rest, size - bytes);
         }
         self.used.insert(address, bytes);
         self.allocated += bytes;
@@ -126,13 +135,20 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_hole_is_taken() {
+    fn the_first_hole_is_taken() {
         let mut bank = Bank::new(1024, 32);
         let blocks: Vec<u64> = [256, 32, 64, 32].map(|size| bank.allocate(size).unwrap()).to_vec();
         bank.release(blocks[0]);
         bank.release(blocks[2]);
-        assert_eq!(bank.allocate(64), Ok(blocks[2]));
-        assert_eq!(bank.allocate(33), Ok(blocks[0]));
+        assert_eq!(bank.allocate(64), Ok(blocks[0]));
+        assert_eq!(bank.allocate(33), Ok(blocks[0] + 64));
+        let mut bank = Bank::top_down(1024, 32);
+        let blocks: Vec<u64> = [256, 32, 64, 32].map(|size| bank.allocate(size).unwrap()).to_vec();
+        assert_eq!(blocks, [768, 736, 672, 640]);
+        bank.release(blocks[0]);
+        bank.release(blocks[2]);
+        assert_eq!(bank.allocate(64), Ok(960));
+        assert_eq!(bank.allocate(300), Ok(640 - 320));
     }
 
     #[test]

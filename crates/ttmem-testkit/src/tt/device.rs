@@ -71,7 +71,13 @@ pub struct Device {
 
 impl Device {
     pub fn new(chip: Chip) -> Self {
-        let banks = Pool::ALL.map(|pool| Bank::new(chip.capacity(pool), chip.block_alignment()));
+        let banks = Pool::ALL.map(|pool| {
+            let (capacity, alignment) = (chip.capacity(pool), chip.block_alignment());
+            match pool {
+                Pool::Dram | Pool::Trace => Bank::new(capacity, alignment),
+                Pool::L1 | Pool::L1Small => Bank::top_down(capacity, alignment),
+            }
+        });
         Self { chip, banks, buffers: BTreeMap::new(), next: 1 }
     }
 

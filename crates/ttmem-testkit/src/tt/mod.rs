@@ -44,7 +44,7 @@ use runtime::{Runtime, Stop};
 pub use chip::Chip;
 pub use dialect::LayoutEra;
 pub use oom::ErrorEra;
-pub use options::{Level, MemoryLevel, Modules, Options};
+pub use options::{Change, Level, MemoryLevel, Modules, Options};
 pub use scenarios::Scenario;
 pub use truth::{Alias, Gap, LiveTensor, OutOfMemory, PoolTruth, RegisteredArgument, Truth, View};
 
@@ -55,7 +55,7 @@ pub fn make(scenario: Scenario, options: &Options, out: &mut dyn Write) -> io::R
     let mut random = Random::new(options.seed);
     let log = Log::new(out, options, random.fork());
     let mut runtime = Runtime::new(log, options);
-    match scenario.play(&mut runtime, &mut random, options.chip) {
+    match scenario.play(&mut runtime, &mut random, options) {
         Ok(()) | Err(Stop::OutOfMemory) => runtime.finish(scenario.name()),
         Err(Stop::Io(error)) => Err(error),
     }

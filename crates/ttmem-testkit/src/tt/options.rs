@@ -39,6 +39,19 @@ pub enum Modules {
     Full,
 }
 
+/// A change of a program that runs out of memory. Tensors are named by their locations.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Tensors that are stored as bfp8.
+    pub narrower: Vec<String>,
+    /// Tensors that are made before all others.
+    pub first: Vec<String>,
+    /// Tensors that are made in DRAM.
+    pub in_dram: Vec<String>,
+    /// The last tensor that is made.
+    pub last: Option<String>,
+}
+
 /// The form of a log.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches of one log")]
@@ -73,6 +86,8 @@ pub struct Options {
     pub crlf: bool,
     /// Some operations leave memory behind the first time they run. Affects the truth.
     pub keep: bool,
+    /// A change of the scenarios that run out of memory. Affects the truth.
+    pub change: Change,
     /// The truth contains the bytes at every position; not for large logs.
     pub exact_states: bool,
 }
@@ -113,6 +128,7 @@ impl Default for Options {
             modules: Modules::default(),
             crlf: false,
             keep: false,
+            change: Change::default(),
             exact_states: false,
         }
     }

@@ -49,3 +49,4 @@ mod training;
 mod truth;
 mod ttnn_l1;
 mod verdicts;
+mod ways_out;

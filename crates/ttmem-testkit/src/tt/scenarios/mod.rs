@@ -11,7 +11,7 @@ mod shortage;
 mod two_graphs;
 mod vae;
 
-use super::chip::Chip;
+use super::options::Options;
 use super::runtime::{Runtime, Stop};
 use crate::random::Random;
 
@@ -87,13 +87,19 @@ impl Scenario {
         .find(|scenario| scenario.name() == name)
     }
 
-    pub(super) fn play(self, runtime: &mut Runtime<'_>, random: &mut Random, chip: Chip) -> Result<(), Stop> {
+    pub(super) fn play(
+        self,
+        runtime: &mut Runtime<'_>,
+        random: &mut Random,
+        options: &Options,
+    ) -> Result<(), Stop> {
+        let chip = options.chip;
         match self {
             Self::Vae => vae::play(runtime, random),
             Self::Llm => llm::play(runtime, random),
             Self::TwoGraphs => two_graphs::play(runtime, random),
-            Self::OomCapacity => shortage::play_capacity(runtime, random, chip),
-            Self::OomFragmentation => shortage::play_fragmentation(runtime, random, chip),
+            Self::OomCapacity => shortage::play_capacity(runtime, random, options),
+            Self::OomFragmentation => shortage::play_fragmentation(runtime, random, options),
             Self::Random => random_graphs::play(runtime, random, chip),
             Self::Passes { passes } => random_graphs::play_passes(runtime, random, chip, passes),
             Self::Repeated { ops } => llm::play_repeated(runtime, random, ops),
